@@ -1,0 +1,59 @@
+"""The one error class for what a user can cause, and how it reaches a terminal.
+
+A mistake in a flag, a YAML file, a corpus or a checkpoint ends in one clear line and exit code 2, whichever
+command found it. Everything else is a defect of ours and keeps its stack trace.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from types import TracebackType
+from typing import Iterable, Optional, Sequence, Type
+
+EXIT_CODE = 2
+
+
+class UserError(ValueError):
+    """One or more problems that the user can mend; ``str()`` is what the terminal shows.
+
+    Args:
+        problems: one message, or several found together. Each says what is wrong, the legal values and, for a
+            misspelt name, the nearest legal one.
+    """
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+def unknown_name(kind: str, name: str, legal: Iterable[str]) -> str:
+    """Message for a name that is not one of ``legal``, with the nearest legal one where there is one."""
+    names = sorted(legal)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    return f"unknown {kind} '{name}'{hint}; legal values: {', '.join(names)}"
+
+
+def report(error: UserError) -> None:
+    """Print ``error`` to standard error: one line for each problem."""
+    for problem in error.problems:
+        print(f"error: {problem}", file=sys.stderr)
+
+
+def install_hook() -> None:
+    """Make an uncaught :class:`UserError` end any command, stock ``fairseq-train`` too, with one line and code 2."""
+    previous = sys.excepthook
+    if getattr(previous, "handles_user_errors", False):
+        return
+
+    def hook(kind: Type[BaseException], value: BaseException, trace: Optional[TracebackType]) -> None:
+        if not isinstance(value, UserError):
+            previous(kind, value, trace)
+            return
+        report(value)
+        # The interpreter turns a SystemExit that leaves the hook into its exit code.
+        raise SystemExit(EXIT_CODE)
+
+    hook.handles_user_errors = True  # type: ignore[attr-defined]
+    sys.excepthook = hook
