@@ -1,0 +1,5 @@
+"""Transformers that train deep, as a fairseq user directory."""
+
+from fairseq_plugins import compat
+
+compat.apply()

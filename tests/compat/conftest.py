@@ -1,0 +1,18 @@
+"""The toy corpus, once for all tests of this folder, with every mend applied as the plugin does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins import compat
+from tests import toy
+
+compat.apply()
+
+
+@pytest.fixture(scope="session")
+def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The binarised toy corpus: 120 training, 20 validation, 60 test sentences."""
+    return toy.binarise(tmp_path_factory.mktemp("toy"))

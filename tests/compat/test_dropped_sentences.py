@@ -1,0 +1,71 @@
+"""Every sentence of a data set is in exactly one batch, and the other batches are fairseq's own."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import List
+
+import numpy as np
+import pytest
+from fairseq.data import data_utils
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import toy
+
+
+def batches(lengths: List[int], multiple: int, **limits: int) -> List[List[int]]:
+    sizes = np.array(lengths, dtype=np.int64)
+    order = np.arange(len(sizes))
+    made = data_utils.batch_by_size(
+        order, num_tokens_fn=lambda i: sizes[i], num_tokens_vec=sizes, required_batch_size_multiple=multiple, **limits
+    )
+    return [list(batch) for batch in made]
+
+
+def test_stock_drops_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_utils, "batch_by_size", inspect.unwrap(data_utils.batch_by_size))
+    assert sum(map(len, batches([7] * 60, multiple=8, max_tokens=12000))) == 56
+    assert batches([7] * 5, multiple=8, max_tokens=12000) == []
+
+
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=70),
+    multiple=st.sampled_from([1, 2, 8]),
+    max_tokens=st.integers(40, 400),
+    max_sentences=st.integers(1, 30),
+)
+def test_every_sentence_once_and_other_batches_untouched(
+    lengths: List[int], multiple: int, max_tokens: int, max_sentences: int
+) -> None:
+    made = batches(sorted(lengths), multiple, max_tokens=max_tokens, max_sentences=max_sentences)
+    assert [i for batch in made for i in batch] == list(range(len(lengths)))
+    assert all(len(batch) <= max_sentences for batch in made)
+    assert all(max(sorted(lengths)[i] for i in batch) * len(batch) <= max_tokens for batch in made)
+    sizes = np.array(sorted(lengths), dtype=np.int64)
+    stock = inspect.unwrap(data_utils.batch_by_size)(
+        np.arange(len(sizes)), lambda i: sizes[i], sizes, max_tokens, max_sentences, multiple
+    )
+    assert made[: len(stock)] == [list(batch) for batch in stock]
+
+
+def test_no_sentence_makes_no_batch() -> None:
+    assert batches([], multiple=8, max_tokens=100) == []
+
+
+@pytest.mark.parametrize("count", [60, 5])
+def test_training_sees_every_sentence(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairseq.tasks.translation import TranslationTask
+
+    data = toy.binarise(tmp_path, {"train": count, "valid": 5})
+    seen: List[int] = []
+    train_step = TranslationTask.train_step
+
+    def watch(self, sample, model, *args, **kwargs):  # type: ignore[no-untyped-def]
+        seen.extend(sample["id"].tolist())
+        return train_step(self, sample, model, *args, **kwargs)
+
+    monkeypatch.setattr(TranslationTask, "train_step", watch)
+    toy.train_toy(data, tmp_path / "run", "--max-epoch", "1", "--no-save", "--max-tokens", "4000")
+    assert sorted(seen) == list(range(count))

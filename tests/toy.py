@@ -1,0 +1,98 @@
+"""A tiny parallel corpus and the shortest way to train on it, in this process: for every test that needs fairseq whole.
+
+The task: number words on the source side, the same numbers as digits in reverse order on the target side.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from pathlib import Path
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+from fairseq import checkpoint_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging import metrics
+from fairseq_cli import preprocess, train
+from omegaconf import DictConfig
+
+WORDS = "null eins zwei drei vier fünf sechs sieben acht neun".split()
+SIZES: Mapping[str, int] = {"train": 120, "valid": 20, "test": 60}
+"""Sentences of each split; none but the training split's is a multiple of 8."""
+
+TINY_MODEL: Tuple[str, ...] = tuple(
+    "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 16 --decoder-embed-dim 16 --encoder-ffn-embed-dim 32"
+    " --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2".split()
+)
+RECIPE: Tuple[str, ...] = tuple(
+    "--optimizer adam --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 4 --clip-norm 1.0 --cpu --seed 3"
+    " --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --max-tokens 120 --num-workers 0"
+    " --no-progress-bar --log-format none --disable-validation".split()
+)
+
+
+def sentence_pairs(count: int, seed: int, longest: int = 9) -> List[Tuple[str, str]]:
+    """``count`` pairs of 2 to ``longest`` words each; the same for the same ``seed``."""
+    chosen = random.Random(seed)
+    numbers = [[chosen.randrange(len(WORDS)) for _ in range(chosen.randint(2, longest))] for _ in range(count)]
+    return [(" ".join(WORDS[n] for n in line), " ".join(str(n) for n in reversed(line))) for line in numbers]
+
+
+def write_corpus(directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "de", target: str = "en") -> None:
+    """Write ``<split>.de`` and ``<split>.en`` into ``directory``, one sentence a line, tokens split by blanks."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for seed, (split, count) in enumerate(sizes.items(), start=1):
+        pairs = sentence_pairs(count, seed)
+        for language, lines in ((source, [p[0] for p in pairs]), (target, [p[1] for p in pairs])):
+            (directory / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def binarise(
+    directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "de", target: str = "en", joined: bool = True
+) -> Path:
+    """Write the corpus under ``directory`` and run ``fairseq-preprocess`` on it in this process.
+
+    Returns:
+        The binarised directory, to be handed to ``fairseq-train``.
+    """
+    write_corpus(directory / "text", sizes, source, target)
+    destination = directory / "data-bin"
+    prefixes: Dict[str, str] = {"train": "--trainpref", "valid": "--validpref", "test": "--testpref"}
+    arguments = ["-s", source, "-t", target, "--destdir", str(destination), "--workers", "1"]
+    arguments += ["--joined-dictionary"] if joined else []
+    for split in sizes:
+        arguments += [prefixes[split], str(directory / "text" / split)]
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    for handler in list(preprocess.logger.handlers):  # fairseq opens a log file and never closes it
+        if isinstance(handler, logging.FileHandler):
+            preprocess.logger.removeHandler(handler)
+            handler.close()
+    return destination
+
+
+def parse_training(
+    data: Path, save_dir: Path, *flags: str, arch: str = "transformer", model: Sequence[str] = TINY_MODEL
+) -> DictConfig:
+    """What ``fairseq-train`` makes of the toy recipe followed by ``flags``; later flags win."""
+    arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *model, *RECIPE, *flags]
+    args = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
+    return convert_namespace_to_omegaconf(args)
+
+
+def run_training(config: DictConfig) -> None:
+    """``fairseq-train`` in this process, from a clean state: no meters or best loss of an earlier run."""
+    metrics.reset()
+    for function, attribute in ((checkpoint_utils.save_checkpoint, "best"), (train.should_stop_early, "best")):
+        if hasattr(function, attribute):
+            delattr(function, attribute)
+    train.main(config)
+
+
+def train_toy(data: Path, save_dir: Path, *flags: str, arch: str = "transformer") -> Path:
+    """Train the tiny model with ``flags`` added to the recipe.
+
+    Returns:
+        The path of ``checkpoint_last.pt``.
+    """
+    run_training(parse_training(data, save_dir, *flags, arch=arch))
+    return save_dir / "checkpoint_last.pt"
