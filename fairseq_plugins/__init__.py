@@ -1,5 +1,42 @@
-"""Transformers that train deep, as a fairseq user directory."""
+"""Transformers that train deep: a fairseq user directory, to be imported or handed to ``--user-dir``.
 
-from fairseq_plugins import compat
+Importing the package mends fairseq and makes the methods known to it. Two processes are spared that import, because
+they may only want to print a line: ``python -m fairseq_plugins``, and ``fairseq-deep``, which calls :func:`register`
+itself before it runs a command.
+"""
 
-compat.apply()
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def register() -> None:
+    """Mend fairseq, then register every method with it; a second call does nothing.
+
+    The imports stand here because they bring fairseq and torch, which take seconds. Order matters: what fairseq
+    gets wrong is mended before anything else looks at it.
+    """
+    from fairseq_plugins import compat
+
+    compat.apply()
+
+    from fairseq_plugins.errors import install_hook
+
+    install_hook()
+
+
+def _registers_later() -> bool:
+    """Whether this process is one of the two that call :func:`register` themselves, or need it never.
+
+    ``sys.orig_argv`` is what the interpreter was started with. A worker spawned by such a process was started
+    differently (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
+    """
+    started_with = sys.orig_argv[1:]
+    return started_with == ["-m", __name__] or (bool(started_with) and Path(started_with[0]).stem == "fairseq-deep")
+
+
+if not _registers_later():
+    register()

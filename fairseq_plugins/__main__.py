@@ -1,0 +1,8 @@
+"""``python -m fairseq_plugins`` prints the directory to hand to ``--user-dir``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+if __name__ == "__main__":
+    print(Path(__file__).resolve().parent)

@@ -1,0 +1,6 @@
+"""``python -m fairseq_plugins.cli`` is ``fairseq-deep`` where the console script is not on the path."""
+
+from fairseq_plugins.cli.main import run
+
+if __name__ == "__main__":
+    run()

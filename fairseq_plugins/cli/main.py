@@ -1,0 +1,111 @@
+"""The table of commands, and the dispatch to one of them. A new command is one line in :data:`COMMANDS`."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Callable, List, Mapping, NoReturn, Optional, Sequence
+
+import fairseq_plugins
+from fairseq_plugins.cli import stock
+from fairseq_plugins.cli.outcome import exit_code
+from fairseq_plugins.errors import UserError
+
+
+def own(name: str, module: str, argv: Sequence[str]) -> int:
+    """Run a command of this package: ``main(argv)`` of ``module``, which is imported only now."""
+    code: int = import_module(module).main(list(argv))
+    return code
+
+
+@dataclass(frozen=True)
+class Command:
+    """One word after ``fairseq-deep``.
+
+    Args:
+        summary: what it does, in one line of the help.
+        module: where it is found; imported when it is asked for.
+        runner: called with the command's name, ``module`` and the arguments; returns the exit code.
+    """
+
+    summary: str
+    module: str
+    runner: Callable[[str, str, Sequence[str]], int] = own
+
+
+COMMANDS: Mapping[str, Command] = {
+    "train": Command("train a model", "fairseq_cli.train", stock.train),
+    "hydra-train": Command("train a model from a YAML file", "fairseq_cli.hydra_train", stock.hydra_train),
+    "generate": Command("translate a binarised test set", "fairseq_cli.generate", stock.with_user_dir),
+    "interactive": Command("translate lines of text", "fairseq_cli.interactive", stock.with_user_dir),
+    "validate": Command("loss on a binarised split", "fairseq_cli.validate", stock.with_user_dir),
+    "eval-lm": Command("perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
+    "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
+    "score": Command("BLEU of a translation", "fairseq_cli.score", stock.plain),
+    "demo": Command("train every method on a small corpus and compare them", "fairseq_plugins.demo.__main__"),
+    "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
+    "fold": Command("turn an Admin checkpoint into a plain Post-LN one", "fairseq_plugins.checkpoints.fold"),
+}
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``fairseq-deep`` with ``argv`` (default: the command line) and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return exit_code(lambda: _dispatch(arguments))
+
+
+def run() -> NoReturn:
+    """The console script."""
+    sys.exit(main())
+
+
+def _dispatch(argv: List[str]) -> int:
+    if not argv:
+        raise UserError(f"no command given; one of: {', '.join(COMMANDS)} (fairseq-deep --help says more)")
+    name, *rest = argv
+    if name in ("-h", "--help"):
+        print(usage())
+        return 0
+    if name == "--version":
+        print(f"fairseq-deep {_version()}")
+        return 0
+    if name not in COMMANDS:
+        raise UserError(_unknown_command(name))
+    fairseq_plugins.register()
+    command = COMMANDS[name]
+    return command.runner(name, command.module, rest)
+
+
+def usage() -> str:
+    """The text of ``fairseq-deep --help``."""
+    width = max(map(len, COMMANDS)) + 2
+    lines = {name: f"  {name:<{width}}{command.summary}" for name, command in COMMANDS.items()}
+    return "\n".join(
+        [
+            "usage: fairseq-deep COMMAND [OPTION ...]",
+            "",
+            "fairseq's commands; the architectures of this package are known to them, no --user-dir is needed:",
+            *(line for name, line in lines.items() if COMMANDS[name].runner is not own),
+            "",
+            "commands of this package:",
+            *(line for name, line in lines.items() if COMMANDS[name].runner is own),
+            "",
+            "`fairseq-deep COMMAND --help` lists the options of a command.",
+        ]
+    )
+
+
+def _unknown_command(name: str) -> str:
+    near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    return f"unknown command '{name}'{hint}; legal: {', '.join(COMMANDS)}"
+
+
+def _version() -> str:
+    try:
+        return version("fairseq-deep")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,75 @@
+"""How a command ends: what the user can mend in one line and code 2, a defect with its trace."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Callable, Optional
+
+from fairseq_plugins.errors import EXIT_CODE, UserError, report
+
+INTERRUPTED = 130
+"""128 + SIGINT, as a shell counts."""
+
+READER_LEFT = 141
+"""128 + SIGPIPE: what a program gets that writes into ``| head`` after ``head`` has ended."""
+
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+
+
+def exit_code(command: Callable[[], Optional[int]]) -> int:
+    """Run ``command`` and return the code to exit with; a ``SystemExit`` of its own passes.
+
+    Raises:
+        Exception: whatever ``command`` raises that is no mistake of the user.
+    """
+    try:
+        try:
+            return command() or 0
+        finally:
+            # A reader that has left is noticed here rather than while the interpreter shuts down.
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        if not _stdout_is_broken():
+            raise
+        return READER_LEFT
+    except Exception as error:
+        mistake = users_mistake(error)
+        if mistake is None:
+            raise
+        report(mistake)
+        return EXIT_CODE
+
+
+def users_mistake(error: Exception) -> Optional[UserError]:
+    """``error`` as something to mend by the user, or None if it is a defect of the program."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, MISSING) and error.strerror:
+        return UserError(f"{error.strerror}: {error.filename}")
+    # fairseq raises "Dataset not found: ..." and "Model file not found: ..." with a message instead of a number.
+    if isinstance(error, MISSING) or (type(error) is OSError and error.errno is None):
+        return UserError(str(error))
+    return _raised_in_worker(error)
+
+
+def _raised_in_worker(error: Exception) -> Optional[UserError]:
+    """The :class:`UserError` of a spawned worker, of which torch hands over only the trace, as text."""
+    if type(error).__name__ != "ProcessRaisedException":
+        return None
+    name = re.escape(f"{UserError.__module__}.{UserError.__qualname__}")
+    found = re.search(rf"^{name}: (.+)\Z", str(error).strip(), flags=re.MULTILINE)
+    return UserError(found.group(1)) if found else None
+
+
+def _stdout_is_broken() -> bool:
+    """Whether it is our own reader that has left; if so, what is still unwritten goes nowhere."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False

@@ -1,0 +1,141 @@
+"""fairseq's own commands, with the user directory of this package already given."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+
+from fairseq_plugins.cli.outcome import exit_code
+from fairseq_plugins.errors import UserError
+
+USER_DIR = str(Path(__file__).resolve().parents[1])
+
+
+def plain(name: str, module: str, argv: Sequence[str]) -> int:
+    """Run a command of fairseq that builds no model; it needs the mends of this package, not the user directory."""
+    with _command_line(name, argv):
+        import_module(module).cli_main()
+    return 0
+
+
+def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
+    """Run a command of fairseq with ``--user-dir`` given.
+
+    Raises:
+        UserError: if ``argv`` names another user directory.
+    """
+    given, rest = take_option(argv, "--user-dir")
+    _refuse_other_user_dir(given)
+    return plain(name, module, ["--user-dir", USER_DIR, *rest])
+
+
+def train(name: str, module: str, argv: Sequence[str]) -> int:
+    """``fairseq-train``, which would answer a misspelt ``--arch`` with the list of all three hundred.
+
+    Raises:
+        UserError: if the architecture is unknown; the nearest legal one is named.
+    """
+    arch = take_option(argv, "--arch", "-a")[0]
+    if arch is not None:
+        _refuse_unknown_arch(arch)
+    return with_user_dir(name, module, argv)
+
+
+def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
+    """``fairseq-hydra-train`` in the working directory of the user, with the user directory in the config.
+
+    Hydra changes into a new directory before it trains, so that a relative ``task.data`` is not found; it is told not
+    to, except for a sweep, whose runs would otherwise resume from each other's ``checkpoints/``.
+    """
+    stock = import_module(module)
+    stock._hydra_main = _in_hydra(stock._hydra_main)
+    sweep = bool({"-m", "--multirun"}.intersection(argv))
+    chosen = any(argument.lstrip("+").startswith(("hydra.job.chdir=", "hydra.run.dir=")) for argument in argv)
+    stay = [] if sweep or chosen else ["hydra.job.chdir=False"]
+    return plain(name, module, [*argv, *stay])
+
+
+def take_option(argv: Sequence[str], flag: str, short: Optional[str] = None) -> Tuple[Optional[str], List[str]]:
+    """The last value of ``flag`` in ``argv`` (None if it is not there), and ``argv`` without the flag."""
+    value: Optional[str] = None
+    rest: List[str] = []
+    arguments = iter(argv)
+    for argument in arguments:
+        if argument in (flag, short):
+            value = next(arguments, None)
+        elif argument.startswith(f"{flag}="):
+            value = argument[len(flag) + 1 :]
+        else:
+            rest.append(argument)
+    return value, rest
+
+
+@contextmanager
+def _command_line(name: str, argv: Sequence[str]) -> Iterator[None]:
+    """fairseq's commands read ``sys.argv``, and argparse takes the name it prints from there."""
+    before = sys.argv
+    sys.argv = [f"fairseq-deep {name}", *argv]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def _refuse_other_user_dir(given: Optional[str]) -> None:
+    if given is not None and Path(given).resolve() != Path(USER_DIR):
+        raise UserError(
+            f"fairseq-deep gives fairseq its own user directory and cannot take '{given}' as well: "
+            f"write `import fairseq_plugins` in {os.path.join(given, '__init__.py')} and use fairseq's command "
+            f"(fairseq-train, ...) with --user-dir {given}"
+        )
+
+
+def _refuse_unknown_arch(arch: str) -> None:
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    if arch in ARCH_MODEL_REGISTRY:
+        return
+    near = difflib.get_close_matches(arch, ARCH_MODEL_REGISTRY, n=1, cutoff=0.5)
+    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    ours = sorted(
+        name
+        for name, model in ARCH_MODEL_REGISTRY.items()
+        if model.__module__.startswith("fairseq_plugins.") and name.endswith("_transformer")
+    )
+    raise UserError(f"unknown --arch '{arch}'{hint}; legal: {', '.join(ours)}, their sizes, and fairseq's own")
+
+
+def _in_hydra(job: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``job`` so that a mistake of the user ends the program: Hydra would print a trace, code 1."""
+
+    @functools.wraps(job)
+    def run(cfg: Any, **options: Any) -> Any:
+        result: List[Any] = []
+        code = exit_code(lambda: result.append(_run_job(job, cfg, options)))
+        if code:
+            raise SystemExit(code)
+        return result[0]
+
+    return run
+
+
+def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
+    from omegaconf import open_dict
+    from omegaconf.errors import OmegaConfBaseException
+
+    _refuse_other_user_dir(cfg.common.user_dir)
+    with open_dict(cfg):
+        cfg.common.user_dir = USER_DIR
+    try:
+        return job(cfg, **options)
+    except OmegaConfBaseException as error:
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        # A key or value that the config does not have; OmegaConf says so in several lines.
+        raise UserError("; ".join(line.strip() for line in str(error).splitlines() if line.strip())) from error

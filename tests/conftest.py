@@ -1,0 +1,41 @@
+"""What every test shares: one thread for each worker, seeded numbers, the real corpora where they are at hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Callable
+
+# Before torch is imported, and inherited by the processes that tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import hypothesis
+import pytest
+import torch
+
+import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
+
+torch.set_num_threads(1)
+# No deadline: a busy machine is no defect. The same examples each time: a failure can be repeated.
+hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("default")
+
+DATA = Path(os.environ.get("DEEP_NMT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    torch.manual_seed(1)
+
+
+@pytest.fixture(scope="session")
+def real_corpus() -> Callable[[str], Path]:
+    """Directory of a real corpus by name, for instance ``multi30k``; the test is skipped where it is absent."""
+
+    def find(name: str) -> Path:
+        directory = DATA / name
+        if not directory.is_dir():
+            pytest.skip(f"no corpus at {directory} (set DEEP_NMT_DATA to the directory that holds {name}/)")
+        return directory
+
+    return find
