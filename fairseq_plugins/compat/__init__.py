@@ -3,19 +3,31 @@
 Every module here has one ``apply()``, which may be called any number of times and does nothing where the defect is
 absent. :func:`apply` runs at import of the plugin, so a spawned worker, which imports the plugin anew through
 ``--user-dir``, is mended too. fairseq's functions are wrapped where they are looked up, never copied.
+
+What is left alone, because mending it would be a hack larger than the defect: a forgotten ``--user-dir`` (no code of
+ours is loaded then); a resumed ``--fp16`` training, whose master weights are rounded; fully sharded training without
+fairscale; ``TransformerConfig().encoder``, which is a class shared by the whole process and not an instance.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Tuple
 
-MODULES: Tuple[str, ...] = (
+MODULES: tuple[str, ...] = (
     "refused_checkpoints",
+    "unreadable_checkpoints",
+    "mismatched_checkpoints",
     "dropped_sentences",
+    "short_max_tokens",
     "inexact_resume",
+    "validation_on_training_data",
+    "bf16_means_tpu",
+    "fp16_on_cpu",
+    "cpu_processes",
+    "tokenizer_languages",
+    "score_command",
 )
-"""In the order in which they are applied."""
+"""In the order in which they are applied: of two that wrap one function, the later is the outer."""
 
 
 def apply() -> None:

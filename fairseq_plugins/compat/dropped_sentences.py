@@ -25,7 +25,7 @@ def keep_last_batch(
     required_batch_size_multiple: int = 1,
     fixed_shapes: Optional[Any] = None,
 ) -> List[Any]:
-    """fairseq's batches, followed by the one it dropped; every other batch stays as it was.
+    """Fairseq's batches, followed by the one it dropped; every other batch stays as it was.
 
     The batches cover ``indices`` in order, so what is missing at the end is exactly the dropped batch, which
     respects ``max_tokens`` and ``max_sentences`` as the others do. Fixed shapes drop nothing.
