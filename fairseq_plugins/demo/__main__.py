@@ -1,0 +1,191 @@
+"""``python -m fairseq_plugins.demo``: train several methods on one corpus and compare what they learn."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from fairseq_plugins.demo.children import CommandFailed
+from fairseq_plugins.demo.decoding import Search
+from fairseq_plugins.demo.job import EmbeddedCorpus, Job, UserCorpus, run
+from fairseq_plugins.demo.progress import Board
+from fairseq_plugins.demo.text import TextSettings
+from fairseq_plugins.demo.training import STOCK, Recipe
+from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+
+METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
+"""What is compared by default."""
+
+EXIT_INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """Flags of the job; their defaults are the demonstration on the embedded corpus."""
+    flags = argparse.ArgumentParser(prog="fairseq-deep demo", description=__doc__.partition(": ")[2])
+    data = flags.add_argument_group("text")
+    data.add_argument("--data", type=Path, metavar="DIR", help="your own train, valid and test files; default: embedded")
+    data.add_argument("--source-lang", default="de", metavar="L")
+    data.add_argument("--target-lang", default="en", metavar="L")
+    data.add_argument("--train-prefix", metavar="NAME", help="file name without the language; default: train")
+    data.add_argument("--valid-prefix", metavar="NAME", help="default: valid, val or dev, whichever is there")
+    data.add_argument("--test-prefix", metavar="NAME", help="default: test")
+    data.add_argument("--sentences", type=int, default=12000, metavar="N", help="training pairs of the embedded corpus")
+    data.add_argument("--bpe-operations", type=int, default=2000, metavar="N")
+    data.add_argument("--max-length", type=int, default=100, metavar="N", help="longest training sentence, in subwords")
+    flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
+    flags.add_argument("--methods", default=",".join(METHODS), metavar="A,B,…",
+                       help=f"default: {','.join(METHODS)}; '{STOCK}' is fairseq's own")  # fmt: skip
+    _add_recipe_flags(flags)
+    search = flags.add_argument_group("translation")
+    search.add_argument("--beam", type=int, default=4)
+    search.add_argument("--length-penalty", type=float, default=1.0)
+    machine = flags.add_argument_group("machine")
+    machine.add_argument("--jobs", type=int, metavar="N", help="methods in work at a time; default: 2 where there are "
+                         "2 cores, 1 on a GPU")  # fmt: skip
+    machine.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
+    return flags
+
+
+def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
+    recipe = flags.add_argument_group("model and training")
+    for flag, default in (
+        ("--encoder-layers", 18), ("--decoder-layers", 18), ("--width", 64), ("--ffn-width", 256), ("--heads", 4),
+        ("--max-update", 1500), ("--max-tokens", 1000), ("--warmup-updates", 400), ("--save-interval", 100),
+        ("--average", 5), ("--seed", 1),
+    ):  # fmt: skip
+        recipe.add_argument(flag, type=int, default=default, help=f"default: {default}")
+    for flag, fraction in (
+        ("--dropout", 0.1), ("--learning-rate", 1e-3), ("--label-smoothing", 0.1), ("--clip-norm", 0.0)
+    ):  # fmt: skip
+        recipe.add_argument(flag, type=float, default=fraction, help=f"default: {fraction}")
+
+
+def job_of(args: argparse.Namespace) -> Job:
+    """The job that the flags describe.
+
+    Raises:
+        UserError: with everything that is wrong with them.
+    """
+    methods = tuple(dict.fromkeys(name.strip() for name in args.methods.split(",") if name.strip()))
+    problems = _number_problems(args) + _method_problems(methods)
+    if args.device == "gpu" and not _gpu_present():
+        problems.append("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
+    if problems:
+        raise UserError(problems)
+    gpu = args.device != "cpu" and _gpu_present()
+    parallel = min(len(methods), args.jobs or (1 if gpu else min(2, _cores())))
+    corpus: EmbeddedCorpus | UserCorpus
+    if args.data is None:
+        corpus = EmbeddedCorpus(args.sentences, max(100, args.sentences // 40), max(100, args.sentences // 40))
+    else:
+        prefixes = {"train": args.train_prefix, "valid": args.valid_prefix, "test": args.test_prefix}
+        corpus = UserCorpus(args.data, prefixes)
+    return Job(
+        corpus=corpus, languages=(args.source_lang, args.target_lang), out=args.out.resolve(), methods=methods,
+        text=TextSettings(args.bpe_operations, args.max_length), recipe=_recipe_of(args),
+        search=Search(args.beam, args.length_penalty), parallel=parallel,
+        threads=max(1, _cores() // parallel), gpu=gpu,
+    )  # fmt: skip
+
+
+def _recipe_of(args: argparse.Namespace) -> Recipe:
+    values: dict[str, Any] = {name: getattr(args, name) for name in Recipe.__dataclass_fields__}
+    return Recipe(**values)
+
+
+def _number_problems(args: argparse.Namespace) -> list[str]:
+    positive = ("sentences", "bpe_operations", "max_length", "encoder_layers", "decoder_layers", "width", "ffn_width",
+                "heads", "max_update", "max_tokens", "save_interval", "average", "beam")  # fmt: skip
+    problems = [f"{_flag(name)} must be at least 1, not {getattr(args, name)}"
+                for name in positive if getattr(args, name) < 1]
+    if args.jobs is not None and args.jobs < 1:
+        problems.append(f"--jobs must be at least 1, not {args.jobs}")
+    problems += [f"{_flag(name)} must be at least 0 and below 1, not {getattr(args, name)}"
+                 for name in ("dropout", "label_smoothing") if not 0 <= getattr(args, name) < 1]
+    if not args.learning_rate > 0:
+        problems.append(f"--learning-rate must be above 0, not {args.learning_rate}")
+    if args.heads > 0 and args.width % args.heads:
+        problems.append(f"--width {args.width} is not a multiple of --heads {args.heads}")
+    return problems
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _method_problems(methods: Sequence[str]) -> list[str]:
+    if not methods:
+        return ["--methods names none"]
+    usual = {*METHODS, STOCK}
+    if usual.issuperset(methods):
+        return []
+    legal = usual | set(_registered_methods())
+    return [unknown_name("method", name, legal) for name in methods if name not in legal]
+
+
+def _registered_methods() -> list[str]:
+    """Methods beyond the usual ones that ``fairseq_plugins`` registers an architecture for."""
+    import fairseq_plugins  # noqa: F401
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    suffix = "_transformer"
+    return [name.removesuffix(suffix) for name in ARCH_MODEL_REGISTRY if name.endswith(suffix)]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _gpu_present() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def _lock(out: Path) -> int:
+    """Keep a second job out of ``out``; the lock ends with this process."""
+    out.mkdir(parents=True, exist_ok=True)
+    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise UserError(f"{out}: another job is at work there; wait for it or give another --out") from None
+    return handle
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the job; 0, 1 where a method failed, 2 for bad input, 130 when interrupted."""
+    args = parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    # The job has lines of its own; what libraries remark about themselves is not among them.
+    logging.getLogger().setLevel(logging.WARNING)
+    try:
+        job = job_of(args)
+        lock = _lock(job.out)
+        outcome = run(job, Board())
+        os.close(lock)
+    except UserError as error:
+        report(error)
+        return EXIT_CODE
+    except CommandFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; the same command continues from the last checkpoints in {args.out}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 1 if any(result.failed for result in outcome.results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""What fairseq wrote while it trained: the log file of ``--log-format json``, read as it grows."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+_RECORD = re.compile(r"\b(train_inner|valid)\b[ |:]+(\{.*\})\s*$")
+_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+_NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
+
+FAILED_TO_LEARN_MARGIN = 0.05
+"""A valid loss above (1 - this) times the unigram entropy counts as having learned nothing of translation."""
+
+
+@dataclass
+class TrainingLog:
+    """Numbers of one training; losses are negative log-likelihoods in bits per target token, not label-smoothed.
+
+    A resumed training repeats the updates since its last checkpoint, so records are held by their number of updates
+    and the latest counts.
+    """
+
+    parameters: Optional[int] = None
+    train_loss: dict[int, float] = field(default_factory=dict)
+    valid_loss: dict[int, float] = field(default_factory=dict)
+    tokens_per_second: dict[int, float] = field(default_factory=dict)
+    updates_per_second: Optional[float] = None
+    not_finite: bool = False
+
+    def take(self, line: str) -> None:
+        """Read one line of the log."""
+        if match := _PARAMETERS.search(line):
+            self.parameters = int(match.group(1).replace(",", ""))
+        if _NOT_FINITE.search(line):
+            self.not_finite = True
+        if match := _RECORD.search(line):
+            self._take_record(match.group(1), json.loads(match.group(2)))
+
+    def _take_record(self, kind: str, record: dict[str, Any]) -> None:
+        if kind == "valid":
+            self._note(self.valid_loss, record, "valid_num_updates", "valid_nll_loss")
+            return
+        self._note(self.train_loss, record, "num_updates", "nll_loss")
+        if "wps" in record and float(record["wps"]) > 0:
+            self.tokens_per_second[int(record["num_updates"])] = float(record["wps"])
+        if "ups" in record and float(record["ups"]) > 0:
+            self.updates_per_second = float(record["ups"])
+
+    def _note(self, losses: dict[int, float], record: dict[str, Any], updates: str, loss: str) -> None:
+        if updates not in record or loss not in record:
+            return
+        value = float(record[loss])
+        losses[int(record[updates])] = value
+        self.not_finite = self.not_finite or not math.isfinite(value)
+
+    @property
+    def updates(self) -> int:
+        """Updates made so far, as far as the log says."""
+        return max([0, *self.train_loss, *self.valid_loss])
+
+    @property
+    def final_valid_loss(self) -> Optional[float]:
+        """Valid loss at the latest update; None before the first validation."""
+        return self.valid_loss[max(self.valid_loss)] if self.valid_loss else None
+
+    @property
+    def median_speed(self) -> Optional[float]:
+        """Target tokens per second, median over the log's intervals; None before the first."""
+        return statistics.median(self.tokens_per_second.values()) if self.tokens_per_second else None
+
+
+class LogReader:
+    """Follows a growing log file; a line that is not yet complete waits."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = TrainingLog()
+        self._offset = 0
+
+    def poll(self) -> TrainingLog:
+        """Read what was written since the last call."""
+        try:
+            with open(self.path, "rb") as stream:
+                stream.seek(self._offset)
+                new = stream.read()
+        except FileNotFoundError:
+            return self.log
+        whole = new[: new.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.decode("utf-8", errors="replace").splitlines():
+            self.log.take(line)
+        return self.log
+
+
+def read_log(path: Path) -> TrainingLog:
+    """The numbers of a finished training's log file."""
+    return LogReader(path).poll()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a training diverged, and what that is said of."""
+
+    diverged: bool
+    reason: str
+
+
+def judge(log: TrainingLog, unigram_entropy: float) -> Verdict:
+    """Say whether a training diverged: its loss was not finite, or it ended where word frequencies alone would.
+
+    Args:
+        unigram_entropy: of the training target text, in bits per token (:func:`~fairseq_plugins.demo.text.unigram_entropy`).
+    """
+    final = log.final_valid_loss
+    if log.not_finite:
+        return Verdict(True, "loss not finite")
+    if final is None:
+        return Verdict(False, "never validated")
+    limit = (1 - FAILED_TO_LEARN_MARGIN) * unigram_entropy
+    if final >= limit:
+        return Verdict(True, f"valid loss {final:.2f} bits, token frequencies alone give {unigram_entropy:.2f}")
+    return Verdict(False, f"valid loss {final:.2f} bits is below {limit:.2f}")
+
+
+def tail(path: Path, lines: int = 5) -> list[str]:
+    """The last lines of a log, for showing why a command failed."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-lines:]
