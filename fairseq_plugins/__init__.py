@@ -7,6 +7,8 @@ itself before it runs a command.
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,7 @@ def register() -> None:
     The imports stand here because they bring fairseq and torch, which take seconds. Order matters: what fairseq
     gets wrong is mended before anything else looks at it.
     """
+    _log_as_fairseq_does()
     from fairseq_plugins import compat
 
     compat.apply()
@@ -28,6 +31,19 @@ def register() -> None:
     install_hook()
 
 
+def _log_as_fairseq_does() -> None:
+    """Set up logging before fairseq is imported, as each of its commands does; no effect where it is set up.
+
+    Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported.
+    """
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        stream=sys.stdout,
+    )
+
+
 def _registers_later() -> bool:
     """Whether this process is one of the two that call :func:`register` themselves, or need it never.
 
@@ -35,7 +51,9 @@ def _registers_later() -> bool:
     differently (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
     """
     started_with = sys.orig_argv[1:]
-    return started_with == ["-m", __name__] or (bool(started_with) and Path(started_with[0]).stem == "fairseq-deep")
+    if started_with[:2] == ["-m", f"{__name__}.cli"] or started_with == ["-m", __name__]:
+        return True
+    return bool(started_with) and Path(started_with[0]).stem == "fairseq-deep"
 
 
 if not _registers_later():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import sys
 from typing import Callable, Optional
 
@@ -53,7 +54,7 @@ def users_mistake(error: Exception) -> Optional[UserError]:
     # fairseq raises "Dataset not found: ..." and "Model file not found: ..." with a message instead of a number.
     if isinstance(error, MISSING) or (type(error) is OSError and error.errno is None):
         return UserError(str(error))
-    return _raised_in_worker(error)
+    return _refused_by_command(error) or _raised_in_worker(error)
 
 
 def _raised_in_worker(error: Exception) -> Optional[UserError]:
@@ -65,11 +66,22 @@ def _raised_in_worker(error: Exception) -> Optional[UserError]:
     return UserError(found.group(1)) if found else None
 
 
+def _refused_by_command(error: Exception) -> Optional[UserError]:
+    """The message of an assertion in one of fairseq's commands, which assert what they want of their options."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    stated = isinstance(error, AssertionError) and bool(str(error))
+    return UserError(str(error)) if stated and module.startswith("fairseq_cli.") else None
+
+
 def _stdout_is_broken() -> bool:
     """Whether it is our own reader that has left; if so, what is still unwritten goes nowhere."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    output = sys.stdout.fileno()
+    poll = select.poll()
+    poll.register(output, 0)
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True

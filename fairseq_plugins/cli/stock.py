@@ -6,6 +6,7 @@ import difflib
 import functools
 import os
 import sys
+import warnings
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -17,9 +18,14 @@ from fairseq_plugins.errors import UserError
 USER_DIR = str(Path(__file__).resolve().parents[1])
 
 
+HYDRA_CHATTER = r"\s*(hydra\.experimental|The version_base|In 'config'|'config' is validated|The strict flag)"
+"""How the warnings begin that Hydra gives on every run about fairseq's way of calling it."""
+
+
 def plain(name: str, module: str, argv: Sequence[str]) -> int:
     """Run a command of fairseq that builds no model; it needs the mends of this package, not the user directory."""
-    with _command_line(name, argv):
+    with _command_line(name, argv), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", HYDRA_CHATTER, UserWarning)
         import_module(module).cli_main()
     return 0
 
@@ -39,11 +45,10 @@ def train(name: str, module: str, argv: Sequence[str]) -> int:
     """``fairseq-train``, which would answer a misspelt ``--arch`` with the list of all three hundred.
 
     Raises:
-        UserError: if the architecture is unknown; the nearest legal one is named.
+        UserError: if the architecture is missing or unknown; the nearest legal one is named.
     """
-    arch = take_option(argv, "--arch", "-a")[0]
-    if arch is not None:
-        _refuse_unknown_arch(arch)
+    if not {"-h", "--help"}.intersection(argv):
+        _refuse_unknown_arch(take_option(argv, "--arch", "-a")[0])
     return with_user_dir(name, module, argv)
 
 
@@ -53,7 +58,7 @@ def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
     Hydra changes into a new directory before it trains, so that a relative ``task.data`` is not found; it is told not
     to, except for a sweep, whose runs would otherwise resume from each other's ``checkpoints/``.
     """
-    stock = import_module(module)
+    stock: Any = import_module(module)
     stock._hydra_main = _in_hydra(stock._hydra_main)
     sweep = bool({"-m", "--multirun"}.intersection(argv))
     chosen = any(argument.lstrip("+").startswith(("hydra.job.chdir=", "hydra.run.dir=")) for argument in argv)
@@ -78,7 +83,7 @@ def take_option(argv: Sequence[str], flag: str, short: Optional[str] = None) -> 
 
 @contextmanager
 def _command_line(name: str, argv: Sequence[str]) -> Iterator[None]:
-    """fairseq's commands read ``sys.argv``, and argparse takes the name it prints from there."""
+    """Put ``argv`` where fairseq's commands read it and argparse finds the name that it prints."""
     before = sys.argv
     sys.argv = [f"fairseq-deep {name}", *argv]
     try:
@@ -96,19 +101,20 @@ def _refuse_other_user_dir(given: Optional[str]) -> None:
         )
 
 
-def _refuse_unknown_arch(arch: str) -> None:
+def _refuse_unknown_arch(arch: Optional[str]) -> None:
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     if arch in ARCH_MODEL_REGISTRY:
         return
-    near = difflib.get_close_matches(arch, ARCH_MODEL_REGISTRY, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(arch or "", ARCH_MODEL_REGISTRY, n=1, cutoff=0.5)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
+    problem = "--arch is missing" if arch is None else f"unknown --arch '{arch}'{hint}"
     ours = sorted(
         name
         for name, model in ARCH_MODEL_REGISTRY.items()
         if model.__module__.startswith("fairseq_plugins.") and name.endswith("_transformer")
     )
-    raise UserError(f"unknown --arch '{arch}'{hint}; legal: {', '.join(ours)}, their sizes, and fairseq's own")
+    raise UserError(f"{problem}; legal: {', '.join([*ours, 'their sizes'])} and fairseq's own")
 
 
 def _in_hydra(job: Callable[..., Any]) -> Callable[..., Any]:

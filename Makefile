@@ -1,0 +1,80 @@
+# `make demo` and `make test` set up all they need on a fresh machine; nothing is done twice. `make help` lists more.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+# A Python of your choice gets an environment of its own, so that the choice is never ignored.
+VENV ?= $(if $(filter file,$(origin PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+# Where the built wheel of fairseq is kept: one build serves every clone.
+WHEELS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairseq-deep/wheels
+TESTS ?= tests
+WORKERS ?= 2
+
+FAIRSEQ := fairseq-fixed==0.12.3.1
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
+PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
+SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh)
+
+.PHONY: help setup demo test check clean
+
+help:
+	@echo 'make demo   train every method on a small corpus and compare them (results: see the last lines it prints)'
+	@echo '            on your own text: make demo DATA=DIR SRC=de TGT=en [OUT=DIR]; DIR holds train.de, train.en, valid.de, ...'
+	@echo 'make test   run the tests (one part of them: make test TESTS=tests/cli)'
+	@echo 'make check  ruff, mypy and shellcheck'
+	@echo 'make setup  only install, into $(VENV) (the others do it where needed)'
+	@echo 'make clean  remove $(VENV) and what the tools left behind; the built wheel of fairseq stays'
+	@echo
+	@echo 'PYTHON=python3.12 chooses another Python (3.10 to 3.13), with an environment of its own.'
+	@echo 'pip takes the torch of your package index; for the small one without CUDA:'
+	@echo '    PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make test'
+
+setup: $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(VENV)/bin/fairseq-deep demo $(if $(DATA),--data '$(DATA)') $(if $(SRC),--source-lang '$(SRC)') \
+		$(if $(TGT),--target-lang '$(TGT)') $(if $(OUT),--out '$(OUT)')
+
+test: $(VENV)/.installed
+	$(PYTEST) -n $(WORKERS) $(TESTS)
+
+check: $(VENV)/.installed
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/shellcheck $(SHELL_SCRIPTS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find fairseq_plugins tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are written last: an interrupted set-up is taken up again where it stopped.
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
+		{ echo 'error: Python 3.10 to 3.13 is needed and $(PYTHON) is not; name one: make PYTHON=python3.11 ...' >&2; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
+	touch $@
+
+# fairseq is built against the torch that is installed here: in pip's isolated build it would fetch another one.
+$(VENV)/.torch: $(VENV)/.python constraints.txt
+	$(PIP) install -c constraints.txt torch numpy cython setuptools wheel
+	touch $@
+
+$(VENV)/.fairseq: $(VENV)/.torch
+	@wheels='$(WHEELS)'/torch-$$($(VENV)/bin/python -c 'import torch; print(torch.__version__)'); \
+	mkdir -p "$$wheels"; \
+	if ! $(PIP) download -q --no-deps --no-index --find-links "$$wheels" --only-binary :all: -d "$$wheels" '$(FAIRSEQ)' 2>/dev/null; then \
+		command -v c++ >/dev/null || { echo 'error: a C++ compiler is needed to build fairseq (Debian: g++ and python3-dev)' >&2; exit 2; }; \
+		echo 'building fairseq: about 2 minutes, once for this machine'; \
+		building=$$(mktemp -d "$$wheels/building.XXXXXX"); \
+		trap 'rm -rf "$$building"' EXIT; \
+		$(PIP) wheel --no-deps --no-build-isolation --no-binary fairseq-fixed -w "$$building" '$(FAIRSEQ)'; \
+		mv "$$building"/*.whl "$$wheels"; \
+	fi; \
+	$(PIP) install -c constraints.txt --find-links "$$wheels" --only-binary fairseq-fixed '$(FAIRSEQ)'
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.fairseq setup.py constraints.txt
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[plots,dev]'
+	touch $@
