@@ -26,8 +26,11 @@ def register() -> None:
 
     compat.apply()
 
+    from fairseq_plugins import methods  # noqa: F401  (registers every part and method)
+    from fairseq_plugins.core.model import register_architectures
     from fairseq_plugins.errors import install_hook
 
+    register_architectures()
     install_hook()
 
 

@@ -1,0 +1,105 @@
+"""Attention: which attention sub-layers a layer has, and how they attend.
+
+Every attention has the one signature of :meth:`Attention.attend`, so that a layer reads the same whatever it is
+made of and TorchScript can compile it. A part of this axis is built with ``build() -> AttentionPlan``.
+
+Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, NamedTuple, Optional, Tuple, Type
+
+import torch
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+from fairseq_plugins.core.method import Axis, Part, register_part
+
+IncrementalState = Optional[Dict[str, Dict[str, Optional[Tensor]]]]
+
+
+class Attention(MultiheadAttention):
+    """Stock softmax attention behind the package's signature. Keeps ``q_proj, k_proj, v_proj, out_proj``.
+
+    The arguments of the constructor are those of :class:`fairseq.modules.MultiheadAttention`.
+    """
+
+    # Gain of the Xavier initialisation of the q, k and v maps. Before 2019-10 fairseq drew them as one
+    # (3C, C) matrix, whose Xavier bound is 1/sqrt(2) of that of a (C, C) matrix; the papers' numbers rest on it.
+    xavier_input_gain: float = 1 / math.sqrt(2)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        query_padding_mask: Optional[Tensor],
+        future_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        need_weights: bool,
+        need_head_weights: bool,
+        scores: Optional[Tensor],
+    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        """Attend.
+
+        Args:
+            query: ``(T, B, C)``.
+            key: keys and values, ``(S, B, C)``.
+            key_padding_mask: ``(B, S)``, true for pads among the keys.
+            query_padding_mask: ``(B, T)``, true for pads among the queries; for attentions that look at both sides.
+            future_mask: ``(T, T)``, minus infinity above the diagonal; absent for whole-sequence attention.
+            incremental_state: fairseq's decoding cache, or none.
+            need_weights: also return the weights, averaged over the heads.
+            need_head_weights: return them for each head.
+            scores: attention logits carried from the layer below, for attentions that use them.
+
+        Returns:
+            output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or none; the scores for the layer above.
+        """
+        static_keys = self.encoder_decoder_attention
+        output, weights = self.forward(
+            query,
+            key,
+            key,
+            key_padding_mask=key_padding_mask,
+            incremental_state=incremental_state,
+            need_weights=need_weights,
+            static_kv=static_keys,
+            attn_mask=None if static_keys else future_mask,
+            need_head_weights=need_head_weights,
+        )
+        return output, weights, scores
+
+    def __prepare_scriptable__(self) -> "Attention":
+        """Let ``torch.jit.script`` see a stock instance first.
+
+        ``MultiheadAttention.forward`` names its own class to call a static method. TorchScript resolves that name
+        only for a class that it has compiled as a module before, which no subclass of it has been.
+        """
+        prime_torchscript()
+        return self
+
+
+_primed = False
+
+
+def prime_torchscript() -> None:
+    """Compile one tiny stock attention, once a process. See :meth:`Attention.__prepare_scriptable__`."""
+    global _primed
+    if not _primed:
+        _primed = True
+        with torch.random.fork_rng(devices=[]):
+            torch.jit.script(MultiheadAttention(2, 1, self_attention=True))
+
+
+class AttentionPlan(NamedTuple):
+    """The attention class of each attention sub-layer; ``decoder_self=None`` means that it does not exist."""
+
+    encoder_self: Type[Attention] = Attention
+    decoder_self: Optional[Type[Attention]] = Attention
+    cross: Type[Attention] = Attention
+
+
+register_part(Part(Axis.ATTENTION, "softmax", AttentionPlan, summary="stock multi-head softmax attention"))

@@ -1,0 +1,137 @@
+"""Initialisation that has to see data: one pass of the first training batch through the model.
+
+A junction that takes part is a :class:`Calibrated`. The pass runs inside the first training forward, without
+gradients, in training mode, with the random state put back afterwards. What it finds lives in buffers, never in
+parameters: half-precision optimizers build their float32 copies of the parameters before the first forward and
+write them back at the first step, which silently undoes anything written into a parameter here. Buffers have no
+such copy; they are saved with the checkpoint, so the pass is not repeated on resume.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+import contextlib
+import logging
+from typing import Callable, Iterator, List, Tuple
+
+import torch
+import torch.distributed as dist
+from fairseq.modules import LayerDropModuleList
+from torch import Tensor, nn
+
+from fairseq_plugins.core.residual import Residual
+
+logger = logging.getLogger(__name__)
+
+
+class Calibrated(Residual):
+    """A junction with a buffer ``calibrated`` (1 once data has been seen) that observes the first batch."""
+
+    # A float, since integer buffers break fairseq's exponential moving average of the weights.
+    calibrated: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calibrated", torch.zeros(1))
+
+    def observe(self, branch: Tensor, stream: Tensor, carried: float) -> float:
+        """See the junction's inputs, ``(T, B, C)``, before it joins them.
+
+        Args:
+            branch: as in :meth:`Residual.forward`.
+            stream: likewise.
+            carried: what the junction below in the same stack returned; 1 at the bottom.
+        """
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Called on every junction after the whole network has been observed; nothing to do by default."""
+
+    def table_row(self) -> Tuple[float, float]:
+        """Branch variance and resulting stream scale, for the log."""
+        raise NotImplementedError
+
+    def upgrade_state_dict_named(self, state_dict, name: str) -> None:
+        """A checkpoint without this junction's buffers is a plain model: load it as one that has been calibrated."""
+        for key, value in self.state_dict().items():
+            state_dict.setdefault(f"{name}.{key}", self.neutral(key, value))
+
+    def neutral(self, key: str, value: Tensor) -> Tensor:
+        """Value of the missing entry ``key`` that makes the junction a plain sum."""
+        raise NotImplementedError
+
+
+def population_variance(x: Tensor) -> float:
+    """Variance of all elements of ``x`` around their one mean, in float64, over the batches of all processes."""
+    values = x.detach().double()
+    sums = torch.stack([values.sum(), (values * values).sum(), values.new_tensor(values.numel())])
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        dist.all_reduce(sums)
+    total, squares, count = sums.tolist()
+    return max(squares / count - (total / count) ** 2, 0.0)
+
+
+def pending(model: nn.Module) -> bool:
+    """True if a junction of ``model`` still has to see data."""
+    return any(float(m.calibrated) < 0.5 for m in model.modules() if isinstance(m, Calibrated))
+
+
+@contextlib.contextmanager
+def _every_layer(model: nn.Module) -> Iterator[None]:
+    """Switch LayerDrop off: a layer that is skipped would never be calibrated."""
+    lists = [m for m in model.modules() if isinstance(m, LayerDropModuleList)]
+    rates = [m.p for m in lists]
+    for m in lists:
+        m.p = -1.0
+    try:
+        yield
+    finally:
+        for m, rate in zip(lists, rates):
+            m.p = rate
+
+
+def calibrate(stacks: List[Tuple[str, nn.Module]], model: nn.Module, forward: Callable[[], object]) -> None:
+    """Run ``forward`` once under observation and log what was found, one row a sub-layer.
+
+    Args:
+        stacks: name and module of each stack; the carried value starts afresh at the bottom of each.
+        model: the model that ``forward`` runs.
+        forward: runs the model on the first training batch. Every process calls this at the same time.
+    """
+    handles = []
+    for _, stack in stacks:
+        handles += _observers(stack)
+    device = next(model.parameters()).device
+    forked = [device] if device.type == "cuda" else []
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=forked), _every_layer(model):
+            forward()
+            for m in model.modules():
+                if isinstance(m, Calibrated):
+                    m.settle()
+                    m.calibrated.fill_(1.0)
+    finally:
+        for handle in handles:
+            handle.remove()
+    _log_table(stacks)
+
+
+def _observers(stack: nn.Module) -> list:
+    carried = {"value": 1.0}
+
+    def see(junction: nn.Module, inputs: Tuple[Tensor, ...]) -> None:
+        branch, stream, _ = inputs
+        carried["value"] = junction.observe(branch, stream, carried["value"])
+
+    return [m.register_forward_pre_hook(see) for m in stack.modules() if isinstance(m, Calibrated)]
+
+
+def _log_table(stacks: List[Tuple[str, nn.Module]]) -> None:
+    rows = [f"{'layer':<24}{'sub-layer':<16}{'Var f':>10}{'omega':>10}"]
+    for stack_name, stack in stacks:
+        for name, m in stack.named_modules():
+            if isinstance(m, Calibrated):
+                layer, _, junction = name.rpartition(".")
+                variance, omega = m.table_row()
+                site = junction.removesuffix("_residual")
+                rows.append(f"{stack_name + '.' + layer:<24}{site:<16}{variance:>10.4f}{omega:>10.4f}")
+    logger.info("profile of the first training batch\n%s", "\n".join(rows))

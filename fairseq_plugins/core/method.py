@@ -1,0 +1,223 @@
+"""The vocabulary of the package: stacks, sites, shapes, parts of a Transformer, and methods made of them.
+
+A *method* is a frozen record that names one *part* on each of six axes. Nothing in ``core`` knows a method by
+name: parts and methods register themselves here when :mod:`fairseq_plugins.methods` is imported.
+
+Words used everywhere (never a synonym):
+
+* **stream**: the skip path; **branch**: a sub-layer's output after its dropout;
+* **site**: which sub-layer; **depth**: the number of a layer in its stack, counted from 1;
+* **history**: the outputs of the layers below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from fairseq_plugins.errors import UserError, unknown_name
+
+
+class Stack(str, Enum):
+    """One of the two halves of the model."""
+
+    ENCODER = "encoder"
+    DECODER = "decoder"
+
+
+class Site(str, Enum):
+    """A sub-layer of a layer; the value is the stock prefix of its modules."""
+
+    SELF = "self_attn"
+    CROSS = "encoder_attn"
+    FFN = "ffn"
+
+
+class Axis(str, Enum):
+    """The choices that make up a model. Each value is also the name of its command-line flag."""
+
+    NORM = "norm"
+    RESIDUAL = "residual"
+    ATTENTION = "attention"
+    HISTORY = "history"
+    INIT = "init"
+    BASE_INIT = "base_init"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a part may depend on when it is built: sizes of the model and the values of all options.
+
+    Attributes:
+        stack: the stack that is being built.
+        encoder_layers: number of encoder layers, N.
+        decoder_layers: number of decoder layers, M.
+        width: model width d of this stack.
+        heads: attention heads of this stack.
+        norm: name of the norm place of this stack.
+        options: values of the options that the registered parts declare, by attribute.
+    """
+
+    stack: Stack
+    encoder_layers: int
+    decoder_layers: int
+    width: int
+    heads: int
+    norm: str
+    options: SimpleNamespace
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of the stack that is being built."""
+        return self.encoder_layers if self.stack is Stack.ENCODER else self.decoder_layers
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting that belongs to one part: a flag, a key of the YAML, a row of the documentation.
+
+    Attributes:
+        name: key of the configuration; ``--name-with-dashes`` on the command line. Starts with the part's name.
+        default: value where neither the user nor the method's preset says otherwise; its type is the option's.
+        help: one sentence for ``--help`` and the documentation.
+        choices: legal values of a text option; empty for numbers.
+    """
+
+    name: str
+    default: Any
+    help: str
+    choices: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NewParameter:
+    """A parameter or buffer that a part adds to stock fairseq's, for the documentation and its test.
+
+    Attributes:
+        name: name in the state dict below the layer or stack, e.g. ``self_attn_residual.omega``.
+        shape: e.g. ``(C)``.
+        initial: initial value in words or as a formula.
+        buffer: true for a buffer (stored, not trained).
+    """
+
+    name: str
+    shape: str
+    initial: str
+    buffer: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """One choice on one axis.
+
+    Attributes:
+        axis: where it can be chosen.
+        name: the value on the command line.
+        build: the axis's factory; its signature is documented with the axis in docs/architecture.md.
+        summary: one line for the documentation.
+        options: settings of this part.
+        parameters: what it adds to the state dict.
+        conflicts: from the choices of one stack and the whole configuration to messages, one a problem.
+        no_fold: why a model with this part cannot be turned into a plain stock Transformer; empty if it can.
+    """
+
+    axis: Axis
+    name: str
+    build: Callable[..., Any]
+    summary: str
+    options: Tuple[Option, ...] = ()
+    parameters: Tuple[NewParameter, ...] = ()
+    conflicts: Callable[["Choices", Any], List[str]] = lambda choices, config: []
+    no_fold: str = ""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A published system: its paper and its choice on every axis, by the names of the parts.
+
+    Attributes:
+        name: ``<name>_transformer`` is its architecture.
+        title: how the papers call it.
+        paper: authors, venue, year and address.
+        equation: the sub-layer equation in the package's words, with its number in the paper.
+        departures: where the released code departs from the text, and what this package does.
+        options: settings of its parts that differ from their defaults.
+        norm, residual, attention, history, init, base_init: names of parts; ``encoder,decoder`` where they differ.
+    """
+
+    name: str
+    title: str
+    paper: str
+    equation: str
+    norm: str = "post"
+    residual: str = "plain"
+    attention: str = "softmax"
+    history: str = "last"
+    init: str = "keep"
+    base_init: str = "xavier"
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    departures: Tuple[str, ...] = ()
+
+    def choice(self, axis: Axis) -> str:
+        """Name of the part on ``axis``, as the configuration stores it."""
+        return str(getattr(self, axis.value))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The six parts of one stack."""
+
+    norm: Part
+    residual: Part
+    attention: Part
+    history: Part
+    init: Part
+    base_init: Part
+
+    def all(self) -> Tuple[Part, ...]:
+        """The parts in the order of the axes."""
+        return tuple(getattr(self, axis.value) for axis in Axis)
+
+
+PARTS: Dict[Axis, Dict[str, Part]] = {axis: {} for axis in Axis}
+METHODS: Dict[str, Method] = {}
+
+
+def register_part(part: Part) -> Part:
+    """Make ``part`` a legal value of its axis. A second one of that name is a programmer's mistake."""
+    legal = PARTS[part.axis]
+    assert part.name not in legal, f"{part.axis.value} '{part.name}' is registered twice"
+    legal[part.name] = part
+    return part
+
+
+def register_method(method: Method) -> Method:
+    """Make ``method`` an architecture."""
+    assert method.name not in METHODS, f"method '{method.name}' is registered twice"
+    METHODS[method.name] = method
+    return method
+
+
+def find_part(axis: Axis, name: str) -> Part:
+    """The part called ``name``.
+
+    Raises:
+        UserError: there is none; the message lists the legal names and the nearest one.
+    """
+    part: Optional[Part] = PARTS[axis].get(name)
+    if part is None:
+        flag = "--" + axis.value.replace("_", "-")
+        raise UserError(unknown_name(f"value of {flag}", name, PARTS[axis]))
+    return part
+
+
+def all_options() -> Tuple[Option, ...]:
+    """Every option that a registered part declares, in order of registration, each once."""
+    found: Dict[str, Option] = {}
+    for parts in PARTS.values():
+        for part in parts.values():
+            for option in part.options:
+                assert found.setdefault(option.name, option) == option, f"two options are called {option.name}"
+    return tuple(found.values())

@@ -1,0 +1,188 @@
+"""The one model and the architectures that the registered methods make of it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
+from fairseq.models.transformer import TransformerModelBase
+from torch import Tensor
+
+from fairseq_plugins.core import calibration
+from fairseq_plugins.core.config import (
+    fill_unsaid,
+    make_config_class,
+    method_preset,
+    nested_config,
+    plain_namespace,
+    resolve,
+    stock_sizes,
+)
+from fairseq_plugins.core.method import METHODS, Method, Stack
+from fairseq_plugins.core.stacks import Decoder, Encoder
+from fairseq_plugins.errors import UserError
+
+MODEL_NAME = "deep_transformer"
+# Suffix of our architectures: the stock architecture whose sizes they take.
+SIZES = {
+    "": "transformer",
+    "_iwslt_de_en": "transformer_iwslt_de_en",
+    "_wmt_en_de": "transformer_wmt_en_de",
+    "_wmt_en_de_big": "transformer_wmt_en_de_big",
+}
+# Suffix: encoder and decoder layers. The depths of the papers' tables.
+DEPTHS: Dict[str, Optional[Tuple[int, int]]] = {
+    "": None,
+    "_12": (12, 12),
+    "_18": (18, 18),
+    "_60_12": (60, 12),
+    "_100": (100, 100),
+}
+
+
+class DeepTransformerModel(TransformerModelBase):
+    """A stock fairseq Transformer whose layers are built from a design."""
+
+    config_class: Type[FairseqDataclass]
+
+    def __init__(self, cfg, encoder: Encoder, decoder: Decoder) -> None:
+        super().__init__(cfg, encoder, decoder)
+        self.data_seen = False
+
+    @classmethod
+    def add_args(cls, parser) -> None:
+        """Flags from the flat configuration. Defaults are left out so that architectures can fill them in."""
+        gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, cfg, task) -> "DeepTransformerModel":
+        """Build from a flat configuration.
+
+        Raises:
+            UserError: every problem of the configuration, before a module is built.
+        """
+        fill_unsaid(cfg, {**stock_sizes("transformer"), **method_preset(None)})
+        flat = plain_namespace(cfg, cls.config_class)
+        nested = nested_config(flat, resolve(flat))
+        if flat.share_all_embeddings and task.source_dictionary != task.target_dictionary:
+            raise UserError(
+                "--share-all-embeddings needs one dictionary for both languages: "
+                "run fairseq-preprocess with --joined-dictionary"
+            )
+        model = super().build_model(nested, task)
+        with torch.no_grad():
+            for stack in (model.encoder, model.decoder):
+                stack.design.initialise(stack.layers)
+        return model
+
+    @classmethod
+    def build_encoder(cls, cfg, src_dict, embed_tokens) -> Encoder:
+        """The encoder of the design."""
+        return Encoder(cfg, src_dict, embed_tokens, cfg.designs[Stack.ENCODER])
+
+    @classmethod
+    def build_decoder(cls, cfg, tgt_dict, embed_tokens) -> Decoder:
+        """The decoder of the design."""
+        return Decoder(cfg, tgt_dict, embed_tokens, cfg.designs[Stack.DECODER], no_encoder_attn=cfg.no_cross_attention)
+
+    # TorchScript knows neither super() nor **kwargs, hence the stock body again.
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor],
+        prev_output_tokens: Tensor,
+        return_all_hiddens: bool = True,
+        features_only: bool = False,
+        alignment_layer: Optional[int] = None,
+        alignment_heads: Optional[int] = None,
+    ):
+        """Translate under teacher forcing.
+
+        Args:
+            src_tokens: ``(B, S)``, left-padded.
+            src_lengths: ``(B)``.
+            prev_output_tokens: ``(B, T)``, the target shifted right.
+            return_all_hiddens: keep each encoder layer's output in the encoder's result.
+            features_only: leave out the output projection.
+            alignment_layer: decoder layer whose cross-attention is returned, from 0; the last one by default.
+            alignment_heads: average only over the first so many heads.
+
+        Returns:
+            logits ``(B, T, V)`` and a dictionary with ``attn`` and ``inner_states``.
+        """
+        if not torch.jit.is_scripting():
+            self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
+        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens)
+        return self.decoder(
+            prev_output_tokens,
+            encoder_out=encoder_out,
+            features_only=features_only,
+            alignment_layer=alignment_layer,
+            alignment_heads=alignment_heads,
+            src_lengths=src_lengths,
+            return_all_hiddens=return_all_hiddens,
+        )
+
+    @torch.jit.unused
+    def see_first_batch(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor
+    ) -> None:
+        """Calibrate what has to see data, in the first training forward of a model that has never been trained."""
+        if not self.training or self.data_seen:
+            return
+        self.data_seen = True  # asked once: reading the buffers on an accelerator costs a synchronisation
+        if calibration.pending(self):
+            stacks: List[Tuple[str, torch.nn.Module]] = [("encoder", self.encoder), ("decoder", self.decoder)]
+
+            def forward() -> None:
+                encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
+                self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
+
+            calibration.calibrate(stacks, self, forward)
+
+    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+        """As stock; afterwards the buffers say anew whether data has been seen."""
+        self.data_seen = False
+        return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+
+
+def _architecture(preset: Dict[str, Any]) -> Callable[[Any], None]:
+    """fairseq's architecture function: fills what the user left unsaid, then reports every problem at once."""
+
+    def fill(config: Any) -> None:
+        fill_unsaid(config, preset)
+        resolve(plain_namespace(config, DeepTransformerModel.config_class))
+
+    return fill
+
+
+def architecture_presets(method: Optional[Method]) -> Dict[str, Dict[str, Any]]:
+    """Architecture suffix to preset, for every size and depth."""
+    presets = {}
+    for size_suffix, stock_arch in SIZES.items():
+        for depth_suffix, depth in DEPTHS.items():
+            preset = {**stock_sizes(stock_arch), **method_preset(method)}
+            if depth is not None:
+                preset["encoder_layers"], preset["decoder_layers"] = depth
+            presets[size_suffix + depth_suffix] = preset
+    return presets
+
+
+@functools.lru_cache(maxsize=None)
+def register_architectures() -> None:
+    """Register the model and every method's architectures with fairseq. Call after the methods are imported."""
+    DeepTransformerModel.config_class = make_config_class()
+    register_model(MODEL_NAME, dataclass=DeepTransformerModel.config_class)(DeepTransformerModel)
+    # fairseq registers an architecture of the model's own name that does nothing; ours writes the resolved
+    # choices into the configuration, so that a checkpoint keeps its meaning if a preset is corrected later.
+    own = architecture_presets(None)
+    ARCH_CONFIG_REGISTRY[MODEL_NAME] = _architecture(own.pop(""))
+    for suffix, preset in own.items():
+        register_model_architecture(MODEL_NAME, MODEL_NAME + suffix)(_architecture(preset))
+    for method in METHODS.values():
+        for suffix, preset in architecture_presets(method).items():
+            register_model_architecture(MODEL_NAME, f"{method.name}_transformer{suffix}")(_architecture(preset))

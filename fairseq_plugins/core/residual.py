@@ -1,0 +1,56 @@
+"""Residual junctions: where a branch joins the stream.
+
+A layer owns one junction for each of its sub-layers, as a module, so that diagnostics can hook it and so that
+its parameters have names beside the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
+``ffn_residual``). A part of this axis is built with ``build(sites, depth, shape) -> {site: Residual}`` for one
+layer at a time, so that sub-layers of a layer can share a parameter.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.method import Axis, Part, Shape, Site, register_part
+
+
+class Residual(nn.Module):
+    """A junction. Shapes: every tensor is ``(T, B, C)``."""
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Join.
+
+        Args:
+            branch: output of the sub-layer after its dropout.
+            stream: input of the sub-layer, before any LayerNorm.
+            layer_input: input of the layer, before any LayerNorm.
+        """
+        return stream + branch
+
+    def after_norm(self, x: Tensor, layer_input: Tensor) -> Tensor:
+        """A last change after the LayerNorm that follows the junction (Post-LN only); none by default."""
+        return x
+
+    def stream_scale(self) -> Optional[Tensor]:
+        """The s of ``s * stream + branch`` where that is all the junction does, else ``None``. Shape (C) or (1)."""
+        return None
+
+
+class PlainResidual(Residual):
+    """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
+
+    def stream_scale(self) -> Optional[Tensor]:
+        """One."""
+        return torch.ones(1)
+
+
+def build_plain(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+    """A plain sum at every site."""
+    return {site: PlainResidual() for site in sites}
+
+
+register_part(
+    Part(Axis.RESIDUAL, "plain", build_plain, summary="stream + branch, as in the original Transformer")
+)

@@ -1,0 +1,186 @@
+"""The encoder and the decoder: stock fairseq's, with the package's loop over the layers.
+
+Two loops are owned here because what a layer takes as input (history) and the attention logits cross layers.
+They track ``TransformerEncoderBase.forward_scriptable`` and ``TransformerDecoderBase.extract_features_scriptable``
+of fairseq 0.12; a test holds them equal to stock bit for bit.
+
+Legend: T time, S source time, B batch, C width, H heads.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional
+
+import torch
+from fairseq.distributed import fsdp_wrap
+from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer
+
+
+def _wrap(layer: nn.Module, cfg) -> nn.Module:
+    """Activation checkpointing and FSDP, as stock wraps a layer."""
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+
+
+class Encoder(TransformerEncoderBase):
+    """Stock encoder built from a design; ``cfg`` is fairseq's nested ``TransformerConfig``."""
+
+    def __init__(self, cfg, dictionary, embed_tokens, design: StackDesign) -> None:
+        # The stock constructor builds the layers, gives them no number, and runs nn.Module's constructor first.
+        self.design, self._depth = design, 0
+        super().__init__(cfg, dictionary, embed_tokens)
+        self.history = design.history()
+
+    def build_encoder_layer(self, cfg) -> nn.Module:
+        """The next layer up."""
+        self._depth += 1
+        return _wrap(EncoderLayer(cfg, self.design, self._depth), cfg)
+
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+    ):
+        """Encode ``src_tokens`` of shape ``(B, T)``; arguments and result are those of the stock encoder."""
+        encoder_padding_mask = src_tokens.eq(self.padding_idx)
+        has_pads = bool(encoder_padding_mask.any())
+
+        x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
+        if has_pads:
+            x = x * (1 - encoder_padding_mask.unsqueeze(-1).type_as(x))
+        x = x.transpose(0, 1)
+
+        encoder_states: List[Tensor] = []
+        if return_all_hiddens:
+            encoder_states.append(x)
+
+        scores: Optional[Tensor] = None
+        states: List[Tensor] = [x]
+        for layer in self.layers:
+            x, scores = layer(self.history(states), encoder_padding_mask if has_pads else None, scores)
+            states = self.history.remember(states, x)
+            if return_all_hiddens:
+                encoder_states.append(x)
+        x = self.history(states)
+
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+
+        lengths = src_tokens.ne(self.padding_idx).sum(dim=1, dtype=torch.int32).reshape(-1, 1).contiguous()
+        return {
+            "encoder_out": [x],  # T B C
+            "encoder_padding_mask": [encoder_padding_mask],  # B T
+            "encoder_embedding": [encoder_embedding],  # B T C
+            "encoder_states": encoder_states,  # each T B C
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [lengths],
+        }
+
+
+class Decoder(TransformerDecoderBase):
+    """Stock decoder built from a design; ``cfg`` is fairseq's nested ``TransformerConfig``."""
+
+    def __init__(self, cfg, dictionary, embed_tokens, design: StackDesign, no_encoder_attn: bool = False) -> None:
+        self.design, self._depth = design, 0
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
+        self.history = design.history()
+
+    def build_decoder_layer(self, cfg, no_encoder_attn: bool = False) -> nn.Module:
+        """The next layer up."""
+        self._depth += 1
+        return _wrap(DecoderLayer(cfg, self.design, self._depth, no_encoder_attn), cfg)
+
+    def embed(
+        self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]]
+    ) -> Tensor:
+        """Token and position embedding after its dropout: ``(B, T)`` to ``(T, B, C)``; T = 1 with a cache."""
+        positions: Optional[Tensor] = None
+        if self.embed_positions is not None:
+            positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
+        if incremental_state is not None:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+            if positions is not None:
+                positions = positions[:, -1:]
+        x = self.embed_scale * self.embed_tokens(prev_output_tokens.contiguous())
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if positions is not None:
+            x = x + positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x).transpose(0, 1)
+
+    def extract_features_scriptable(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, List[Tensor]]],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        full_context_alignment: bool = False,
+        alignment_layer: Optional[int] = None,
+        alignment_heads: Optional[int] = None,
+    ):
+        """Features of ``prev_output_tokens``, ``(B, T)``; arguments and result are those of the stock decoder."""
+        if alignment_layer is None:
+            alignment_layer = self.num_layers - 1
+
+        enc: Optional[Tensor] = None
+        padding_mask: Optional[Tensor] = None
+        if encoder_out is not None and len(encoder_out["encoder_out"]) > 0:
+            enc = encoder_out["encoder_out"][0]
+        if encoder_out is not None and len(encoder_out["encoder_padding_mask"]) > 0:
+            padding_mask = encoder_out["encoder_padding_mask"][0]
+
+        x = self.embed(prev_output_tokens, incremental_state)
+        if incremental_state is not None:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+
+        self_attn_padding_mask: Optional[Tensor] = None
+        if prev_output_tokens.eq(self.padding_idx).any():
+            self_attn_padding_mask = prev_output_tokens.eq(self.padding_idx)
+        self_attn_mask: Optional[Tensor] = None
+        if incremental_state is None and not full_context_alignment:
+            self_attn_mask = self.buffered_future_mask(x)
+
+        attn: Optional[Tensor] = None
+        self_scores: Optional[Tensor] = None
+        cross_scores: Optional[Tensor] = None
+        inner_states: List[Optional[Tensor]] = [x]
+        states: List[Tensor] = [x]
+        for idx, layer in enumerate(self.layers):
+            x, layer_attn, self_scores, cross_scores = layer(
+                self.history(states),
+                enc,
+                padding_mask,
+                incremental_state,
+                self_attn_mask,
+                self_attn_padding_mask,
+                idx == alignment_layer,
+                self_scores,
+                cross_scores,
+            )
+            states = self.history.remember(states, x)
+            inner_states.append(x)
+            if layer_attn is not None and idx == alignment_layer:
+                attn = layer_attn.float().to(x)
+        x = self.history(states)
+
+        if attn is not None:
+            if alignment_heads is not None:
+                attn = attn[:alignment_heads]
+            attn = attn.mean(dim=0)
+
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        x = x.transpose(0, 1)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        return x, {"attn": [attn], "inner_states": inner_states}

@@ -1,0 +1,149 @@
+"""Admin: adaptive initialisation. Post-LN whose stream is scaled by omega, measured on the first training batch.
+
+Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, section 4.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+import math
+from typing import Dict, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.calibration import Calibrated, population_variance
+from fairseq_plugins.core.method import (
+    Axis,
+    Method,
+    NewParameter,
+    Option,
+    Part,
+    Shape,
+    Site,
+    register_method,
+    register_part,
+)
+from fairseq_plugins.core.residual import Residual
+
+
+class AdminResidual(Calibrated):
+    """omega * stream + branch, to be followed by LayerNorm. Shapes ``(T, B, C)``.
+
+    omega = omega_profiled (buffer, measured) + omega_trained (parameter, starts at zero). A frozen omega has no
+    trained part.
+
+    Args:
+        size: C for an element-wise omega, 1 for a scalar.
+        rule: ``released`` or ``paper``, see :meth:`observe`.
+        trained: whether omega has a trained part.
+    """
+
+    omega_profiled: Tensor
+    branch_variance: Tensor
+
+    def __init__(self, size: int, rule: str, trained: bool) -> None:
+        super().__init__()
+        self.rule = rule
+        self.register_buffer("omega_profiled", torch.ones(size))
+        self.register_buffer("branch_variance", torch.zeros(1))
+        self.omega_trained = nn.Parameter(torch.zeros(size)) if trained else None
+        self.pending_omega = 1.0
+
+    def stream_scale(self) -> Tensor:
+        """omega, ``(C)`` or ``(1)``."""
+        if self.omega_trained is not None:
+            return self.omega_profiled + self.omega_trained
+        return self.omega_profiled
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Join."""
+        return torch.addcmul(branch, stream, self.stream_scale())
+
+    def observe(self, branch: Tensor, stream: Tensor, carried: float) -> float:
+        """Set omega from the junctions below in the same stack; variances are over all elements, pads included.
+
+        ``released``: omega_1 = 1; then omega_(i+1)^2 = Var(omega_i x_i) + Var(F_i). Each omega is at work while
+        the ones above are measured. With LayerNorm's unit variance that is omega_i^2 = Var(x_0) + sum_(j<i) Var(F_j).
+
+        ``paper``: omega_i^2 = sum_(j<i) Var(F_j), measured with every omega at 1. omega_1 is 0, the empty sum.
+        """
+        variance = population_variance(branch)
+        self.branch_variance.fill_(variance)
+        if self.rule == "released":
+            self.omega_profiled.fill_(carried)
+            return math.sqrt(population_variance(self.omega_profiled * stream) + variance)
+        # The chain starts from the carried 1 at the bottom of a stack; the sum below is carried as 1 + sum.
+        self.pending_omega = math.sqrt(carried - 1.0)
+        return carried + variance
+
+    def settle(self) -> None:
+        """Put the paper's omegas to work once the whole network has been measured."""
+        if self.rule == "paper":
+            self.omega_profiled.fill_(self.pending_omega)
+
+    def table_row(self) -> Tuple[float, float]:
+        """Var F and the mean of omega."""
+        return float(self.branch_variance), float(self.stream_scale().mean())
+
+    def neutral(self, key: str, value: Tensor) -> Tensor:
+        """omega = 1: what a plain Post-LN checkpoint means."""
+        return torch.zeros_like(value) if key in ("omega_trained", "branch_variance") else torch.ones_like(value)
+
+
+def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+    """One omega for each junction."""
+    size = shape.width if shape.options.admin_scale == "elementwise" else 1
+    trained = shape.options.admin_omega == "trained"
+    return {site: AdminResidual(size, shape.options.admin_profile, trained) for site in sites}
+
+
+register_part(
+    Part(
+        Axis.RESIDUAL,
+        "admin",
+        build,
+        summary="omega * stream + branch, omega measured on the first training batch",
+        options=(
+            Option(
+                "admin_profile",
+                "released",
+                "rule for omega: as in the released code (omega_1 = 1, variance of the input counted, running) or "
+                "the paper's formula (omega_1 = 0)",
+                choices=("released", "paper"),
+            ),
+            Option("admin_omega", "trained", "train omega or leave it as measured", choices=("trained", "frozen")),
+            Option("admin_scale", "elementwise", "one omega for each of the C dimensions, or one for all of them",
+                   choices=("elementwise", "scalar")),
+        ),
+        parameters=tuple(
+            NewParameter(f"{site.value}_residual.{name}", size, initial, buffer)
+            for site in Site
+            for name, size, initial, buffer in (
+                ("omega_trained", "(C)", "0; absent with --admin-omega frozen", False),
+                ("omega_profiled", "(C)", "measured", True),
+                ("branch_variance", "(1)", "measured Var F", True),
+                ("calibrated", "(1)", "0, and 1 once measured", True),
+            )
+        ),
+    )
+)
+register_method(
+    Method(
+        name="admin",
+        title="Admin",
+        paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
+        equation="o = LN(omega * x + F(x)), omega_i^2 = Var(x_0) + sum_(j<i) Var(F_j), omega_1 = 1 (section 4)",
+        norm="post",
+        residual="admin",
+        departures=(
+            "The text gives omega_i^2 = sum_(j<i) Var(F_j), that is omega_1 = 0; the released code starts at 1, counts "
+            "the variance of the embeddings and measures with the omegas below at work. An author confirms the code "
+            "(Transformer-Clinic issue 18), so it is the default; --admin-profile paper is the text.",
+            "The released code profiles in a process of its own, on one device, through a file in the working "
+            "directory, and then draws new weights. Here the first training forward profiles the very weights that "
+            "are trained, on all devices together, and the result is stored in the checkpoint.",
+            "Appendix C's formula for folding omega into cross-attention divides W_v too, which is a misprint: keys "
+            "and values come from the encoder, so only W_q is divided.",
+        ),
+    )
+)

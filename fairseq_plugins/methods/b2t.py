@@ -1,0 +1,155 @@
+"""B2T connection: the layer's input joins once more, just before its last LayerNorm.
+
+Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330, equations 5 to 7 and, without LayerNorm,
+9 to 11 (appendix D).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+from torch import Tensor, nn
+
+from fairseq_plugins.core.initialisation import linear_maps
+from fairseq_plugins.core.method import (
+    Axis,
+    Choices,
+    Method,
+    Option,
+    Part,
+    Shape,
+    Site,
+    register_method,
+    register_part,
+)
+from fairseq_plugins.core.residual import PlainResidual, Residual
+
+
+def alpha(shape: Shape) -> float:
+    """Weight of the layer input without LayerNorm: min(N / 12, N^-0.15), N layers of the own stack. Appendix D."""
+    return min(shape.layers / 12, shape.layers**-0.15)
+
+
+def beta(shape: Shape) -> float:
+    """Weight of the rest without LayerNorm: d^-0.2. Appendix D."""
+    return float(shape.width**-0.2)
+
+
+class BottomToTop(Residual):
+    """layer_input + stream + branch, to be followed by LayerNorm. Equations 5 to 7. Shapes ``(T, B, C)``."""
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Join."""
+        return stream + branch + layer_input
+
+
+class BottomToTopSkipAll(Residual):
+    """layer_input + LN(stream + branch): the connection also jumps the last LayerNorm. Footnote 2."""
+
+    def after_norm(self, x: Tensor, layer_input: Tensor) -> Tensor:
+        """Add the layer's input."""
+        return x + layer_input
+
+
+class WeightedBottomToTop(Residual):
+    """alpha * layer_input + beta * (stream + branch), no LayerNorm. Equations 9 to 11. Shapes ``(T, B, C)``."""
+
+    def __init__(self, alpha: float, beta: float) -> None:
+        super().__init__()
+        self.alpha, self.beta = alpha, beta
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Join."""
+        return self.alpha * layer_input + self.beta * (stream + branch)
+
+    def extra_repr(self) -> str:
+        """Both constants."""
+        return f"alpha={self.alpha:.4f}, beta={self.beta:.4f}"
+
+
+def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+    """Plain sums, but for the last sub-layer of the layer."""
+    junctions: Dict[Site, Residual] = {site: PlainResidual() for site in sites}
+    if shape.norm == "none":
+        junctions[Site.FFN] = WeightedBottomToTop(alpha(shape), beta(shape))
+    elif shape.options.b2t_skip == "all":
+        junctions[Site.FFN] = BottomToTopSkipAll()
+    else:
+        junctions[Site.FFN] = BottomToTop()
+    return junctions
+
+
+def conflicts(choices: Choices, config: Any) -> List[str]:
+    """Combinations that the paper's equations do not cover."""
+    problems = []
+    if choices.norm.name == "pre":
+        problems.append("--residual b2t doubles the stream in every layer under --norm pre: use --norm post or none")
+    if choices.norm.name == "none" and config.b2t_skip == "all":
+        problems.append("--b2t-skip all jumps a LayerNorm that --norm none does not have")
+    return problems
+
+
+def initialise(layers: Sequence[nn.Module], shape: Shape) -> None:
+    """Scale every matrix of the stack by one constant; LayerNorms, biases and embeddings stay."""
+    rule = shape.options.b2t_init_scale
+    scale = {"none": 1.0, "layers": shape.layers**-0.5, "0.1": 0.1}[rule]
+    for layer in layers:
+        for _, linear in linear_maps(layer):
+            linear.weight.mul_(scale)
+
+
+register_part(
+    Part(
+        Axis.RESIDUAL,
+        "b2t",
+        build,
+        summary="plain sums; the last one of a layer also adds the layer's input",
+        options=(
+            Option(
+                "b2t_skip",
+                "residual",
+                "where the layer's input joins: before the last LayerNorm, or after it (footnote 2)",
+                choices=("residual", "all"),
+            ),
+        ),
+        conflicts=conflicts,
+        no_fold="stock fairseq has no connection from the bottom of a layer to its top",
+    )
+)
+register_part(
+    Part(
+        Axis.INIT,
+        "b2t",
+        initialise,
+        summary="matrices scaled by one constant a stack",
+        options=(
+            Option(
+                "b2t_init_scale",
+                "none",
+                "factor on all matrices of a layer: none as in the text, layers^-0.5 as in the code of 2023-05, "
+                "or the 0.1 of the 100-layer models",
+                choices=("none", "layers", "0.1"),
+            ),
+        ),
+    )
+)
+register_method(
+    Method(
+        name="b2t",
+        title="B2T connection",
+        paper="Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330",
+        equation="last sub-layer of a layer: o = LN(x_layer + x + F(x)), the others as Post-LN (equations 5 to 7); "
+        "with --norm none: o = alpha x_layer + beta (x + F(x)), alpha = min(N/12, N^-0.15), beta = d^-0.2 "
+        "(equations 9 to 11)",
+        norm="post",
+        residual="b2t",
+        init="b2t",
+        base_init="fairseq",
+        departures=(
+            "Since 2023-05 the released code multiplies all matrices of a layer by (layers of its stack)^-0.5, which "
+            "the text does not mention: --b2t-init-scale layers. The default follows the text.",
+            "Without LayerNorm the text removes those inside the layers; with the flags of the released recipe there "
+            "is none on top of the stacks either, and here there is none.",
+        ),
+    )
+)

@@ -1,0 +1,226 @@
+"""Merged attention (MAtt): a simplified average attention merged with the cross-attention, for decoding speed.
+
+Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, section 4.2. The decoder layer loses its
+self-attention sub-layer: what it knew of the target is now the mean of the value vectors so far.
+
+Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.method import Axis, Choices, Method, Part, register_method, register_part
+
+
+class MergedAttention(Attention):
+    """out = (C + A) W_o + b_o, C the cross-attention before its output map, A the mean of x_k W_v + b_v, k <= t.
+
+    W_v, b_v and W_o serve both: the text shares W_o; that W_v is shared too follows from the released code and from
+    the paper's parameter counts. The decoding state of A is a running sum and a count, O(1) in time and memory.
+    """
+
+    xavier_input_gain = 1.0  # the authors draw q, k and v of this sub-layer as three matrices
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        query_padding_mask: Optional[Tensor],
+        future_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        need_weights: bool,
+        need_head_weights: bool,
+        scores: Optional[Tensor],
+    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        """See :meth:`Attention.attend`."""
+        values = self.v_proj(query)
+        if incremental_state is not None:
+            average = self.average_step(values, query_padding_mask, incremental_state)
+        elif future_mask is not None:
+            average = causal_average(values, query_padding_mask)
+        else:
+            average = full_average(values, query_padding_mask)
+        context, weights = self.cross(query, key, key_padding_mask, incremental_state, need_weights, need_head_weights)
+        return self.out_proj(context + average), weights, scores
+
+    def cross(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        need_weights: bool,
+        need_head_weights: bool,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`Attention.attend` returns."""
+        length, batch, width = query.size()
+        keys, values, pads = self.source(key, key_padding_mask, incremental_state)
+        queries = self.q_proj(query).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+        allowed: Optional[Tensor] = None
+        if pads is not None:
+            allowed = torch.logical_not(pads.to(torch.bool)).unsqueeze(1).unsqueeze(1)  # B 1 1 S
+        weights: Optional[Tensor] = None
+        if need_weights:
+            logits = torch.matmul(queries * self.scaling, keys.transpose(2, 3)).float()
+            if allowed is not None:
+                logits = logits.masked_fill(torch.logical_not(allowed), float("-inf"))
+            probabilities = F.softmax(logits, dim=-1)  # B H T S
+            weights = probabilities.transpose(0, 1) if need_head_weights else probabilities.mean(dim=1)
+            context = torch.matmul(self.dropout_module(probabilities.type_as(values)), values)
+        else:
+            rate = float(self.dropout_module.p) if self.training else 0.0
+            context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=allowed, dropout_p=rate)
+        return context.permute(2, 0, 1, 3).reshape(length, batch, width), weights
+
+    def source(
+        self,
+        key: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+    ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        """Keys and values of the source, ``(B, H, S, D)``, and its pads, ``(B, S)``; computed once a sentence."""
+        cached = self._get_input_buffer(incremental_state)
+        if "prev_key" in cached and "prev_value" in cached:
+            keys, values = cached["prev_key"], cached["prev_value"]
+            assert keys is not None and values is not None
+            pads: Optional[Tensor] = None
+            if "prev_key_padding_mask" in cached:
+                pads = cached["prev_key_padding_mask"]
+            return keys, values, pads
+        assert key is not None
+        length, batch = key.size(0), key.size(1)
+        keys = self.k_proj(key).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+        values = self.v_proj(key).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+        if incremental_state is not None:
+            keys, values = keys.contiguous(), values.contiguous()
+            state: Dict[str, Optional[Tensor]] = {"prev_key": keys, "prev_value": values}
+            state["prev_key_padding_mask"] = key_padding_mask
+            self._set_input_buffer(incremental_state, state)
+        return keys, values, key_padding_mask
+
+    def average_step(
+        self,
+        values: Tensor,
+        padding_mask: Optional[Tensor],
+        incremental_state: Dict[str, Dict[str, Optional[Tensor]]],
+    ) -> Tensor:
+        """Running average of one or more new steps, ``(T, B, C)``. State: sum ``(B, C)``, count ``(B, 1)``, float32."""
+        totals, counts = running_totals(values, padding_mask)
+        state = self.get_incremental_state(incremental_state, "average_state")
+        if state is not None:
+            previous_sum, previous_count = state["sum"], state["count"]
+            assert previous_sum is not None and previous_count is not None
+            totals, counts = totals + previous_sum, counts + previous_count
+        new_state: Dict[str, Optional[Tensor]] = {"sum": totals[-1], "count": counts[-1]}
+        self.set_incremental_state(incremental_state, "average_state", new_state)
+        return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
+
+    @torch.jit.export
+    def reorder_incremental_state(
+        self,
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        new_order: Tensor,
+    ) -> Optional[Dict[str, Dict[str, Optional[Tensor]]]]:
+        """Follow the beams.
+
+        The running sum differs between the beams of a sentence and moves at every step. The source's keys are the
+        same for all of them, so that, as in stock fairseq, they move only when sentences leave the batch.
+        """
+        state = self.get_incremental_state(incremental_state, "average_state")
+        if state is not None:
+            incremental_state = self.set_incremental_state(
+                incremental_state, "average_state", select(state, new_order)
+            )
+        source = self._get_input_buffer(incremental_state)
+        if "prev_key" in source:
+            keys = source["prev_key"]
+            assert keys is not None
+            if keys.size(0) != new_order.size(0):
+                incremental_state = self._set_input_buffer(incremental_state, select(source, new_order))
+        return incremental_state
+
+
+def select(state: Dict[str, Optional[Tensor]], order: Tensor) -> Dict[str, Optional[Tensor]]:
+    """Rows ``order`` of every tensor of a decoding state."""
+    result: Dict[str, Optional[Tensor]] = {}
+    for name, value in state.items():
+        result[name] = None if value is None else value.index_select(0, order)
+    return result
+
+
+def running_totals(values: Tensor, padding_mask: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+    """Sums of the values so far, ``(T, B, C)``, and their counts, ``(T, B or 1, 1)``, without pads, in float32."""
+    if padding_mask is None:
+        counts = torch.arange(1, values.size(0) + 1, device=values.device, dtype=torch.float32)
+        return values.float().cumsum(dim=0), counts.view(-1, 1, 1).expand(-1, values.size(1), 1)
+    valid = torch.logical_not(padding_mask).transpose(0, 1).unsqueeze(-1).float()
+    return (values.float() * valid).cumsum(dim=0), valid.cumsum(dim=0)
+
+
+def blank_pads(average: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Zero in the rows of pads, as in the released code."""
+    if padding_mask is None:
+        return average
+    return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
+
+
+def causal_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero."""
+    totals, counts = running_totals(values, padding_mask)
+    return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
+
+
+def full_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Mean over all valid positions, at every one of them: whole-sequence attention without a future mask."""
+    totals, counts = running_totals(values, padding_mask)
+    average = (totals[-1:] / counts[-1:].clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
+    return blank_pads(average, padding_mask)
+
+
+def conflicts(choices: Choices, config: Any) -> List[str]:
+    """What the shared W_v and the missing sub-layer rule out."""
+    problems = []
+    if config.encoder_embed_dim != config.decoder_embed_dim:
+        problems.append(
+            "--attention matt shares W_v between encoder and decoder: "
+            f"--encoder-embed-dim {config.encoder_embed_dim} must equal --decoder-embed-dim {config.decoder_embed_dim}"
+        )
+    if config.no_cross_attention:
+        problems.append("--attention matt lives in the cross-attention: it cannot go with --no-cross-attention")
+    return problems
+
+
+register_part(
+    Part(
+        Axis.ATTENTION,
+        "matt",
+        lambda: AttentionPlan(decoder_self=None, cross=MergedAttention),
+        summary="no decoder self-attention; the cross-attention also averages the target's values so far",
+        conflicts=conflicts,
+        no_fold="stock fairseq has no average attention",
+    )
+)
+PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"
+register_method(
+    Method(
+        name="dsinit_matt",
+        title="DS-Init + MAtt",
+        paper=PAPER,
+        equation="decoder: o = LN(x + (CrossAtt(x, h) + mean_(k<=t)(x_k W_v)) W_o), then feed-forward; "
+        "encoder and initialisation as DS-Init (section 4.2)",
+        norm="post",
+        attention="matt",
+        init="ds_init",
+        departures=(
+            "The text names W_o as shared between the two halves; the released code and the parameter counts share "
+            "W_v and b_v as well, and so does this package: a decoder layer has 4 d^2 + 6 d parameters fewer.",
+        ),
+    )
+)

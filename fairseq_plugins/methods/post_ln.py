@@ -1,0 +1,17 @@
+"""Post-LN: the Transformer as it was first published. Stock fairseq, key for key and bit for bit.
+
+Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762, section 3.1.
+"""
+
+from fairseq_plugins.core.method import Method, register_method
+
+register_method(
+    Method(
+        name="post_ln",
+        title="Post-LN",
+        paper="Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762",
+        equation="o = LN(x + F(x)) (section 3.1)",
+        norm="post",
+        base_init="fairseq",
+    )
+)

@@ -1,0 +1,17 @@
+"""Pre-LN: LayerNorm before each branch and once more on top. Stock fairseq's ``normalize_before``.
+
+Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787; Xiong et al., ICML 2020, https://arxiv.org/abs/2002.04745.
+"""
+
+from fairseq_plugins.core.method import Method, register_method
+
+register_method(
+    Method(
+        name="pre_ln",
+        title="Pre-LN",
+        paper="Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787",
+        equation="o = x + F(LN(x)); LN on top of each stack",
+        norm="pre",
+        base_init="fairseq",
+    )
+)

@@ -1,0 +1,100 @@
+"""ReZero: no LayerNorm; every branch enters through a trained scalar that starts at zero.
+
+Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, equation 1 and section 4.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.method import (
+    Axis,
+    Method,
+    NewParameter,
+    Option,
+    Part,
+    Shape,
+    Site,
+    register_method,
+    register_part,
+)
+from fairseq_plugins.core.residual import Residual
+
+PAPER = "Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887"
+
+
+class ReZeroResidual(Residual):
+    """stream + alpha * branch, alpha one scalar. Equation 1. Shapes ``(T, B, C)``."""
+
+    def __init__(self, alpha: nn.Parameter) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Join."""
+        return stream + self.alpha * branch
+
+
+def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+    """Junctions of one layer: one alpha for all of them (the paper and its package), or one each."""
+
+    def new_alpha() -> nn.Parameter:
+        return nn.Parameter(torch.full((1,), float(shape.options.rezero_alpha)))
+
+    shared = new_alpha()
+    own = shape.options.rezero_alpha_per == "sublayer"
+    return {site: ReZeroResidual(new_alpha() if own else shared) for site in sites}
+
+
+register_part(
+    Part(
+        Axis.RESIDUAL,
+        "rezero",
+        build,
+        summary="stream + alpha * branch with a trained scalar alpha",
+        options=(
+            Option("rezero_alpha", 0.0, "start of ReZero's alpha; the paper also tries 1"),
+            Option(
+                "rezero_alpha_per",
+                "layer",
+                "one alpha for all sub-layers of a layer, as in the paper, or one each",
+                choices=("layer", "sublayer"),
+            ),
+        ),
+        parameters=tuple(
+            NewParameter(f"{site.value}_residual.alpha", "(1)", "0, or --rezero-alpha") for site in Site
+        ),
+        no_fold="stock fairseq has no factor on a branch that could start at zero",
+    )
+)
+
+register_method(
+    Method(
+        name="rezero",
+        title="ReZero",
+        paper=PAPER,
+        equation="o = x + alpha F(x), alpha = 0 at first, no LayerNorm (equation 1)",
+        norm="none",
+        residual="rezero",
+        base_init="fairseq",
+        departures=(
+            "The authors' package multiplies alpha before the dropout in the encoder and after it in the decoder; "
+            "both have the same distribution, and here it is always after.",
+            "The authors' package takes PyTorch's default weights, which are closest to --base-init fairseq; "
+            "the experiments of the Admin paper take --base-init xavier.",
+        ),
+    )
+)
+register_method(
+    Method(
+        name="rezero_post_ln",
+        title="ReZero + Post-LN",
+        paper=PAPER + "; compared in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix E",
+        equation="o = LN(x + alpha F(x)), alpha = 0 at first",
+        norm="post",
+        residual="rezero",
+    )
+)
