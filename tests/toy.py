@@ -7,31 +7,31 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence, Tuple
 
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
-from fairseq_cli import preprocess, train
+from fairseq_cli import generate, preprocess, train
 from omegaconf import DictConfig
 
 WORDS = "null eins zwei drei vier fünf sechs sieben acht neun".split()
 SIZES: Mapping[str, int] = {"train": 120, "valid": 20, "test": 60}
 """Sentences of each split; none but the training split's is a multiple of 8."""
 
-TINY_MODEL: Tuple[str, ...] = tuple(
+TINY_MODEL: tuple[str, ...] = tuple(
     "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 16 --decoder-embed-dim 16 --encoder-ffn-embed-dim 32"
     " --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2".split()
 )
-RECIPE: Tuple[str, ...] = tuple(
+RECIPE: tuple[str, ...] = tuple(
     "--optimizer adam --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 4 --clip-norm 1.0 --cpu --seed 3"
     " --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --max-tokens 120 --num-workers 0"
-    " --no-progress-bar --log-format none --disable-validation".split()
+    " --no-progress-bar --log-format none".split()
 )
 
 
-def sentence_pairs(count: int, seed: int, longest: int = 9) -> List[Tuple[str, str]]:
+def sentence_pairs(count: int, seed: int, longest: int = 9) -> list[tuple[str, str]]:
     """``count`` pairs of 2 to ``longest`` words each; the same for the same ``seed``."""
     chosen = random.Random(seed)
     numbers = [[chosen.randrange(len(WORDS)) for _ in range(chosen.randint(2, longest))] for _ in range(count)]
@@ -47,20 +47,19 @@ def write_corpus(directory: Path, sizes: Mapping[str, int] = SIZES, source: str 
             (directory / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def binarise(
-    directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "de", target: str = "en", joined: bool = True
+def binarise_text(
+    directory: Path, splits: Sequence[str], source: str = "de", target: str = "en", joined: bool = True
 ) -> Path:
-    """Write the corpus under ``directory`` and run ``fairseq-preprocess`` on it in this process.
+    """Run ``fairseq-preprocess`` in this process on the text files in ``directory / "text"``.
 
     Returns:
         The binarised directory, to be handed to ``fairseq-train``.
     """
-    write_corpus(directory / "text", sizes, source, target)
     destination = directory / "data-bin"
-    prefixes: Dict[str, str] = {"train": "--trainpref", "valid": "--validpref", "test": "--testpref"}
+    prefixes: dict[str, str] = {"train": "--trainpref", "valid": "--validpref", "test": "--testpref"}
     arguments = ["-s", source, "-t", target, "--destdir", str(destination), "--workers", "1"]
     arguments += ["--joined-dictionary"] if joined else []
-    for split in sizes:
+    for split in splits:
         arguments += [prefixes[split], str(directory / "text" / split)]
     preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
     for handler in list(preprocess.logger.handlers):  # fairseq opens a log file and never closes it
@@ -70,11 +69,25 @@ def binarise(
     return destination
 
 
+def binarise(
+    directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "de", target: str = "en", joined: bool = True
+) -> Path:
+    """Write the toy corpus under ``directory`` and binarise it; returns the binarised directory."""
+    write_corpus(directory / "text", sizes, source, target)
+    return binarise_text(directory, tuple(sizes), source, target, joined)
+
+
 def parse_training(
-    data: Path, save_dir: Path, *flags: str, arch: str = "transformer", model: Sequence[str] = TINY_MODEL
+    data: Path,
+    save_dir: Path,
+    *flags: str,
+    arch: str = "transformer",
+    model: Sequence[str] = TINY_MODEL,
+    validate: bool = False,
 ) -> DictConfig:
     """What ``fairseq-train`` makes of the toy recipe followed by ``flags``; later flags win."""
-    arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *model, *RECIPE, *flags]
+    arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *model, *RECIPE]
+    arguments += [*([] if validate else ["--disable-validation"]), *flags]
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
     return convert_namespace_to_omegaconf(args)
 
@@ -88,11 +101,43 @@ def run_training(config: DictConfig) -> None:
     train.main(config)
 
 
-def train_toy(data: Path, save_dir: Path, *flags: str, arch: str = "transformer") -> Path:
+def train_toy(
+    data: Path,
+    save_dir: Path,
+    *flags: str,
+    arch: str = "transformer",
+    model: Sequence[str] = TINY_MODEL,
+    validate: bool = False,
+) -> Path:
     """Train the tiny model with ``flags`` added to the recipe.
 
     Returns:
         The path of ``checkpoint_last.pt``.
     """
-    run_training(parse_training(data, save_dir, *flags, arch=arch))
+    run_training(parse_training(data, save_dir, *flags, arch=arch, model=model, validate=validate))
     return save_dir / "checkpoint_last.pt"
+
+
+def translate_toy(data: Path, checkpoint: Path, results: Path, *flags: str, split: str = "test") -> dict[int, str]:
+    """``fairseq-generate`` on one split, in this process.
+
+    Args:
+        data: the binarised directory.
+        checkpoint: the model.
+        results: a directory for ``generate-<split>.txt``, fairseq's whole report.
+        flags: further flags of ``fairseq-generate``.
+        split: which sentences.
+
+    Returns:
+        The best translation of each sentence by its number in the file.
+    """
+    arguments = [str(data), "--path", str(checkpoint), "--gen-subset", split, "--results-path", str(results), "--cpu"]
+    arguments += ["--beam", "2", "--max-len-b", "12", "--max-tokens", "400", "--num-workers", "0", *flags]
+    args = options.parse_args_and_arch(options.get_generation_parser(), input_args=arguments)
+    generate.main(convert_namespace_to_omegaconf(args))
+    translations = {}
+    for line in (results / f"generate-{split}.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("H-"):
+            number, _, text = line[2:].split("\t")
+            translations[int(number)] = text
+    return translations
