@@ -12,6 +12,7 @@ import os
 import pickle
 import re
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
@@ -35,28 +36,17 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     Raises:
         UserError: the file is absent, truncated, not a fairseq checkpoint, or asks to run code when it is loaded.
     """
-    _allow_plain_data()
-    if not path.is_file():
-        raise UserError(f"{path}: no such checkpoint")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except pickle.UnpicklingError as error:
-        unsafe = re.search(r"GLOBAL (\S+)|global:? (\S+)", str(error))
-        name = next((group for group in unsafe.groups() if group), "unknown") if unsafe else None
-        why = f"it contains '{name}', which is more than plain data" if name else "it is not a checkpoint"
-        raise UserError(f"{path}: refused, {why}") from error
-    except (RuntimeError, EOFError, ValueError, OSError) as error:
-        raise UserError(f"{path}: cannot be read as a checkpoint; it is truncated or of another kind") from error
-    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
-        raise UserError(f"{path}: not a fairseq checkpoint: it has no 'model' entry")
-    return state
-
-
-def _allow_plain_data() -> None:
-    """Let the loader accept the harmless classes that fairseq stores beside the weights."""
+    # Only here: these bring fairseq, which takes seconds that --help need not wait for.
     from fairseq_plugins import compat
+    from fairseq_plugins.compat.unreadable_checkpoints import explain, require_model
 
     compat.apply()
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise explain(path, error) from error
+    require_model(path, state)
+    return dict(state)
 
 
 def architecture(state: dict[str, Any]) -> str:
@@ -144,7 +134,7 @@ class RunningMean:
 
     def _check_ties(self, weights: dict[str, Tensor], source: str) -> None:
         for name, owner in self._owner.items():
-            if not torch.equal(weights[name], weights[owner]):
+            if name != owner and not torch.equal(weights[name], weights[owner]):
                 raise UserError(f"'{name}' and '{owner}' are tied in {self._first_source} but differ in {source}")
 
 
@@ -208,8 +198,11 @@ def _save(state: dict[str, Any], output: Path) -> None:
 
 def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
     """Checkpoints of ``directory`` whose name matches ``pattern``, oldest first by the last number in it."""
-    found = [(int(match.group(match.lastindex or 1)), path) for path in directory.glob("checkpoint*.pt")
-             if (match := pattern.match(path.name))]
+    found = [
+        (int(match.group(match.lastindex or 1)), path)
+        for path in directory.glob("checkpoint*.pt")
+        if (match := pattern.match(path.name))
+    ]
     return [path for _, path in sorted(found)]
 
 
@@ -225,7 +218,7 @@ def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind
         raise UserError(f"{directory}: no such directory of checkpoints")
     found = numbered_checkpoints(directory, pattern)
     if len(found) < count:
-        raise UserError(f"{directory}: holds {len(found)} checkpoints saved by {kind}, fewer than the {count} asked for")
+        raise UserError(f"{directory}: holds {len(found)} checkpoints saved by {kind}, fewer than the {count} wanted")
     return found[-count:]
 
 

@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     """Flags of the job; their defaults are the demonstration on the embedded corpus."""
     flags = argparse.ArgumentParser(prog="fairseq-deep demo", description=__doc__.partition(": ")[2])
     data = flags.add_argument_group("text")
-    data.add_argument("--data", type=Path, metavar="DIR", help="your own train, valid and test files; default: embedded")
+    data.add_argument("--data", type=Path, metavar="DIR", help="your own text files; default: the embedded corpus")
     data.add_argument("--source-lang", default="de", metavar="L")
     data.add_argument("--target-lang", default="en", metavar="L")
     data.add_argument("--train-prefix", metavar="NAME", help="file name without the language; default: train")
@@ -102,12 +102,16 @@ def _recipe_of(args: argparse.Namespace) -> Recipe:
 def _number_problems(args: argparse.Namespace) -> list[str]:
     positive = ("sentences", "bpe_operations", "max_length", "encoder_layers", "decoder_layers", "width", "ffn_width",
                 "heads", "max_update", "max_tokens", "save_interval", "average", "beam")  # fmt: skip
-    problems = [f"{_flag(name)} must be at least 1, not {getattr(args, name)}"
-                for name in positive if getattr(args, name) < 1]
+    problems = [
+        f"{_flag(name)} must be at least 1, not {getattr(args, name)}" for name in positive if getattr(args, name) < 1
+    ]
     if args.jobs is not None and args.jobs < 1:
         problems.append(f"--jobs must be at least 1, not {args.jobs}")
-    problems += [f"{_flag(name)} must be at least 0 and below 1, not {getattr(args, name)}"
-                 for name in ("dropout", "label_smoothing") if not 0 <= getattr(args, name) < 1]
+    problems += [
+        f"{_flag(name)} must be at least 0 and below 1, not {getattr(args, name)}"
+        for name in ("dropout", "label_smoothing")
+        if not 0 <= getattr(args, name) < 1
+    ]
     if not args.learning_rate > 0:
         problems.append(f"--learning-rate must be above 0, not {args.learning_rate}")
     if args.heads > 0 and args.width % args.heads:
@@ -131,9 +135,11 @@ def _method_problems(methods: Sequence[str]) -> list[str]:
 
 def _registered_methods() -> list[str]:
     """Methods beyond the usual ones that ``fairseq_plugins`` registers an architecture for."""
-    import fairseq_plugins  # noqa: F401
     from fairseq.models import ARCH_MODEL_REGISTRY
 
+    import fairseq_plugins
+
+    fairseq_plugins.register()
     suffix = "_transformer"
     return [name.removesuffix(suffix) for name in ARCH_MODEL_REGISTRY if name.endswith(suffix)]
 

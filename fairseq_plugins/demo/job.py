@@ -71,8 +71,9 @@ def run(job: Job, board: Board) -> Report:
         "text": corpus.digest(), "languages": list(job.languages), **asdict(job.text)
     }  # fmt: skip
     data = job.out / "data-bin"
-    trainings = [Training(method, job.recipe, data, job.out / method, data_settings=data_settings)
-                 for method in job.methods]
+    trainings = [
+        Training(method, job.recipe, data, job.out / method, data_settings=data_settings) for method in job.methods
+    ]
     if conflicts := [conflict for training in trainings if (conflict := training.conflict())]:
         raise UserError(conflicts)
     try:
@@ -90,8 +91,9 @@ def _read(job: Job) -> text.Corpus:
     source, target = job.languages
     if isinstance(job.corpus, UserCorpus):
         directory = job.corpus.directory
-        prefixes = {split: job.corpus.prefixes.get(split) or text.find_prefix(directory, split, source)
-                    for split in text.SPLITS}
+        prefixes = {
+            split: job.corpus.prefixes.get(split) or text.find_prefix(directory, split, source) for split in text.SPLITS
+        }
         return text.read_corpus(directory, source, target, prefixes)
     from fairseq_plugins.demo.corpus import write_corpus
 
@@ -115,8 +117,11 @@ def _prepare(job: Job, corpus: text.Corpus, settings: Settings, children: Childr
 
 
 def _binarise(subwords: Path, place: Path, languages: tuple[str, str], children: Children) -> None:
-    prefixes = [part for split, flag in zip(text.SPLITS, ("--trainpref", "--validpref", "--testpref"))
-                for part in (flag, str(subwords / split))]
+    prefixes = [
+        part
+        for split, flag in zip(text.SPLITS, ("--trainpref", "--validpref", "--testpref"), strict=True)
+        for part in (flag, str(subwords / split))
+    ]
     command = [
         sys.executable, "-m", "fairseq_cli.preprocess", "--source-lang", languages[0], "--target-lang", languages[1],
         *prefixes, "--destdir", str(place), "--joined-dictionary", "--workers", "1",
@@ -198,9 +203,7 @@ def _summary(result: Result) -> str:
     return f"{result.method}: {loss}, {bleu}" + (f"; diverged: {result.verdict}" if result.diverged else "")
 
 
-def _translated(
-    job: Job, corpus: text.Corpus, training: Training, entropy: float, children: Children
-) -> Result:
+def _translated(job: Job, corpus: text.Corpus, training: Training, entropy: float, children: Children) -> Result:
     log = read_log(training.log_file)
     checkpoints = training.to_average()
     if not checkpoints:

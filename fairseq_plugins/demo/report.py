@@ -12,6 +12,12 @@ from fairseq_plugins.demo.stage import write_whole
 from fairseq_plugins.demo.training_log import FAILED_TO_LEARN_MARGIN
 
 NUM_SAMPLES = 10
+
+# Line style, marker, colour; the colours run from dark to light in grey and are apart for the colour-blind.
+_LOOKS = (
+    ("-", "o", "#000000"), ("--", "s", "#0072b2"), ("-.", "^", "#d55e00"), (":", "D", "#009e73"),
+    ("-", "v", "#cc79a7"), ("--", "<", "#e69f00"), ("-.", ">", "#56b4e9"),
+)  # fmt: skip
 _HEADER = ("method", "parameters", "diverged", "valid loss", "BLEU", "tokens/s")
 _ABSENT = "-"
 
@@ -80,7 +86,7 @@ def text_table(results: Sequence[Result]) -> str:
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
     lines = []
     for row in cells:
-        line = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]
+        line = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         lines.append("  ".join(line).rstrip())
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(lines)
@@ -165,14 +171,12 @@ def draw_curves(report: Report, path: Path) -> bool:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, 2, figsize=(12, 5), sharey=True, layout="constrained")
-    for axis, curve, title in zip(axes, ("valid_curve", "train_curve"), ("validation", "training")):
-        looks = cycle(zip(("-", "--", "-.", ":", "-", "--", "-."), "os^Dv<>", _GREYS_AS_COLOURS))
-        for result, (style, marker, colour) in zip(report.results, looks):
+    for axis, curve, title in zip(axes, ("valid_curve", "train_curve"), ("validation", "training"), strict=True):
+        for result, (style, marker, colour) in zip(report.results, cycle(_LOOKS), strict=False):
             points = sorted(getattr(result, curve).items())
             if points:
-                updates, losses = zip(*points)
-                axis.plot(updates, losses, linestyle=style, marker=marker, color=colour, label=result.method,
-                          markevery=max(1, len(points) // 10), markersize=5)  # fmt: skip
+                axis.plot(*zip(*points, strict=True), linestyle=style, marker=marker, color=colour, markersize=5,
+                          label=result.method, markevery=max(1, len(points) // 10))  # fmt: skip
         axis.axhline(report.unigram_entropy, color="0.4", linestyle=(0, (6, 4)), linewidth=1, label="unigram entropy")
         axis.set(title=f"{title} loss", xlabel="updates")
         axis.grid(alpha=0.3)
@@ -183,10 +187,6 @@ def draw_curves(report: Report, path: Path) -> bool:
     pyplot.close(figure)
     partial.replace(path)
     return True
-
-
-# From dark to light in grey, apart from each other in colour.
-_GREYS_AS_COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 def write_report(report: Report, directory: Path) -> bool:

@@ -41,6 +41,7 @@ class Corpus:
 
     @property
     def languages(self) -> tuple[str, str]:
+        """Source and target language."""
         return self.source, self.target
 
     def digest(self) -> str:
@@ -55,8 +56,7 @@ class Corpus:
 def read_corpus(directory: Path, source: str, target: str, prefixes: dict[str, str]) -> Corpus:
     """Read and check ``<prefix>.<language>[.gz]`` for each split and both languages.
 
-    Args:
-        prefixes: file name of each split without the language, as ``{"valid": "val"}``.
+    ``prefixes`` is the file name of each split without the language, as ``{"valid": "val"}``.
 
     Raises:
         UserError: with every problem of every file: absent, empty, not UTF-8, a blank sentence, unequal line counts.
@@ -70,7 +70,7 @@ def read_corpus(directory: Path, source: str, target: str, prefixes: dict[str, s
     for split in SPLITS:
         sentences[split] = {}
         paths = [_find(directory, prefixes[split], language) for language in (source, target)]
-        for language, path in zip((source, target), paths):
+        for language, path in zip((source, target), paths, strict=True):
             try:
                 sentences[split][language] = _read_sentences(path)
             except UserError as error:
@@ -142,7 +142,7 @@ def _and_more(count: int, path: str) -> list[str]:
 def _unequal(paths: Sequence[Path], sentences: Sequence[list[str]]) -> list[str]:
     if len(sentences) < 2 or len(sentences[0]) == len(sentences[1]):
         return []
-    counts = [f"{path.name} has {len(lines)} lines" for path, lines in zip(paths, sentences)]
+    counts = [f"{path.name} has {len(lines)} lines" for path, lines in zip(paths, sentences, strict=True)]
     return [f"{paths[0].parent}: {counts[0]} but {counts[1]}; sentence k must translate sentence k"]
 
 
@@ -193,7 +193,7 @@ def write_subwords(corpus: Corpus, settings: TextSettings, directory: Path, say:
         sides = [[bpe.process_line(line) for line in tokens[language][split]] for language in corpus.languages]
         if split == "train":
             sides = _drop_long(sides, settings.max_length, say)
-        for language, side in zip(corpus.languages, sides):
+        for language, side in zip(corpus.languages, sides, strict=True):
             write_whole(directory / f"{split}.{language}", "".join(line + "\n" for line in side))
 
 
@@ -211,12 +211,12 @@ def _tokenise_all(corpus: Corpus, language: str, say: Say) -> dict[str, list[str
 
 
 def _drop_long(sides: list[list[str]], limit: int, say: Say) -> list[list[str]]:
-    kept = [pair for pair in zip(*sides) if all(len(side.split()) <= limit for side in pair)]
+    kept = [pair for pair in zip(*sides, strict=True) if all(len(side.split()) <= limit for side in pair)]
     if not kept:
         raise UserError(f"no training pair has at most {limit} subwords on both sides; raise --max-length")
     dropped = len(sides[0]) - len(kept)
     say(f"training pairs: {len(kept):,}; dropped as longer than {limit} subwords: {dropped:,}")
-    return [list(side) for side in zip(*kept)]
+    return [list(side) for side in zip(*kept, strict=True)]
 
 
 def unigram_entropy(lines: Iterable[str]) -> float:

@@ -115,6 +115,7 @@ class Training:
 
     @property
     def finished(self) -> bool:
+        """Whether it was trained to the end, or to a loss that is not finite."""
         return self._outcome.is_file()
 
     def run(self, children: Children, *, gpu: bool) -> None:

@@ -114,8 +114,7 @@ class Verdict:
 def judge(log: TrainingLog, unigram_entropy: float) -> Verdict:
     """Say whether a training diverged: its loss was not finite, or it ended where word frequencies alone would.
 
-    Args:
-        unigram_entropy: of the training target text, in bits per token (:func:`~fairseq_plugins.demo.text.unigram_entropy`).
+    ``unigram_entropy`` is that of the training target text in subwords, in bits per token.
     """
     final = log.final_valid_loss
     if log.not_finite:

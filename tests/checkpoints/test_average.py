@@ -1,0 +1,216 @@
+"""Averaging: the mean is the mean, ties and integers survive, and what does not belong together is refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_plugins.checkpoints.average import (
+    EPOCH_CHECKPOINT,
+    UPDATE_CHECKPOINT,
+    RunningMean,
+    average_checkpoints,
+    last_checkpoints,
+    main,
+    read_checkpoint,
+)
+from fairseq_plugins.errors import UserError
+
+Weights = dict[str, torch.Tensor]
+
+
+def checkpoint(weights: Weights, arch: str = "transformer", updates: int = 10) -> dict[str, Any]:
+    """A checkpoint with the entries of fairseq's, optimiser and meters included."""
+    return {
+        "args": None,
+        "cfg": {"model": {"_name": arch, "encoder_layers": 2}},
+        "model": weights,
+        "optimizer_history": [{"optimizer_name": "FairseqAdam", "num_updates": updates}],
+        "extra_state": {"train_iterator": {"epoch": 1}, "previous_training_time": 3.5 * updates, "val_loss": 4.0},
+        "last_optimizer_state": {"state": {0: {"exp_avg": torch.ones(3)}}},
+    }
+
+
+def save(path: Path, weights: Weights, **kwargs: Any) -> Path:
+    torch.save(checkpoint(weights, **kwargs), path)
+    return path
+
+
+def averaged(directory: Path, *weights: Weights) -> Weights:
+    inputs = [save(directory / f"in{place}.pt", each) for place, each in enumerate(weights)]
+    average_checkpoints(inputs, directory / "out.pt")
+    return read_checkpoint(directory / "out.pt")["model"]
+
+
+def test_mean_of_three(tmp_path):
+    values = [torch.tensor([1.0, -2.0]), torch.tensor([2.0, 4.0]), torch.tensor([6.0, 1.0])]
+    result = averaged(tmp_path, *({"w": value} for value in values))
+    assert torch.allclose(result["w"], torch.tensor([3.0, 1.0]), rtol=0, atol=1e-6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=8), st.integers(1, 9))
+def test_mean_of_equal_weights_is_the_weight_to_the_bit(values, times):
+    mean = RunningMean()
+    for place in range(times):
+        mean.add({"w": torch.tensor(values, dtype=torch.float32)}, f"checkpoint {place}")
+    assert torch.equal(mean.result()["w"], torch.tensor(values, dtype=torch.float32))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.floats(-100, 100), min_size=4, max_size=4), min_size=1, max_size=12))
+def test_running_mean_is_the_mean_in_double_precision(rows):
+    mean = RunningMean()
+    for row in rows:
+        mean.add({"w": torch.tensor(row, dtype=torch.float32)}, "a checkpoint")
+    expected = torch.tensor(rows, dtype=torch.float64).mean(dim=0)
+    assert torch.allclose(mean.result()["w"].double(), expected, rtol=0, atol=1e-4)
+
+
+def test_half_precision_is_summed_in_float32_and_stored_in_half(tmp_path):
+    # Four times 60000 overflows float16, whose largest number is 65504.
+    result = averaged(tmp_path, *({"w": torch.full((2,), 60000.0, dtype=torch.float16)} for _ in range(4)))
+    assert result["w"].dtype == torch.float16
+    assert result["w"].tolist() == [60000.0, 60000.0]
+
+
+def test_integer_buffers_are_taken_from_the_newest(tmp_path):
+    result = averaged(tmp_path, {"n": torch.tensor([1, 7])}, {"n": torch.tensor([2, 8])})
+    assert result["n"].dtype == torch.int64
+    assert result["n"].tolist() == [2, 8]
+
+
+def test_tied_weights_stay_tied_and_are_stored_once(tmp_path):
+    def tied(value: float) -> Weights:
+        table = torch.full((1000, 10), value)
+        return {"encoder.embed": table, "decoder.embed": table, "other": torch.zeros(3)}
+
+    result = averaged(tmp_path, tied(1.0), tied(2.0))
+    assert result["encoder.embed"].data_ptr() == result["decoder.embed"].data_ptr()
+    assert result["encoder.embed"][0, 0].item() == 1.5
+    assert (tmp_path / "out.pt").stat().st_size < 1.5 * 1000 * 10 * 4
+    assert list(result) == ["encoder.embed", "decoder.embed", "other"]
+
+
+def test_weights_tied_in_one_checkpoint_only_are_refused(tmp_path):
+    table = torch.ones(2)
+    with pytest.raises(UserError, match=r"'b' and 'a' are tied in .*in0\.pt but differ in .*in1\.pt"):
+        averaged(tmp_path, {"a": table, "b": table}, {"a": torch.ones(2), "b": torch.zeros(2)})
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"w": torch.ones(2), "extra": torch.ones(1)}, r"'extra' is in .*in1\.pt but not in .*in0\.pt"),
+        ({}, r"'w' is in .*in0\.pt but not in .*in1\.pt"),
+        ({"w": torch.ones(3)}, r"'w' is float32 of shape \(2,\) in .*in0\.pt but float32 of shape \(3,\) in .*in1\.pt"),
+        ({"w": torch.ones(2).half()}, r"'w' is float32 .* but float16"),
+        ({"w": torch.tensor([1.0, float("nan")])}, r"in1\.pt: 'w' contains values that are not finite"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused_by_name(tmp_path, other, message):
+    with pytest.raises(UserError, match=message):
+        averaged(tmp_path, {"w": torch.ones(2)}, other)
+    assert not (tmp_path / "out.pt").exists()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_another_architecture_is_refused(tmp_path):
+    first = save(tmp_path / "a.pt", {"w": torch.ones(1)}, arch="admin_transformer")
+    second = save(tmp_path / "b.pt", {"w": torch.ones(1)}, arch="b2t_transformer")
+    with pytest.raises(UserError, match=r"b\.pt: architecture 'b2t_transformer', but .*a\.pt has 'admin_transformer'"):
+        average_checkpoints([first, second], tmp_path / "out.pt")
+
+
+def test_output_records_its_inputs_and_drops_what_is_not_of_an_average(tmp_path):
+    inputs = [save(tmp_path / f"checkpoint_1_{n}.pt", {"w": torch.ones(1)}, updates=n) for n in (10, 20)]
+    average_checkpoints(inputs, tmp_path / "out.pt")
+    state = read_checkpoint(tmp_path / "out.pt")
+    assert state["averaged_from"] == [
+        {"file": "checkpoint_1_10.pt", "num_updates": 10},
+        {"file": "checkpoint_1_20.pt", "num_updates": 20},
+    ]
+    assert "last_optimizer_state" not in state
+    assert state["extra_state"] == {"train_iterator": {"epoch": 1}}
+    assert state["cfg"]["model"]["encoder_layers"] == 2
+
+
+def test_same_inputs_give_the_same_bytes(tmp_path):
+    inputs = [save(tmp_path / f"{n}.pt", {"w": torch.full((5,), float(n))}) for n in (1, 2)]
+    average_checkpoints(inputs, tmp_path / "first.pt")
+    average_checkpoints(inputs, tmp_path / "second.pt")
+    assert (tmp_path / "first.pt").read_bytes() == (tmp_path / "second.pt").read_bytes()
+
+
+def test_an_input_is_never_overwritten(tmp_path):
+    path = save(tmp_path / "a.pt", {"w": torch.ones(1)})
+    before = path.read_bytes()
+    with pytest.raises(UserError, match="the output is also an input"):
+        average_checkpoints([path], path)
+    assert path.read_bytes() == before
+
+
+class _RunsCode:
+    def __reduce__(self):
+        return (Path.touch, (Path("this-must-not-appear"),))
+
+
+def test_a_checkpoint_that_would_run_code_is_refused_and_does_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"model": {"w": torch.ones(1)}, "payload": _RunsCode()}, tmp_path / "bad.pt")
+    with pytest.raises(UserError, match=r"bad\.pt is refused: it holds "):
+        read_checkpoint(tmp_path / "bad.pt")
+    assert not (tmp_path / "this-must-not-appear").exists()
+
+
+@pytest.mark.parametrize("keep", [0, 10, 0.5, 0.95])
+def test_a_truncated_checkpoint_is_refused(tmp_path, keep):
+    path = save(tmp_path / "cut.pt", {"w": torch.arange(1000.0)})
+    raw = path.read_bytes()
+    path.write_bytes(raw[: keep if keep >= 1 else int(keep * len(raw))])
+    with pytest.raises(UserError, match=r"cut\.pt"):
+        read_checkpoint(path)
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
+    (tmp_path / "notes.pt").write_bytes(pickle.dumps({"weights": 1}))
+    with pytest.raises(UserError, match=r"notes\.pt"):
+        read_checkpoint(tmp_path / "notes.pt")
+    with pytest.raises(UserError, match=r"absent\.pt"):
+        read_checkpoint(tmp_path / "absent.pt")
+
+
+def test_last_checkpoints_are_ordered_by_number_not_by_name(tmp_path):
+    for name in ("checkpoint_1_900.pt", "checkpoint_2_1000.pt", "checkpoint_1_100.pt", "checkpoint9.pt",
+                 "checkpoint10.pt", "checkpoint_last.pt", "checkpoint_best.pt"):  # fmt: skip
+        (tmp_path / name).touch()
+    by_update = last_checkpoints(tmp_path, 2, UPDATE_CHECKPOINT, "update")
+    assert [path.name for path in by_update] == ["checkpoint_1_900.pt", "checkpoint_2_1000.pt"]
+    by_epoch = last_checkpoints(tmp_path, 2, EPOCH_CHECKPOINT, "epoch")
+    assert [path.name for path in by_epoch] == ["checkpoint9.pt", "checkpoint10.pt"]
+    with pytest.raises(UserError, match="holds 3 checkpoints saved by update, fewer than the 4 wanted"):
+        last_checkpoints(tmp_path, 4, UPDATE_CHECKPOINT, "update")
+
+
+def test_command_averages_the_last_updates(tmp_path, capsys):
+    for n in (100, 200, 300):
+        save(tmp_path / f"checkpoint_1_{n}.pt", {"w": torch.tensor([float(n)])}, updates=n)
+    output = tmp_path / "average.pt"
+    assert main(["--last-updates", "2", "--checkpoints", str(tmp_path), "--output", str(output)]) == 0
+    assert read_checkpoint(output)["model"]["w"].item() == 250.0
+    assert "checkpoint_1_200.pt, checkpoint_1_300.pt" in capsys.readouterr().out
+
+
+def test_command_ends_with_one_line_and_code_2(tmp_path, capsys):
+    code = main(["--inputs", str(tmp_path / "absent.pt"), "--output", str(tmp_path / "out.pt")])
+    error = capsys.readouterr().err
+    assert code == 2
+    assert error.startswith("error: ")
+    assert "absent.pt" in error
+    assert error.count("\n") == 1
