@@ -1,0 +1,104 @@
+"""``fairseq-deep`` on a toy corpus: fairseq's commands really run, with the architectures of this package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+import torch
+import yaml
+
+from fairseq_plugins.cli.main import main
+from tests import toy
+
+CONFIG = {
+    "common": {"cpu": True, "seed": 3, "log_format": "none"},
+    "checkpoint": {"save_dir": "saved", "no_epoch_checkpoints": True},
+    "dataset": {"num_workers": 0, "max_tokens": 400, "disable_validation": True},
+    "optimization": {"max_update": 2, "lr": [0.001]},
+    # Relative, as a user writes it.
+    "task": {"_name": "translation", "data": "data-bin", "source_lang": "de", "target_lang": "en"},
+    "criterion": {"_name": "cross_entropy"},
+    "optimizer": {"_name": "adam"},
+    "lr_scheduler": {"_name": "fixed"},
+    "model": {
+        "_name": "deep_transformer",
+        "encoder_layers": 1, "encoder_embed_dim": 8, "encoder_ffn_embed_dim": 8, "encoder_attention_heads": 1,
+        "decoder_layers": 1, "decoder_embed_dim": 8, "decoder_ffn_embed_dim": 8, "decoder_attention_heads": 1,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy.binarise(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two updates of ``fairseq-deep train`` with an architecture that fairseq alone does not know."""
+    saved = tmp_path_factory.mktemp("saved")
+    flags = [*toy.TINY_MODEL, *toy.RECIPE, "--max-update", "2", "--save-dir", str(saved)]
+    assert main(["train", str(data), "--arch", "post_ln_transformer", *flags]) == 0
+    return saved / "checkpoint_last.pt"
+
+
+def test_train_knows_the_architectures(checkpoint: Path) -> None:
+    saved = torch.load(checkpoint, weights_only=True)
+    assert saved["cfg"]["model"]["_name"] == "post_ln_transformer"
+    assert saved["optimizer_history"][-1]["num_updates"] == 2
+
+
+def test_generate_translates_every_sentence(checkpoint: Path, data: Path, tmp_path: Path) -> None:
+    flags = ["--cpu", "--beam", "1", "--max-len-b", "5", "--max-tokens", "400", "--results-path", str(tmp_path)]
+    assert main(["generate", str(data), "--path", str(checkpoint), *flags]) == 0
+    lines = (tmp_path / "generate-test.txt").read_text(encoding="utf-8").splitlines()
+    assert sorted(int(line[2:].split("\t")[0]) for line in lines if line.startswith("H-")) == list(range(60))
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["train", "nowhere", "--arch", "post_ln_transformer", "--max-tokens", "9", "--cpu"], "nowhere"),
+        (["train", "nowhere", "--arch", "post_ln_transformer", "--cpu"], "--max-tokens or --batch-size"),
+        (["generate", "nowhere", "--path", "no.pt", "--cpu", "-s", "de", "-t", "en"], "nowhere"),
+    ],
+)
+def test_missing_data_is_one_line(argv: List[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                  capfd: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 2
+    errors = [text for text in capfd.readouterr().err.splitlines() if text.startswith("error: ")]
+    assert len(errors) == 1
+    assert line in errors[0]
+
+
+class TestHydraTrain:
+    """In processes of their own: Hydra keeps state that outlives a run."""
+
+    def run(self, data: Path, directory: Path, *overrides: str) -> "subprocess.CompletedProcess[str]":
+        (directory / "data-bin").symlink_to(data)
+        (directory / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+        command = [sys.executable, "-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", *overrides]
+        return subprocess.run(
+            [*command, "--config-name", "tiny"], cwd=directory, env=os.environ, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+
+    def test_relative_paths_mean_the_working_directory(self, data: Path, tmp_path: Path) -> None:
+        done = self.run(data, tmp_path)
+        assert done.returncode == 0, done.stderr
+        saved = torch.load(tmp_path / "saved" / "checkpoint_last.pt", weights_only=True)
+        assert saved["cfg"]["model"]["_name"] == "deep_transformer"
+        assert saved["cfg"]["common"]["user_dir"] == str(Path(main.__code__.co_filename).parents[1])
+
+    def test_misspelt_key_is_one_line(self, data: Path, tmp_path: Path) -> None:
+        done = self.run(data, tmp_path, "+model.encoder_lyers=3")
+        errors = [line for line in done.stderr.splitlines() if line.strip()]
+        assert done.returncode == 2
+        assert errors[-1].startswith("error: Key 'encoder_lyers' not in ")
+        assert not any("Traceback" in line for line in errors)

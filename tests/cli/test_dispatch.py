@@ -1,0 +1,143 @@
+"""What ``fairseq-deep`` makes of its arguments before, and instead of, handing them to fairseq."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Iterator, List, Sequence
+
+import pytest
+from omegaconf import OmegaConf
+from omegaconf.errors import ConfigAttributeError
+
+from fairseq_plugins.cli import stock
+from fairseq_plugins.cli.main import COMMANDS, main
+from fairseq_plugins.errors import UserError
+
+HERE = stock.USER_DIR
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> List[List[str]]:
+    """The command line that each of fairseq's commands would have seen; none of them is run."""
+    seen: List[List[str]] = []
+    for command in COMMANDS.values():
+        module = ModuleType(command.module)
+        module.cli_main = lambda: seen.append(list(sys.argv))  # type: ignore[attr-defined]
+        module.main = lambda argv: seen.append([str(len(argv)), *argv])  # type: ignore[attr-defined]
+        module._hydra_main = lambda cfg: 1.5  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, command.module, module)
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def _command_line_is_put_back() -> Iterator[None]:
+    before = sys.argv
+    yield
+    assert sys.argv is before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_exists(name: str) -> None:
+    assert importlib.util.find_spec(COMMANDS[name].module) is not None
+
+
+@pytest.mark.parametrize(
+    ("argv", "seen"),
+    [
+        (["generate", "data", "--beam", "5"], ["fairseq-deep generate", "--user-dir", HERE, "data", "--beam", "5"]),
+        (["validate", "data"], ["fairseq-deep validate", "--user-dir", HERE, "data"]),
+        (["interactive", "data", f"--user-dir={HERE}/"], ["fairseq-deep interactive", "--user-dir", HERE, "data"]),
+        (["eval-lm", "data"], ["fairseq-deep eval-lm", "--user-dir", HERE, "data"]),
+        (["train", "data", "-a", "admin_transformer"],
+         ["fairseq-deep train", "--user-dir", HERE, "data", "-a", "admin_transformer"]),
+        (["train", "--help"], ["fairseq-deep train", "--user-dir", HERE, "--help"]),
+        (["preprocess", "-s", "de"], ["fairseq-deep preprocess", "-s", "de"]),
+        (["score", "-r", "x"], ["fairseq-deep score", "-r", "x"]),
+        (["average", "--output", "x"], ["2", "--output", "x"]),
+        (["hydra-train", "a=b"], ["fairseq-deep hydra-train", "a=b", "hydra.job.chdir=False"]),
+        (["hydra-train", "-m", "a=b,c"], ["fairseq-deep hydra-train", "-m", "a=b,c"]),
+        (["hydra-train", "hydra.run.dir=."], ["fairseq-deep hydra-train", "hydra.run.dir=."]),
+    ],
+)  # fmt: skip
+def test_what_a_command_is_given(argv: Sequence[str], seen: List[str], calls: List[List[str]]) -> None:
+    assert main(argv) == 0
+    assert calls == [seen]
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        ([], "error: no command given; one of: train, "),
+        (["trian"], "error: unknown command 'trian' (did you mean 'train'?); legal: train, hydra-train, "),
+        (["xyzzy"], "error: unknown command 'xyzzy'; legal: train, "),
+        (["train", "data", "--arch", "admin_transfromer"],
+         "error: unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: admin_transformer, "),
+        (["train", "data", "--arch=transformer_iwslt_deen"],
+         "error: unknown --arch 'transformer_iwslt_deen' (did you mean 'transformer_iwslt_de_en'?); legal: "),
+        (["train", "data"], "error: --arch is missing; legal: admin_transformer, b2t_transformer, "),
+        (["generate", "data", "--user-dir", "mine"],
+         "error: fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
+         "write `import fairseq_plugins` in mine/__init__.py "),
+    ],
+)  # fmt: skip
+def test_one_line_and_code_2(
+    argv: Sequence[str], line: str, calls: List[List[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    output, errors = capfd.readouterr()
+    assert errors.startswith(line)
+    assert errors.count("\n") == 1
+    assert (output, calls) == ("", [])
+
+
+def test_help_names_every_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    words = {line.split()[0] for line in capfd.readouterr().out.splitlines() if line.startswith("  ")}
+    assert words == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("argv", "value", "rest"),
+    [
+        (["a", "-x", "1", "b"], "1", ["a", "b"]),
+        (["--long=1", "-x", "2"], "2", []),
+        (["--longer", "1"], None, ["--longer", "1"]),
+        (["--long"], None, []),
+    ],
+)
+def test_take_option(argv: Sequence[str], value: str, rest: List[str]) -> None:
+    assert stock.take_option(argv, "--long", "-x") == (value, rest)
+
+
+class TestInHydra:
+    """Hydra would turn each of these into a trace and code 1."""
+
+    def test_user_directory_is_put_into_the_config(self) -> None:
+        job = stock._in_hydra(lambda cfg: cfg.common.user_dir)
+        assert job(OmegaConf.create({"common": {"user_dir": None}})) == HERE
+
+    @pytest.mark.parametrize(
+        ("error", "line"),
+        [
+            (UserError("no such norm"), "error: no such norm\n"),
+            (ConfigAttributeError("Key 'encoder_lyers' not in 'Config'\n    full_key: encoder_lyers"),
+             "error: Key 'encoder_lyers' not in 'Config'; full_key: encoder_lyers\n"),
+        ],
+    )  # fmt: skip
+    def test_mistakes_end_the_program(self, error: Exception, line: str, capfd: pytest.CaptureFixture[str]) -> None:
+        def job(cfg: object) -> None:
+            raise error
+
+        with pytest.raises(SystemExit) as ended:
+            stock._in_hydra(job)(OmegaConf.create({"common": {"user_dir": None}}))
+        assert ended.value.code == 2
+        assert capfd.readouterr().err == line
+
+    def test_another_user_directory_in_the_yaml_is_refused(self, tmp_path: Path) -> None:
+        job = stock._in_hydra(lambda cfg: pytest.fail("the job ran"))
+        with pytest.raises(SystemExit) as ended:
+            job(OmegaConf.create({"common": {"user_dir": str(tmp_path)}}))
+        assert ended.value.code == 2

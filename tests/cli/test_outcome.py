@@ -1,0 +1,86 @@
+"""How a command ends: code and line for what the user can mend, the exception itself for a defect."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Callable, NoReturn, Optional
+
+import pytest
+from torch.multiprocessing import ProcessRaisedException
+
+from fairseq_plugins.cli.outcome import exit_code
+from fairseq_plugins.errors import UserError
+
+
+def raising(error: BaseException) -> Callable[[], NoReturn]:
+    def command() -> NoReturn:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(("returned", "code"), [(None, 0), (0, 0), (3, 3)])
+def test_code_of_a_command_that_returns(returned: Optional[int], code: int) -> None:
+    assert exit_code(lambda: returned) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "printed"),
+    [
+        (UserError(["first", "second"]), 2, "error: first\nerror: second\n"),
+        (FileNotFoundError(2, "No such file or directory", "dict.de.txt"), 2,
+         "error: No such file or directory: dict.de.txt\n"),
+        (FileNotFoundError("Dataset not found: train (data-bin)"), 2, "error: Dataset not found: train (data-bin)\n"),
+        (OSError("Model file not found: last.pt"), 2, "error: Model file not found: last.pt\n"),
+        (ProcessRaisedException(
+            '\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  File "x.py", '
+            "line 1, in f\nfairseq_plugins.errors.UserError: unknown norm 'pst'; legal values: post, pre\n", 1, 99),
+         2, "error: unknown norm 'pst'; legal values: post, pre\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)  # fmt: skip
+def test_what_the_user_can_mend_is_one_line(
+    error: BaseException, code: int, printed: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(raising(error)) == code
+    assert capfd.readouterr() == ("", printed)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("shape"),
+        AssertionError("ours"),
+        OSError(28, "No space left on device"),
+        ProcessRaisedException("\n\n-- Process 0 terminated ...\nRuntimeError: size mismatch\n", 0, 99),
+        BrokenPipeError("a worker's, not standard output"),
+        SystemExit(5),
+    ],
+)
+def test_a_defect_keeps_its_trace(error: BaseException, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(type(error)) as caught:
+        exit_code(raising(error))
+    assert caught.value is error
+    assert capfd.readouterr() == ("", "")
+
+
+def test_assertion_of_a_fairseq_command_is_the_users() -> None:
+    stated: dict[str, object] = {"__name__": "fairseq_cli.train"}
+    exec("def main():\n    assert False, 'Must specify batch size'", stated)
+    assert exit_code(stated["main"]) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_reader_that_has_left(unbuffered: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "fairseq_plugins.cli", "--help"],
+            stdout=writer, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")

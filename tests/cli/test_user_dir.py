@@ -1,0 +1,119 @@
+"""The package as a user directory: from a checkout, from a wheel, imported as well, and in a spawned worker."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Sequence
+
+import pytest
+
+import fairseq_plugins
+
+PACKAGE = Path(fairseq_plugins.__file__).parent
+CHECKOUT = PACKAGE.parent
+
+IMPORT_AS_USER_DIR = """
+import sys
+from argparse import Namespace
+from fairseq import utils
+utils.import_user_module(Namespace(user_dir=sys.argv[1]))
+import fairseq_plugins
+from fairseq.models import ARCH_MODEL_REGISTRY
+print(fairseq_plugins.__file__, "admin_transformer" in ARCH_MODEL_REGISTRY)
+"""
+SPAWN = """
+import multiprocessing
+import fairseq_plugins
+
+def registrations():
+    return fairseq_plugins.register.cache_info().currsize
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(registrations(), pool.apply(registrations))
+"""
+
+
+def python(*arguments: str, cwd: Path, path: Sequence[Path] = ()) -> str:
+    """Standard output of a Python process that finds modules in ``path`` first."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package's wheel, built from a copy because the build writes beside the sources."""
+    tree = tmp_path_factory.mktemp("tree")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(CHECKOUT / name, tree)
+    shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    python("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", "dist", ".", cwd=tree)
+    (built,) = (tree / "dist").iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory like site-packages with the wheel in it."""
+    directory = tmp_path_factory.mktemp("site")
+    zipfile.ZipFile(wheel).extractall(directory)
+    return directory
+
+
+def test_path_from_a_checkout(tmp_path: Path) -> None:
+    assert python("-m", "fairseq_plugins", cwd=CHECKOUT) == f"{PACKAGE}\n"
+
+
+def test_path_from_a_wheel(site: Path, tmp_path: Path) -> None:
+    assert python("-m", "fairseq_plugins", cwd=tmp_path, path=[site]) == f"{site / 'fairseq_plugins'}\n"
+
+
+def test_user_dir_from_a_wheel(site: Path, tmp_path: Path) -> None:
+    """fairseq is told the directory only; the package is imported again by name and is the same module."""
+    output = python("-c", IMPORT_AS_USER_DIR, str(site / "fairseq_plugins"), cwd=tmp_path)
+    assert output.splitlines()[-1] == f"{site / 'fairseq_plugins' / '__init__.py'} True"
+
+
+def test_imported_and_given_as_user_dir(tmp_path: Path) -> None:
+    code = "import fairseq_plugins\n" + IMPORT_AS_USER_DIR
+    output = python("-c", code, str(PACKAGE), cwd=tmp_path, path=[CHECKOUT])
+    assert output.splitlines()[-1] == f"{PACKAGE / '__init__.py'} True"
+
+
+def test_spawned_worker_registers(tmp_path: Path) -> None:
+    """The command itself registers late; a worker that it spawns has to do so on import."""
+    command = tmp_path / "fairseq-deep"
+    command.write_text(SPAWN, encoding="utf-8")
+    assert python(str(command), cwd=tmp_path, path=[CHECKOUT]).split()[-2:] == ["0", "1"]
+
+
+def test_wheel_holds_the_package(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    sources = {f"fairseq_plugins/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.py")}
+    assert {name for name in names if name.startswith("fairseq_plugins/")} == sources | {"fairseq_plugins/py.typed"}
+
+
+def test_wheel_says_what_it_is(site: Path) -> None:
+    (info,) = site.glob("fairseq_deep-*.dist-info")
+    metadata = (info / "METADATA").read_text(encoding="utf-8").splitlines()
+    requirements = {re.split(r"[=>;]", line.split(": ")[1])[0] for line in metadata if line.startswith("Requires-Dist")}
+    assert {"fairseq-fixed", "torch", "sacrebleu", "sacremoses", "sentencepiece", "subword-nmt"} <= requirements
+    assert "Requires-Python: <3.14,>=3.10" in metadata
+    assert "fairseq-deep = fairseq_plugins.cli.main:run" in (info / "entry_points.txt").read_text(encoding="utf-8")
+
+
+def test_one_version_everywhere(site: Path) -> None:
+    (info,) = site.glob("fairseq_deep-*.dist-info")
+    version = info.name[len("fairseq_deep-") : -len(".dist-info")]
+    assert f"\nversion: {version}\n" in (CHECKOUT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## [{version}]" in (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")

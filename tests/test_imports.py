@@ -1,0 +1,73 @@
+"""Who may import whom inside the package: methods build on core, core knows no method, nothing needs the command."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Dict, Iterator, Set, Tuple
+
+import pytest
+
+import fairseq_plugins
+
+PACKAGE = Path(fairseq_plugins.__file__).parent
+MAY_IMPORT: Dict[str, Set[str]] = {
+    "errors": set(),
+    "compat": set(),
+    "core": set(),
+    "methods": {"core"},
+    "checkpoints": {"core", "compat"},
+    "demo": {"checkpoints", "core", "compat", ""},
+    "cli": {"checkpoints", "demo", ""},
+    "": {"compat", "core", "methods"},
+}
+"""By part of the package ("" is the package itself); every part may import itself and ``errors``."""
+
+
+def part_of(module: str) -> str:
+    """``core`` for ``fairseq_plugins.core.layers``, and the empty string for the package itself."""
+    name = (module.split(".") + [""])[1]
+    return name if name in MAY_IMPORT else ""
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Full names of the package's own modules (or of names in them) that ``tree`` imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "fairseq_plugins")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            if (node.module or "").split(".")[0] == "fairseq_plugins":
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def offences() -> Iterator[Tuple[str, str]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        relative = path.relative_to(PACKAGE)
+        part = part_of(".".join(["fairseq_plugins", *relative.with_suffix("").parts]))
+        for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            if part_of(name) not in MAY_IMPORT[part] | {part, "errors"}:
+                yield str(relative), name
+
+
+def test_every_import_goes_down() -> None:
+    assert list(offences()) == []
+
+
+def test_no_method_imports_another() -> None:
+    for path in (PACKAGE / "methods").glob("*.py"):
+        if path.stem != "__init__":
+            assert [name for name in imports(ast.parse(path.read_text())) if part_of(name) == "methods"] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("import fairseq_plugins.cli.main", "cli"),
+        ("from fairseq_plugins import cli", "cli"),
+        ("from fairseq_plugins.methods import admin", "methods"),
+        ("def f():\n    from fairseq_plugins.core import layers", "core"),
+    ],
+)
+def test_each_way_to_import_is_seen(line: str, part: str) -> None:
+    assert [part_of(name) for name in imports(ast.parse(line))] == [part]
