@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from fairseq_plugins.cli.main import main
+from fairseq_plugins.cli.stock import USER_DIR
 from tests import toy
 
 CONFIG = {
@@ -84,9 +85,10 @@ class TestHydraTrain:
         (directory / "data-bin").symlink_to(data)
         (directory / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
         command = [sys.executable, "-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", *overrides]
+        environment = {**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)}
         return subprocess.run(
-            [*command, "--config-name", "tiny"], cwd=directory, env=os.environ, capture_output=True, text=True,
-            check=False,
+            [*command, "--config-name", "tiny"],
+            cwd=directory, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
 
     def test_relative_paths_mean_the_working_directory(self, data: Path, tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ class TestHydraTrain:
         assert done.returncode == 0, done.stderr
         saved = torch.load(tmp_path / "saved" / "checkpoint_last.pt", weights_only=True)
         assert saved["cfg"]["model"]["_name"] == "deep_transformer"
-        assert saved["cfg"]["common"]["user_dir"] == str(Path(main.__code__.co_filename).parents[1])
+        assert saved["cfg"]["common"]["user_dir"] == USER_DIR
 
     def test_misspelt_key_is_one_line(self, data: Path, tmp_path: Path) -> None:
         done = self.run(data, tmp_path, "+model.encoder_lyers=3")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Callable, NoReturn, Optional
 
 import pytest
@@ -12,6 +13,8 @@ from torch.multiprocessing import ProcessRaisedException
 
 from fairseq_plugins.cli.outcome import exit_code
 from fairseq_plugins.errors import UserError
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def raising(error: BaseException) -> Callable[[], NoReturn]:
@@ -79,7 +82,8 @@ def test_reader_that_has_left(unbuffered: str) -> None:
     try:
         done = subprocess.run(
             [sys.executable, "-m", "fairseq_plugins.cli", "--help"],
-            stdout=writer, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}, check=False,
+            stdout=writer, stderr=subprocess.PIPE, cwd=CHECKOUT, check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )  # fmt: skip
     finally:
         os.close(writer)
