@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.compat.wrapping import wrap
@@ -23,11 +24,11 @@ def refuse_flat_masters(build: Callable[..., None], trainer: Trainer, cfg: Any, 
     Raises:
         UserError: fp16 with its master weights in one flat tensor, which fairseq puts on a GPU.
     """
-    build(trainer, cfg, *args, **kwargs)
     common = cfg.common
     flat = common.fp16 and not (common.memory_efficient_fp16 or common.fp16_no_flatten_grads)
-    if flat and not trainer.cuda:
+    if flat and (common.cpu or not torch.cuda.is_available()):
         raise UserError(f"--fp16 needs a GPU; {ADVICE}")
+    build(trainer, cfg, *args, **kwargs)
 
 
 def explain_overflow(train_step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:

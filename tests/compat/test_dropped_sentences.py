@@ -8,7 +8,11 @@ from typing import List
 
 import numpy as np
 import pytest
+from fairseq import options
 from fairseq.data import data_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.translation import TranslationTask
+from fairseq_cli import validate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,8 +60,6 @@ def test_no_sentence_makes_no_batch() -> None:
 
 @pytest.mark.parametrize("count", [60, 5])
 def test_training_sees_every_sentence(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairseq.tasks.translation import TranslationTask
-
     data = toy.binarise(tmp_path, {"train": count, "valid": 5})
     seen: List[int] = []
     train_step = TranslationTask.train_step
@@ -69,3 +71,39 @@ def test_training_sees_every_sentence(count: int, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(TranslationTask, "train_step", watch)
     toy.train_toy(data, tmp_path / "run", "--max-epoch", "1", "--no-save", "--max-tokens", "4000")
     assert sorted(seen) == list(range(count))
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_generation_translates_every_sentence(split: str, toy_data: Path, toy_checkpoint: Path, tmp_path: Path) -> None:
+    translations = toy.translate_toy(toy_data, toy_checkpoint, tmp_path, split=split)
+    assert sorted(translations) == list(range(toy.SIZES[split]))
+
+
+def test_five_sentences_are_translated(toy_checkpoint: Path, tmp_path: Path) -> None:
+    data = toy.binarise(tmp_path, {"train": 120, "test": 5})
+    assert sorted(toy.translate_toy(data, toy_checkpoint, tmp_path / "results")) == list(range(5))
+
+
+def test_validation_scores_every_sentence(toy_data: Path, toy_checkpoint: Path) -> None:
+    arguments = [
+        str(toy_data),
+        "--path",
+        str(toy_checkpoint),
+        "--valid-subset",
+        "test",
+        "--cpu",
+        "--task",
+        "translation",
+    ]
+    args = options.parse_args_and_arch(options.get_validation_parser(), input_args=[*arguments, "--max-tokens", "400"])
+    seen: List[int] = []
+    valid_step = TranslationTask.valid_step
+
+    def watch(self, sample, model, criterion):  # type: ignore[no-untyped-def]
+        seen.extend(sample["id"].tolist())
+        return valid_step(self, sample, model, criterion)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TranslationTask, "valid_step", watch)
+        validate.main(convert_namespace_to_omegaconf(args))
+    assert sorted(seen) == list(range(60))
