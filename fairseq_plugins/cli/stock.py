@@ -53,17 +53,10 @@ def train(name: str, module: str, argv: Sequence[str]) -> int:
 
 
 def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
-    """``fairseq-hydra-train`` in the working directory of the user, with the user directory in the config.
-
-    Hydra changes into a new directory before it trains, so that a relative ``task.data`` is not found; it is told not
-    to, except for a sweep, whose runs would otherwise resume from each other's ``checkpoints/``.
-    """
+    """``fairseq-hydra-train`` with the user directory in the config and relative paths that mean what they say."""
     stock: Any = import_module(module)
     stock._hydra_main = _in_hydra(stock._hydra_main)
-    sweep = bool({"-m", "--multirun"}.intersection(argv))
-    chosen = any(argument.lstrip("+").startswith(("hydra.job.chdir=", "hydra.run.dir=")) for argument in argv)
-    stay = [] if sweep or chosen else ["hydra.job.chdir=False"]
-    return plain(name, module, [*argv, *stay])
+    return plain(name, module, argv)
 
 
 def take_option(argv: Sequence[str], flag: str, short: Optional[str] = None) -> Tuple[Optional[str], List[str]]:
@@ -135,6 +128,7 @@ def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
     from omegaconf import open_dict
     from omegaconf.errors import OmegaConfBaseException
 
+    _return_to_working_directory()
     _refuse_other_user_dir(cfg.common.user_dir)
     with open_dict(cfg):
         cfg.common.user_dir = USER_DIR
@@ -145,3 +139,17 @@ def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
             raise
         # A key or value that the config does not have; OmegaConf says so in several lines.
         raise UserError("; ".join(line.strip() for line in str(error).splitlines() if line.strip())) from error
+
+
+def _return_to_working_directory() -> None:
+    """Leave the new directory into which Hydra changes, where a relative ``task.data`` is not found.
+
+    Not in a sweep, whose runs would resume from each other's checkpoints, nor where ``hydra.job.chdir=True`` asks for
+    the change; Hydra keeps its own records in the new directory in any case.
+    """
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+    from hydra.utils import get_original_cwd
+
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN and not HydraConfig.get().job.chdir:
+        os.chdir(get_original_cwd())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Iterator, List, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Iterator, List, Optional, Sequence
 
 import pytest
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError
 
@@ -57,9 +59,7 @@ def test_every_command_exists(name: str) -> None:
         (["preprocess", "-s", "de"], ["fairseq-deep preprocess", "-s", "de"]),
         (["score", "-r", "x"], ["fairseq-deep score", "-r", "x"]),
         (["average", "--output", "x"], ["2", "--output", "x"]),
-        (["hydra-train", "a=b"], ["fairseq-deep hydra-train", "a=b", "hydra.job.chdir=False"]),
         (["hydra-train", "-m", "a=b,c"], ["fairseq-deep hydra-train", "-m", "a=b,c"]),
-        (["hydra-train", "hydra.run.dir=."], ["fairseq-deep hydra-train", "hydra.run.dir=."]),
     ],
 )  # fmt: skip
 def test_what_a_command_is_given(argv: Sequence[str], seen: List[str], calls: List[List[str]]) -> None:
@@ -141,3 +141,17 @@ class TestInHydra:
         with pytest.raises(SystemExit) as ended:
             job(OmegaConf.create({"common": {"user_dir": str(tmp_path)}}))
         assert ended.value.code == 2
+
+    @pytest.mark.parametrize(
+        ("mode", "chdir", "returns"),
+        [(RunMode.RUN, None, True), (RunMode.RUN, True, False), (RunMode.MULTIRUN, None, False)],
+    )
+    def test_directory_of_the_job(
+        self, mode: RunMode, chdir: Optional[bool], returns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runtime = SimpleNamespace(mode=mode, job=SimpleNamespace(chdir=chdir), runtime=SimpleNamespace(cwd=HERE))
+        monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
+        monkeypatch.setattr(HydraConfig, "get", lambda: runtime)
+        monkeypatch.chdir(tmp_path)
+        job = stock._in_hydra(lambda cfg: Path.cwd())
+        assert job(OmegaConf.create({"common": {"user_dir": None}})) == (Path(HERE) if returns else tmp_path)
