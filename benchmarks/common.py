@@ -1,0 +1,111 @@
+"""What the benchmarks share: models without data on disk, interleaved timing, the machine's description."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from typing import Callable, Dict, List, NamedTuple, Sequence
+
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+import fairseq_plugins  # noqa: F401  (registers the architectures)
+
+STOCK = "transformer"
+METHODS = ("post_ln", "pre_ln", "admin", "b2t", "ds_init", "dsinit_matt", "rezero", "rezero_post_ln")
+
+
+class Size(NamedTuple):
+    """Size of a benchmarked model; feed-forward width is four times the width."""
+
+    encoder_layers: int
+    decoder_layers: int
+    width: int
+    heads: int
+    vocabulary: int
+
+
+def make_task(vocabulary: int) -> TranslationTask:
+    """A translation task over a made-up dictionary that both languages share."""
+    dictionary = Dictionary()
+    for index in range(vocabulary - len(dictionary)):
+        dictionary.add_symbol(f"w{index}")
+    return TranslationTask(TranslationConfig(), dictionary, dictionary)
+
+
+def make_model(arch: str, size: Size, task: TranslationTask, flags: Sequence[str] = ()):
+    """A model of ``arch`` on the CPU, with tied tables, seed 1."""
+    sizes = {
+        "embed-dim": size.width,
+        "ffn-embed-dim": 4 * size.width,
+        "attention-heads": size.heads,
+    }
+    argv = ["unused", "--arch", arch, "--share-all-embeddings", *flags]
+    argv += ["--encoder-layers", str(size.encoder_layers), "--decoder-layers", str(size.decoder_layers)]
+    for stack in ("encoder", "decoder"):
+        for name, value in sizes.items():
+            argv += [f"--{stack}-{name}", str(value)]
+    args = options.parse_args_and_arch(options.get_training_parser(), argv)
+    torch.manual_seed(1)
+    return task.build_model(convert_namespace_to_omegaconf(args).model)
+
+
+def zipf_tokens(rows: int, columns: int, vocabulary: int, seed: int) -> torch.Tensor:
+    """Token numbers ``(rows, columns)`` with the frequencies of natural text, special symbols left out."""
+    special = 4
+    ranks = torch.arange(1, vocabulary - special + 1, dtype=torch.float)
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.multinomial(1 / ranks, rows * columns, replacement=True, generator=generator)
+    return (draws + special).view(rows, columns)
+
+
+def interleaved(runs: Dict[str, Callable[[], None]], rounds: int, device: str) -> Dict[str, List[Dict[str, float]]]:
+    """Time every run once a round, in turn, after one warm-up round: wall and processor seconds of each."""
+    seconds: Dict[str, List[Dict[str, float]]] = {name: [] for name in runs}
+    for round_number in range(rounds + 1):
+        for name, run in runs.items():
+            if device == "cuda":
+                torch.cuda.synchronize()
+            wall, processor = time.perf_counter(), time.process_time()
+            run()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            if round_number:
+                seconds[name].append(
+                    {"wall": time.perf_counter() - wall, "processor": time.process_time() - processor}
+                )
+    return seconds
+
+
+def ratios(seconds: Dict[str, List[Dict[str, float]]], clock: str, base: str) -> Dict[str, List[float]]:
+    """Time of every run divided by that of ``base`` in the same round, sorted."""
+    return {
+        name: sorted(one[clock] / other[clock] for one, other in zip(times, seconds[base]))
+        for name, times in seconds.items()
+    }
+
+
+def table(seconds: Dict[str, List[Dict[str, float]]], base: str = STOCK) -> str:
+    """Markdown: median ratio to ``base`` with quartiles, by wall clock and by processor time."""
+    lines = ["| arch | wall ratio (quartiles) | processor ratio (quartiles) | median s |", "|---|---|---|---|"]
+    wall, processor = ratios(seconds, "wall", base), ratios(seconds, "processor", base)
+    for name, times in seconds.items():
+        cells = [
+            f"{statistics.median(r):.3f} ({r[len(r) // 4]:.3f} to {r[(3 * len(r)) // 4]:.3f})"
+            for r in (wall[name], processor[name])
+        ]
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {statistics.median(t['wall'] for t in times):.3f} |")
+    return "\n".join(lines)
+
+
+def machine(device: str) -> str:
+    """One line on what this ran on."""
+    if device == "cuda":
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    with_model = [line for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    name = with_model[0].split(":", 1)[1].strip() if with_model else platform.processor()
+    return f"{name}, {torch.get_num_threads()} thread(s), torch {torch.__version__}, Python {platform.python_version()}"

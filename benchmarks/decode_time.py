@@ -1,0 +1,93 @@
+"""Beam search with every method against stock fairseq, interleaved in one process, and its peak memory.
+
+Every search is made to run the same number of steps, so that untrained models can be compared. Peak memory is
+taken in a process of its own for each method. Run it from the repository's root:
+``python benchmarks/decode_time.py --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+from typing import Callable
+
+import torch
+from common import STOCK, Size, interleaved, machine, make_model, make_task, table, zipf_tokens
+from fairseq.sequence_generator import SequenceGenerator
+
+
+def make_search(arch: str, args: argparse.Namespace) -> Callable[[], None]:
+    """A closure that translates one batch."""
+    task = make_task(args.vocabulary)
+    size = Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
+    model = make_model(arch, size, task).to(args.device)
+    if args.half:
+        model = model.half()
+    # What fairseq-generate does with a model before it searches.
+    model.prepare_for_inference_(argparse.Namespace(beam=args.beam, no_beamable_mm=False, print_alignment=None))
+    generator = SequenceGenerator(
+        [model], task.target_dictionary, beam_size=args.beam, max_len_a=0, max_len_b=args.length, min_len=args.length
+    ).to(args.device)
+    tokens = zipf_tokens(args.sentences, args.length, args.vocabulary, seed=1)
+    tokens[:, -1] = task.source_dictionary.eos()
+    tokens = tokens.to(args.device)
+    lengths = torch.full((args.sentences,), args.length, device=args.device)
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+
+    @torch.no_grad()
+    def search() -> None:
+        generator.forward(sample)
+
+    return search
+
+
+def peak_memory(arch: str, args: argparse.Namespace, answers: multiprocessing.Queue) -> None:
+    """Put into ``answers`` by how many MiB one search raises the peak memory above the loaded model's."""
+    torch.set_num_threads(args.threads)
+    search = make_search(arch, args)
+    if args.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.max_memory_allocated()
+        search()
+        answers.put((torch.cuda.max_memory_allocated() - before) / 2**20)
+        return
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    search()
+    answers.put((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10)
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--methods", default="post_ln,admin,b2t,dsinit_matt,rezero")
+    parser.add_argument("--layers", type=int, default=12, help="on each side")
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--sentences", type=int, default=16)
+    parser.add_argument("--length", type=int, default=25, help="tokens a sentence, on each side")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--vocabulary", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--half", action="store_true", help="float16 weights")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+
+    archs = [STOCK] + [f"{name}_transformer" for name in args.methods.split(",")]
+    seconds = interleaved({arch: make_search(arch, args) for arch in archs}, args.rounds, args.device)
+    print(f"{machine(args.device)}; {args.layers}-{args.layers} layers, width {args.width}, beam {args.beam}, ", end="")
+    print(f"{args.sentences} sentences, {args.length} steps, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
+    print(table(seconds))
+    print("\n| arch | peak memory of one search above the loaded model, MiB |\n|---|---|")
+    context = multiprocessing.get_context("spawn")
+    for arch in archs:
+        answers: multiprocessing.Queue = context.Queue()
+        process = context.Process(target=peak_memory, args=(arch, args, answers))
+        process.start()
+        print(f"| {arch} | {answers.get():.0f} |")
+        process.join()
+
+
+if __name__ == "__main__":
+    main()
