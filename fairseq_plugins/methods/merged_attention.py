@@ -172,9 +172,20 @@ def blank_pads(average: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
 
 
 def causal_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-    """Mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero."""
-    totals, counts = running_totals(values, padding_mask)
-    return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
+    """Mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
+
+    A product with the matrix of weights 1/t is several times faster than a cumulative sum, and its sums stay in the
+    range of half precision. With pads on the left, t is more than the number of valid positions so far.
+    """
+    length, batch, width = values.size()
+    steps = torch.arange(1, length + 1, device=values.device, dtype=torch.float32).view(-1, 1)
+    weights = (torch.ones_like(steps @ steps.t()).tril() / steps).type_as(values)
+    if padding_mask is None:
+        return (weights @ values.reshape(length, batch * width)).view(length, batch, width)
+    valid = torch.logical_not(padding_mask).transpose(0, 1).unsqueeze(-1).type_as(values)
+    average = (weights @ (values * valid).reshape(length, batch * width)).view(length, batch, width)
+    counts = valid.float().cumsum(dim=0).clamp(min=1)
+    return average * (valid * (steps.unsqueeze(-1) / counts).type_as(values))
 
 
 def full_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
