@@ -4,6 +4,9 @@ Every module here has one ``apply()``, which may be called any number of times a
 absent. :func:`apply` runs at import of the plugin, so a spawned worker, which imports the plugin anew through
 ``--user-dir``, is mended too. fairseq's functions are wrapped where they are looked up, never copied.
 
+``fairseq-hydra-train`` and ``fairseq-score`` start before they look for a plugin, or never do; the mends of several
+processes on CPUs and of scoring reach them as ``fairseq-deep hydra-train`` and ``fairseq-deep score``.
+
 What is left alone, because mending it would be a hack larger than the defect: a forgotten ``--user-dir`` (no code of
 ours is loaded then); a resumed ``--fp16`` training, whose master weights are rounded; fully sharded training without
 fairscale; ``TransformerConfig().encoder``, which is a class shared by the whole process and not an instance.

@@ -26,8 +26,8 @@ UNSAFE_NAME = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:global|class):? ?([\w.
 
 def explain(path: str | Path, error: Exception) -> UserError:
     """One line for whatever ``torch.load`` said about the file at ``path``."""
-    if isinstance(error, OSError):
-        return UserError(f"cannot read checkpoint {path}: {error.strerror or error}")
+    if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
+        return UserError(f"cannot read checkpoint {path}: {error.strerror}")
     if Path(path).is_file() and Path(path).stat().st_size == 0:
         return UserError(f"checkpoint {path} is empty")
     unsafe = UNSAFE_NAME.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None

@@ -28,6 +28,10 @@ def truncated(path: Path, good: Path) -> None:
     path.write_bytes(good.read_bytes()[:-2000])
 
 
+def cut_at_the_start(path: Path, good: Path) -> None:
+    path.write_bytes(good.read_bytes()[:5000])
+
+
 def empty(path: Path, good: Path) -> None:
     path.write_bytes(b"")
 
@@ -59,6 +63,7 @@ def missing(path: Path, good: Path) -> None:
 
 BAD = {
     truncated: "truncated or is no checkpoint",
+    cut_at_the_start: "truncated or is no checkpoint",
     empty: "is empty",
     text: "truncated or is no checkpoint",
     directory: "Is a directory",
