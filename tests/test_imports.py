@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Dict, Iterator, Set, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
 import pytest
 
@@ -30,22 +30,24 @@ def part_of(module: str) -> str:
     return name if name in MAY_IMPORT else ""
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    """Full names of the package's own modules (or of names in them) that ``tree`` imports."""
+def imports(tree: ast.AST, module: str = "fairseq_plugins.module") -> Iterator[str]:
+    """Full names of the package's own modules (or of names in them) that ``tree``, the text of ``module``, imports."""
     for node in ast.walk(tree):
+        names: List[str] = []
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "fairseq_plugins")
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative import"
-            if (node.module or "").split(".")[0] == "fairseq_plugins":
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            above = module.split(".")[: -node.level] if node.level else []
+            names = [".".join([*above, *filter(None, [node.module]), alias.name]) for alias in node.names]
+        yield from (name for name in names if name.split(".")[0] == "fairseq_plugins")
 
 
 def offences() -> Iterator[Tuple[str, str]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         relative = path.relative_to(PACKAGE)
-        part = part_of(".".join(["fairseq_plugins", *relative.with_suffix("").parts]))
-        for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        module = ".".join(["fairseq_plugins", *relative.with_suffix("").parts])
+        part = part_of(module)
+        for name in imports(ast.parse(path.read_text(encoding="utf-8")), module):
             if part_of(name) not in MAY_IMPORT[part] | {part, "errors"}:
                 yield str(relative), name
 
@@ -66,6 +68,8 @@ def test_no_method_imports_another() -> None:
         ("import fairseq_plugins.cli.main", "cli"),
         ("from fairseq_plugins import cli", "cli"),
         ("from fairseq_plugins.methods import admin", "methods"),
+        ("from .cli import main", "cli"),
+        ("from . import cli", "cli"),
         ("def f():\n    from fairseq_plugins.core import layers", "core"),
     ],
 )
