@@ -35,7 +35,7 @@ class ReZeroResidual(Residual):
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Join."""
-        return stream + self.alpha * branch
+        return torch.addcmul(stream, branch, self.alpha)
 
 
 def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
