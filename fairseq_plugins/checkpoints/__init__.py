@@ -1,0 +1,1 @@
+"""Commands on checkpoints: reading and writing them, averaging, folding."""

@@ -8,60 +8,26 @@ are touched, one checkpoint at a time, so that memory stays near two models and 
 from __future__ import annotations
 
 import argparse
-import os
-import pickle
 import re
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
 import torch
 from torch import Tensor
 
+from fairseq_plugins.checkpoints.files import (
+    architecture,
+    memory_of,
+    num_updates,
+    read_checkpoint,
+    without_training_state,
+    write_checkpoint,
+)
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
-
-# Of the newest checkpoint's entries, these do not describe an average: the optimiser's moments belong to other
-# weights, and the meters would make two averages of the same files differ by the clock.
-_NOT_OF_AN_AVERAGE = ("last_optimizer_state", "fsdp_metadata")
-_EXTRA_STATE_KEPT = ("train_iterator",)
 
 UPDATE_CHECKPOINT = re.compile(r"^checkpoint_(\d+)_(\d+)\.pt$")
 EPOCH_CHECKPOINT = re.compile(r"^checkpoint(\d+)\.pt$")
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a fairseq checkpoint, tensors mapped from the file, nothing in it executed.
-
-    Raises:
-        UserError: the file is absent, truncated, not a fairseq checkpoint, or asks to run code when it is loaded.
-    """
-    # Only here: these bring fairseq, which takes seconds that --help need not wait for.
-    from fairseq_plugins import compat
-    from fairseq_plugins.compat.unreadable_checkpoints import explain, require_model
-
-    compat.apply()
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        raise explain(path, error) from error
-    require_model(path, state)
-    return dict(state)
-
-
-def architecture(state: dict[str, Any]) -> str:
-    """The name given to ``--arch``, from a checkpoint of either of fairseq's two styles."""
-    config = (state.get("cfg") or {}).get("model") or state.get("args")
-    if isinstance(config, dict):
-        return str(config.get("_name") or config.get("arch"))
-    return str(getattr(config, "arch", None))
-
-
-def num_updates(state: dict[str, Any]) -> Optional[int]:
-    """Updates that the checkpoint has seen; None where it does not say."""
-    history = state.get("optimizer_history") or [{}]
-    updates = history[-1].get("num_updates")
-    return None if updates is None else int(updates)
 
 
 class RunningMean:
@@ -106,7 +72,7 @@ class RunningMean:
         self._first, self._first_source = weights, source
         first_name_of: dict[Any, str] = {}
         for name, tensor in weights.items():
-            self._owner[name] = first_name_of.setdefault(_place(tensor), name)
+            self._owner[name] = first_name_of.setdefault(memory_of(tensor), name)
         for name in dict.fromkeys(self._owner.values()):
             if weights[name].is_floating_point():
                 wide = torch.float64 if weights[name].dtype == torch.float64 else torch.float32
@@ -138,13 +104,6 @@ class RunningMean:
                 raise UserError(f"'{name}' and '{owner}' are tied in {self._first_source} but differ in {source}")
 
 
-def _place(tensor: Tensor) -> tuple[Any, ...]:
-    """What two names of one shared tensor have in common; an empty tensor has no memory to share."""
-    if tensor.numel() == 0:
-        return (id(tensor),)
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-
-
 def _describe(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
@@ -170,30 +129,14 @@ def average_checkpoints(inputs: Sequence[Path], output: Path) -> None:
             raise UserError(f"{path}: architecture '{architecture(state)}', but {inputs[0]} has '{arch}'")
         mean.add(state["model"], str(path))
         sources.append({"file": path.name, "num_updates": num_updates(state)})
-    _save(_describe_average(state, mean.result(), sources), output)
+    write_checkpoint(_describe_average(state, mean.result(), sources), output)
 
 
 def _describe_average(newest: dict[str, Any], weights: dict[str, Tensor], sources: list[Any]) -> dict[str, Any]:
-    state = {key: value for key, value in newest.items() if key not in _NOT_OF_AN_AVERAGE}
-    extra = newest.get("extra_state") or {}
-    state["extra_state"] = {key: extra[key] for key in _EXTRA_STATE_KEPT if key in extra}
+    state = without_training_state(newest)
     state["model"] = weights
     state["averaged_from"] = sources
     return state
-
-
-def _save(state: dict[str, Any], output: Path) -> None:
-    partial = output.with_name(output.name + ".partial")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        # An open file, not a name: torch would write the name into the file, and equal averages would differ.
-        with open(partial, "wb") as stream:
-            torch.save(state, stream)
-        os.replace(partial, output)
-    except OSError as error:
-        raise UserError(f"{output}: cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path]:

@@ -18,8 +18,8 @@ from fairseq_plugins.checkpoints.average import (
     average_checkpoints,
     last_checkpoints,
     main,
-    read_checkpoint,
 )
+from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.errors import UserError
 
 Weights = dict[str, torch.Tensor]

@@ -1,0 +1,90 @@
+"""Reading and writing checkpoints: what every command of this package that takes or makes one has in common.
+
+Nothing in a file is ever executed, and a file appears under its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+
+# These describe a training, not its weights: the optimiser's moments belong to other weights, and the meters would
+# make two results from the same files differ by the clock.
+_OF_TRAINING = ("last_optimizer_state", "fsdp_metadata")
+_EXTRA_STATE_KEPT = ("train_iterator",)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The content of a fairseq checkpoint, tensors mapped from the file, nothing in it executed.
+
+    Raises:
+        UserError: the file is absent, truncated, not a fairseq checkpoint, or asks to run code when it is loaded.
+    """
+    # Only here: these bring fairseq, which takes seconds that --help need not wait for.
+    from fairseq_plugins import compat
+    from fairseq_plugins.compat.unreadable_checkpoints import explain, require_model
+
+    compat.apply()
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise explain(path, error) from error
+    require_model(path, state)
+    return dict(state)
+
+
+def architecture(state: dict[str, Any]) -> str:
+    """The name given to ``--arch``, from a checkpoint of either of fairseq's two styles."""
+    config = (state.get("cfg") or {}).get("model") or state.get("args")
+    if isinstance(config, dict):
+        return str(config.get("_name") or config.get("arch"))
+    return str(getattr(config, "arch", None))
+
+
+def num_updates(state: dict[str, Any]) -> Optional[int]:
+    """Updates that the checkpoint has seen; None where it does not say."""
+    history = state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates")
+    return None if updates is None else int(updates)
+
+
+def memory_of(tensor: Tensor) -> tuple[Any, ...]:
+    """What two names of one shared tensor have in common; an empty tensor has no memory to share."""
+    if tensor.numel() == 0:
+        return (id(tensor),)
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def without_training_state(state: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a checkpoint that stay true of other weights: settings, task, updates, place in the data."""
+    kept = {key: value for key, value in state.items() if key not in _OF_TRAINING}
+    extra = state.get("extra_state") or {}
+    kept["extra_state"] = {key: extra[key] for key in _EXTRA_STATE_KEPT if key in extra}
+    return kept
+
+
+def write_checkpoint(state: dict[str, Any], output: Path) -> None:
+    """Write ``state`` to ``output``, which appears when it is whole; the directory is made where there is none.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    partial = output.with_name(output.name + ".partial")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        # An open file, not a name: torch would write the name into the file, and equal results would differ.
+        with open(partial, "wb") as stream:
+            torch.save(state, stream)
+        os.replace(partial, output)
+    except OSError as error:
+        raise UserError(f"{output}: cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
