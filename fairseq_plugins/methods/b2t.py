@@ -138,16 +138,17 @@ register_method(
         name="b2t",
         title="B2T connection",
         paper="Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330",
-        equation="last sub-layer of a layer: o = LN(x_layer + x + F(x)), the others as Post-LN (equations 5 to 7); "
-        "with --norm none: o = alpha x_layer + beta (x + F(x)), alpha = min(N/12, N^-0.15), beta = d^-0.2 "
+        equation=r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer of a layer, the others as "
+        r"Post-LN (equations 5 to 7); with `--norm none` $`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ there "
+        r"and $`x + F(x)`$ in the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ "
         "(equations 9 to 11)",
         norm="post",
         residual="b2t",
         init="b2t",
         base_init="fairseq",
         departures=(
-            "Since 2023-05 the released code multiplies all matrices of a layer by (layers of its stack)^-0.5, which "
-            "the text does not mention: --b2t-init-scale layers. The default follows the text.",
+            r"Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does "
+            "not mention: `--b2t-init-scale layers`. The default follows the text.",
             "Without LayerNorm the text removes those inside the layers; with the flags of the released recipe there "
             "is none on top of the stacks either, and here there is none.",
         ),

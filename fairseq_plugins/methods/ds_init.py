@@ -71,15 +71,18 @@ register_method(
         name="ds_init",
         title="DS-Init",
         paper="Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365",
-        equation="o = LN(x + F(x)); W ~ U(-b, b), b = alpha sqrt(6 / (fan_in + fan_out)) / sqrt(depth) (equation 15)",
+        equation=r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, matrices the smaller the deeper their layer; those "
+        r"at depth $`l`$ are drawn from $`U(-b, b)`$ with "
+        r"$`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + d_{\mathrm{out}}}}`$ (equation 15)",
         norm="post",
         init="ds_init",
         departures=(
-            "The released code scales the bound by sqrt(alpha) depth^-1/4 instead of equation 15's alpha depth^-1/2, "
-            "and the paper's Table 1 agrees with the code: --ds-init-rule released. The default follows the text.",
+            r"The released code scales the bound by $`\sqrt{\alpha}\, l^{-1/4}`$ instead of equation 15's "
+            r"$`\alpha\, l^{-1/2}`$, and the paper's Table 1 agrees with the code: `--ds-init-rule released`. The "
+            "default follows the text.",
             "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention "
-            "as one (gain 1/sqrt(2) in effect); both are kept here.",
-            "Both stacks count their layers from 1; --init ds_init,keep initialises the encoder alone.",
+            r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here.",
+            "Both stacks count their layers from 1; `--init ds_init,keep` initialises the encoder alone.",
         ),
     )
 )

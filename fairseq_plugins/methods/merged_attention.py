@@ -224,14 +224,16 @@ register_method(
         name="dsinit_matt",
         title="DS-Init + MAtt",
         paper=PAPER,
-        equation="decoder: o = LN(x + (CrossAtt(x, h) + mean_(k<=t)(x_k W_v)) W_o), then feed-forward; "
-        "encoder and initialisation as DS-Init (section 4.2)",
+        equation=r"decoder: $`o_t = \mathrm{LN}(x_t + (C_t + \frac{1}{t} \sum_{k \leq t} x_k W_v)\, W_o)`$, then "
+        r"feed-forward (section 4.2); $`C`$ is the cross-attention before its output map $`W_o`$, with the same "
+        r"$`W_v`$; biases are left out here; encoder and initialisation as DS-Init",
         norm="post",
         attention="matt",
         init="ds_init",
         departures=(
-            "The text names W_o as shared between the two halves; the released code and the parameter counts share "
-            "W_v and b_v as well, and so does this package: a decoder layer has 4 d^2 + 6 d parameters fewer.",
+            r"The text names $`W_o`$ as shared between the two halves; the released code and the parameter counts "
+            r"share $`W_v`$ and $`b_v`$ as well, and so does this package: a decoder layer has $`4 d^2 + 6 d`$ "
+            "parameters fewer.",
         ),
     )
 )

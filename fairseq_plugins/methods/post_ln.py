@@ -10,7 +10,7 @@ register_method(
         name="post_ln",
         title="Post-LN",
         paper="Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762",
-        equation="o = LN(x + F(x)) (section 3.1)",
+        equation=r"$`o = \mathrm{LN}(x + F(x))`$ (section 3.1)",
         norm="post",
         base_init="fairseq",
     )

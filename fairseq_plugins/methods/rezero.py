@@ -65,7 +65,13 @@ register_part(
             ),
         ),
         parameters=tuple(
-            NewParameter(f"{site.value}_residual.alpha", "(1)", "0, or --rezero-alpha") for site in Site
+            NewParameter(
+                f"{site.value}_residual.alpha",
+                "(1)",
+                "0, or `--rezero-alpha`; one tensor under all these names of a layer, unless "
+                "`--rezero-alpha-per sublayer`",
+            )
+            for site in Site
         ),
         no_fold="stock fairseq has no factor on a branch that could start at zero",
     )
@@ -76,15 +82,15 @@ register_method(
         name="rezero",
         title="ReZero",
         paper=PAPER,
-        equation="o = x + alpha F(x), alpha = 0 at first, no LayerNorm (equation 1)",
+        equation=r"$`o = x + \alpha F(x)`$, $`\alpha = 0`$ at first, no LayerNorm (equation 1)",
         norm="none",
         residual="rezero",
         base_init="fairseq",
         departures=(
-            "The authors' package multiplies alpha before the dropout in the encoder and after it in the decoder; "
-            "both have the same distribution, and here it is always after.",
-            "The authors' package takes PyTorch's default weights, which are closest to --base-init fairseq; "
-            "the experiments of the Admin paper take --base-init xavier.",
+            r"The authors' package multiplies by $`\alpha`$ before the dropout in the encoder and after it in the "
+            "decoder; both have the same distribution, and here it is always after.",
+            "The authors' package takes PyTorch's default weights, which are closest to `--base-init fairseq`; "
+            "the experiments of the Admin paper take `--base-init xavier`.",
         ),
     )
 )
@@ -93,7 +99,7 @@ register_method(
         name="rezero_post_ln",
         title="ReZero + Post-LN",
         paper=PAPER + "; compared in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix E",
-        equation="o = LN(x + alpha F(x)), alpha = 0 at first",
+        equation=r"$`o = \mathrm{LN}(x + \alpha F(x))`$, $`\alpha = 0`$ at first",
         norm="post",
         residual="rezero",
     )
