@@ -83,7 +83,7 @@ class AdminResidual(Calibrated):
 
     def table_row(self) -> Tuple[float, float]:
         """Var F and the mean of omega."""
-        return float(self.branch_variance), float(self.stream_scale().mean())
+        return float(self.branch_variance), float(self.stream_scale().detach().mean())
 
     def neutral(self, key: str, value: Tensor) -> Tensor:
         """omega = 1: what a plain Post-LN checkpoint means."""
@@ -119,10 +119,10 @@ register_part(
             NewParameter(f"{site.value}_residual.{name}", size, initial, buffer)
             for site in Site
             for name, size, initial, buffer in (
-                ("omega_trained", "(C)", "0; absent with --admin-omega frozen", False),
-                ("omega_profiled", "(C)", "measured", True),
-                ("branch_variance", "(1)", "measured Var F", True),
-                ("calibrated", "(1)", "0, and 1 once measured", True),
+                ("omega_trained", "(C)", "0; absent with `--admin-omega frozen`", False),
+                ("omega_profiled", "(C)", "1 until the first training batch has been measured", True),
+                ("branch_variance", "(1)", "0, then the measured variance of the branch", True),
+                ("calibrated", "(1)", "0, and 1 once the batch has been measured", True),
             )
         ),
     )
@@ -132,18 +132,21 @@ register_method(
         name="admin",
         title="Admin",
         paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
-        equation="o = LN(omega * x + F(x)), omega_i^2 = Var(x_0) + sum_(j<i) Var(F_j), omega_1 = 1 (section 4)",
+        equation=r"$`o = \mathrm{LN}(\omega \odot x + F(x))`$ (section 4); the i-th sub-layer of a stack starts from "
+        r"$`\omega_1 = 1`$ and $`\omega_i^2 = \mathrm{Var}(x_0) + \sum_{j<i} \mathrm{Var}(F_j)`$ for $`i > 1`$",
         norm="post",
         residual="admin",
         departures=(
-            "The text gives omega_i^2 = sum_(j<i) Var(F_j), that is omega_1 = 0; the released code starts at 1, counts "
-            "the variance of the embeddings and measures with the omegas below at work. An author confirms the code "
-            "(Transformer-Clinic issue 18), so it is the default; --admin-profile paper is the text.",
+            r"The text gives $`\omega_i^2 = \sum_{j<i} \mathrm{Var}(F_j)`$, that is $`\omega_1 = 0`$; the released "
+            "code starts at 1, counts the variance of the embeddings and measures with the omegas below at work. An "
+            "author confirms the code "
+            "([Transformer-Clinic#18](https://github.com/LiyuanLucasLiu/Transformer-Clinic/issues/18)), so it is the default; "
+            "`--admin-profile paper` is the text.",
             "The released code profiles in a process of its own, on one device, through a file in the working "
             "directory, and then draws new weights. Here the first training forward profiles the very weights that "
             "are trained, on all devices together, and the result is stored in the checkpoint.",
-            "Appendix C's formula for folding omega into cross-attention divides W_v too, which is a misprint: keys "
-            "and values come from the encoder, so only W_q is divided.",
+            r"Appendix C's formula for folding $`\omega`$ into cross-attention divides $`W_v`$ too, which is a "
+            r"misprint: keys and values come from the encoder, so only $`W_q`$ is divided.",
         ),
     )
 )
