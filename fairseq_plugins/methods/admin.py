@@ -140,8 +140,8 @@ register_method(
             r"The text gives $`\omega_i^2 = \sum_{j<i} \mathrm{Var}(F_j)`$, that is $`\omega_1 = 0`$; the released "
             "code starts at 1, counts the variance of the embeddings and measures with the omegas below at work. An "
             "author confirms the code "
-            "([Transformer-Clinic#18](https://github.com/LiyuanLucasLiu/Transformer-Clinic/issues/18)), so it is the default; "
-            "`--admin-profile paper` is the text.",
+            "([Transformer-Clinic#18](https://github.com/LiyuanLucasLiu/Transformer-Clinic/issues/18)), so it is "
+            "the default; `--admin-profile paper` is the text.",
             "The released code profiles in a process of its own, on one device, through a file in the working "
             "directory, and then draws new weights. Here the first training forward profiles the very weights that "
             "are trained, on all devices together, and the result is stored in the checkpoint.",
