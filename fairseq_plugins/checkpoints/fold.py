@@ -1,0 +1,388 @@
+"""Turn a checkpoint whose junctions scale the stream into one of stock fairseq: ``fairseq-deep fold``.
+
+A Post-LN sub-layer LN(s * z + F(z)), s fixed after training, computes what the plain LN(y + G(y)) computes with
+y = s * z, if what makes z is multiplied by s and every map that reads z has its columns divided by s. Before all but
+the first sub-layer of a stack, z is made by a LayerNorm, whose gain and bias take s. The first reads the embeddings:
+there s goes into the LayerNorm of ``--layernorm-embedding`` or else into the token table, which is thereby untied from
+all others, and into a table of learned positions. Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix C,
+whose formula for cross-attention also divides W_v; keys and values read the encoder, so that is a misprint.
+
+The options of the result are a plain dictionary, not the ``argparse.Namespace`` that stock fairseq would store: torch
+2.6 and later refuse that class, and with it every stock checkpoint, where this package is not imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Iterator, Mapping, Optional, Sequence
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
+from fairseq.models.transformer import TransformerModelBase
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from fairseq_plugins.checkpoints.files import (
+    architecture,
+    num_updates,
+    read_checkpoint,
+    without_training_state,
+    write_checkpoint,
+)
+from fairseq_plugins.compat.mismatched_checkpoints import explain
+from fairseq_plugins.core.config import plain_namespace
+from fairseq_plugins.core.method import Axis, Site, Stack, all_options
+from fairseq_plugins.core.model import DeepTransformerModel
+from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.errors import EXIT_CODE, UserError, report
+
+STOCK_ARCH = "transformer"
+SMALLEST_SCALE = 1e-6
+"""What is smaller is taken as zero, by which nothing can be divided."""
+LARGEST_DIFFERENCE = 1e-4
+"""Of log-probabilities, natural log, float32. Rounding stays below 1e-5; more than this is a defect of the fold."""
+
+# The maps of a sub-layer that read its stream. Keys and values of the cross-attention read the encoder instead.
+READERS: Mapping[Site, tuple[str, ...]] = {
+    Site.SELF: ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    Site.CROSS: ("encoder_attn.q_proj",),
+    Site.FFN: ("fc1",),
+}
+NORM_AFTER: Mapping[Site, str] = {
+    Site.SELF: "self_attn_layer_norm",
+    Site.CROSS: "encoder_attn_layer_norm",
+    Site.FFN: "final_layer_norm",
+}
+
+
+@dataclass(frozen=True)
+class SubLayer:
+    """One junction and its neighbours, by their names in the state dict.
+
+    Attributes:
+        junction: the junction.
+        scale: what it multiplies the stream by, float64, ``(C)`` or ``(1)``; None if it does something else.
+        maker: the LayerNorm whose output the stream is; empty where that is the embeddings.
+        readers: the linear maps that read the stream.
+    """
+
+    junction: str
+    scale: Optional[Tensor]
+    maker: str
+    readers: tuple[str, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is scaled here."""
+        return self.scale is not None and bool((self.scale == 1).all())
+
+
+@dataclass
+class Folded:
+    """A stock model: its options, its weights by name in float32, and what was done, one line each."""
+
+    options: dict[str, Any]
+    weights: dict[str, Tensor]
+    notes: list[str]
+
+    def multiply(self, name: str, factor: Tensor) -> None:
+        """Multiply the last dimension of a weight, in float64. Other names of the same tensor keep the old one."""
+        self.weights[name] = (self.weights[name].double() * factor).float()
+
+
+def stacks(model: DeepTransformerModel) -> Iterator[tuple[str, Any]]:
+    """Encoder and decoder with their names."""
+    for stack in Stack:
+        yield stack.value, getattr(model, stack.value)
+
+
+def sub_layers(name: str, stack: Any) -> Iterator[SubLayer]:
+    """The sub-layers of a Post-LN stack in the order in which they run."""
+    maker = f"{name}.layernorm_embedding" if stack.layernorm_embedding is not None else ""
+    for number, layer in enumerate(stack.layers):
+        prefix = f"{name}.layers.{number}."
+        for site in Site:
+            junction: Optional[Residual] = getattr(layer, f"{site.value}_residual", None)
+            if junction is None:
+                continue
+            scale = junction.stream_scale()
+            yield SubLayer(
+                f"{prefix}{site.value}_residual",
+                None if scale is None else scale.detach().double(),
+                maker,
+                tuple(prefix + reader for reader in READERS[site]),
+            )
+            maker = prefix + NORM_AFTER[site]
+
+
+def obstacles(model: DeepTransformerModel) -> list[str]:
+    """Why ``model`` cannot be folded, one reason each; empty if it can."""
+    found: list[str] = []
+    for name, stack in stacks(model):
+        parts = [part for part in stack.design.choices.all() if part.no_fold]
+        found += [f"--{part.axis.value} {part.name} has no fold: {part.no_fold}" for part in parts]
+        # A part with a reason of its own speaks for its junctions.
+        if not parts:
+            found += _obstacles_at_junctions(name, stack)
+    return list(dict.fromkeys(found))
+
+
+def _obstacles_at_junctions(name: str, stack: Any) -> Iterator[str]:
+    for sub in sub_layers(name, stack):
+        if sub.scale is None:
+            yield f"{sub.junction} has no fold: it does more than scale the stream and add the branch"
+        elif stack.design.norm.before and not sub.is_plain:
+            yield f"{sub.junction} has no fold: under Pre-LN no LayerNorm stands on the stream to take its scale"
+        elif vanishing := int((sub.scale.abs() < SMALLEST_SCALE).sum()):
+            yield (
+                f"{sub.junction} has no fold: {vanishing} of its {sub.scale.numel()} scales are zero "
+                f"(below {SMALLEST_SCALE:g}), and a plain sum cannot leave out the stream"
+            )
+        elif not (sub.is_plain or sub.maker) and stack.cfg.merge_src_tgt_embed:
+            yield f"{sub.junction} has no fold: --merge-src-tgt-embed does not let the embeddings be untied"
+
+
+def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
+    """Fold every scale of ``model``.
+
+    Args:
+        model: with its weights.
+        options: the flat configuration that it was built from.
+
+    Raises:
+        UserError: the model has no fold; every reason.
+    """
+    problems = obstacles(model)
+    if problems:
+        raise UserError(problems)
+    names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, Residual))
+    weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
+    folded = Folded(_stock_options(model, options), weights, [])
+    for name, stack in stacks(model):
+        _fold_stack(name, stack, folded)
+    return folded
+
+
+def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str, Any]:
+    own = {axis.value for axis in Axis} | {option.name for option in all_options()}
+    stock = {name: value for name, value in vars(options).items() if name not in own}
+    stock.update(_name=STOCK_ARCH, arch=STOCK_ARCH)
+    for name, stack in stacks(model):
+        stock[f"{name}_normalize_before"] = stack.design.norm.before
+        stock[f"{name}_layers"] = len(stack.layers)
+        stock[f"{name}_layers_to_keep"] = None
+    return stock
+
+
+def _fold_stack(name: str, stack: Any, folded: Folded) -> None:
+    scaled = [(sub, sub.scale) for sub in sub_layers(name, stack) if sub.scale is not None and not sub.is_plain]
+    if not scaled:
+        folded.notes.append(f"{name}: nothing to fold")
+        return
+    values = torch.cat([scale for _, scale in scaled])
+    folded.notes.append(f"{name}: {len(scaled)} junctions folded, scales {values.min():.3g} to {values.max():.3g}")
+    for sub, scale in scaled:
+        for reader in sub.readers:
+            folded.multiply(f"{reader}.weight", 1 / scale)
+        if sub.maker:
+            folded.multiply(f"{sub.maker}.weight", scale)
+            folded.multiply(f"{sub.maker}.bias", scale)
+        else:
+            _fold_into_tables(name, stack, scale, folded)
+
+
+def _fold_into_tables(name: str, stack: Any, scale: Tensor, folded: Folded) -> None:
+    folded.multiply(f"{name}.embed_tokens.weight", scale)
+    options = folded.options
+    if options["share_all_embeddings"]:
+        options.update(share_all_embeddings=False, share_decoder_input_output_embed=True)
+        folded.notes.append("encoder and decoder embeddings are now tables of their own")
+    if name == Stack.DECODER.value and options["share_decoder_input_output_embed"]:
+        options["share_decoder_input_output_embed"] = False
+        folded.notes.append("the output projection is now a table of its own")
+    positions = stack.embed_positions
+    if positions is None:
+        return
+    table = f"{name}.embed_positions.weight"
+    if table not in folded.weights:
+        # A sinusoidal table is no weight. It has the rows of a learned one: those up to the pad, then the positions.
+        folded.weights[table] = positions.weights
+        options[f"{name}_learned_pos"] = True
+        folded.notes.append(f"{name}: sinusoidal positions are now a learned table of {len(positions.weights)} rows")
+    folded.multiply(table, scale)
+
+
+def _task(weights: Mapping[str, Tensor]) -> SimpleNamespace:
+    """All that a model's builder asks of a task; the words do not matter, their number does."""
+    dictionaries = {}
+    for stack in Stack:
+        dictionary = Dictionary()
+        for number in range(len(weights[f"{stack.value}.embed_tokens.weight"]) - len(dictionary)):
+            dictionary.add_symbol(f"word{number}")
+        dictionaries[stack] = dictionary
+    return SimpleNamespace(
+        source_dictionary=dictionaries[Stack.ENCODER], target_dictionary=dictionaries[Stack.DECODER]
+    )
+
+
+def _own_options(state: Mapping[str, Any], path: Path) -> Namespace:
+    """The flat configuration in a checkpoint of this package.
+
+    Raises:
+        UserError: the checkpoint is of another model.
+    """
+    arch = architecture(dict(state))
+    model_class = ARCH_MODEL_REGISTRY.get(arch)
+    if model_class is None or not issubclass(model_class, DeepTransformerModel):
+        if model_class is not None and issubclass(model_class, TransformerModelBase):
+            raise UserError(f"{path}: '{arch}' is an architecture of stock fairseq, there is nothing to fold")
+        raise UserError(f"{path}: '{arch}' is no architecture of this package, so it cannot be folded")
+    options = Namespace(**state["cfg"]["model"])
+    ARCH_CONFIG_REGISTRY[arch](options)
+    flat = plain_namespace(options, DeepTransformerModel.config_class)
+    # The embeddings are in the checkpoint; the files that they started from may be gone.
+    flat.encoder_embed_path = flat.decoder_embed_path = None
+    return flat
+
+
+def _require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
+    for name, value in weights.items():
+        if not bool(torch.isfinite(value).all()):
+            raise UserError(f"{path}: '{name}' contains values that are not finite")
+
+
+def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransformerModel, Namespace]:
+    """The model of a checkpoint in float32, in evaluation mode, and its flat configuration. Needs no data.
+
+    Raises:
+        UserError: the checkpoint is of another model, does not fit its own settings, or is not finite.
+    """
+    options = _own_options(state, path)
+    weights = dict(state["model"])
+    for stack in Stack:
+        if f"{stack.value}.embed_tokens.weight" not in weights:
+            raise UserError(f"{path}: the weights of the {stack.value}'s embeddings are missing")
+    model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), _task(weights))
+    try:
+        model.load_state_dict(weights, strict=True)
+    except RuntimeError as error:
+        clear = explain(str(path), error)
+        if clear is None:
+            raise
+        raise clear from error
+    _require_finite(weights, path)
+    model.eval()
+    return model, options
+
+
+def build_stock(folded: Folded) -> TransformerModelBase:
+    """The stock model, by fairseq's own builder and a strict load, in evaluation mode."""
+    model: Any = build_model(OmegaConf.create(folded.options), _task(folded.weights))
+    model.load_state_dict(dict(folded.weights), strict=True)
+    model.eval()
+    return model
+
+
+def largest_difference(before: TransformerModelBase, after: TransformerModelBase) -> float:
+    """Largest difference of the two models' log-probabilities (natural log) on random sentences with pads."""
+    generator = torch.Generator().manual_seed(1)
+    sentences, longest = 4, 20
+    inputs = []
+    for stack, limit in zip((before.encoder, before.decoder), before.max_positions(), strict=True):
+        words, length = stack.dictionary, min(longest, limit)
+        tokens = torch.randint(words.nspecial, len(words), (sentences, length), generator=generator)
+        inputs.append(tokens)
+    source, target = inputs
+    # Pads stand on the left of a source and on the right of a target.
+    source[1, : source.size(1) // 2] = before.encoder.padding_idx
+    target[2, (target.size(1) + 1) // 2 :] = before.decoder.padding_idx
+    lengths = source.ne(before.encoder.padding_idx).sum(dim=1)
+    with torch.no_grad():
+        first, second = (
+            model.get_normalized_probs(model(source, lengths, target), log_probs=True) for model in (before, after)
+        )
+    return float((first - second).abs().max())
+
+
+def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> list[str]:
+    """Write the folded checkpoint at ``path`` to ``output``; the file appears when it is whole.
+
+    Returns:
+        What was done, one line each.
+
+    Raises:
+        UserError: the input cannot be read or folded, or the output exists.
+    """
+    if output.resolve() == path.resolve():
+        raise UserError(f"{output}: the output is also the input")
+    if output.exists() and not overwrite:
+        raise UserError(f"{output} exists; --force overwrites it")
+    state = read_checkpoint(path)
+    model, options = build_original(state, path)
+    folded = fold(model, options)
+    stock = build_stock(folded)
+    difference = largest_difference(model, stock)
+    if not difference <= LARGEST_DIFFERENCE:
+        raise RuntimeError(f"{path}: the folded model differs by {difference:.2g} in log-probability; nothing written")
+    write_checkpoint(_stock_checkpoint(state, path, folded.options, dict(stock.state_dict())), output)
+    return [
+        *folded.notes,
+        *_dropped(state),
+        f"largest difference of log-probabilities on random sentences: {difference:.1e}",
+        f"{output}: a checkpoint of stock fairseq, --arch {STOCK_ARCH}, float32",
+    ]
+
+
+def _stock_checkpoint(
+    state: dict[str, Any], path: Path, options: dict[str, Any], weights: dict[str, Tensor]
+) -> dict[str, Any]:
+    config = copy.deepcopy(state["cfg"])
+    config["model"] = options
+    if config.get("common"):
+        config["common"]["user_dir"] = None
+    result = without_training_state(state)
+    origin = {"file": path.name, "arch": architecture(state), "num_updates": num_updates(state)}
+    result.update(args=None, cfg=config, model=weights, folded_from=origin)
+    return result
+
+
+def _dropped(state: Mapping[str, Any]) -> list[str]:
+    dropped = ["the optimiser's state"] if state.get("last_optimizer_state") else []
+    dropped += ["the moving average of the weights"] if "ema" in (state.get("extra_state") or {}) else []
+    return [f"left out: {' and '.join(dropped)}"] if dropped else []
+
+
+def parser() -> argparse.ArgumentParser:
+    """Flags of ``fairseq-deep fold``."""
+    flags = argparse.ArgumentParser(
+        prog="fairseq-deep fold",
+        description="Fold the scales of the residual stream (Admin's omega) into the other weights: the result is a "
+        "plain Transformer that stock fairseq loads without this package and that computes the same.",
+    )
+    flags.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of this package")
+    flags.add_argument("out", type=Path, metavar="OUT", help="the folded checkpoint")
+    flags.add_argument("--force", action="store_true", help="overwrite OUT")
+    return flags
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Fold as the flags say; 0, or 2 after one line for each problem."""
+    args = parser().parse_args(argv)
+    try:
+        lines = fold_checkpoint(args.checkpoint, args.out, args.force)
+    except UserError as error:
+        report(error)
+        return EXIT_CODE
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
