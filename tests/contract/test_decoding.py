@@ -1,0 +1,155 @@
+"""Decoding step by step with a cache gives what a whole forward pass gives, in beam search as well."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.model import DeepTransformerModel
+from fairseq_plugins.methods.merged_attention import MergedAttention
+from tests import models
+
+every_case = pytest.mark.parametrize("case", models.CASES)
+PAD = models.dictionary().pad()
+BEAM = 3
+LONGEST = 12
+Hypothesis = Dict[str, Any]
+
+
+@every_case
+def test_incremental_equals_full(case: str) -> None:
+    model, data = models.trained(case), models.batch()
+    with torch.no_grad():
+        full, extra = model(*data.inputs)
+        encoder_out = model.encoder(data.source, data.lengths)
+        cache: Dict[str, Dict[str, Tensor]] = {}
+        for step in range(1, data.previous.size(1) + 1):
+            found, found_extra = model.decoder(data.previous[:, :step], encoder_out, incremental_state=cache)
+            assert found.shape == (4, 1, 40)
+            valid = data.previous[:, step - 1].ne(PAD)
+            torch.testing.assert_close(found[valid, 0], full[valid, step - 1], rtol=0, atol=1e-5)
+            weights, expected = found_extra["attn"][0][valid, 0], extra["attn"][0][valid, step - 1]
+            torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)
+        assert cache
+
+
+def outspoken(case: str) -> DeepTransformerModel:
+    """A model that prefers some words clearly, so that beams differ and move."""
+    model = models.trained(case)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(4)
+    return model
+
+
+def concise(case: str) -> DeepTransformerModel:
+    """Likewise, and it ends a sentence once it is as long as its source: every batch loses its short ones first."""
+    model = outspoken(case)
+    forward = model.decoder.forward
+
+    def forward_and_end(previous: Tensor, encoder_out: Dict[str, List[Tensor]], **options: Any) -> Any:
+        logits, extra = forward(previous, encoder_out=encoder_out, **options)
+        position = torch.arange(previous.size(1))[-logits.size(1) :]
+        bonus = torch.zeros_like(logits)
+        bonus[..., models.dictionary().eos()] = 20.0 * (position >= encoder_out["src_lengths"][0])
+        return logits + bonus, extra
+
+    model.decoder.forward = forward_and_end
+    return model
+
+
+def search(model: DeepTransformerModel, cached: bool) -> Tuple[List[List[Hypothesis]], List[int]]:
+    """Hypotheses of each sentence, and the number of beams in the batch at each step."""
+    generator = SequenceGenerator([model], models.dictionary(), beam_size=BEAM, max_len_a=0, max_len_b=LONGEST)
+    generator.model.has_incremental = cached  # otherwise fairseq computes the whole prefix anew at every step
+    sizes: List[int] = []
+    forward_decoder = generator.model.forward_decoder
+
+    def watch(tokens: Tensor, *args: Any) -> Any:
+        sizes.append(tokens.size(0))
+        return forward_decoder(tokens, *args)
+
+    generator.model.forward_decoder = watch
+    data = models.batch(sentences=8)
+    hypotheses = generator({"net_input": {"src_tokens": data.source, "src_lengths": data.lengths}})
+    return hypotheses, sizes
+
+
+def difference(some: List[List[Hypothesis]], others: List[List[Hypothesis]]) -> float:
+    """Largest difference between scores of hypotheses of the same rank; infinite where the words differ."""
+    worst = 0.0
+    for mine, theirs in zip(some, others, strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            if not torch.equal(a["tokens"], b["tokens"]):
+                return float("inf")
+            worst = max(worst, float((a["positional_scores"] - b["positional_scores"]).abs().max()))
+    return worst
+
+
+def rescored(model: DeepTransformerModel, sentence: int, tokens: Tensor) -> float:
+    """Mean log-probability of ``tokens`` under a whole forward pass."""
+    data = models.batch(sentences=8).rows(sentence, sentence + 1)
+    previous = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
+    with torch.no_grad():
+        scores = model.get_normalized_probs(model(data.source, data.lengths, previous), log_probs=True)
+    return float(scores[0].gather(1, tokens.unsqueeze(1)).mean())
+
+
+def rescoring_error(model: DeepTransformerModel, hypotheses: List[List[Hypothesis]]) -> float:
+    return max(
+        abs(float(one["score"]) - rescored(model, sentence, one["tokens"]))
+        for sentence, ranked in enumerate(hypotheses)
+        for one in ranked
+    )
+
+
+@every_case
+def test_beam_search_with_cache_equals_without(case: str) -> None:
+    model = concise(case)
+    with_cache, sizes = search(model, cached=True)
+    assert all(len(ranked) == BEAM for ranked in with_cache)
+    assert len(set(sizes)) > 1, "no sentence left the batch before the others"
+    assert len({len(one["tokens"]) for ranked in with_cache for one in ranked}) > 1
+    without_cache, same_sizes = search(model, cached=False)
+    assert same_sizes == sizes
+    assert difference(with_cache, without_cache) < 1e-4
+    assert rescoring_error(model, with_cache) < 1e-4
+
+
+def test_a_running_sum_that_does_not_follow_its_beam_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this module's own rule the sum would follow fairseq's for keys: only when sentences leave the batch."""
+    own_rule = MergedAttention.reorder_incremental_state
+
+    def stock_rule(self: Attention, incremental_state: Any, new_order: Tensor) -> Any:
+        state = self.get_incremental_state(incremental_state, "average_state")
+        if state is None or state["sum"].size(0) == new_order.size(0):
+            return incremental_state
+        return own_rule(self, incremental_state, new_order)
+
+    model = concise("dsinit_matt")
+    without_cache, _ = search(model, cached=False)
+    monkeypatch.setattr(MergedAttention, "reorder_incremental_state", stock_rule)
+    with_cache, _ = search(model, cached=True)
+    assert difference(with_cache, without_cache) > 1e-2
+    assert rescoring_error(model, with_cache) > 1e-2
+
+
+def test_merged_attention_without_its_reordering_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(MergedAttention, "reorder_incremental_state")
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        search(concise("dsinit_matt"), cached=True)
+
+
+@pytest.mark.parametrize("case", ["post_ln", "admin", "dsinit_matt"])
+def test_the_compiled_generator_finds_the_same(case: str) -> None:
+    model = outspoken(case)
+    expected, _ = search(model, cached=True)
+    generator = SequenceGenerator([model], models.dictionary(), beam_size=BEAM, max_len_a=0, max_len_b=LONGEST)
+    data = models.batch(sentences=8)
+    with torch.no_grad():
+        found = torch.jit.script(generator)({"net_input": {"src_tokens": data.source, "src_lengths": data.lengths}})
+    assert difference(found, expected) < 1e-4

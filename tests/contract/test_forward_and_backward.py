@@ -1,0 +1,174 @@
+"""What every method promises of its outputs, gradients and weights, whatever it is made of."""
+
+from __future__ import annotations
+
+from typing import Dict, Set
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.calibration import Calibrated, pending
+from fairseq_plugins.core.method import PARTS, Stack
+from fairseq_plugins.core.model import DeepTransformerModel
+from tests import models
+
+every_case = pytest.mark.parametrize("case", models.CASES)
+# Without LayerNorm B2T's beta, the width to the power of -0.2, holds the stream only in wide layers: at width 32 it
+# grows to 2e6 over 60 layers in single precision too.
+WIDTH_AT_SIXTY_LAYERS = {"b2t_without_norm": 128}
+PAD = models.dictionary().pad()
+
+
+def gradients(model: DeepTransformerModel) -> Dict[str, Tensor]:
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+def without_gradient(model: DeepTransformerModel) -> Set[str]:
+    """Parameters whose gradient is zero; softmax does not change with the bias of its keys, so that is left out."""
+    return {name for name, g in gradients(model).items() if not g.any() and not name.endswith("k_proj.bias")}
+
+
+def starts_closed(model: DeepTransformerModel) -> bool:
+    """Whether a part of the model documents a factor on the branches that starts at zero."""
+    used = {part for stack in (model.encoder, model.decoder) for part in stack.design.choices.all()}
+    assert used <= {part for axis in PARTS.values() for part in axis.values()}
+    return any(
+        p.name.endswith("residual.alpha") and p.initial.startswith("0") for part in used for p in part.parameters
+    )
+
+
+@every_case
+def test_every_parameter_gets_a_gradient(case: str) -> None:
+    model = models.build(*models.CASES[case], "--dropout", "0")
+    model.train()
+    data = models.batch(sentences=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    models.loss_of(model, data).backward()
+    at_start = without_gradient(model)
+    if starts_closed(model):
+        # Nothing but the decoder's factors is reached: the first update opens the decoder, the second the encoder.
+        assert {name for name in at_start if name.startswith("encoder.")}
+        assert not {name for name in at_start if name.startswith("decoder.") and name.endswith("alpha")}
+    else:
+        assert at_start == set()
+    for _ in range(2):
+        optimizer.step()
+        optimizer.zero_grad()
+        models.loss_of(model, data).backward()
+    assert without_gradient(model) == set()
+
+
+@every_case
+def test_torchscript_equals_eager(case: str) -> None:
+    model = models.trained(case).double()  # compiled code may add in another order
+    compiled = torch.jit.script(model)
+    with torch.no_grad():
+        for data in (models.batch(), models.batch(sentences=1)):  # with and without pads
+            expected, extra = model(*data.inputs)
+            found, found_extra = compiled(*data.inputs)
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(found_extra["attn"][0], extra["attn"][0], rtol=0, atol=1e-6)
+
+
+@every_case
+def test_activation_checkpointing_equals_plain(case: str) -> None:
+    plain = models.build(*models.CASES[case])
+    checkpointed = models.build(*models.CASES[case], "--checkpoint-activations")
+    plain, checkpointed = plain.double(), checkpointed.double()  # sums of gradients may be made in another order
+    assert plain.state_dict().keys() == checkpointed.state_dict().keys()
+    losses = []
+    for model in (plain, checkpointed):
+        models.perturb(model)
+        model.train()
+        torch.manual_seed(5)  # dropout is on
+        loss = models.loss_of(model, models.batch())
+        loss.backward()
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    expected, found = gradients(plain), gradients(checkpointed)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6, msg=name)
+
+
+@every_case
+def test_more_padding_changes_nothing(case: str) -> None:
+    model = models.trained(case)
+    data = models.batch()
+    pads = torch.full((data.source.size(0), 3), PAD)
+    source, previous = torch.cat([pads, data.source], dim=1), torch.cat([data.previous, pads], dim=1)
+    with torch.no_grad():
+        expected = model(*data.inputs)[0]
+        found = model(source, data.lengths, previous)[0][:, : data.previous.size(1)]
+        valid = data.previous.ne(PAD)
+        torch.testing.assert_close(found[valid], expected[valid], rtol=0, atol=1e-5)
+        for row, length in enumerate(valid.sum(dim=1).tolist()):
+            alone = data.source[row : row + 1, -data.lengths[row] :]
+            assert not alone.eq(PAD).any()
+            single = model(alone, data.lengths[row : row + 1], data.previous[row : row + 1, :length])[0]
+            torch.testing.assert_close(single[0], expected[row, :length], rtol=0, atol=1e-5)
+
+
+@every_case
+def test_the_seed_decides_the_weights(case: str) -> None:
+    first, again, other = (models.build(*models.CASES[case], seed=seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    drawn = [name for name, value in first.items() if value.ndim == 2]
+    assert drawn
+    assert not [name for name in drawn if torch.equal(first[name], other[name])]
+
+
+@every_case
+def test_layer_drop(case: str) -> None:
+    """Layers are left out, yet every layer has seen the first batch."""
+    model = models.build(*models.CASES[case], "--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    data, left_out = models.batch(), 0
+    for step in range(8):
+        torch.manual_seed(step)
+        optimizer.zero_grad()
+        loss = models.loss_of(model, data)
+        assert torch.isfinite(loss)
+        loss.backward()
+        fc1 = [layer.fc1.weight for stack in (model.encoder, model.decoder) for layer in stack.layers.children()]
+        left_out += sum(weight.grad is None for weight in fc1)
+        optimizer.step()
+    assert 0 < left_out < 8 * 5
+    assert not pending(model)
+    for module in model.modules():
+        if isinstance(module, Calibrated):
+            assert all(value > 0 for value in module.table_row()[:1])
+
+
+@every_case
+def test_sixty_layers_stay_finite_in_half_precision(case: str) -> None:
+    width = WIDTH_AT_SIXTY_LAYERS.get(case, 32)
+    flags = f"--encoder-layers 60 --decoder-layers 60 --encoder-embed-dim {width}"
+    model = models.build(*models.CASES[case], *flags.split()).half()
+    assert model.decoder.design.shape.layers == 60
+    model.train()
+    data = models.batch()
+    loss = models.loss_of(model, data) / data.target.ne(PAD).sum()
+    assert torch.isfinite(loss)
+    loss.backward()
+    for name, gradient in gradients(model).items():
+        assert gradient.dtype == torch.float16, name
+        assert torch.isfinite(gradient).all(), name
+    model.eval()
+    with torch.no_grad():
+        logits = model(*data.inputs)[0]
+    assert logits.dtype == torch.float16
+    assert torch.isfinite(logits).all()
+
+
+def test_the_cases_are_what_they_say() -> None:
+    """The promises would be empty if a flag of a combination were lost."""
+    seen = {}
+    for case, flags in models.CASES.items():
+        designs = [stack.design for stack in (models.build(*flags).encoder, models.build(*flags).decoder)]
+        assert [design.shape.stack for design in designs] == list(Stack)
+        options = vars(designs[1].shape.options)
+        seen[case] = str([[part.name for part in design.choices.all()] for design in designs] + [options])
+    assert len(set(seen.values())) == len(seen)
