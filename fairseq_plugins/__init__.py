@@ -45,6 +45,9 @@ def _log_as_fairseq_does() -> None:
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
         stream=sys.stdout,
     )
+    # At import, of every command, a line about a package that only speech synthesis would use.
+    for speech in ("text_to_speech", "frm_text_to_speech"):
+        logging.getLogger(f"fairseq.tasks.{speech}").setLevel(logging.WARNING)
 
 
 def _registers_later() -> bool:
