@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 import statistics
 import time
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq import options
@@ -19,6 +20,9 @@ STOCK = "transformer"
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "ds_init", "dsinit_matt", "rezero", "rezero_post_ln")
 
 
+PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
 class Size(NamedTuple):
     """Size of a benchmarked model; feed-forward width is four times the width."""
 
@@ -27,6 +31,21 @@ class Size(NamedTuple):
     width: int
     heads: int
     vocabulary: int
+
+
+def step_flags(description: Optional[str]) -> argparse.ArgumentParser:
+    """Flags of the benchmarks that make training steps."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--layers", type=int, default=6, help="on each side")
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--sentences", type=int, default=16)
+    parser.add_argument("--length", type=int, default=25, help="tokens a sentence, on each side")
+    parser.add_argument("--vocabulary", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32")
+    return parser
 
 
 def make_task(vocabulary: int) -> TranslationTask:
@@ -84,7 +103,7 @@ def interleaved(runs: Dict[str, Callable[[], None]], rounds: int, device: str) -
 def ratios(seconds: Dict[str, List[Dict[str, float]]], clock: str, base: str) -> Dict[str, List[float]]:
     """Time of every run divided by that of ``base`` in the same round, sorted."""
     return {
-        name: sorted(one[clock] / other[clock] for one, other in zip(times, seconds[base]))
+        name: sorted(one[clock] / other[clock] for one, other in zip(times, seconds[base], strict=True))
         for name, times in seconds.items()
     }
 

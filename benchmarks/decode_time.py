@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
+from pathlib import Path
 from typing import Callable
 
 import torch
@@ -25,7 +25,8 @@ def make_search(arch: str, args: argparse.Namespace) -> Callable[[], None]:
     if args.half:
         model = model.half()
     # What fairseq-generate does with a model before it searches.
-    model.prepare_for_inference_(argparse.Namespace(beam=args.beam, no_beamable_mm=False, print_alignment=None))
+    generation = argparse.Namespace(beam=args.beam, no_beamable_mm=False, print_alignment=None)
+    model.prepare_for_inference_(argparse.Namespace(generation=generation))
     generator = SequenceGenerator(
         [model], task.target_dictionary, beam_size=args.beam, max_len_a=0, max_len_b=args.length, min_len=args.length
     ).to(args.device)
@@ -52,9 +53,17 @@ def peak_memory(arch: str, args: argparse.Namespace, answers: multiprocessing.Qu
         search()
         answers.put((torch.cuda.max_memory_allocated() - before) / 2**20)
         return
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux: forget the peak that building the model left, so that the next peak is the search's.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
     search()
-    answers.put((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10)
+    answers.put((resident("VmHWM") - before) / 2**10)
+
+
+def resident(field: str) -> int:
+    """Resident memory of this process now (``VmRSS``) or at its peak (``VmHWM``), in KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(field + ":")))
 
 
 def main() -> None:

@@ -7,18 +7,30 @@ repository's root: ``python benchmarks/step_time.py --help``.
 from __future__ import annotations
 
 import argparse
-from typing import Callable
+from typing import Callable, Tuple
 
 import torch
-from common import METHODS, STOCK, Size, interleaved, machine, make_model, make_task, table, zipf_tokens
+from common import (
+    METHODS,
+    PRECISIONS,
+    STOCK,
+    Size,
+    interleaved,
+    machine,
+    make_model,
+    make_task,
+    step_flags,
+    table,
+    zipf_tokens,
+)
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.optim.adam import Adam
 
-PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
-
-def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> Callable[[], None]:
-    """A closure that makes one training step."""
+def make_step(
+    arch: str, args: argparse.Namespace, task, size: Size
+) -> Tuple[Callable[[], None], torch.nn.Module]:
+    """A closure that makes one training step, and the model that it trains."""
     model = make_model(arch, size, task, ["--dropout", "0.1"])
     model = model.to(device=args.device, dtype=PRECISIONS[args.precision]).train()
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
@@ -41,29 +53,24 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> Callable
         optimizer.step()
         optimizer.zero_grad()
 
-    return step
+    return step, model
+
+
+def model_size(args: argparse.Namespace) -> Size:
+    """The size that the flags describe; heads are 64 wide."""
+    return Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = step_flags(__doc__)
     parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--layers", type=int, default=6, help="on each side")
-    parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--sentences", type=int, default=16)
-    parser.add_argument("--length", type=int, default=25, help="tokens a sentence, on each side")
-    parser.add_argument("--vocabulary", type=int, default=4000)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
-    task = make_task(args.vocabulary)
-    size = Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
+    task, size = make_task(args.vocabulary), model_size(args)
     archs = [STOCK] + [f"{name}_transformer" for name in args.methods.split(",")]
-    runs = {arch: make_step(arch, args, task, size) for arch in archs}
+    runs = {arch: make_step(arch, args, task, size)[0] for arch in archs}
     seconds = interleaved(runs, args.rounds, args.device)
     print(f"{machine(args.device)}; {args.precision}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
     print(f"{args.sentences} x {args.length} tokens, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
