@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -59,6 +60,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def run() -> NoReturn:
     """The console script."""
+    # A reader that has left (`| head`) ends a command at its next print; logging would add a trace for each line.
+    logging.raiseExceptions = False
     sys.exit(main())
 
 
