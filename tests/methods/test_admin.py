@@ -1,0 +1,234 @@
+"""Admin: omega against variances that the test measures itself, and against the numbers of the released profile."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.methods.admin import AdminResidual
+from tests.building import Batch, batch, build, dictionary, junctions, logits, tiny
+
+DROPOUTS: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
+STACKS = ("encoder", "decoder")
+
+
+class Listener:
+    """The population variances of each junction's branch and stream in every forward, in the order of the junctions."""
+
+    def __init__(self, stack: nn.Module) -> None:
+        self.branches: dict[str, list[float]] = defaultdict(list)
+        self.streams: dict[str, list[float]] = defaultdict(list)
+        for name, junction in junctions(stack).items():
+            junction.register_forward_pre_hook(lambda _, inputs, name=name: self.hear(name, *inputs))
+
+    def hear(self, name: str, branch: Tensor, stream: Tensor, layer_input: Tensor) -> None:
+        self.branches[name].append(float(branch.detach().double().var(correction=0)))
+        self.streams[name].append(float(stream.detach().double().var(correction=0)))
+
+
+def profiled(**values: Any) -> tuple[nn.Module, dict[str, Listener]]:
+    """A model after its first training forward, which is heard twice: in the profiling pass, then with its omegas.
+
+    Both passes draw the same dropout masks, since the first puts the random state back.
+    """
+    model = tiny("admin_transformer", **{**DROPOUTS, **values}).train()
+    listeners = {stack: Listener(getattr(model, stack)) for stack in STACKS}
+    logits(model, batch(), seed=5)
+    return model, listeners
+
+
+def omegas(stack: nn.Module) -> list[float]:
+    """omega of each junction; all its entries are one number."""
+    values = []
+    for junction in junctions(stack).values():
+        scale = junction.stream_scale()
+        assert bool((scale == scale[0]).all())
+        values.append(float(scale[0]))
+    return values
+
+
+@pytest.mark.parametrize("values", [{}, {"admin_scale": "scalar"}, {"admin_omega": "frozen"}, {"dropout": 0.4}])
+def test_released_rule(values: dict[str, Any]) -> None:
+    model, listeners = profiled(**values)
+    for stack, sublayers in zip(STACKS, (2 * 3, 3 * 2), strict=True):
+        measured, heard = omegas(getattr(model, stack)), listeners[stack]
+        assert len(measured) == sublayers
+        assert measured[0] == 1.0
+        for index, name in enumerate(list(heard.branches)[:-1]):
+            _, branch = heard.branches[name]
+            _, stream = heard.streams[name]
+            expected = math.sqrt(measured[index] ** 2 * stream + branch)
+            assert measured[index + 1] == pytest.approx(expected, rel=1e-5), name
+
+
+def test_released_rule_counts_the_variance_of_the_input_once() -> None:
+    """omega_i^2 = Var(x_0) + sum of the variances of the branches below, but for LayerNorm's epsilon."""
+    model, listeners = profiled()
+    for stack in STACKS:
+        heard = listeners[stack]
+        total = heard.streams[next(iter(heard.streams))][1]
+        for omega, name in zip(omegas(getattr(model, stack))[1:], heard.branches, strict=False):
+            total += heard.branches[name][1]
+            assert omega**2 == pytest.approx(total, rel=1e-3)
+
+
+def test_paper_rule() -> None:
+    model, listeners = profiled(admin_profile="paper")
+    for stack in STACKS:
+        total = 0.0
+        for omega, (name, variances) in zip(
+            omegas(getattr(model, stack)), listeners[stack].branches.items(), strict=True
+        ):
+            assert omega == pytest.approx(math.sqrt(total), rel=1e-5), name
+            total += variances[0]  # measured while every omega was still 1
+        assert omegas(getattr(model, stack))[0] == 0.0
+
+
+def test_each_stack_can_have_its_own_rule() -> None:
+    model, _ = profiled(admin_profile="released,paper")
+    assert (omegas(model.encoder)[0], omegas(model.decoder)[0]) == (1.0, 0.0)
+
+
+def test_pads_are_counted() -> None:
+    """As in the released code: a batch with more pads has another variance."""
+    results = []
+    for extra in (0, 5):
+        model = tiny("admin_transformer", dropout=0.0).train()
+        inputs = batch()
+        pads = inputs.src_tokens.new_full((3, extra), dictionary().pad())
+        logits(model, inputs._replace(src_tokens=torch.cat([pads, inputs.src_tokens], dim=1)))
+        results.append(omegas(model.encoder)[1])
+    assert results[0] > 1.05 * results[1]
+
+
+def test_stored_variances_are_those_of_the_branches() -> None:
+    model, listeners = profiled()
+    for stack in STACKS:
+        for name, junction in junctions(getattr(model, stack)).items():
+            assert isinstance(junction, AdminResidual)
+            assert float(junction.branch_variance) == pytest.approx(listeners[stack].branches[name][1], rel=1e-5)
+            assert float(junction.calibrated) == 1.0
+
+
+def test_profile_is_taken_once_and_in_training_only() -> None:
+    model = tiny("admin_transformer", **DROPOUTS).eval()
+    logits(model, batch())
+    assert omegas(model.encoder) == [1.0] * 6
+    model.train()
+    logits(model, batch())
+    first = omegas(model.encoder)
+    assert len(set(first)) == 6
+    logits(model, batch(seed=9))
+    again = tiny("admin_transformer", seed=2)
+    again.load_state_dict(model.state_dict(), strict=True)
+    logits(again.train(), batch(seed=10))
+    assert omegas(model.encoder) == omegas(again.encoder) == first
+
+
+def test_profiling_leaves_the_random_numbers_alone() -> None:
+    model = tiny("admin_transformer", **DROPOUTS).train()
+    profiling = logits(model, batch(), seed=5)
+    after = torch.rand(1)
+    assert torch.equal(profiling, logits(model, batch(), seed=5))
+    assert torch.equal(after, torch.rand(1))
+
+
+@pytest.mark.parametrize("values", [{}, {"admin_scale": "scalar"}, {"admin_omega": "frozen"}])
+@pytest.mark.parametrize("train", [True, False])
+def test_with_omega_at_1_it_is_post_ln(values: dict[str, Any], train: bool) -> None:
+    post_ln = tiny("post_ln_transformer", seed=4, **DROPOUTS).train(train)
+    model = tiny("admin_transformer", **DROPOUTS, **values).train(train)
+    model.load_state_dict(post_ln.state_dict(), strict=True)
+    outputs = [logits(one, batch(), seed=5) for one in (model, post_ln)]
+    assert torch.equal(*outputs)
+    for output in outputs:
+        output.sum().backward()
+    for name, parameter in post_ln.named_parameters():
+        torch.testing.assert_close(model.get_parameter(name).grad, parameter.grad, msg=name)
+
+
+def test_omega_away_from_1_is_not_post_ln() -> None:
+    model, _ = profiled()
+    post_ln = tiny("post_ln_transformer", seed=4).eval()
+    weights = model.state_dict()
+    post_ln.load_state_dict({name: weights[name] for name in post_ln.state_dict()}, strict=True)
+    assert (logits(model.eval(), batch()) - logits(post_ln, batch())).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("omega", ["trained", "frozen"])
+def test_layer_is_the_equation_of_the_paper(omega: str) -> None:
+    model, _ = profiled(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, admin_omega=omega)
+    layer, x = model.eval().encoder.layers[1], torch.randn(5, 3, 16)
+    scales = [junction.stream_scale() for junction in junctions(layer).values()]
+    with torch.no_grad():
+        attended = layer.self_attn(x, x, x)[0]
+        middle = layer.self_attn_layer_norm(scales[0] * x + attended)
+        expected = layer.final_layer_norm(scales[1] * middle + layer.fc2(torch.relu(layer.fc1(middle))))
+        torch.testing.assert_close(layer(x, None)[0], expected)
+
+
+def test_trained_omega_moves_and_frozen_omega_does_not() -> None:
+    for omega, moves in (("trained", True), ("frozen", False)):
+        model, _ = profiled(admin_omega=omega)
+        before = {name: junction.stream_scale().detach().clone() for name, junction in junctions(model).items()}
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        logits(model, batch()).square().sum().backward()
+        optimizer.step()
+        after = {name: junction.stream_scale().detach() for name, junction in junctions(model).items()}
+        moved = [not torch.equal(after[name], before[name]) for name in before]
+        assert moved == [moves] * 12
+
+
+# The profile that the authors ship with admin-torch: base size, 100 layers a stack, all dropouts 0.1.
+GOLDEN = {
+    "encoder": (1, 1.3190, 1.4550, 1.5123, 1.6428, 1.6959),
+    "decoder": (1, 1.3426, 1.4801, 1.6101, 1.6862, 1.8158),
+}
+
+
+def text(sentences: int, longest: int, vocabulary: int) -> Batch:
+    """Sentences of like lengths whose words follow Zipf's law, as in a batch of a real corpus."""
+    draw = torch.Generator().manual_seed(8)
+    words = dictionary(vocabulary)
+    frequencies = 1 / torch.arange(1, vocabulary - words.nspecial + 1)
+
+    def side() -> Tensor:
+        tokens = torch.multinomial(frequencies, sentences * longest, replacement=True, generator=draw)
+        return tokens.view(sentences, longest) + words.nspecial
+
+    src, previous = side(), side()
+    src[:, -1], previous[:, 0] = words.eos(), words.eos()
+    return Batch(src, torch.full((sentences,), longest), previous)
+
+
+@pytest.fixture(scope="module")
+def base_model() -> nn.Module:
+    torch.manual_seed(1)
+    model = build("admin_transformer_12", 4000, 4000, share_all_embeddings=True, **DROPOUTS).train()
+    with torch.no_grad():
+        logits(model, text(sentences=12, longest=25, vocabulary=4000), seed=5)
+    return model
+
+
+def test_feed_forward_increments_of_the_released_profile(base_model: nn.Module) -> None:
+    """omega^2 grows by 0.3952 on average: Xavier's 0.32, by 0.9 for each of the two dropouts."""
+    for stack in STACKS:
+        found = junctions(getattr(base_model, stack))
+        squares = [omega**2 for omega in omegas(getattr(base_model, stack))]
+        growth = [
+            above - below
+            for name, below, above in zip(found, squares, squares[1:], strict=False)
+            if name.endswith("ffn_residual")
+        ]
+        assert len(growth) == 11
+        assert sum(growth) / len(growth) == pytest.approx(0.3952, rel=0.05)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_first_omegas_of_the_released_profile(base_model: nn.Module, stack: str) -> None:
+    assert omegas(getattr(base_model, stack))[:6] == pytest.approx(GOLDEN[stack], rel=0.05)

@@ -1,0 +1,213 @@
+"""The first weights: the distribution of every matrix of a layer, at the bottom and at the top of each stack.
+
+Expectations are written out here from the papers' formulas; width 64, feed-forward width 96, so that no two fans agree.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Optional
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.building import build
+
+D, F = 64, 96
+SIZES: dict[str, Any] = {
+    "encoder_embed_dim": D,
+    "decoder_embed_dim": D,
+    "encoder_ffn_embed_dim": F,
+    "decoder_ffn_embed_dim": F,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_layers": 5,
+    "decoder_layers": 4,
+}
+DEPTH = {"encoder": 5, "decoder": 4}
+XAVIER = math.sqrt(6 / (D + D))
+XAVIER_FFN = math.sqrt(6 / (D + F))
+FUSED = math.sqrt(6 / (D + 3 * D))
+"""Bound of q, k and v drawn as the one matrix (3 D, D): that of a (D, D) matrix by sqrt(2)."""
+SELF = {"self_attn.q_proj": FUSED, "self_attn.k_proj": FUSED, "self_attn.v_proj": FUSED, "self_attn.out_proj": XAVIER}
+
+
+def cross(bound: float) -> dict[str, float]:
+    return {**{f"encoder_attn.{one}_proj": bound for one in "qkv"}, "encoder_attn.out_proj": XAVIER}
+
+
+def both(feed_forward: dict[str, float], cross_bound: float = FUSED) -> dict[str, dict[str, float]]:
+    return {"encoder": {**SELF, **feed_forward}, "decoder": {**SELF, **cross(cross_bound), **feed_forward}}
+
+
+PAPERS_FFN = {"fc1": XAVIER_FFN, "fc2": XAVIER_FFN}
+STOCK_FFN = {"fc1": 1 / math.sqrt(D), "fc2": 1 / math.sqrt(F)}
+STOCK_BIASES = {**STOCK_FFN, **{f"{a}_attn.{m}_proj": 1 / math.sqrt(D) for a in ("self", "encoder") for m in "qkv"}}
+PAPERS, STOCK = both(PAPERS_FFN), both(STOCK_FFN)
+DEPTH_SCALED = both(PAPERS_FFN, cross_bound=XAVIER)
+WITHOUT_SELF = {"encoder": PAPERS["encoder"], "decoder": {**cross(XAVIER), **PAPERS_FFN}}
+
+
+def model(arch: str, **values: Any) -> nn.Module:
+    torch.manual_seed(11)
+    return build(arch, **{**SIZES, **values})
+
+
+def assert_uniform(values: Tensor, bound: float, what: str) -> None:
+    """``values`` look drawn from U(-bound, bound): none beyond, some near, mean and deviation within four sigma."""
+    largest, size = float(values.abs().max()), values.numel()
+    assert largest <= bound * (1 + 1e-6), f"{what}: {largest} beyond {bound}"
+    assert largest >= bound * (1 - 12 / size), f"{what}: {largest} is too far within {bound}"
+    deviation = bound / math.sqrt(3)
+    assert abs(float(values.mean())) <= 4 * deviation / math.sqrt(size), what
+    # The variance of the square of a uniform number is 4/45 of the bound's fourth power.
+    assert float(values.square().mean()) == pytest.approx(deviation**2, rel=4 * math.sqrt(4 / 5 / size)), what
+
+
+def assert_layer(layer: nn.Module, weights: dict[str, float], biases: dict[str, float], what: str) -> None:
+    linears = {name: module for name, module in layer.named_modules() if isinstance(module, nn.Linear)}
+    assert linears.keys() == weights.keys()
+    for name, linear in linears.items():
+        assert_uniform(linear.weight.detach(), weights[name], f"{what}.{name}")
+        if name in biases:
+            assert 0.8 * biases[name] < float(linear.bias.detach().abs().max()) <= biases[name], f"{what}.{name}.bias"
+        else:
+            assert not linear.bias.any(), f"{what}.{name}.bias"
+    for norm in (module for module in layer.modules() if isinstance(module, nn.LayerNorm)):
+        assert bool((norm.weight == 1).all())
+        assert not norm.bias.any()
+
+
+def assert_model(
+    built: nn.Module,
+    weights: dict[str, dict[str, float]],
+    biases: Optional[dict[str, float]] = None,
+    exponent: Optional[dict[str, float]] = None,
+    factor: Optional[dict[str, float]] = None,
+) -> None:
+    """Check the lowest and the highest layer; ``factor * depth ** exponent`` scales the bounds of a stack."""
+    for stack, bounds in weights.items():
+        layers = getattr(built, stack).layers
+        assert len(layers) == DEPTH[stack]
+        for depth in (1, DEPTH[stack]):
+            scale = (factor or {}).get(stack, 1.0) * depth ** (exponent or {}).get(stack, 0.0)
+            scaled = {name: bound * scale for name, bound in bounds.items()}
+            assert_layer(layers[depth - 1], scaled, biases or {}, f"{stack} layer {depth}")
+
+
+@pytest.mark.parametrize("arch", ["post_ln", "pre_ln", "b2t", "rezero"])
+def test_base_of_todays_stock_fairseq(arch: str) -> None:
+    assert_model(model(f"{arch}_transformer"), STOCK, STOCK_BIASES)
+
+
+@pytest.mark.parametrize("arch", ["admin", "rezero_post_ln"])
+def test_base_of_the_papers(arch: str) -> None:
+    assert_model(model(f"{arch}_transformer"), PAPERS)
+
+
+def test_the_base_is_a_choice_of_its_own_for_each_stack() -> None:
+    built = model("post_ln_transformer", base_init="xavier,fairseq")
+    assert_model(built, {"encoder": PAPERS["encoder"]})
+    assert_model(built, {"decoder": STOCK["decoder"]}, STOCK_BIASES)
+
+
+def both_stacks(value: float) -> dict[str, float]:
+    return {"encoder": value, "decoder": value}
+
+
+def test_depth_scaling_of_the_paper_shrinks_with_the_root_of_the_depth() -> None:
+    assert_model(model("ds_init_transformer"), DEPTH_SCALED, exponent=both_stacks(-0.5))
+
+
+def test_depth_scaling_as_released_shrinks_with_the_fourth_root() -> None:
+    assert_model(model("ds_init_transformer", ds_init_rule="released"), DEPTH_SCALED, exponent=both_stacks(-0.25))
+
+
+def test_depth_scaling_with_merged_attention() -> None:
+    assert_model(model("dsinit_matt_transformer"), WITHOUT_SELF, exponent=both_stacks(-0.5))
+
+
+@pytest.mark.parametrize(("rule", "factor", "exponent"), [("paper", 0.36, -0.5), ("released", 0.6, -0.25)])
+def test_alpha_scales_the_bound_and_as_released_its_square(rule: str, factor: float, exponent: float) -> None:
+    built = model("ds_init_transformer", ds_init_alpha="0.36", ds_init_rule=rule)
+    assert_model(built, DEPTH_SCALED, exponent=both_stacks(exponent), factor=both_stacks(factor))
+
+
+def test_depth_scaling_of_one_stack_alone() -> None:
+    built = model("ds_init_transformer", init="ds_init,keep")
+    assert_model(built, {"encoder": PAPERS["encoder"]}, exponent={"encoder": -0.5})
+    assert_model(built, {"decoder": PAPERS["decoder"]})
+    built = model("ds_init_transformer", init="keep,ds_init", ds_init_rule="paper,released")
+    assert_model(built, {"encoder": PAPERS["encoder"]})
+    assert_model(built, {"decoder": DEPTH_SCALED["decoder"]}, exponent={"decoder": -0.25})
+
+
+def test_depth_scaling_of_stock_weights_keeps_its_biases() -> None:
+    built = model("ds_init_transformer", base_init="fairseq")
+    assert_model(built, both(STOCK_FFN, cross_bound=XAVIER), STOCK_BIASES, exponent=both_stacks(-0.5))
+
+
+def test_b2t_scales_every_matrix_of_a_stack_alike() -> None:
+    built = model("b2t_transformer", b2t_init_scale="layers")
+    assert_model(built, STOCK, STOCK_BIASES, factor={"encoder": 5**-0.5, "decoder": 4**-0.5})
+    assert_model(model("b2t_transformer", b2t_init_scale="0.1"), STOCK, STOCK_BIASES, factor=both_stacks(0.1))
+    assert_model(model("b2t_transformer", b2t_init_scale="0.1,none"), STOCK, STOCK_BIASES, factor={"encoder": 0.1})
+
+
+@pytest.mark.parametrize("arch", ["post_ln", "admin", "ds_init", "dsinit_matt", "b2t", "rezero"])
+def test_embeddings_are_never_touched(arch: str) -> None:
+    built, stock = model(f"{arch}_transformer", b2t_init_scale="0.1"), model("transformer")
+    assert torch.equal(built.encoder.embed_tokens.weight, stock.encoder.embed_tokens.weight)
+    # Drawn after the encoder's layers are built and before any is drawn anew.
+    assert torch.equal(built.decoder.embed_tokens.weight, stock.decoder.embed_tokens.weight)
+    for table in (built.encoder.embed_tokens, built.decoder.embed_tokens, built.decoder.output_projection):
+        rows = table.weight.detach()
+        assert float(rows[4:].std()) == pytest.approx(D**-0.5, rel=0.06)
+    assert not built.encoder.embed_tokens.weight[1].any(), "the row of the pad"
+
+
+def test_ds_init_at_depth_1_is_xavier_and_above_it_that_by_the_depth() -> None:
+    """The same seed draws the same matrices, so this holds for each number and not on the average alone."""
+    scaled = model("ds_init_transformer")
+    plain = model("post_ln_transformer", base_init="xavier")
+    for stack in ("encoder", "decoder"):
+        pairs = zip(getattr(scaled, stack).layers, getattr(plain, stack).layers, strict=True)
+        for depth, (layer, reference) in enumerate(pairs, start=1):
+            for name, weight in layer.named_parameters():
+                expected = reference.get_parameter(name).detach()
+                if weight.dim() == 2:
+                    expected = expected * depth**-0.5
+                if weight.dim() == 2 and name.startswith("encoder_attn") and "out_proj" not in name:
+                    expected = expected * 2**0.5
+                torch.testing.assert_close(weight.detach(), expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("base", "width", "expected"),
+    [
+        # d * 2/(d+f), half of it after relu, then f * 2/(d+f)
+        ("xavier", 2048, 0.320),
+        ("xavier", 1024, 0.444),
+        # 1/3, half of it after relu, 1/3 of that; the biases add the rest
+        ("fairseq", 2048, 0.056),
+        ("fairseq", 1024, 0.056),
+    ],
+)
+def test_variance_of_the_feed_forward_branch(base: str, width: int, expected: float) -> None:
+    assert feed_forward_variance(base, width, dropout=0.0) == pytest.approx(expected, rel=0.03)
+
+
+def test_variance_of_the_feed_forward_branch_under_dropout() -> None:
+    assert feed_forward_variance("xavier", 2048, dropout=0.1) == pytest.approx(0.32 / 0.81, rel=0.03)
+
+
+def feed_forward_variance(base: str, width: int, dropout: float) -> float:
+    """Mean over eight layers; the estimate of one varies by 2 %, since its outputs share the mean of relu."""
+    values = {"encoder_embed_dim": 512, "encoder_ffn_embed_dim": width, "encoder_layers": 8, "decoder_layers": 1}
+    x, variances = torch.randn(60, 512), []
+    for layer in build("post_ln_transformer", **values, base_init=base).encoder.layers:
+        with torch.no_grad():
+            hidden = torch.dropout(torch.relu(layer.fc1(x)), dropout, train=True)
+            variances.append(float(torch.dropout(layer.fc2(hidden), dropout, train=True).var()))
+    return sum(variances) / len(variances)
