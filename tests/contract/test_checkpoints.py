@@ -1,0 +1,87 @@
+"""A checkpoint holds the whole model as plain data, and a training that goes on from it goes on exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.trainer import Trainer
+from torch import nn
+
+from tests import models, toy
+
+every_case = pytest.mark.parametrize("case", models.CASES)
+UPDATES, STOP = 8, 4  # three updates are an epoch: the training is stopped in the second and ends in the third
+PLAIN = (dict, list, str, int, float, bool, type(None))
+Run = Tuple[Path, nn.Module]
+
+
+def run(data: Path, directory: Path, case: str, updates: int) -> Run:
+    """Train; returns the last checkpoint and the model as it was in memory when that was written."""
+    kept: List[nn.Module] = []
+    save_checkpoint = Trainer.save_checkpoint
+
+    def keep(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        kept.append(self.model)
+        return save_checkpoint(self, *args, **kwargs)
+
+    flags = [*models.CASES[case][2:], "--batch-size", "40", "--max-tokens", "1000", "--no-epoch-checkpoints"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "save_checkpoint", keep)
+        path = toy.train_toy(data, directory, "--max-update", str(updates), *flags, arch=models.CASES[case][1])
+    return path, kept[-1]
+
+
+@pytest.fixture(scope="module")
+def whole(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """The uninterrupted training of a case, run once."""
+    runs: Dict[str, Run] = {}
+
+    def find(case: str) -> Run:
+        if case not in runs:
+            runs[case] = run(toy_data, tmp_path_factory.mktemp(case), case, UPDATES)
+        return runs[case]
+
+    return find
+
+
+def leaves(value: Any) -> List[Any]:
+    """Everything inside nested dictionaries and lists, and those themselves."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [value, *(leaf for one in inside for leaf in leaves(one))]
+
+
+@every_case
+def test_a_checkpoint_is_plain_data_and_gives_the_same_outputs(case: str, whole: Callable[[str], Run]) -> None:
+    path, model = whole(case)
+    state = torch.load(path, weights_only=True)
+    settings = state["cfg"]["model"]
+    assert [leaf for leaf in leaves(settings) if type(leaf) not in PLAIN] == []
+    assert settings["_name"] == models.CASES[case][1]
+    assert state["model"].keys() == model.state_dict().keys()
+    (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], strict=True)
+    model.eval()
+    loaded.eval()
+    source = torch.randint(4, len(model.encoder.dictionary), (3, 6))
+    with torch.no_grad():
+        arguments = (source, torch.tensor([6, 6, 6]), source.flip(1))
+        assert torch.equal(loaded(*arguments)[0], model(*arguments)[0])
+
+
+@every_case
+def test_resumed_equals_uninterrupted(
+    case: str, whole: Callable[[str], Run], toy_data: Path, tmp_path: Path
+) -> None:
+    run(toy_data, tmp_path, case, STOP)
+    halves = torch.load(run(toy_data, tmp_path, case, UPDATES)[0], weights_only=True)
+    uninterrupted = torch.load(whole(case)[0], weights_only=True)
+    assert halves["optimizer_history"][-1]["num_updates"] == UPDATES
+    for name, weight in uninterrupted["model"].items():
+        assert torch.equal(halves["model"][name], weight), name
+    moments = uninterrupted["last_optimizer_state"]["state"]
+    assert moments.keys() == halves["last_optimizer_state"]["state"].keys()
+    for number, state in halves["last_optimizer_state"]["state"].items():
+        assert torch.equal(state["exp_avg_sq"], moments[number]["exp_avg_sq"])

@@ -1,0 +1,44 @@
+"""Two processes, each with half a batch, make the step that one process makes with the whole batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.methods.admin import AdminResidual
+from tests import models
+from tests.contract import two_processes
+
+States = Dict[str, Dict[str, Tensor]]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> List[States]:
+    """What either process has after its step, by case and backend; the processes start once for all cases."""
+    directory: Path = tmp_path_factory.mktemp("ranks")
+    torch.multiprocessing.spawn(two_processes.work, args=(str(directory),), nprocs=two_processes.WORLD_SIZE)
+    return [torch.load(directory / f"{rank}.pt", weights_only=True) for rank in range(two_processes.WORLD_SIZE)]
+
+
+@pytest.mark.parametrize("backend", two_processes.BACKENDS)
+@pytest.mark.parametrize("case", models.CASES)
+def test_two_processes_equal_one(case: str, backend: str, ranks: List[States]) -> None:
+    first, second = (states[f"{case} {backend}"] for states in ranks)
+    model, data = two_processes.model_and_batch(case)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    models.loss_of(model, data).backward()
+    expected = two_processes.step(model, 1 / two_processes.tokens(data))
+    assert first.keys() == expected.keys()
+    parameters = dict(model.named_parameters())
+    for name, value in expected.items():
+        assert torch.equal(first[name], second[name]), name
+        # What is measured is a sum over the tokens of either half, made in another order; 1e-5 is its own promise.
+        tolerance = 1e-6 if name in parameters else 1e-5
+        torch.testing.assert_close(first[name], value, rtol=0, atol=tolerance, msg=name)
+    assert max(float((value - before[name]).abs().max()) for name, value in expected.items()) > 1e-2
+    measured = [module for module in model.modules() if isinstance(module, AdminResidual)]
+    assert all(float(module.calibrated) == 1 for module in measured)
