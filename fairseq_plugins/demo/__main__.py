@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import logging
 import os
 import signal
@@ -154,18 +153,6 @@ def _gpu_present() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _lock(out: Path) -> int:
-    """Keep a second job out of ``out``; the lock ends with this process."""
-    out.mkdir(parents=True, exist_ok=True)
-    handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise UserError(f"{out}: another job is at work there; wait for it or give another --out") from None
-    return handle
-
-
 def _interrupt(_signal: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
@@ -177,10 +164,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     # The job has lines of its own; what libraries remark about themselves is not among them.
     logging.getLogger().setLevel(logging.WARNING)
     try:
-        job = job_of(args)
-        lock = _lock(job.out)
-        outcome = run(job, Board())
-        os.close(lock)
+        outcome = run(job_of(args), Board())
     except UserError as error:
         report(error)
         return EXIT_CODE

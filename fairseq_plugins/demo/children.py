@@ -31,6 +31,12 @@ class Children:
         self._lock = threading.Lock()
         self._stopped = False
 
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def run(self, what: str, command: Sequence[str], output: Path, *, append: bool = False) -> None:
         """Run ``command`` with its output and errors in a file.
 

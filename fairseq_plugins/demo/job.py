@@ -15,7 +15,7 @@ from fairseq_plugins.demo.children import Children, CommandFailed
 from fairseq_plugins.demo.decoding import Search, sacrebleu_score, translate
 from fairseq_plugins.demo.progress import Board, duration, training_status
 from fairseq_plugins.demo.report import Report, Result, notes, samples, text_table, write_report
-from fairseq_plugins.demo.stage import Settings, make_once
+from fairseq_plugins.demo.stage import Settings, claimed, make_once
 from fairseq_plugins.demo.training import Recipe, Training
 from fairseq_plugins.demo.training_log import LogReader, TrainingLog, judge, read_log, tail
 from fairseq_plugins.errors import UserError
@@ -66,7 +66,6 @@ def run(job: Job, board: Board) -> Report:
     """
     began = time.monotonic()
     corpus = _read(job)
-    children = Children(job.threads)
     data_settings: Settings = {
         "text": corpus.digest(), "languages": list(job.languages), **asdict(job.text)
     }  # fmt: skip
@@ -76,14 +75,11 @@ def run(job: Job, board: Board) -> Report:
     ]
     if conflicts := [conflict for training in trainings if (conflict := training.conflict())]:
         raise UserError(conflicts)
-    try:
+    with claimed(job.out), Children(job.threads) as children:
         _prepare(job, corpus, data_settings, children, board)
         results = _train_all(job, corpus, trainings, children, board)
-    except BaseException:
-        children.stop()
-        raise
-    report = _report(job, corpus, results, data_settings, time.monotonic() - began)
-    _present(job, report, board)
+        report = _report(job, corpus, results, data_settings, time.monotonic() - began)
+        _present(job, report, board)
     return report
 
 

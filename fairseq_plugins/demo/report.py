@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -155,7 +156,16 @@ def as_json(report: Report) -> str:
     del content["sources"], content["references"]
     for result in content["results"]:
         del result["hypotheses"]
-    return json.dumps(content, indent=1) + "\n"
+    return json.dumps(_without_nan(content), indent=1, allow_nan=False) + "\n"
+
+
+def _without_nan(content: Any) -> Any:
+    """JSON has no number for what is not finite: it becomes null."""
+    if isinstance(content, dict):
+        return {key: _without_nan(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def draw_curves(report: Report, path: Path) -> bool:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
+
+from fairseq_plugins.errors import UserError
 
 STAMP = "settings.json"
 """File that records the settings a finished stage was made with."""
@@ -37,8 +42,44 @@ def read_stamp(directory: Path) -> Settings | None:
 
 def differing(old: Settings, new: Settings) -> list[str]:
     """The settings in which two stamps differ, as ``name: new, was old``."""
-    names = sorted(old.keys() | new.keys())
-    return [f"{name}: {new.get(name)}, was {old.get(name)}" for name in names if old.get(name) != new.get(name)]
+    before, after = _flat(old), _flat(new)
+    names = sorted(before.keys() | after.keys())
+    changed = [name for name in names if before.get(name) != after.get(name)]
+    return [f"{name}: {_short(after.get(name))}, was {_short(before.get(name))}" for name in changed]
+
+
+def _flat(settings: Settings) -> Settings:
+    flat: Settings = {}
+    for name, value in settings.items():
+        flat.update(_flat(value) if isinstance(value, dict) else {name: value})
+    return flat
+
+
+def _short(value: Any) -> str:
+    """A fingerprint is told from another by its beginning."""
+    text = str(value)
+    return text if len(text) <= 24 else text[:12] + "…"
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Create ``directory`` and keep a second job out of it; a claim ends with its process, however that ends.
+
+    Raises:
+        UserError: another job has it, or it cannot be created.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UserError(f"{directory}: cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(f"{directory}: another job is at work there; wait for it or give another --out") from None
+    finally:
+        os.close(handle)
 
 
 def make_once(directory: Path, settings: Settings, make: Callable[[Path], None]) -> bool:

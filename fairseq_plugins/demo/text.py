@@ -180,9 +180,11 @@ def write_subwords(corpus: Corpus, settings: TextSettings, directory: Path, say:
     Training pairs with a side longer than ``settings.max_length`` are dropped; other splits keep every sentence.
 
     Raises:
-        UserError: no training pair is short enough, or a sentence has no token.
+        UserError: no training pair is short enough, a sentence has no token, or all words are single letters.
     """
     tokens = {language: _tokenise_all(corpus, language, say) for language in corpus.languages}
+    if not any(len(token) > 1 for sides in tokens.values() for line in sides["train"] for token in line.split()):
+        raise UserError("every word of the training text is one letter long: there are no subwords to learn")
     say(f"learning {settings.bpe_operations} subword merges")
     # The learner draws a bar of its own, which would tear the job's lines apart.
     with open(directory / "codes", "w", encoding="utf-8", newline="\n") as codes, redirect_stderr(io.StringIO()):
