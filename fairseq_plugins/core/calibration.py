@@ -11,12 +11,13 @@ such copy; they are saved with the checkpoint, so the pass is not repeated on re
 
 import contextlib
 import logging
-from typing import Callable, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Tuple
 
 import torch
 import torch.distributed as dist
 from fairseq.modules import LayerDropModuleList
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from fairseq_plugins.core.residual import Residual
 
@@ -50,7 +51,7 @@ class Calibrated(Residual):
         """Branch variance and resulting stream scale, for the log."""
         raise NotImplementedError
 
-    def upgrade_state_dict_named(self, state_dict, name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
         """A checkpoint without this junction's buffers is a plain model: load it as one that has been calibrated."""
         for key, value in self.state_dict().items():
             state_dict.setdefault(f"{name}.{key}", self.neutral(key, value))
@@ -85,7 +86,7 @@ def _every_layer(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for m, rate in zip(lists, rates):
+        for m, rate in zip(lists, rates, strict=True):
             m.p = rate
 
 
@@ -115,10 +116,11 @@ def calibrate(stacks: List[Tuple[str, nn.Module]], model: nn.Module, forward: Ca
     _log_table(stacks)
 
 
-def _observers(stack: nn.Module) -> list:
+def _observers(stack: nn.Module) -> List[RemovableHandle]:
     carried = {"value": 1.0}
 
     def see(junction: nn.Module, inputs: Tuple[Tensor, ...]) -> None:
+        assert isinstance(junction, Calibrated)
         branch, stream, _ = inputs
         carried["value"] = junction.observe(branch, stream, carried["value"])
 

@@ -10,10 +10,12 @@ mean the same by flag and by YAML: an architecture's value fills what the user l
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from argparse import Namespace
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union, get_args, get_origin
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Union, get_args, get_origin
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -29,6 +31,7 @@ from fairseq_plugins.core.method import (
     Choices,
     Method,
     Option,
+    Part,
     Shape,
     Stack,
     all_options,
@@ -200,8 +203,12 @@ def choose(config: Namespace, stack: Stack) -> Choices:
     Raises:
         UserError: names that are not registered, all together, each with the nearest legal one.
     """
-    return Choices(**_collect({axis.value: (lambda a=axis: find_part(a, value_of(config, a.value, stack)))
-                               for axis in Axis}))
+    readers = {axis.value: partial(_chosen_part, config, axis, stack) for axis in Axis}
+    return Choices(**_collect(readers))
+
+
+def _chosen_part(config: Namespace, axis: Axis, stack: Stack) -> Part:
+    return find_part(axis, value_of(config, axis.value, stack))
 
 
 def option_values(config: Namespace, stack: Stack) -> SimpleNamespace:
@@ -210,8 +217,8 @@ def option_values(config: Namespace, stack: Stack) -> SimpleNamespace:
     Raises:
         UserError: values that are not legal, all together.
     """
-    return SimpleNamespace(**_collect({option.name: (lambda o=option: _option_value(config, o, stack))
-                                       for option in all_options()}))
+    readers = {option.name: partial(_option_value, config, option, stack) for option in all_options()}
+    return SimpleNamespace(**_collect(readers))
 
 
 def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
@@ -226,14 +233,22 @@ def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
         raise UserError(f"{_flag(option.name)} takes a number, not '{text}'") from None
 
 
+@contextlib.contextmanager
+def _noting(problems: List[str]) -> Iterator[None]:
+    """Add the problems of a UserError to ``problems`` and go on."""
+    try:
+        yield
+    except UserError as error:
+        problems += error.problems
+
+
 def _collect(thunks: Mapping[str, Callable[[], Any]]) -> Dict[str, Any]:
     """Run every thunk; if any raises a UserError, raise one with the problems of all."""
-    results, problems = {}, []
+    results: Dict[str, Any] = {}
+    problems: List[str] = []
     for name, thunk in thunks.items():
-        try:
+        with _noting(problems):
             results[name] = thunk()
-        except UserError as error:
-            problems += error.problems
     if problems:
         raise UserError(problems)
     return results
@@ -280,11 +295,10 @@ def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
     chosen: Dict[Stack, Choices] = {}
     options: Dict[Stack, SimpleNamespace] = {}
     for stack in Stack:
-        for target, read in ((chosen, choose), (options, option_values)):
-            try:
-                target[stack] = read(config, stack)
-            except UserError as error:
-                problems += error.problems
+        with _noting(problems):
+            chosen[stack] = choose(config, stack)
+        with _noting(problems):
+            options[stack] = option_values(config, stack)
     problems += _size_problems(config) + _stock_problems(config, chosen)
     for choices in chosen.values():
         problems += [problem for part in choices.all() for problem in part.conflicts(choices, config)]

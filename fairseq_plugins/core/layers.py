@@ -9,15 +9,21 @@ Legend: T time, S source time, B batch, C width.
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
-from typing import Dict, Final, Optional, Tuple
+from typing import Any, Dict, Final, Optional, Tuple
 
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.norm import NormPlace
+
+
+def _remove(layer: nn.Module, *names: str) -> None:
+    """Take away modules that the stock constructor has built."""
+    for name in names:
+        setattr(layer, name, None)
 
 
 class EncoderLayer(TransformerEncoderLayerBase):
@@ -26,19 +32,19 @@ class EncoderLayer(TransformerEncoderLayerBase):
     norm_before: Final[bool]
     norm_after: Final[bool]
 
-    def __init__(self, cfg, design: StackDesign, depth: int) -> None:
+    def __init__(self, cfg: Any, design: StackDesign, depth: int) -> None:
         # build_self_attention runs inside the stock constructor and needs the design; a plain attribute may be
         # set before nn.Module's constructor.
         self.design = design
         super().__init__(cfg)
         self.norm_before, self.norm_after = design.norm
         if design.norm == NormPlace(False, False):
-            self.self_attn_layer_norm = self.final_layer_norm = None
+            _remove(self, "self_attn_layer_norm", "final_layer_norm")
         junctions = design.residuals((Site.SELF, Site.FFN), depth)
         self.self_attn_residual = junctions[Site.SELF]
         self.ffn_residual = junctions[Site.FFN]
 
-    def build_self_attention(self, embed_dim: int, cfg) -> Attention:
+    def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
         """The design's attention in the place of the stock one."""
         return self.design.attention.encoder_self(
             embed_dim, cfg.encoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True
@@ -84,29 +90,29 @@ class DecoderLayer(TransformerDecoderLayerBase):
     norm_before: Final[bool]
     norm_after: Final[bool]
 
-    def __init__(self, cfg, design: StackDesign, depth: int, no_encoder_attn: bool = False) -> None:
+    def __init__(self, cfg: Any, design: StackDesign, depth: int, no_encoder_attn: bool = False) -> None:
         self.design = design
         super().__init__(cfg, no_encoder_attn)
         self.norm_before, self.norm_after = design.norm
         if design.attention.decoder_self is None:
-            self.self_attn = self.self_attn_layer_norm = None
+            _remove(self, "self_attn", "self_attn_layer_norm")
         if design.norm == NormPlace(False, False):
-            self.self_attn_layer_norm = self.encoder_attn_layer_norm = self.final_layer_norm = None
+            _remove(self, "self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
         present = [Site.SELF] if self.self_attn is not None else []
         present += [Site.CROSS] if self.encoder_attn is not None else []
         junctions = design.residuals((*present, Site.FFN), depth)
-        self.self_attn_residual = junctions.get(Site.SELF)
-        self.encoder_attn_residual = junctions.get(Site.CROSS)
+        self.self_attn_residual: Any = junctions.get(Site.SELF)
+        self.encoder_attn_residual: Any = junctions.get(Site.CROSS)
         self.ffn_residual = junctions[Site.FFN]
 
     def build_self_attention(
-        self, embed_dim: int, cfg, add_bias_kv: bool = False, add_zero_attn: bool = False
+        self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> Attention:
         """The design's attention. The stock constructor reads the head count off it even where there is none."""
         build = self.design.attention.decoder_self or Attention
         return build(embed_dim, cfg.decoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True)
 
-    def build_encoder_attention(self, embed_dim: int, cfg) -> Attention:
+    def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
         """The design's cross-attention; keys and values have the encoder's width."""
         return self.design.attention.cross(
             embed_dim,

@@ -6,11 +6,12 @@ import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_plugins.core import calibration
 from fairseq_plugins.core.config import (
@@ -49,17 +50,17 @@ class DeepTransformerModel(TransformerModelBase):
 
     config_class: Type[FairseqDataclass]
 
-    def __init__(self, cfg, encoder: Encoder, decoder: Decoder) -> None:
+    def __init__(self, cfg: Any, encoder: Encoder, decoder: Decoder) -> None:
         super().__init__(cfg, encoder, decoder)
         self.data_seen = False
 
     @classmethod
-    def add_args(cls, parser) -> None:
+    def add_args(cls, parser: Any) -> None:
         """Flags from the flat configuration. Defaults are left out so that architectures can fill them in."""
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True)
 
     @classmethod
-    def build_model(cls, cfg, task) -> "DeepTransformerModel":
+    def build_model(cls, cfg: Any, task: Any) -> "DeepTransformerModel":
         """Build from a flat configuration.
 
         Raises:
@@ -80,12 +81,12 @@ class DeepTransformerModel(TransformerModelBase):
         return model
 
     @classmethod
-    def build_encoder(cls, cfg, src_dict, embed_tokens) -> Encoder:
+    def build_encoder(cls, cfg: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> Encoder:
         """The encoder of the design."""
         return Encoder(cfg, src_dict, embed_tokens, cfg.designs[Stack.ENCODER])
 
     @classmethod
-    def build_decoder(cls, cfg, tgt_dict, embed_tokens) -> Decoder:
+    def build_decoder(cls, cfg: Any, tgt_dict: Dictionary, embed_tokens: nn.Module) -> Decoder:
         """The decoder of the design."""
         return Decoder(cfg, tgt_dict, embed_tokens, cfg.designs[Stack.DECODER], no_encoder_attn=cfg.no_cross_attention)
 
@@ -99,7 +100,7 @@ class DeepTransformerModel(TransformerModelBase):
         features_only: bool = False,
         alignment_layer: Optional[int] = None,
         alignment_heads: Optional[int] = None,
-    ):
+    ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
         """Translate under teacher forcing.
 
         Args:
@@ -136,7 +137,7 @@ class DeepTransformerModel(TransformerModelBase):
             return
         self.data_seen = True  # asked once: reading the buffers on an accelerator costs a synchronisation
         if calibration.pending(self):
-            stacks: List[Tuple[str, torch.nn.Module]] = [("encoder", self.encoder), ("decoder", self.decoder)]
+            stacks: List[Tuple[str, nn.Module]] = [("encoder", self.encoder), ("decoder", self.decoder)]
 
             def forward() -> None:
                 encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
@@ -144,14 +145,16 @@ class DeepTransformerModel(TransformerModelBase):
 
             calibration.calibrate(stacks, self, forward)
 
-    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+    def load_state_dict(
+        self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
         """As stock; afterwards the buffers say anew whether data has been seen."""
         self.data_seen = False
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
 
 def _architecture(preset: Dict[str, Any]) -> Callable[[Any], None]:
-    """fairseq's architecture function: fills what the user left unsaid, then reports every problem at once."""
+    """Architecture function for fairseq: fills what the user left unsaid, then reports every problem at once."""
 
     def fill(config: Any) -> None:
         fill_unsaid(config, preset)
@@ -172,7 +175,7 @@ def architecture_presets(method: Optional[Method]) -> Dict[str, Dict[str, Any]]:
     return presets
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def register_architectures() -> None:
     """Register the model and every method's architectures with fairseq. Call after the methods are imported."""
     DeepTransformerModel.config_class = make_config_class()

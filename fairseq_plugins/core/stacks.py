@@ -9,9 +9,10 @@ Legend: T time, S source time, B batch, C width, H heads.
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
@@ -21,7 +22,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer
 
 
-def _wrap(layer: nn.Module, cfg) -> nn.Module:
+def _wrap(layer: nn.Module, cfg: Any) -> nn.Module:
     """Activation checkpointing and FSDP, as stock wraps a layer."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
@@ -31,13 +32,13 @@ def _wrap(layer: nn.Module, cfg) -> nn.Module:
 class Encoder(TransformerEncoderBase):
     """Stock encoder built from a design; ``cfg`` is fairseq's nested ``TransformerConfig``."""
 
-    def __init__(self, cfg, dictionary, embed_tokens, design: StackDesign) -> None:
+    def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Module, design: StackDesign) -> None:
         # The stock constructor builds the layers, gives them no number, and runs nn.Module's constructor first.
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
         self.history = design.history()
 
-    def build_encoder_layer(self, cfg) -> nn.Module:
+    def build_encoder_layer(self, cfg: Any) -> nn.Module:
         """The next layer up."""
         self._depth += 1
         return _wrap(EncoderLayer(cfg, self.design, self._depth), cfg)
@@ -48,7 +49,7 @@ class Encoder(TransformerEncoderBase):
         src_lengths: Optional[Tensor] = None,
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
-    ):
+    ) -> Dict[str, List[Tensor]]:
         """Encode ``src_tokens`` of shape ``(B, T)``; arguments and result are those of the stock encoder."""
         encoder_padding_mask = src_tokens.eq(self.padding_idx)
         has_pads = bool(encoder_padding_mask.any())
@@ -89,12 +90,19 @@ class Encoder(TransformerEncoderBase):
 class Decoder(TransformerDecoderBase):
     """Stock decoder built from a design; ``cfg`` is fairseq's nested ``TransformerConfig``."""
 
-    def __init__(self, cfg, dictionary, embed_tokens, design: StackDesign, no_encoder_attn: bool = False) -> None:
+    def __init__(
+        self,
+        cfg: Any,
+        dictionary: Dictionary,
+        embed_tokens: nn.Module,
+        design: StackDesign,
+        no_encoder_attn: bool = False,
+    ) -> None:
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.history = design.history()
 
-    def build_decoder_layer(self, cfg, no_encoder_attn: bool = False) -> nn.Module:
+    def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         """The next layer up."""
         self._depth += 1
         return _wrap(DecoderLayer(cfg, self.design, self._depth, no_encoder_attn), cfg)
@@ -119,6 +127,25 @@ class Decoder(TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x).transpose(0, 1)
 
+    def masks(
+        self,
+        prev_output_tokens: Tensor,
+        x: Tensor,
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        full_context_alignment: bool,
+    ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """Future mask ``(T, T)``, minus infinity above the diagonal, and pads ``(B, T)``; each only if needed."""
+        future: Optional[Tensor] = None
+        if incremental_state is None:
+            if not full_context_alignment:
+                future = self.buffered_future_mask(x)
+        else:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+        pads = prev_output_tokens.eq(self.padding_idx)
+        if pads.any():
+            return future, pads
+        return future, None
+
     def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,
@@ -127,28 +154,13 @@ class Decoder(TransformerDecoderBase):
         full_context_alignment: bool = False,
         alignment_layer: Optional[int] = None,
         alignment_heads: Optional[int] = None,
-    ):
+    ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
         """Features of ``prev_output_tokens``, ``(B, T)``; arguments and result are those of the stock decoder."""
         if alignment_layer is None:
             alignment_layer = self.num_layers - 1
-
-        enc: Optional[Tensor] = None
-        padding_mask: Optional[Tensor] = None
-        if encoder_out is not None and len(encoder_out["encoder_out"]) > 0:
-            enc = encoder_out["encoder_out"][0]
-        if encoder_out is not None and len(encoder_out["encoder_padding_mask"]) > 0:
-            padding_mask = encoder_out["encoder_padding_mask"][0]
-
+        source, source_pads = first_of(encoder_out, "encoder_out"), first_of(encoder_out, "encoder_padding_mask")
         x = self.embed(prev_output_tokens, incremental_state)
-        if incremental_state is not None:
-            prev_output_tokens = prev_output_tokens[:, -1:]
-
-        self_attn_padding_mask: Optional[Tensor] = None
-        if prev_output_tokens.eq(self.padding_idx).any():
-            self_attn_padding_mask = prev_output_tokens.eq(self.padding_idx)
-        self_attn_mask: Optional[Tensor] = None
-        if incremental_state is None and not full_context_alignment:
-            self_attn_mask = self.buffered_future_mask(x)
+        future_mask, pads = self.masks(prev_output_tokens, x, incremental_state, full_context_alignment)
 
         attn: Optional[Tensor] = None
         self_scores: Optional[Tensor] = None
@@ -156,27 +168,22 @@ class Decoder(TransformerDecoderBase):
         inner_states: List[Optional[Tensor]] = [x]
         states: List[Tensor] = [x]
         for idx, layer in enumerate(self.layers):
-            x, layer_attn, self_scores, cross_scores = layer(
+            x, weights, self_scores, cross_scores = layer(
                 self.history(states),
-                enc,
-                padding_mask,
+                source,
+                source_pads,
                 incremental_state,
-                self_attn_mask,
-                self_attn_padding_mask,
+                future_mask,
+                pads,
                 idx == alignment_layer,
                 self_scores,
                 cross_scores,
             )
             states = self.history.remember(states, x)
             inner_states.append(x)
-            if layer_attn is not None and idx == alignment_layer:
-                attn = layer_attn.float().to(x)
+            if weights is not None and idx == alignment_layer:
+                attn = average_heads(weights.float().to(x), alignment_heads)
         x = self.history(states)
-
-        if attn is not None:
-            if alignment_heads is not None:
-                attn = attn[:alignment_heads]
-            attn = attn.mean(dim=0)
 
         if self.layer_norm is not None:
             x = self.layer_norm(x)
@@ -184,3 +191,17 @@ class Decoder(TransformerDecoderBase):
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
         return x, {"attn": [attn], "inner_states": inner_states}
+
+
+def first_of(encoder_out: Optional[Dict[str, List[Tensor]]], name: str) -> Optional[Tensor]:
+    """First tensor of an entry of the encoder's result, where there is one."""
+    if encoder_out is None or len(encoder_out[name]) == 0:
+        return None
+    return encoder_out[name][0]
+
+
+def average_heads(weights: Tensor, heads: Optional[int]) -> Tensor:
+    """Mean of ``(H, B, T, S)`` over the first ``heads`` heads, all by default: ``(B, T, S)``."""
+    if heads is not None:
+        weights = weights[:heads]
+    return weights.mean(dim=0)

@@ -86,7 +86,7 @@ class AdminResidual(Calibrated):
         return float(self.branch_variance), float(self.stream_scale().detach().mean())
 
     def neutral(self, key: str, value: Tensor) -> Tensor:
-        """omega = 1: what a plain Post-LN checkpoint means."""
+        """Omega = 1: what a plain Post-LN checkpoint means."""
         return torch.zeros_like(value) if key in ("omega_trained", "branch_variance") else torch.ones_like(value)
 
 

@@ -89,7 +89,8 @@ class MergedAttention(Attention):
         cached = self._get_input_buffer(incremental_state)
         if "prev_key" in cached and "prev_value" in cached:
             keys, values = cached["prev_key"], cached["prev_value"]
-            assert keys is not None and values is not None
+            assert keys is not None
+            assert values is not None
             pads: Optional[Tensor] = None
             if "prev_key_padding_mask" in cached:
                 pads = cached["prev_key_padding_mask"]
@@ -116,7 +117,8 @@ class MergedAttention(Attention):
         state = self.get_incremental_state(incremental_state, "average_state")
         if state is not None:
             previous_sum, previous_count = state["sum"], state["count"]
-            assert previous_sum is not None and previous_count is not None
+            assert previous_sum is not None
+            assert previous_count is not None
             totals, counts = totals + previous_sum, counts + previous_count
         new_state: Dict[str, Optional[Tensor]] = {"sum": totals[-1], "count": counts[-1]}
         self.set_incremental_state(incremental_state, "average_state", new_state)
