@@ -1,0 +1,462 @@
+"""Folding: stock loads the result strictly and computes the same; what has no fold is refused with reasons.
+
+Every junction gets a random scale a dimension, every LayerNorm a random gain and bias, so that a factor that is
+forgotten, misplaced or applied twice shows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models.transformer import TransformerModel
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor, nn
+
+from fairseq_plugins.checkpoints import fold as fold_module
+from fairseq_plugins.checkpoints.files import read_checkpoint
+from fairseq_plugins.checkpoints.fold import fold_checkpoint, main
+from fairseq_plugins.core.method import Site
+from fairseq_plugins.errors import UserError
+from tests.building import TINY, Batch, batch, build, junctions, settings, translation_task
+from tests.toy import binarise, train_toy, translate_toy
+
+POSITIONS = 12
+"""The longest sentence of every model here, so that the last row of a table of positions is used."""
+
+
+def random_in(low: float, high: float, like: Tensor) -> Tensor:
+    return low + (high - low) * torch.rand(like.shape)
+
+
+def set_scale(junction: nn.Module, scale: Tensor) -> None:
+    """Half of it measured, half of it trained."""
+    if junction.omega_trained is None:
+        junction.omega_profiled.copy_(scale)
+    else:
+        junction.omega_trained.copy_(0.4 * scale)
+        junction.omega_profiled.copy_(scale - junction.omega_trained)
+    junction.calibrated.fill_(1.0)
+
+
+@torch.no_grad()
+def as_if_trained(model: nn.Module, seed: int = 5) -> nn.Module:
+    """Weights away from every initial value; scales from 0.5 to 2, of either sign in one junction."""
+    torch.manual_seed(seed)
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.weight.copy_(random_in(0.5, 1.5, module.weight))
+            module.bias.copy_(random_in(-0.5, 0.5, module.bias))
+        elif isinstance(module, nn.Linear) and module.bias is not None:
+            module.bias.copy_(random_in(-0.3, 0.3, module.bias))
+    for stack in (model.encoder, model.decoder):
+        for junction in junctions(stack).values():
+            if hasattr(junction, "omega_profiled"):
+                set_scale(junction, random_in(0.5, 2.0, junction.omega_profiled))
+        last = list(junctions(stack).values())[-1]
+        if hasattr(last, "omega_profiled"):
+            set_scale(last, -last.stream_scale())
+    return model.eval()
+
+
+def tiny_model(arch: str, **values: Any) -> tuple[nn.Module, dict[str, Any]]:
+    values = {**TINY, "max_source_positions": POSITIONS, "max_target_positions": POSITIONS, **values}
+    return as_if_trained(build(arch, **values)), values
+
+
+def save(path: Path, arch: str, model: nn.Module, values: dict[str, Any]) -> Path:
+    """A checkpoint with the entries of fairseq's."""
+    options = {"_name": arch, **vars(settings(arch, **values))}
+    options.pop("arch")
+    state = {
+        "args": None,
+        "cfg": {"common": {"user_dir": "somewhere"}, "task": {"_name": "translation"}, "model": options},
+        "model": model.state_dict(),
+        "optimizer_history": [{"optimizer_name": "FairseqAdam", "num_updates": 7, "lr_scheduler_state": {}}],
+        "extra_state": {"train_iterator": {"epoch": 1}, "val_loss": 4.0},
+        "last_optimizer_state": {"state": {}},
+    }
+    torch.save(state, path)
+    return path
+
+
+def folded(directory: Path, arch: str, model: nn.Module, values: dict[str, Any]) -> nn.Module:
+    """The model that fairseq's own loader makes of the folded checkpoint, strictly."""
+    fold_checkpoint(save(directory / "in.pt", arch, model, values), directory / "out.pt")
+    models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(directory / "out.pt")], task=translation_task(), strict=True
+    )
+    assert type(models[0]) is TransformerModel
+    return models[0].eval()
+
+
+@torch.no_grad()
+def log_probabilities(model: nn.Module, inputs: Optional[Batch] = None) -> Tensor:
+    inputs = inputs or batch(source=POSITIONS, target=POSITIONS, sentences=4)
+    return model.get_normalized_probs(model(*inputs), log_probs=True)
+
+
+def assert_same(first: nn.Module, second: nn.Module) -> None:
+    expected = log_probabilities(first)
+    assert expected.std() > 0.1
+    torch.testing.assert_close(log_probabilities(second), expected, rtol=0, atol=1e-5)
+
+
+TIES = {
+    "untied": {},
+    "output": {"share_decoder_input_output_embed": True},
+    "all": {"share_all_embeddings": True},
+}
+PLACES = {
+    "sinusoidal": {},
+    "learned": {"encoder_learned_pos": True, "decoder_learned_pos": True},
+    "mixed": {"decoder_learned_pos": True},
+    "none": {"no_token_positional_embeddings": True},
+}
+
+
+@pytest.mark.parametrize("norm", [False, True], ids=["", "layernorm_embedding"])
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("ties", TIES)
+def test_stock_computes_the_same(tmp_path, ties, places, norm):
+    model, values = tiny_model("admin_transformer", **TIES[ties], **PLACES[places], layernorm_embedding=norm)
+    assert_same(model, folded(tmp_path, "admin_transformer", model, values))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"no_scale_embedding": True, "share_all_embeddings": True},
+        {"admin_scale": "scalar"},
+        {"admin_omega": "frozen"},
+        {"adaptive_softmax_cutoff": [10, 20]},
+        {"decoder_output_dim": 8},
+        {"no_cross_attention": True},
+        {"activation_fn": "gelu", "share_decoder_input_output_embed": True},
+        {"encoder_layers": 1, "decoder_layers": 4},
+        {"residual": "admin,plain", "share_all_embeddings": True},
+        {"residual": "plain,admin", "share_all_embeddings": True},
+        {"norm": "pre,post", "residual": "plain,admin"},
+        {"norm": "post,pre", "residual": "admin,plain"},
+        {"checkpoint_activations": True},
+        {"encoder_layers_to_keep": "0,1"},
+    ],
+    ids=lambda values: ",".join(f"{name}={value}" for name, value in values.items()),
+)
+def test_other_settings(tmp_path, values):
+    model, values = tiny_model("admin_transformer", **values)
+    assert_same(model, folded(tmp_path, "admin_transformer", model, values))
+
+
+def test_scales_matter(tmp_path):
+    """The comparisons above could not fail if the scales changed nothing."""
+    model, _ = tiny_model("admin_transformer")
+    before = log_probabilities(model)
+    with torch.no_grad():
+        for stack in (model.encoder, model.decoder):
+            for name, junction in junctions(stack).items():
+                scale = junction.stream_scale().clone()
+                set_scale(junction, torch.ones_like(scale))
+                assert (log_probabilities(model) - before).abs().max() > 1e-3, name
+                set_scale(junction, scale)
+
+
+def test_dividing_the_values_of_the_cross_attention_is_wrong(tmp_path, monkeypatch):
+    """Appendix C of the paper prints it so. The command measures its own result and writes nothing."""
+    readers = {**fold_module.READERS, Site.CROSS: ("encoder_attn.q_proj", "encoder_attn.v_proj")}
+    monkeypatch.setattr(fold_module, "READERS", readers)
+    model, values = tiny_model("admin_transformer")
+    path = save(tmp_path / "in.pt", "admin_transformer", model, values)
+    with pytest.raises(RuntimeError, match="the folded model differs by"):
+        fold_checkpoint(path, tmp_path / "out.pt")
+    assert not (tmp_path / "out.pt").exists()
+    wrong = fold_module.build_stock(fold_module.fold(*fold_module.build_original(read_checkpoint(path), path)))
+    assert fold_module.largest_difference(model, wrong) > 0.01
+
+
+def test_tables_are_untied_and_hold_the_scale_once(tmp_path):
+    model, values = tiny_model("admin_transformer", share_all_embeddings=True)
+    stock = folded(tmp_path, "admin_transformer", model, values)
+    table = model.encoder.embed_tokens.weight
+    torch.testing.assert_close(stock.decoder.output_projection.weight, table, rtol=0, atol=0)
+    sinusoid = model.encoder.embed_positions.get_embedding(POSITIONS + 2, 16, padding_idx=1)
+    for ours, theirs in ((model.encoder, stock.encoder), (model.decoder, stock.decoder)):
+        scale = ours.layers[0].self_attn_residual.stream_scale()
+        torch.testing.assert_close(theirs.embed_tokens.weight, table * scale)
+        torch.testing.assert_close(theirs.embed_positions.weight, sinusoid * scale)
+
+
+def test_no_scale_at_the_embeddings_keeps_tables_tied_and_positions_sinusoidal(tmp_path):
+    model, values = tiny_model("admin_transformer", share_all_embeddings=True)
+    with torch.no_grad():
+        for stack in (model.encoder, model.decoder):
+            first = stack.layers[0].self_attn_residual
+            first.omega_trained.zero_()
+            first.omega_profiled.fill_(1.0)
+    stock = folded(tmp_path, "admin_transformer", model, values)
+    assert stock.decoder.output_projection.weight is stock.encoder.embed_tokens.weight
+    assert "encoder.embed_positions.weight" not in stock.state_dict()
+    assert_same(model, stock)
+
+
+@pytest.mark.parametrize("norm", ["layernorm_embedding", ""])
+def test_a_layernorm_on_the_embeddings_spares_the_tables(tmp_path, norm):
+    values = {"share_all_embeddings": True, "layernorm_embedding": bool(norm)}
+    model, values = tiny_model("admin_transformer", **values)
+    stock = folded(tmp_path, "admin_transformer", model, values)
+    assert (stock.decoder.output_projection.weight is stock.encoder.embed_tokens.weight) is bool(norm)
+    assert ("decoder.embed_positions.weight" not in stock.state_dict()) is bool(norm)
+
+
+@pytest.mark.parametrize("arch", ["post_ln_transformer", "ds_init_transformer", "pre_ln_transformer"])
+def test_what_has_no_scale_passes_through_to_the_bit(tmp_path, arch):
+    model, values = tiny_model(arch, share_all_embeddings=True)
+    stock = folded(tmp_path, arch, model, values)
+    assert list(stock.state_dict()) == list(model.state_dict())
+    for name, value in stock.state_dict().items():
+        torch.testing.assert_close(value, model.state_dict()[name], rtol=0, atol=0)
+    torch.testing.assert_close(log_probabilities(stock), log_probabilities(model), rtol=0, atol=0)
+    assert stock.encoder.layers[0].normalize_before is (arch == "pre_ln_transformer")
+
+
+def test_beam_search_finds_the_same_sentences(tmp_path):
+    model, values = tiny_model("admin_transformer", share_all_embeddings=True)
+    words = translation_task().target_dictionary
+    with torch.no_grad():
+        model.encoder.embed_tokens.weight[words.eos()] *= 4  # so that sentences end at different steps
+    stock = folded(tmp_path, "admin_transformer", model, values)
+    inputs = batch(source=9, sentences=5)
+    sample = {"net_input": {"src_tokens": inputs.src_tokens, "src_lengths": inputs.src_lengths}}
+    found = [SequenceGenerator([each], words, beam_size=4, max_len_b=10).generate([each], sample)
+             for each in (model, stock)]  # fmt: skip
+    lengths = set()
+    for ours, theirs in itertools.chain.from_iterable(zip(*pair, strict=True) for pair in zip(*found, strict=True)):
+        assert ours["tokens"].tolist() == theirs["tokens"].tolist()
+        torch.testing.assert_close(theirs["score"], ours["score"], rtol=0, atol=1e-5)
+        lengths.add(len(ours["tokens"]))
+    assert len(lengths) > 1
+
+
+def test_half_precision_is_folded_and_stored_in_float32(tmp_path):
+    model, values = tiny_model("admin_transformer")
+    path = save(tmp_path / "in.pt", "admin_transformer", model, values)
+    half = {name: value.half() for name, value in model.state_dict().items()}
+    change(path, model=half)
+    fold_checkpoint(path, tmp_path / "out.pt")
+    weights = read_checkpoint(tmp_path / "out.pt")["model"]
+    assert {value.dtype for value in weights.values()} == {torch.float32}
+    models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "out.pt")], task=translation_task())
+    model.load_state_dict(half)
+    assert_same(model, models[0].eval())
+
+
+def test_result_is_plain_data_of_stock_fairseq(tmp_path):
+    model, values = tiny_model("admin_transformer", share_all_embeddings=True)
+    fold_checkpoint(save(tmp_path / "in.pt", "admin_transformer", model, values), tmp_path / "out.pt")
+    with torch.serialization.safe_globals([]):
+        state = read_checkpoint(tmp_path / "out.pt")
+    options = state["cfg"]["model"]
+    assert type(options) is dict
+    assert (options["_name"], options["share_all_embeddings"], options["encoder_learned_pos"]) == (
+        "transformer", False, True)  # fmt: skip
+    assert not [name for name in options if name.startswith("admin") or name == "residual"]
+    assert not [name for name in state["model"] if "residual" in name]
+    assert state["cfg"]["common"]["user_dir"] is None
+    assert "last_optimizer_state" not in state
+    assert state["extra_state"] == {"train_iterator": {"epoch": 1}}
+    assert state["folded_from"] == {"file": "in.pt", "arch": "admin_transformer", "num_updates": 7}
+
+
+REFUSED = [
+    ("b2t_transformer", {}, ["--residual b2t has no fold: stock fairseq has no connection from the bottom"]),
+    ("rezero_transformer", {}, ["--norm none has no fold", "--residual rezero has no fold: stock fairseq has no"]),
+    ("rezero_post_ln_transformer", {}, ["--residual rezero has no fold"]),
+    ("dsinit_matt_transformer", {}, ["--attention matt has no fold: stock fairseq has no average attention"]),
+    ("b2t_transformer", {"attention": "matt"}, ["--residual b2t has no fold", "--attention matt has no fold"]),
+    ("admin_transformer", {"residual": "b2t,rezero"}, ["--residual b2t has no fold", "--residual rezero has no fold"]),
+    (
+        "admin_transformer",
+        {"norm": "pre,post", "encoder_layers": 1},
+        [f"encoder.layers.0.{site}_residual has no fold: under Pre-LN" for site in ("self_attn", "ffn")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("arch", "values", "reasons"), REFUSED)
+def test_what_has_no_fold_is_refused_with_every_reason(tmp_path, capsys, arch, values, reasons):
+    model, values = tiny_model(arch, **values)
+    path = save(tmp_path / "in.pt", arch, model, values)
+    assert main([str(path), str(tmp_path / "out.pt")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(reasons)
+    for line, reason in zip(lines, reasons, strict=True):
+        assert line.startswith(f"error: {reason}")
+    assert [file.name for file in tmp_path.iterdir()] == ["in.pt"]
+
+
+def test_a_vanishing_scale_is_refused_by_name(tmp_path, capsys):
+    """The paper's formula starts at omega = 0. A single dimension elsewhere will do as well."""
+    model, values = tiny_model("admin_transformer", admin_profile="paper", admin_omega="frozen")
+    for stack in (model.encoder, model.decoder):
+        stack.layers[0].self_attn_residual.omega_profiled.zero_()
+    model.decoder.layers[1].encoder_attn_residual.omega_profiled[3] = -9e-7
+    path = save(tmp_path / "in.pt", "admin_transformer", model, values)
+    assert main([str(path), str(tmp_path / "out.pt")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" has no fold: ")[0].removeprefix("error: ") for line in lines] == [
+        "encoder.layers.0.self_attn_residual",
+        "decoder.layers.0.self_attn_residual",
+        "decoder.layers.1.encoder_attn_residual",
+    ]
+    assert "16 of its 16 scales are zero" in lines[0]
+    assert "1 of its 16 scales are zero" in lines[2]
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_merged_dictionaries_keep_one_table(tmp_path):
+    model, values = tiny_model("admin_transformer", merge_src_tgt_embed=True)
+    with pytest.raises(UserError, match="merge-src-tgt-embed does not let the embeddings be untied"):
+        folded(tmp_path, "admin_transformer", model, values)
+    model, values = tiny_model("admin_transformer", merge_src_tgt_embed=True, layernorm_embedding=True)
+    assert_same(model, folded(tmp_path, "admin_transformer", model, values))
+
+
+def test_a_junction_that_hides_its_scale_is_refused(tmp_path, monkeypatch):
+    model, values = tiny_model("admin_transformer", encoder_layers=1, decoder_layers=1)
+    path = save(tmp_path / "in.pt", "admin_transformer", model, values)
+    junction = type(model.encoder.layers[0].ffn_residual)
+    monkeypatch.setattr(junction, "stream_scale", lambda self: None)
+    state = read_checkpoint(path)
+    with pytest.raises(UserError) as caught:
+        fold_module.fold(*fold_module.build_original(state, path))
+    assert [problem.split()[0] for problem in caught.value.problems] == [
+        "encoder.layers.0.self_attn_residual",
+        "encoder.layers.0.ffn_residual",
+        "decoder.layers.0.self_attn_residual",
+        "decoder.layers.0.encoder_attn_residual",
+        "decoder.layers.0.ffn_residual",
+    ]
+
+
+def test_folding_twice_says_that_there_is_nothing_left(tmp_path, capsys):
+    model, values = tiny_model("admin_transformer")
+    fold_checkpoint(save(tmp_path / "in.pt", "admin_transformer", model, values), tmp_path / "out.pt")
+    assert main([str(tmp_path / "out.pt"), str(tmp_path / "again.pt")]) == 2
+    assert "out.pt: 'transformer' is an architecture of stock fairseq, there is nothing to fold" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "again.pt").exists()
+
+
+def change(path: Path, **entries: Any) -> None:
+    # Read at once: a file that is mapped must not be written over.
+    torch.save({**torch.load(path, weights_only=True), **entries}, path)
+
+
+def break_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def lose_a_weight(path: Path) -> None:
+    weights = torch.load(path, weights_only=True)["model"]
+    change(path, model={name: value for name, value in weights.items() if name != "decoder.layers.1.fc1.bias"})
+
+
+def lose_the_embeddings(path: Path) -> None:
+    change(path, model={"weight": torch.ones(1)})
+
+
+def diverge(path: Path) -> None:
+    weights = torch.load(path, weights_only=True)["model"]
+    change(path, model={**weights, "decoder.layers.1.fc1.bias": torch.full((32,), float("nan"))})
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (Path.unlink, "cannot read checkpoint {path}: No such file"),
+        (break_off, "checkpoint {path} is truncated or is no checkpoint"),
+        (lose_a_weight, "checkpoint {path} is of another architecture or dictionary: 1 weights are missing in it"),
+        (lose_the_embeddings, "{path}: the weights of the encoder's embeddings are missing"),
+        (diverge, "{path}: 'decoder.layers.1.fc1.bias' contains values that are not finite"),
+        (lambda path: change(path, cfg={"model": {"_name": "fconv"}}), "{path}: 'fconv' is no architecture of this"),
+        (lambda path: change(path, cfg=None), "{path}: 'None' is no architecture of this package"),
+        (
+            lambda path: change(path, cfg={"model": Namespace(arch="transformer_iwslt_de_en")}),
+            "{path}: 'transformer_iwslt_de_en' is an architecture of stock fairseq",
+        ),
+    ],
+)  # fmt: skip
+def test_an_input_that_cannot_be_used_ends_in_one_line(tmp_path, capsys, damage, message):
+    model, values = tiny_model("admin_transformer")
+    path = save(tmp_path / "in.pt", "admin_transformer", model, values)
+    damage(path)
+    assert main([str(path), str(tmp_path / "out.pt")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message.format(path=path)}")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_an_existing_file_is_overwritten_only_by_force(tmp_path, capsys):
+    model, values = tiny_model("admin_transformer")
+    path = save(tmp_path / "in.pt", "admin_transformer", model, values)
+    output = tmp_path / "out.pt"
+    output.write_text("mine")
+    assert main([str(path), str(output)]) == 2
+    assert "out.pt exists; --force overwrites it" in capsys.readouterr().err
+    assert output.read_text() == "mine"
+    assert main([str(path), str(output), "--force"]) == 0
+    assert "model" in read_checkpoint(output)
+    before = path.read_bytes()
+    assert main([str(path), str(path), "--force"]) == 2
+    assert "the output is also the input" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+STOCK_GENERATE = """
+import sys
+from fairseq_cli.generate import cli_main
+cli_main()
+assert not [name for name in sys.modules if name.startswith("fairseq_plugins")]
+"""
+
+
+def hypotheses(report: Path) -> dict[str, tuple[str, float]]:
+    lines = [line.split("\t") for line in report.read_text(encoding="utf-8").splitlines() if line.startswith("H-")]
+    return {number: (text, float(score)) for number, score, text in lines}
+
+
+def test_stock_fairseq_translates_with_a_folded_training(tmp_path, capsys):
+    """Trained with the plugin, folded, translated by fairseq alone in a process that knows nothing of the plugin."""
+    data = binarise(tmp_path)
+    flags = ("--share-all-embeddings", "--max-update", "40", "--store-ema")
+    checkpoint = train_toy(data, tmp_path / "training", *flags, arch="admin_transformer")
+    translate_toy(data, checkpoint, tmp_path / "before")
+    capsys.readouterr()
+
+    assert main([str(checkpoint), str(tmp_path / "folded.pt")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("encoder: 4 junctions folded, scales ")
+    assert "left out: the optimiser's state and the moving average of the weights" in lines
+
+    command = [sys.executable, "-c", STOCK_GENERATE, str(data), "--path", str(tmp_path / "folded.pt"), "--cpu"]
+    command += ["--results-path", str(tmp_path / "after"), "--beam", "2", "--max-len-b", "12", "--max-tokens", "400"]
+    command += ["--num-workers", "0", "--required-batch-size-multiple", "1"]
+    environment = {name: value for name, value in os.environ.items() if name != "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"}
+    finished = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+    before = hypotheses(tmp_path / "before" / "generate-test.txt")
+    after = hypotheses(tmp_path / "after" / "generate-test.txt")
+    assert len(before) == 60
+    assert {number: text for number, (text, _) in after.items()} == {n: text for n, (text, _) in before.items()}
+    assert all(abs(after[number][1] - score) < 1e-5 for number, (_, score) in before.items())
