@@ -135,7 +135,6 @@ class DeepTransformerModel(TransformerModelBase):
         """Calibrate what has to see data, in the first training forward of a model that has never been trained."""
         if not self.training or self.data_seen:
             return
-        self.data_seen = True  # asked once: reading the buffers on an accelerator costs a synchronisation
         if calibration.pending(self):
             stacks: List[Tuple[str, nn.Module]] = [("encoder", self.encoder), ("decoder", self.decoder)]
 
@@ -144,6 +143,9 @@ class DeepTransformerModel(TransformerModelBase):
                 self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
 
             calibration.calibrate(stacks, self, forward)
+        # Asked once: reading the buffers on an accelerator costs a synchronisation. Set last, since fairseq skips a
+        # batch that does not fit into memory and goes on with the next.
+        self.data_seen = True
 
     def load_state_dict(
         self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
