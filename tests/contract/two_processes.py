@@ -41,7 +41,7 @@ def tokens(data: models.Batch) -> int:
 
 
 def distributed_step(case: str, backend: str, rank: int) -> Dict[str, Tensor]:
-    """As fairseq's trainer: sum of the losses, gradients averaged over processes, then scaled to the sum over tokens."""
+    """As fairseq's trainer: losses are summed, gradients averaged over the processes and scaled to a mean over tokens."""
     model, data = model_and_batch(case)
     settings = Namespace(
         tpu=False, ddp_backend=backend, device_id=0, broadcast_buffers=False, bucket_cap_mb=25,
@@ -59,6 +59,7 @@ def work(rank: int, directory: str) -> None:
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{directory}/meeting", rank=rank, world_size=WORLD_SIZE)
-    found = {f"{case} {backend}": distributed_step(case, backend, rank) for case in models.CASES for backend in BACKENDS}
+    pairs = [(case, backend) for case in models.CASES for backend in BACKENDS]
+    found = {f"{case} {backend}": distributed_step(case, backend, rank) for case, backend in pairs}
     torch.save(found, Path(directory) / f"{rank}.pt")
     dist.destroy_process_group()

@@ -1,0 +1,290 @@
+"""Admin's profile: measured once, in the first training forward, right in every precision, and kept for good."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor, nn
+
+from fairseq_plugins.core import calibration
+from fairseq_plugins.methods.admin import AdminResidual
+from tests import models, toy
+
+XAVIER = ("--arch", "post_ln_transformer", "--base-init", "xavier")
+JUNCTIONS = 3 * 2 + 2 * 3  # of the tiny models in memory
+UPDATES = ("--max-update", "4", "--no-epoch-checkpoints")
+
+
+def admin(*flags: str) -> nn.Module:
+    return models.build("--arch", "admin_transformer", *flags).train()
+
+
+def junctions(model: nn.Module) -> Dict[str, AdminResidual]:
+    return {name: module for name, module in model.named_modules() if isinstance(module, AdminResidual)}
+
+
+def omegas(model: nn.Module) -> Dict[str, Tensor]:
+    return {name: module.omega_profiled.clone() for name, module in junctions(model).items()}
+
+
+def stored_omegas(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    ending = ".omega_profiled"
+    return {name.removesuffix(ending): value for name, value in state.items() if name.endswith(ending)}
+
+
+def same(some: Dict[str, Tensor], others: Dict[str, Tensor]) -> bool:
+    return some.keys() == others.keys() and all(torch.equal(some[name], others[name]) for name in some)
+
+
+@pytest.fixture
+def profiles(monkeypatch: pytest.MonkeyPatch) -> List[Dict[str, Tensor]]:
+    """What each profiling pass found, in order."""
+    found: List[Dict[str, Tensor]] = []
+    calibrate = calibration.calibrate
+
+    def watch(stacks: Any, model: nn.Module, forward: Any) -> None:
+        calibrate(stacks, model, forward)
+        found.append(omegas(model))
+
+    monkeypatch.setattr(calibration, "calibrate", watch)
+    return found
+
+
+def test_the_first_training_forward_profiles_once(profiles: List[Dict[str, Tensor]]) -> None:
+    model = admin()
+    passes: List[int] = []
+    model.encoder.register_forward_hook(lambda *_: passes.append(1))
+    model.eval()
+    with torch.no_grad():
+        model(*models.batch().inputs)
+    assert profiles == []
+    assert all((value == 1).all() for value in omegas(model).values())
+    model.train()
+    models.loss_of(model, models.batch()).backward()
+    assert len(profiles) == 1
+    assert len(passes) == 3  # one to evaluate, one to profile, one to train: the profile costs no backward pass
+    first = omegas(model)
+    models.loss_of(model, models.batch(seed=9)).backward()
+    assert len(profiles) == 1
+    assert same(omegas(model), first)
+    above = [value for name, value in first.items() if not name.endswith("layers.0.self_attn_residual")]
+    assert len(above) == JUNCTIONS - 2
+    assert all((value > 1.05).all() for value in above)
+
+
+def test_the_profile_is_that_of_the_training_forward() -> None:
+    """The training forward draws the dropout masks of the profile and satisfies its rule."""
+    model = admin()
+    torch.manual_seed(4)
+    first = models.loss_of(model, models.batch())
+    carried = {"encoder": 1.0, "decoder": 1.0}
+    expected: Dict[str, float] = {}
+
+    def watch(name: str, module: AdminResidual, inputs: Any) -> None:
+        branch, stream, _ = inputs
+        stack = name.split(".")[0]
+        expected[name] = carried[stack]
+        scaled = module.omega_profiled * stream
+        carried[stack] = float((scaled.double().var(correction=0) + branch.double().var(correction=0)).sqrt())
+
+    for name, module in junctions(model).items():
+        module.register_forward_pre_hook(lambda module, inputs, name=name: watch(name, module, inputs))
+    torch.manual_seed(4)
+    assert torch.equal(models.loss_of(model, models.batch()), first)
+    assert len(expected) == JUNCTIONS
+    for name, omega in omegas(model).items():
+        torch.testing.assert_close(omega, torch.full_like(omega, expected[name]), rtol=1e-5, atol=0, msg=name)
+
+
+def test_the_random_numbers_of_the_training_are_not_touched() -> None:
+    model, plain = admin(), models.build(*XAVIER).train()
+    masks: Dict[str, Tensor] = {}
+    for which, one in (("admin", model), ("plain", plain)):
+        dropout = one.encoder.layers[2].dropout_module
+        dropout.register_forward_hook(lambda _, inputs, output, w=which: masks.update({w: output.eq(0)}))
+        torch.manual_seed(11)
+        one(*models.batch().inputs)
+        masks[which + " state"] = torch.get_rng_state()
+    assert torch.equal(masks["admin state"], masks["plain state"])
+    assert torch.equal(masks["admin"], masks["plain"])
+    assert 0 < int(masks["admin"].sum()) < masks["admin"].numel()
+    for name, value in plain.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value), name
+
+
+def test_a_failed_profile_is_made_again(monkeypatch: pytest.MonkeyPatch, profiles: List[Dict[str, Tensor]]) -> None:
+    """fairseq skips a batch that does not fit into memory and goes on."""
+    model = admin()
+    forward = type(model.decoder).forward
+
+    def out_of_memory(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(type(model.decoder), "forward", out_of_memory)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        model(*models.batch().inputs)
+    monkeypatch.setattr(type(model.decoder), "forward", forward)
+    model(*models.batch().inputs)
+    assert len(profiles) == 1
+    assert all((value > 1.05).all() for name, value in omegas(model).items() if "layers.1" in name)
+
+
+def test_a_profiled_checkpoint_is_not_profiled_again(profiles: List[Dict[str, Tensor]]) -> None:
+    model = admin()
+    model(*models.batch().inputs)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    assert len(stored_omegas(state)) == JUNCTIONS
+    resumed = models.build("--arch", "admin_transformer", seed=2).train()
+    resumed.load_state_dict(state, strict=True)
+    resumed(*models.batch(seed=9).inputs)
+    assert len(profiles) == 1
+    assert same(omegas(resumed), omegas(model))
+
+
+@pytest.mark.parametrize("flags", [(), ("--admin-scale", "scalar"), ("--admin-omega", "frozen")])
+@pytest.mark.parametrize("origin", [("--arch", "transformer"), XAVIER])
+def test_a_plain_checkpoint_is_taken_as_it_is(
+    origin: tuple[str, ...], flags: tuple[str, ...], profiles: List[Dict[str, Tensor]]
+) -> None:
+    plain, model = models.build(*origin, seed=5).train(), admin(*flags)
+    model.load_state_dict(dict(plain.state_dict()), strict=True)
+    torch.manual_seed(3)
+    expected = plain(*models.batch().inputs)[0]
+    torch.manual_seed(3)
+    assert torch.equal(model(*models.batch().inputs)[0], expected)
+    assert profiles == []
+    assert all((value == 1).all() for value in omegas(model).values())
+    assert not calibration.pending(model)
+
+
+def test_the_table_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    model = admin()
+    with caplog.at_level(logging.INFO, logger=calibration.__name__):
+        model(*models.batch().inputs)
+        model(*models.batch().inputs)
+    assert len(caplog.records) == 1
+    row = r"^((?:en|de)coder\.layers\.\d)\s+(self_attn|encoder_attn|ffn)\s+([\d.]+)\s+([\d.]+)$"
+    rows = re.findall(row, caplog.records[0].getMessage(), re.MULTILINE)
+    found = {f"{layer}.{site}_residual": (float(variance), float(omega)) for layer, site, variance, omega in rows}
+    assert len(rows) == JUNCTIONS
+    assert found.keys() == junctions(model).keys()
+    for name, module in junctions(model).items():
+        expected = (float(module.branch_variance), float(module.omega_profiled.mean()))
+        assert found[name] == pytest.approx(expected, abs=6e-5), name
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [(torch.float16, 2e-2), (torch.bfloat16, 4e-2)])
+def test_sixty_layers_are_profiled_right_in_half_precision(dtype: torch.dtype, precision: float) -> None:
+    """The same weights in single precision give the same omegas, up to the rounding of the numbers measured."""
+    flags = "--encoder-layers 60 --decoder-layers 12 --encoder-embed-dim 32 --dropout 0".split()
+    half, single = admin(*flags).to(dtype), admin(*flags)
+    for model in (half, single):
+        with torch.no_grad():
+            model(*models.batch().inputs)
+    expected = omegas(single)
+    assert max(float(value.max()) for value in expected.values()) > 4
+    for name, value in omegas(half).items():
+        assert value.dtype == dtype
+        torch.testing.assert_close(value.float(), expected[name], rtol=precision, atol=0, msg=name)
+
+
+def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transformer") -> Path:
+    return toy.train_toy(data, directory, *UPDATES, *flags, arch=arch)
+
+
+PRECISIONS = {
+    "single": (),
+    "bf16": ("--bf16",),
+    "memory_efficient_bf16": ("--memory-efficient-bf16",),
+    "memory_efficient_fp16": ("--memory-efficient-fp16", "--fp16-init-scale", "4"),
+    "fp16": ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
+    "accumulated": ("--update-freq", "2"),
+}
+
+
+@pytest.mark.parametrize("flags", PRECISIONS.values(), ids=PRECISIONS)
+def test_training_keeps_what_was_measured(
+    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]]
+) -> None:
+    """The half-precision optimizers write their own copies of the parameters back at every step."""
+    state = torch.load(train(toy_data, tmp_path, *flags), weights_only=True)
+    assert len(profiles) == 1
+    assert state["optimizer_history"][-1]["num_updates"] == 4
+    stored = stored_omegas(state["model"])
+    assert len(stored) == 2 * 2 + 2 * 3
+    for name, value in profiles[0].items():
+        torch.testing.assert_close(stored[name].float(), value.float(), rtol=0, atol=0, msg=name)
+    assert sum(bool((value > 1.05).all()) for value in stored.values()) == len(stored) - 2
+    changed = [v for name, v in state["model"].items() if name.endswith("omega_trained")]
+    assert all(float(value.abs().max()) > 0 for value in changed)
+
+
+def test_the_moving_average_of_the_weights_keeps_the_profile(
+    toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]]
+) -> None:
+    state = torch.load(train(toy_data, tmp_path, "--store-ema", "--ema-decay", "0.9"), weights_only=True)
+    averaged = state["extra_state"]["ema"]
+    stored = stored_omegas(averaged)
+    assert stored.keys() == profiles[0].keys()
+    for name, value in profiles[0].items():  # an average of equal numbers is rounded
+        torch.testing.assert_close(stored[name], value, rtol=1e-6, atol=0, msg=name)
+        assert float(averaged[f"{name}.calibrated"]) == pytest.approx(1, rel=1e-6)
+
+
+def test_another_criterion(
+    toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smoothing = toy.RECIPE.index("--label-smoothing")
+    monkeypatch.setattr(toy, "RECIPE", toy.RECIPE[:smoothing] + toy.RECIPE[smoothing + 2 :])
+    state = torch.load(train(toy_data, tmp_path, "--criterion", "cross_entropy"), weights_only=True)
+    assert state["cfg"]["criterion"]["_name"] == "cross_entropy"
+    assert len(profiles) == 1
+    assert same(stored_omegas(state["model"]), profiles[0])
+
+
+@pytest.mark.parametrize("origin", ["transformer", "post_ln_transformer", "admin_transformer"])
+def test_fine_tuning_does_not_profile(
+    origin: str, toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]]
+) -> None:
+    start = train(toy_data, tmp_path / "start", arch=origin)
+    before = list(profiles)
+    tuned = train(toy_data, tmp_path / "tuned", "--finetune-from-model", str(start), "--optimizer", "sgd")
+    assert len(profiles) == len(before) == (origin == "admin_transformer")
+    stored = stored_omegas(torch.load(tuned, weights_only=True)["model"])
+    if origin == "admin_transformer":
+        assert same(stored, profiles[0])
+    else:
+        assert all((value == 1).all() for value in stored.values())
+
+
+def test_resuming_does_not_profile(toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]]) -> None:
+    train(toy_data, tmp_path)
+    again = train(toy_data, tmp_path, "--max-update", "6")
+    assert len(profiles) == 1
+    state = torch.load(again, weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] == 6
+    assert same(stored_omegas(state["model"]), profiles[0])
+
+
+def test_translating_needs_no_training_data_and_no_profile(
+    toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    path = train(toy_data, tmp_path / "run")
+    elsewhere = tmp_path / "test-only"
+    shutil.copytree(toy_data, elsewhere, ignore=shutil.ignore_patterns("train.*", "valid.*"))
+    assert not list(elsewhere.glob("train*"))
+    translations = toy.translate_toy(elsewhere, path, tmp_path / "results")
+    assert len(translations) == toy.SIZES["test"]
+    assert len(profiles) == 1
+    assert list((tmp_path / "work").iterdir()) == []  # the official code leaves a file in the working directory
+    (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], {"data": str(elsewhere)})
+    assert same(omegas(loaded), profiles[0])
