@@ -1,0 +1,449 @@
+"""Write what the documentation takes from the code: ``docs/methods.md`` and the marked blocks of other pages.
+
+``python docs/generate.py`` writes them; ``python docs/generate.py --check`` only says which are out of date (exit
+code 1). A block stands between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import sys
+from argparse import Namespace
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+from fairseq.data import Dictionary
+from fairseq.models.transformer import TransformerConfig, TransformerModelBase
+from torch import nn
+
+import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
+from fairseq_plugins import compat
+from fairseq_plugins.core.config import AXIS_HELP, UNSUPPORTED, method_preset
+from fairseq_plugins.core.method import (
+    METHODS,
+    PARTS,
+    Axis,
+    Choices,
+    Method,
+    NewParameter,
+    Option,
+    Part,
+    Stack,
+    find_part,
+)
+from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel, architecture_presets
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 8
+"""Width of the tiny models that are built to look at their state dict."""
+
+INTRODUCTION = """\
+# Methods
+
+This page is written by `python docs/generate.py` from the registry in `fairseq_plugins/methods/`; do not edit it.
+A test checks that it is up to date and that the parameters below are those of a model.
+
+**Notation.** $`x`$ is the stream (the input of a sub-layer), $`F`$ its branch after dropout, $`o`$ its output and
+$`\\mathrm{LN}`$ a LayerNorm. $`x_0`$ is the output of the embedding, $`x_{\\mathrm{layer}}`$ the input of a layer.
+$`d`$ is the model width, written `C` in shapes. $`N`$ is the number of layers of a stack; a layer's depth
+counts from 1 in its stack. A sub-layer is self-attention, cross-attention or feed-forward.
+
+**State dict.** Every stock parameter keeps the name that it has in fairseq. `I` is the index of a layer, from 0.
+"""
+
+
+# What the code says ------------------------------------------------------------------------------------------------
+
+
+def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:
+    """The method's model with two layers on each side and width ``WIDTH``; ``settings`` override its preset."""
+    config = Namespace(**{**architecture_presets(method)[""], **_tiny_sizes(), **settings})
+    model: DeepTransformerModel = DeepTransformerModel.build_model(config, _tiny_task())
+    return model
+
+
+def stock_model(before: bool) -> TransformerModelBase:
+    """Stock fairseq's Transformer of the same sizes, Pre-LN if ``before``, else Post-LN."""
+    flat = Namespace(**_tiny_sizes(), encoder_normalize_before=before, decoder_normalize_before=before)
+    model: TransformerModelBase = TransformerModelBase.build_model(TransformerConfig.from_namespace(flat), _tiny_task())
+    return model
+
+
+def _tiny_sizes() -> Dict[str, int]:
+    sizes = {"layers": 2, "embed_dim": WIDTH, "ffn_embed_dim": 2 * WIDTH, "attention_heads": 2}
+    flat = {f"{stack.value}_{name}": value for stack in Stack for name, value in sizes.items()}
+    return {**flat, "decoder_input_dim": WIDTH, "decoder_output_dim": WIDTH}
+
+
+def _tiny_task() -> SimpleNamespace:
+    words = Dictionary()
+    words.add_symbol("word")
+    return SimpleNamespace(source_dictionary=words, target_dictionary=words)
+
+
+def stock_twin(method: Method) -> TransformerModelBase:
+    """The stock model whose state dict the method's is compared with."""
+    return stock_model(before=method.norm == "pre")
+
+
+def level_and_name(key: str) -> Tuple[str, str]:
+    """``encoder.layers.3.self_attn_residual.omega`` as (``encoder.layers.I.``, ``self_attn_residual.omega``)."""
+    in_layer = re.fullmatch(r"(encoder|decoder)\.layers\.\d+\.(.+)", key)
+    if in_layer:
+        return f"{in_layer[1]}.layers.I.", in_layer[2]
+    stack, _, name = key.partition(".")
+    return f"{stack}.", name
+
+
+def new_names(method: Method) -> Dict[str, List[str]]:
+    """Names that the method adds to the stock state dict, each with the levels where it is found."""
+    stock = stock_twin(method).state_dict().keys()
+    found: Dict[str, List[str]] = {}
+    for key in tiny_model(method).state_dict():
+        level, name = level_and_name(key)
+        if key not in stock and level not in found.setdefault(name, []):
+            found[name].append(level)
+    return found
+
+
+def absent_modules(method: Method) -> List[str]:
+    """Stock modules that a model of the method does not have, as ``decoder.layers.I.self_attn``."""
+    present = _modules(tiny_model(method))
+    absent = [name for name in _modules(stock_twin(method)) if name not in present]
+    return [name for name in absent if name.rpartition(".")[0] not in absent]
+
+
+def _modules(model: nn.Module) -> List[str]:
+    names = ("".join(level_and_name(name)) for name, _ in model.named_modules() if "." in name)
+    return list(dict.fromkeys(names))
+
+
+def parts_of(method: Method) -> List[Part]:
+    """The method's parts in the order of the axes, each once where the stacks differ."""
+    names = [(axis, name) for axis in Axis for name in method.choice(axis).split(",")]
+    return [find_part(axis, name.strip()) for axis, name in dict.fromkeys(names)]
+
+
+def no_fold_reasons(method: Method) -> List[str]:
+    """Why the method has no plain counterpart; empty if it has one."""
+    return list(dict.fromkeys(part.no_fold for part in parts_of(method) if part.no_fold))
+
+
+def refusals() -> Dict[str, List[str]]:
+    """Messages of the parts about combinations that make no sense, each with the parts that give it."""
+    found: Dict[str, List[str]] = {}
+    for part, choices in _combinations():
+        for config in _configurations():
+            for message in part.conflicts(choices, config):
+                givers = found.setdefault(_without_numbers(message), [])
+                if _value(part) not in givers:
+                    givers.append(_value(part))
+    return found
+
+
+def _without_numbers(message: str) -> str:
+    return re.sub(r"(--[a-z-]+-(?:dim|layers)) \d+", r"\1 N", message)
+
+
+def _combinations() -> Iterator[Tuple[Part, Choices]]:
+    for parts in itertools.product(*(PARTS[axis].values() for axis in Axis)):
+        for part in parts:
+            yield part, Choices(**{axis.value: one for axis, one in zip(Axis, parts, strict=True)})
+
+
+def _configurations() -> Iterator[Namespace]:
+    """A plain configuration, then each single change to it that a part may object to."""
+    usual = Namespace(
+        **{**_tiny_sizes(), **method_preset(None)}, layernorm_embedding=False, no_cross_attention=False,
+        encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False,
+    )  # fmt: skip
+    yield usual
+    changes: List[Tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
+    changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1), ("share_all_embeddings", True)]
+    changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3)]
+    changes += [(option.name, choice) for option, _ in options_with_parts() for choice in option.choices]
+    for name, value in changes:
+        yield Namespace(**{**vars(usual), name: value})
+
+
+def options_with_parts() -> List[Tuple[Option, List[Part]]]:
+    """Every option with the parts that declare it."""
+    found: Dict[str, Tuple[Option, List[Part]]] = {}
+    for parts in PARTS.values():
+        for part in parts.values():
+            for option in part.options:
+                found.setdefault(option.name, (option, []))[1].append(part)
+    return list(found.values())
+
+
+# How it is written -------------------------------------------------------------------------------------------------
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def code(text: object) -> str:
+    """Inline code."""
+    return f"`{text}`"
+
+
+def flag(name: str) -> str:
+    """``base_init`` as ``--base-init``."""
+    return "--" + name.replace("_", "-")
+
+
+def _value(part: Part) -> str:
+    return code(f"{flag(part.axis.value)} {part.name}")
+
+
+def arch(method: Method) -> str:
+    """The architecture without a suffix."""
+    return f"{method.name}_transformer"
+
+
+def overview() -> str:
+    """One row a method, for the README."""
+    rows = [
+        (
+            f"[{method.title}](docs/methods.md#{_anchor(method.title)})",
+            code(arch(method)),
+            method.equation.partition(";")[0],
+            _linked(method.paper),
+            "no" if no_fold_reasons(method) else "yes",
+        )
+        for method in ordered_methods()
+    ]
+    return table(("method", "`--arch`", "what", "paper", "folds"), rows)
+
+
+def ordered_methods() -> List[Method]:
+    """The baselines, then the others by name."""
+
+    def has_something_new(method: Method) -> bool:
+        return [method.choice(axis) for axis in Axis if axis is not Axis.NORM] != list(_STOCK_CHOICES)
+
+    return sorted(METHODS.values(), key=has_something_new)
+
+
+_STOCK_CHOICES = ("plain", "softmax", "last", "keep", "fairseq")
+"""Residual, attention, history, initialisation and base initialisation of stock fairseq."""
+
+
+def _linked(paper: str) -> str:
+    """``Authors, venue, https://...`` with the address behind the words; several are separated by semicolons."""
+    return "; ".join(re.sub(r"^(.+), (https://[^\s,]+)", r"[\1](\2)", one) for one in paper.split("; "))
+
+
+def choices_table() -> str:
+    """The six choices of every method."""
+    rows = [
+        (f"[{m.title}](#{_anchor(m.title)})", code(arch(m)), *(code(m.choice(axis)) for axis in Axis))
+        for m in ordered_methods()
+    ]
+    return table(("method", "`--arch`", *(code(flag(axis.value)) for axis in Axis)), rows)
+
+
+def _anchor(title: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def architectures() -> str:
+    """The suffixes of the architectures and what they mean."""
+    presets = architecture_presets(None)
+    sizes = [
+        (code(f"…_transformer{suffix}"), code(stock), *_sizes(presets[suffix])) for suffix, stock in SIZES.items()
+    ]
+    depths = [
+        (code(f"…{suffix}"), *map(str, depth)) for suffix, depth in DEPTHS.items() if depth is not None
+    ]
+    return "\n\n".join(
+        [
+            "## Architectures",
+            "An architecture is called `METHOD_transformer`, then a size, then a depth, for instance "
+            "`admin_transformer_wmt_en_de_18`. `deep_transformer` with the same suffixes is a stock Transformer until "
+            "the flags of the axes say otherwise. What the command line or the YAML file gives comes first, then the "
+            "architecture.",
+            "Sizes, as fairseq's own architectures of these names:",
+            table(("architecture", "sizes of", "layers", "width", "feed-forward", "heads", "dropout"), sizes),
+            "Depths, after any size:",
+            table(("suffix", "encoder layers", "decoder layers"), depths),
+        ]
+    )
+
+
+def _sizes(preset: Mapping[str, Any]) -> Tuple[str, ...]:
+    names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+    pairs = [(preset[f"encoder_{name}"], preset[f"decoder_{name}"]) for name in names]
+    return (*(str(e) if e == d else f"{e}, {d}" for e, d in pairs), str(preset["dropout"]))
+
+
+def method_section(method: Method) -> str:
+    """All about one method."""
+    parts = [f"## {method.title}", f"{_linked(method.paper)}. Architecture: `{arch(method)}`.", f"{method.equation}."]
+    parts.append(
+        table(
+            ("axis", "choice", "meaning"),
+            ((code(flag(part.axis.value)), code(part.name), part.summary) for part in parts_of(method)),
+        )
+    )
+    options = [option for part in parts_of(method) for option in part.options]
+    if options:
+        parts += ["Options:", _options_table(options, method_preset(method))]
+    parts += _state_dict(method)
+    if method.departures:
+        parts += ["Released code and text:", "\n".join(f"- {departure}" for departure in method.departures)]
+    parts.append(f"**Fold:** {_fold(method)}")
+    return "\n\n".join(parts)
+
+
+def _options_table(options: Sequence[Option], preset: Mapping[str, Any]) -> str:
+    rows = [
+        (code(flag(o.name)), ", ".join(map(code, o.choices)) or "a number", code(preset[o.name]), o.help)
+        for o in options
+    ]
+    return table(("option", "values", "default", "meaning"), rows)
+
+
+def _state_dict(method: Method) -> List[str]:
+    documented = {parameter.name: parameter for part in parts_of(method) for parameter in part.parameters}
+    rows = [_parameter_row(name, levels, documented.get(name)) for name, levels in new_names(method).items()]
+    absent = absent_modules(method)
+    if not rows and not absent:
+        return ["State dict: that of stock fairseq."]
+    written = []
+    if rows:
+        written += ["New in the state dict:", table(("name", "below", "shape", "kind", "at first"), rows)]
+    if absent:
+        written.append(f"Stock modules that do not exist: {', '.join(map(code, absent))}.")
+    return written
+
+
+def _parameter_row(name: str, levels: Sequence[str], parameter: Optional[NewParameter]) -> Tuple[str, ...]:
+    if parameter is None:
+        raise SystemExit(f"error: no part documents '{name}': add a NewParameter to it")
+    kind = "buffer" if parameter.buffer else "parameter"
+    return code(name), ", ".join(map(code, levels)), code(parameter.shape), kind, parameter.initial
+
+
+def _fold(method: Method) -> str:
+    reasons = no_fold_reasons(method)
+    if reasons:
+        return f"refused: {'; '.join(reasons)}."
+    if new_names(method):
+        return "`fairseq-deep fold` makes a checkpoint of it that stock `--arch transformer` loads."
+    return "the weights are a stock Transformer's; `fairseq-deep fold` rewrites the options around them for stock."
+
+
+def parts_section() -> str:
+    """Every legal value of every axis."""
+    written = [
+        "## Parts",
+        "Each axis of `--arch deep_transformer`, or of any architecture of a method, takes one of these names, or "
+        "`ENCODER,DECODER` where the stacks differ. The six names say everything about a model but its sizes.",
+    ]
+    for axis in Axis:
+        rows = [
+            (code(part.name), part.summary, ", ".join(code(flag(o.name)) for o in part.options), part.no_fold or "yes")
+            for part in PARTS[axis].values()
+        ]
+        written.append(f"### `{flag(axis.value)}`: {AXIS_HELP[axis]}")
+        written.append(table(("value", "meaning", "options", "folds"), rows))
+    rows = [(", ".join(givers), message) for message, givers in refusals().items()]
+    written += [
+        "### Combinations that are refused",
+        "Found by trying every combination of parts. All problems of a command are reported together, before a model "
+        "is built.",
+        table(("choice", "message"), rows),
+        "Settings of stock fairseq that the package has no answer to are refused too, rather than ignored: "
+        f"{', '.join(code(flag(name)) for name in UNSUPPORTED)}.",
+    ]
+    return "\n\n".join(written)
+
+
+def options_section() -> str:
+    """Every option once."""
+    rows = [
+        (code(flag(option.name)), ", ".join(map(_value, parts)), code(option.default),
+         ", ".join(map(code, option.choices)) or "a number")
+        for option, parts in options_with_parts()
+    ]  # fmt: skip
+    header = ("option", "belongs to", "default", "values")
+    return "## Options\n\nEach takes one value, or `ENCODER,DECODER`.\n\n" + table(header, rows)
+
+
+def methods_page() -> str:
+    """``docs/methods.md``."""
+    sections = [INTRODUCTION.rstrip(), choices_table(), architectures()]
+    sections += [method_section(method) for method in ordered_methods()]
+    sections += [parts_section(), options_section()]
+    return "\n\n".join(sections) + "\n"
+
+
+def mends() -> str:
+    """One row for each defect of fairseq that the package mends."""
+    rows = []
+    for name in compat.MODULES:
+        text = (import_module(f"{compat.__name__}.{name}").__doc__ or "").strip()
+        defect = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
+        rows.append((f"[`{name}`](../fairseq_plugins/compat/{name}.py)", defect, _threads(text)))
+    return table(("module", "defect", "upstream"), rows)
+
+
+def _threads(text: str) -> str:
+    """Links to the upstream threads that ``text`` names."""
+    addresses: Set[str] = set(re.findall(r"https://github\.com/facebookresearch/fairseq/(?:issues|pull)/\d+", text))
+    ordered = sorted(addresses, key=lambda address: int(address.rpartition("/")[2]))
+    return ", ".join(f"[#{address.rpartition('/')[2]}]({address})" for address in ordered) or "not reported"
+
+
+def with_block(page: str, name: str, content: str) -> str:
+    """``page`` with ``content`` in the block ``name``.
+
+    Raises:
+        ValueError: the page has no such block.
+    """
+    begin, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"one block '{name}' expected")
+    head, _, rest = page.partition(begin)
+    return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
+
+
+def pages() -> Dict[Path, str]:
+    """Every page that has generated text, by its path, as it should be."""
+    readme, fairseq = ROOT / "README.md", ROOT / "docs" / "fairseq.md"
+    return {
+        ROOT / "docs" / "methods.md": methods_page(),
+        readme: with_block(readme.read_text(encoding="utf-8"), "methods", overview()),
+        fairseq: with_block(fairseq.read_text(encoding="utf-8"), "mends", mends()),
+    }
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Write the pages, or check them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
+    check = parser.parse_args(argv).check
+    stale = [
+        (path, text) for path, text in pages().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]  # fmt: skip
+    for path, text in stale:
+        if check:
+            print(f"error: {path.relative_to(ROOT)} is out of date: run `python docs/generate.py`", file=sys.stderr)
+        else:
+            path.write_text(text, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: written")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""What the documentation says about methods, parameters and mends is what the code does."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Dict, List
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins import compat
+from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, NewParameter, Part, all_options
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = _load()
+ADDS_PARAMETERS = [part for axis in (Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY) for part in PARTS[axis].values()]
+ALL_PARTS = [part for parts in PARTS.values() for part in parts.values()]
+
+
+def name_of(thing: Method | Part) -> str:
+    return f"{thing.axis.value}-{thing.name}" if isinstance(thing, Part) else thing.name
+
+
+@pytest.fixture(scope="module")
+def pages() -> Dict[Path, str]:
+    return generate.pages()
+
+
+@pytest.mark.parametrize("page", ["docs/methods.md", "docs/fairseq.md", "README.md"])
+def test_committed_page_is_what_the_generator_writes(page: str, pages: Dict[Path, str]) -> None:
+    assert (ROOT / page).read_text(encoding="utf-8") == pages[ROOT / page]
+
+
+def test_every_page_of_the_generator_is_checked_above(pages: Dict[Path, str]) -> None:
+    assert {str(path.relative_to(ROOT)) for path in pages} == {"docs/methods.md", "docs/fairseq.md", "README.md"}
+
+
+def test_stale_page_is_reported_and_then_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("old")
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setattr(generate, "pages", lambda: {page: "new"})
+    assert generate.main(["--check"]) == 1
+    assert "page.md is out of date" in capsys.readouterr().err
+    assert page.read_text() == "old"
+    assert generate.main([]) == 0
+    assert page.read_text() == "new"
+    assert generate.main(["--check"]) == 0
+
+
+# Parameters --------------------------------------------------------------------------------------------------------
+
+
+def documented(parts: List[Part]) -> Dict[str, NewParameter]:
+    return {parameter.name: parameter for part in parts for parameter in part.parameters}
+
+
+def new_entries(model: nn.Module, stock: nn.Module) -> Dict[str, List[str]]:
+    """Names below a layer or a stack of what ``model`` has and ``stock`` has not, each with its full names."""
+    found: Dict[str, List[str]] = {}
+    for key in model.state_dict().keys() - stock.state_dict().keys():
+        found.setdefault(re.sub(r"^(encoder|decoder)\.(layers\.\d+\.)?", "", key), []).append(key)
+    return found
+
+
+def check(model: nn.Module, stock: nn.Module, parts: List[Part]) -> None:
+    """Every new entry is documented with its shape, its kind and the value it starts from, and nothing else is."""
+    sizes = {"C": generate.WIDTH}
+    trained = dict(model.named_parameters(remove_duplicate=False))
+    entries, promised = new_entries(model, stock), documented(parts)
+    assert entries.keys() == promised.keys()
+    for name, parameter in promised.items():
+        shape = tuple(sizes.get(size) or int(size) for size in parameter.shape.strip("()").split(","))
+        for key in entries[name]:
+            value: Tensor = model.state_dict()[key]
+            assert tuple(value.shape) == shape, key
+            assert (key not in trained) == parameter.buffer, key
+            assert torch.equal(value, torch.full(shape, starts_from(parameter))), key
+
+
+def starts_from(parameter: NewParameter) -> float:
+    number = re.match(r"[-+.e\d]+(?=[\s,;]|$)", parameter.initial)
+    assert number, f"{parameter.name}: 'initial' begins with the value of a new model, not '{parameter.initial}'"
+    return float(number[0])
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=name_of)
+def test_new_parameters_of_a_method_are_those_documented(method: Method) -> None:
+    check(generate.tiny_model(method), generate.stock_twin(method), generate.parts_of(method))
+
+
+@pytest.mark.parametrize("part", ADDS_PARAMETERS, ids=name_of)
+def test_new_parameters_of_a_part_are_those_documented(part: Part) -> None:
+    model = generate.tiny_model(METHODS["post_ln"], **{part.axis.value: part.name})
+    check(model, generate.stock_model(before=False), [part])
+
+
+def test_an_undocumented_parameter_is_noticed() -> None:
+    model, stock = generate.tiny_model(METHODS["admin"]), generate.stock_model(before=False)
+    with pytest.raises(AssertionError):
+        check(model, stock, [])
+
+
+LAYER_NORMS = ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]
+
+
+@pytest.mark.parametrize(
+    ("name", "absent"),
+    [
+        ("post_ln", set()),
+        ("pre_ln", set()),
+        ("admin", set()),
+        ("dsinit_matt", {"decoder.layers.I.self_attn", "decoder.layers.I.self_attn_layer_norm"}),
+        (
+            "rezero",
+            {f"decoder.layers.I.{norm}" for norm in LAYER_NORMS}
+            | {f"encoder.layers.I.{norm}" for norm in LAYER_NORMS if "encoder_attn" not in norm},
+        ),
+    ],
+)
+def test_absent_stock_modules(name: str, absent: set[str]) -> None:
+    assert set(generate.absent_modules(METHODS[name])) == absent
+
+
+@pytest.mark.parametrize(
+    ("name", "folds"),
+    [("post_ln", True), ("pre_ln", True), ("admin", True), ("ds_init", True), ("b2t", False), ("rezero", False),
+     ("rezero_post_ln", False), ("dsinit_matt", False)],
+)  # fmt: skip
+def test_fold_column_of_the_readme(name: str, folds: bool) -> None:
+    row = next(line for line in generate.overview().splitlines() if f"`{name}_transformer`" in line)
+    assert row.endswith("| yes |" if folds else "| no |")
+
+
+# Records -----------------------------------------------------------------------------------------------------------
+
+
+def formulas(text: str) -> List[str]:
+    return re.findall(r"\$`(.+?)`\$", text)
+
+
+def texts_of(method: Method) -> List[str]:
+    return [method.equation, *method.departures]
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=name_of)
+def test_formulas_are_well_formed(method: Method) -> None:
+    assert formulas(method.equation), "no formula"
+    mathtext = pytest.importorskip("matplotlib.mathtext", reason="matplotlib, which reads formulas, is not installed")
+    parser = mathtext.MathTextParser("agg")
+    for text in texts_of(method):
+        assert "$" not in re.sub(r"\$`(.+?)`\$", "", text), "a formula is written $`...`$"
+        for formula in formulas(text):
+            parser.parse(f"${formula}$")
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=name_of)
+def test_method_names_its_paper(method: Method) -> None:
+    assert re.search(r"\b(19|20)\d\d, https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/)", method.paper)
+
+
+@pytest.mark.parametrize("option", all_options(), ids=lambda option: option.name)
+def test_option_is_named_after_its_part_and_has_a_legal_default(option) -> None:  # type: ignore[no-untyped-def]
+    owners = [part for part in ALL_PARTS if option in part.options]
+    assert any(option.name.startswith(f"{part.name}_") for part in owners)
+    if option.choices:
+        assert option.default in option.choices
+    else:
+        assert isinstance(option.default, (int, float))
+
+
+@pytest.mark.parametrize("part", [part for part in ALL_PARTS if part.conflicts.__name__ != "<lambda>"], ids=name_of)
+def test_what_a_part_refuses_is_on_the_page(part: Part) -> None:
+    givers = [giver for found in generate.refusals().values() for giver in found]
+    assert f"`--{part.axis.value.replace('_', '-')} {part.name}`" in givers
+
+
+# fairseq -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_mend_is_listed_with_its_defect() -> None:
+    compat_files = (ROOT / "fairseq_plugins" / "compat").glob("*.py")
+    mends = {path.stem for path in compat_files if path.stem != "__init__" and "\ndef apply(" in path.read_text()}
+    rows = {row[0]: row for row in re.findall(r"\[`(\w+)`\]\((\S+)\) \| (.+?) \| (.+?) \|", generate.mends())}
+    assert set(rows) == mends == set(compat.MODULES)
+    for name, path, defect, threads in rows.values():
+        assert (ROOT / "docs" / path).resolve() == ROOT / "fairseq_plugins" / "compat" / f"{name}.py"
+        assert defect.endswith(".")
+        assert threads == "not reported" or re.search(r"\(https://github\.com/facebookresearch/fairseq/", threads)
