@@ -102,7 +102,7 @@ def test_a_shared_alpha_stays_shared_through_a_checkpoint() -> None:
         for number, alpha in enumerate(alphas(model)):
             alpha.fill_(number + 1)
     other.load_state_dict(model.state_dict(), strict=True)
-    assert [float(alpha) for alpha in alphas(other)] == [1, 2, 3, 4, 5]
+    assert [alpha.item() for alpha in alphas(other)] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_a_shared_alpha_stays_shared_through_a_checkpoint() -> None:
 )
 def test_start_of_alpha(values: dict[str, Any], starts: set[float]) -> None:
     model = tiny("rezero_transformer", **values)
-    assert {float(alpha) for alpha in alphas(model)} == starts
-    assert {float(alpha) for alpha in alphas(model.decoder)} == {max(starts)}
+    assert {alpha.item() for alpha in alphas(model)} == starts
+    assert {alpha.item() for alpha in alphas(model.decoder)} == {max(starts)}
 
 
 @torch.no_grad()
