@@ -99,8 +99,9 @@ def test_spawned_worker_registers(tmp_path: Path) -> None:
 
 def test_wheel_holds_the_package(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    sources = {f"fairseq_plugins/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.py")}
-    assert {name for name in names if name.startswith("fairseq_plugins/")} == sources | {"fairseq_plugins/py.typed"}
+    files = {f"fairseq_plugins/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.*") if path.is_file()}
+    files = {name for name in files if "__pycache__" not in name}
+    assert {name for name in names if name.startswith("fairseq_plugins/")} == files
 
 
 def test_wheel_says_what_it_is(site: Path) -> None:
