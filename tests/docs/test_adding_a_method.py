@@ -1,0 +1,68 @@
+"""The example of docs/adding_a_method.md works: in a copy of the package that gets the file, the line and the test."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "adding_a_method.md"
+METHOD, TEST = "fairseq_plugins/methods/layer_scale.py", "tests/methods/test_layer_scale.py"
+RUN = """
+import runpy, sys
+import pytest
+
+code = pytest.main(["-q", "-p", "no:cacheprovider", sys.argv[1]])
+sys.argv = ["docs/generate.py"]
+try:
+    runpy.run_path("docs/generate.py", run_name="__main__")
+except SystemExit as end:
+    code = code or end.code
+sys.exit(code)
+"""
+
+
+def files() -> Dict[str, str]:
+    """The files of the page: a path in code and a colon, then a Python block."""
+    found = re.findall(r"`([\w/]+\.py)`[^\n`]*:\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return dict(found)
+
+
+def test_page_has_the_two_files() -> None:
+    assert list(files()) == [METHOD, TEST]
+
+
+def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
+    ignore = shutil.ignore_patterns("__pycache__", "corpus")
+    shutil.copytree(ROOT / "fairseq_plugins", tmp_path / "fairseq_plugins", ignore=ignore)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__", "results"))
+    (tmp_path / "tests" / "methods").mkdir(parents=True)
+    for name in ("README.md", "pyproject.toml", "tests/conftest.py", "tests/building.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name, text in files().items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    imports = tmp_path / "fairseq_plugins/methods/__init__.py"
+    text = imports.read_text(encoding="utf-8")
+    assert text.count("    ds_init,\n") == 1
+    imports.write_text(text.replace("    ds_init,\n", "    ds_init,\n    layer_scale,\n"), encoding="utf-8")
+
+    # Here, where the imported module exists, the linter can tell whose it is.
+    linted = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", METHOD, TEST], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert linted.returncode == 0, linted.stdout
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    result = subprocess.run(
+        [sys.executable, "-c", RUN, TEST], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "6 passed" in result.stdout
+    methods = (tmp_path / "docs/methods.md").read_text(encoding="utf-8")
+    assert "\n## LayerScale\n" in methods
+    assert "| `encoder_attn_residual.scale` | `decoder.layers.I.` | `(C)` | parameter | 0.1 up to" in methods
+    assert "`layer_scale_transformer`" in (tmp_path / "README.md").read_text(encoding="utf-8")

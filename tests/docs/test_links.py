@@ -1,0 +1,79 @@
+"""Every relative link of the documentation leads somewhere, and so does every anchor and every path that is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> List[str]:
+    """Anchors that GitHub gives the headings of ``page``."""
+    headings = re.findall(r"^#+ (.+)$", without_code(page.read_text(encoding="utf-8")), flags=re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def links(page: Path) -> Iterator[Tuple[str, str]]:
+    """Path and anchor of every relative link of ``page``."""
+    text = re.sub(r"`[^`\n]*`", "code", without_code(page.read_text(encoding="utf-8")))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"[a-z]+:", target):
+            path, _, anchor = target.partition("#")
+            yield path, anchor
+
+
+def named_paths(page: Path) -> Iterator[str]:
+    """What stands in inline code and looks like a path of this repository."""
+    for word in re.findall(r"`([^`\s]+)`", without_code(page.read_text(encoding="utf-8"))):
+        if re.fullmatch(r"(fairseq_plugins|tests|docs|configs|benchmarks|core|compat)/[\w./]*", word):
+            yield word
+
+
+def test_pages_are_found() -> None:
+    names = {str(page.relative_to(ROOT)) for page in PAGES}
+    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/methods.md", "docs/architecture.md"} <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for path, anchor in links(page):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {path}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {path}#{anchor}"
+
+
+EXAMPLES = {"fairseq_plugins/methods/layer_scale.py", "tests/methods/test_layer_scale.py"}
+"""Files that a page tells the reader to write."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_paths_exist(page: Path) -> None:
+    for word in named_paths(page):
+        inside = ROOT / "fairseq_plugins" if word.startswith(("core/", "compat/")) else ROOT
+        assert word in EXAMPLES or (inside / word).exists(), f"{page.name}: {word}"
+
+
+def test_the_house_is_as_architecture_draws_it() -> None:
+    drawing = re.search(r"## The house\n\n```\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)
+    assert drawing
+    package, _, rest = drawing[1].partition("\nconfigs/")
+    words = set(re.findall(r"^ +(?:[\w.]+\.py |\w+/)[\w./ ]*?(?=  |$)", package, re.MULTILINE))
+    drawn = {name for line in words for name in line.split()}
+    core = {path.name for path in (ROOT / "fairseq_plugins/core").glob("*.py")} - {"__init__.py"}
+    folders = {f"{path.parent.name}/" for path in (ROOT / "fairseq_plugins").glob("*/__init__.py")}
+    top = {path.name for path in (ROOT / "fairseq_plugins").glob("*.py")}
+    assert drawn == core | folders | top
+    for folder in re.findall(r"^(\w+)/", "configs/" + rest, re.MULTILINE):
+        assert (ROOT / folder).is_dir(), folder
+    for folder in re.findall(r"(?:^|\s)(\w+)/", rest.partition("tests/")[2]):
+        assert (ROOT / "tests" / folder).is_dir(), folder

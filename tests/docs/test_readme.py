@@ -1,0 +1,119 @@
+"""The README's commands run as they are written, on a toy corpus and with a tiny model, and print what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Callable, Dict, List
+
+import pytest
+from fairseq import checkpoint_utils
+from fairseq.logging import metrics
+from fairseq_cli import train
+
+import fairseq_plugins
+from fairseq_plugins.cli.main import COMMANDS, main
+from tests import toy
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+USER_DIR = str(Path(fairseq_plugins.__file__).parent)
+SMALLER: Dict[str, List[str]] = {
+    "train": [*toy.TINY_MODEL, *"--cpu --max-epoch 5 --num-workers 0 --log-format none".split()],
+    "generate": "--cpu --max-len-a 0 --max-len-b 5 --num-workers 0".split(),
+}
+"""What is added to a command of the README so that it takes a second."""
+
+
+def blocks(language: str, text: str = README) -> List[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(block: str) -> List[List[str]]:
+    """The commands of a shell block as lists of arguments."""
+    lines = block.replace("\\\n", " ").replace('"$(python -m fairseq_plugins)"', shlex.quote(USER_DIR)).splitlines()
+    return [shlex.split(line) for line in lines if line.strip()]
+
+
+SHELL = [command for block in blocks("bash") for command in commands(block)]
+
+
+def run(command: List[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run one command in this process, made smaller."""
+    program, *arguments = command
+    name = program.removeprefix("fairseq-") if program != "fairseq-deep" else arguments[0]
+    metrics.reset()
+    for function, attribute in ((checkpoint_utils.save_checkpoint, "best"), (train.should_stop_early, "best")):
+        if hasattr(function, attribute):
+            delattr(function, attribute)
+    if program == "fairseq-deep":
+        assert main([*arguments, *SMALLER.get(name, [])]) == 0
+        return
+    monkeypatch.setattr(sys, "argv", [*command, *SMALLER.get(name, [])])
+    import_module(f"fairseq_cli.{name}").cli_main()
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the README's commands find ``train.de`` and the other files."""
+    directory = tmp_path_factory.mktemp("readme")
+    toy.write_corpus(directory)
+    return directory
+
+
+def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    made: Dict[str, Callable[[], bool]] = {
+        "fairseq-preprocess": (workplace / "data-bin/dict.de.txt").exists,
+        "fairseq-train": (workplace / "checkpoints/checkpoint_best.pt").exists,
+        "fairseq-deep average": (workplace / "averaged.pt").exists,
+        "fairseq-deep fold": (workplace / "stock.pt").exists,
+    }
+    for command in SHELL:
+        run(command, monkeypatch)
+        name = command[0] if command[0] != "fairseq-deep" else " ".join(command[:2])
+        assert made.pop(name, lambda: True)(), name
+    assert not made
+    assert (workplace / "checkpoints-b2t/checkpoint_best.pt").exists()
+    assert (workplace / "checkpoints-mixed/checkpoint_best.pt").exists()
+
+
+def test_mistake_is_answered_as_shown(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(workplace)
+    (shown,) = [block for block in blocks("console") if block.startswith("$ ")]
+    command, _, answer = shown.removeprefix("$ ").partition("\n")
+    assert main(shlex.split(command)[1:]) == 2
+    assert capsys.readouterr().err == answer
+
+
+def test_every_command_is_in_the_table() -> None:
+    (table,) = re.findall(r"^\| `fairseq-deep` \|.*?\n((?:\|.*\n)+)", README, flags=re.MULTILINE)
+    first_cells = [row.split("|")[1] for row in table.splitlines()]
+    assert set(re.findall(r"`([\w-]+)`", " ".join(first_cells))) == set(COMMANDS)
+
+
+def test_yaml_command_names_a_file_that_is_there() -> None:
+    ((directory, name),) = re.findall(r"hydra-train --config-dir (\S+) --config-name (\S+)", README)
+    assert (ROOT / directory / f"{name}.yaml").is_file()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/adding_a_method.md"])
+def test_make_targets_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    code = " ".join(re.findall(r"`[^`\n]+`|^    .+$", text, flags=re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z]+)", code))
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert named
+    assert named <= targets
+
+
+def test_pip_lines_ask_for_what_setup_py_requires() -> None:
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    (fairseq,) = re.findall(r"pip install --no-build-isolation (\S+)", README)
+    assert f'"{fairseq}"' in setup
+    assert fairseq in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
