@@ -110,6 +110,25 @@ def test_more_padding_changes_nothing(case: str) -> None:
             torch.testing.assert_close(single[0], expected[row, :length], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("case", [case for case in models.CASES if "matt" in case])
+def test_pads_before_the_target_change_nothing_in_an_average(case: str) -> None:
+    """``--left-pad-target True``. Self-attention, in stock fairseq too, has no position to look at from such a pad."""
+    model = models.trained(case)
+    data = models.batch()
+    previous = torch.cat([torch.full((data.source.size(0), 2), PAD), data.previous], dim=1)
+    with torch.no_grad():
+        expected = model(*data.inputs)[0]
+        valid = data.previous.ne(PAD)
+        found = model(data.source, data.lengths, previous)[0][:, 2:]
+        torch.testing.assert_close(found[valid], expected[valid], rtol=0, atol=1e-5)
+        encoder_out, cache = model.encoder(data.source, data.lengths), {}
+        for step in range(1, previous.size(1) + 1):
+            found = model.decoder(previous[:, :step], encoder_out, incremental_state=cache)[0]
+            if step > 2:
+                now = valid[:, step - 3]
+                torch.testing.assert_close(found[now, 0], expected[now, step - 3], rtol=0, atol=1e-5)
+
+
 @every_case
 def test_the_seed_decides_the_weights(case: str) -> None:
     first, again, other = (models.build(*models.CASES[case], seed=seed).state_dict() for seed in (1, 1, 2))

@@ -41,7 +41,7 @@ def tokens(data: models.Batch) -> int:
 
 
 def distributed_step(case: str, backend: str, rank: int) -> Dict[str, Tensor]:
-    """As fairseq's trainer: losses are summed, gradients averaged over the processes and scaled to a mean over tokens."""
+    """As fairseq's trainer: summed losses, gradients averaged over the processes, scaled to a mean over tokens."""
     model, data = model_and_batch(case)
     settings = Namespace(
         tpu=False, ddp_backend=backend, device_id=0, broadcast_buffers=False, bucket_cap_mb=25,
