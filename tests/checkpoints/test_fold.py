@@ -194,6 +194,15 @@ def test_tables_are_untied_and_hold_the_scale_once(tmp_path):
         torch.testing.assert_close(theirs.embed_positions.weight, sinusoid * scale)
 
 
+@pytest.mark.parametrize(("residual", "tied"), [("admin,plain", True), ("plain,admin", False)])
+def test_only_the_table_that_takes_a_scale_is_untied(tmp_path, residual, tied):
+    model, values = tiny_model("admin_transformer", share_all_embeddings=True, residual=residual)
+    stock = folded(tmp_path, "admin_transformer", model, values)
+    assert (stock.decoder.output_projection.weight is stock.decoder.embed_tokens.weight) is tied
+    assert ("decoder.embed_positions.weight" not in stock.state_dict()) is tied
+    assert ("encoder.embed_positions.weight" in stock.state_dict()) is tied
+
+
 def test_no_scale_at_the_embeddings_keeps_tables_tied_and_positions_sinusoidal(tmp_path):
     model, values = tiny_model("admin_transformer", share_all_embeddings=True)
     with torch.no_grad():
