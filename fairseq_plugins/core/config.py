@@ -123,9 +123,9 @@ def make_config_class() -> Type[FairseqDataclass]:
     )
 
 
-def stock_sizes(arch: str) -> Dict[str, Any]:
-    """What the stock architecture ``arch`` sets for the fields of ``SIZE_FIELDS``, as fairseq itself computes it."""
-    filled = Namespace()
+def stock_sizes(arch: str, said: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+    """The fields of ``SIZE_FIELDS`` as fairseq's own architecture ``arch`` completes what the user has said."""
+    filled = Namespace(**(said or {}))
     ARCH_CONFIG_REGISTRY[arch](filled)
     return {name: getattr(filled, name) for name in SIZE_FIELDS}
 
@@ -139,16 +139,14 @@ def method_preset(method: Optional[Method]) -> Dict[str, Any]:
     return preset
 
 
-def fill_unsaid(config: Any, preset: Mapping[str, Any]) -> None:
+def fill_unsaid(config: Any, preset: Mapping[str, Any], stock_arch: str = "transformer") -> None:
     """Set every value of ``preset`` that ``config`` (a Namespace or a DictConfig) leaves unsaid.
 
-    A decoder width or feed-forward width that is not said follows the encoder's where that is said, as in stock.
+    Whether a decoder width that is not said follows the encoder's depends on the stock architecture, so it is asked.
     """
-    preset = dict(preset)
-    for name in ("embed_dim", "ffn_embed_dim"):
-        said = getattr(config, f"encoder_{name}", None)
-        if said is not None and preset.get(f"encoder_{name}") == preset.get(f"decoder_{name}"):
-            preset[f"decoder_{name}"] = said
+    said = {name: getattr(config, name, None) for name in SIZE_FIELDS}
+    stock = stock_sizes(stock_arch, {name: value for name, value in said.items() if value is not None})
+    preset = {**preset, **{name: stock[name] for name in ("decoder_embed_dim", "decoder_ffn_embed_dim")}}
     if OmegaConf.is_config(config):
         with open_dict(config):
             _fill(config, preset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import torch
 from fairseq.data import Dictionary
@@ -155,26 +155,29 @@ class DeepTransformerModel(TransformerModelBase):
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
 
-def _architecture(preset: Dict[str, Any]) -> Callable[[Any], None]:
+def _architecture(preset: Dict[str, Any], stock_arch: str) -> Callable[[Any], None]:
     """Architecture function for fairseq: fills what the user left unsaid, then reports every problem at once."""
 
     def fill(config: Any) -> None:
-        fill_unsaid(config, preset)
+        fill_unsaid(config, preset, stock_arch)
         resolve(plain_namespace(config, DeepTransformerModel.config_class))
 
     return fill
 
 
-def architecture_presets(method: Optional[Method]) -> Dict[str, Dict[str, Any]]:
-    """Architecture suffix to preset, for every size and depth."""
-    presets = {}
+def _architectures(method: Optional[Method]) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
+    """Suffix, stock architecture and preset, for every size and depth."""
     for size_suffix, stock_arch in SIZES.items():
         for depth_suffix, depth in DEPTHS.items():
             preset = {**stock_sizes(stock_arch), **method_preset(method)}
             if depth is not None:
                 preset["encoder_layers"], preset["decoder_layers"] = depth
-            presets[size_suffix + depth_suffix] = preset
-    return presets
+            yield size_suffix + depth_suffix, stock_arch, preset
+
+
+def architecture_presets(method: Optional[Method]) -> Dict[str, Dict[str, Any]]:
+    """Architecture suffix to preset, for every size and depth."""
+    return {suffix: preset for suffix, _, preset in _architectures(method)}
 
 
 @functools.cache
@@ -184,10 +187,8 @@ def register_architectures() -> None:
     register_model(MODEL_NAME, dataclass=DeepTransformerModel.config_class)(DeepTransformerModel)
     # fairseq registers an architecture of the model's own name that does nothing; ours writes the resolved
     # choices into the configuration, so that a checkpoint keeps its meaning if a preset is corrected later.
-    own = architecture_presets(None)
-    ARCH_CONFIG_REGISTRY[MODEL_NAME] = _architecture(own.pop(""))
-    for suffix, preset in own.items():
-        register_model_architecture(MODEL_NAME, MODEL_NAME + suffix)(_architecture(preset))
-    for method in METHODS.values():
-        for suffix, preset in architecture_presets(method).items():
-            register_model_architecture(MODEL_NAME, f"{method.name}_transformer{suffix}")(_architecture(preset))
+    ARCH_CONFIG_REGISTRY[MODEL_NAME] = _architecture(architecture_presets(None)[""], SIZES[""])
+    for prefix, method in [(MODEL_NAME, None), *((f"{name}_transformer", one) for name, one in METHODS.items())]:
+        for suffix, stock_arch, preset in _architectures(method):
+            if prefix + suffix != MODEL_NAME:
+                register_model_architecture(MODEL_NAME, prefix + suffix)(_architecture(preset, stock_arch))

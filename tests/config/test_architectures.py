@@ -1,0 +1,100 @@
+"""Architectures: names, sizes and choices, and what a user says against what an architecture presets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
+
+from fairseq_plugins.core.config import SIZE_FIELDS, plain_namespace, resolve
+from fairseq_plugins.core.method import METHODS, Axis, Stack
+from fairseq_plugins.core.model import DeepTransformerModel
+from tests.building import settings, tiny
+
+OURS = sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if model is DeepTransformerModel)
+SIZES = {
+    "": (512, 2048, 8, 0.1),
+    "_iwslt_de_en": (512, 1024, 4, 0.1),
+    "_wmt_en_de": (512, 2048, 8, 0.1),
+    "_wmt_en_de_big": (1024, 4096, 16, 0.3),
+}
+"""Width, feed-forward width, heads, dropout."""
+DEPTHS = {"": (6, 6), "_12": (12, 12), "_18": (18, 18), "_60_12": (60, 12), "_100": (100, 100)}
+
+
+def test_every_method_has_every_size_and_depth() -> None:
+    names = ["deep", *METHODS]
+    expected = {f"{name}_transformer{size}{depth}" for name in names for size in SIZES for depth in DEPTHS}
+    assert set(OURS) == expected
+    assert {ARCH_MODEL_NAME_REGISTRY[arch] for arch in OURS} == {"deep_transformer"}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_sizes_and_choices(size: str, depth: str) -> None:
+    for name, method in METHODS.items():
+        config = settings(f"{name}_transformer{size}{depth}")
+        width, ffn, heads, dropout = SIZES[size]
+        for stack, layers in zip(Stack, DEPTHS[depth], strict=True):
+            sizes = [f"{stack.value}_{one}" for one in ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")]
+            assert [getattr(config, one) for one in sizes] == [width, ffn, heads, layers]
+        assert config.dropout == dropout
+        assert config.activation_dropout == 0.0
+        designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
+        for stack in Stack:
+            chosen = {axis: getattr(designs[stack].choices, axis.value).name for axis in Axis}
+            assert chosen == {axis: method.choice(axis) for axis in Axis}, name
+            assert designs[stack].shape.layers == getattr(config, f"{stack.value}_layers")
+
+
+@pytest.mark.parametrize("arch", OURS)
+def test_a_second_pass_changes_nothing(arch: str) -> None:
+    """fairseq applies an architecture to the flags and once more before it builds the model."""
+    once = settings(arch)
+    assert vars(settings(**vars(once))) == vars(once)
+
+
+def test_what_the_user_says_wins() -> None:
+    said: dict[str, Any] = {
+        "encoder_layers": 4, "decoder_layers": 3, "encoder_embed_dim": 32, "decoder_ffn_embed_dim": 7, "dropout": 0.0,
+        "norm": "pre", "base_init": "fairseq", "admin_profile": "paper",
+    }  # fmt: skip
+    config = settings("admin_transformer_iwslt_de_en_18", **said)
+    assert {name: getattr(config, name) for name in said} == said
+    assert (config.decoder_embed_dim, config.encoder_ffn_embed_dim) == (512, 1024)
+    assert config.residual == "admin"
+
+
+@pytest.mark.parametrize("arch", ["transformer", "transformer_iwslt_de_en", "transformer_wmt_en_de_big"])
+@pytest.mark.parametrize(
+    "said",
+    [{}, {"encoder_embed_dim": 64}, {"encoder_ffn_embed_dim": 64}, {"decoder_embed_dim": 64},
+     {"decoder_ffn_embed_dim": 64}, {"encoder_embed_dim": 64, "decoder_ffn_embed_dim": 32}, {"encoder_layers": 2},
+     {"encoder_attention_heads": 2}],
+    ids=str,
+)  # fmt: skip
+def test_what_is_not_said_follows_stock(arch: str, said: dict[str, Any]) -> None:
+    """In ``transformer`` the decoder's widths follow the encoder's; in the sizes of the corpora they do not."""
+    ours, stock = settings(f"post_ln_{arch}", **said), settings(arch, **said)
+    assert {name: getattr(ours, name) for name in SIZE_FIELDS} == {name: getattr(stock, name) for name in SIZE_FIELDS}
+
+
+def test_an_option_takes_a_value_for_each_stack() -> None:
+    config = settings("ds_init_transformer", ds_init_alpha="0.5, 2", ds_init_rule="released", norm="pre,post")
+    designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
+    encoder, decoder = designs[Stack.ENCODER], designs[Stack.DECODER]
+    assert (encoder.shape.options.ds_init_alpha, decoder.shape.options.ds_init_alpha) == (0.5, 2.0)
+    assert (encoder.shape.options.ds_init_rule, decoder.shape.options.ds_init_rule) == ("released", "released")
+    assert (encoder.shape.norm, decoder.shape.norm) == ("pre", "post")
+    assert (encoder.norm.before, decoder.norm.before) == (True, False)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_is_the_sum_of_its_parts(method: str) -> None:
+    """``--arch deep_transformer`` with the method's choices said one by one is the method."""
+    chosen = {axis.value: METHODS[method].choice(axis) for axis in Axis}
+    options = {name: str(value) for name, value in METHODS[method].options.items()}
+    whole, parts = tiny(f"{method}_transformer"), tiny("deep_transformer", **chosen, **options)
+    assert whole.state_dict().keys() == parts.state_dict().keys()
+    assert all(bool((value == parts.state_dict()[name]).all()) for name, value in whole.state_dict().items())

@@ -1,0 +1,104 @@
+"""Every combination of choices either trains, or is refused with a message for the user; never anything else."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_plugins.core.method import PARTS, Axis, all_options
+from fairseq_plugins.errors import UserError
+from tests.building import batch, logits, tiny
+
+SMALL: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "dropout": 0.1, "attention_dropout": 0.1}
+STRUCTURE = [axis for axis in Axis if axis not in (Axis.INIT, Axis.BASE_INIT)]
+
+
+def trains_or_is_refused(**values: Any) -> bool:
+    """Whether the model was built, and then gave a gradient to every parameter.
+
+    Parameters behind ReZero's closed gates have a gradient of zero, but they have one.
+    """
+    try:
+        model = tiny("deep_transformer", **SMALL, **values).train()
+    except UserError:
+        return False
+    output = logits(model, batch())
+    assert bool(output.isfinite().all())
+    output.square().mean().backward()
+    without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert without == []
+    assert all(bool(parameter.grad.isfinite().all()) for parameter in model.parameters())
+    with torch.no_grad():
+        assert bool(logits(model.eval(), batch()).isfinite().all())
+    return True
+
+
+@pytest.mark.parametrize("names", list(itertools.product(*(PARTS[axis] for axis in STRUCTURE))), ids="-".join)
+def test_every_structure_with_every_initialisation(names: tuple[str, ...]) -> None:
+    structure = {axis.value: name for axis, name in zip(STRUCTURE, names, strict=True)}
+    built = {
+        trains_or_is_refused(**structure, init=init, base_init=base)
+        for init, base in itertools.product(PARTS[Axis.INIT], PARTS[Axis.BASE_INIT])
+    }
+    assert len(built) == 1, "no initialisation makes a structure impossible"
+    refused = structure["residual"] == "b2t" and structure["norm"] == "pre"
+    assert built == {not refused}
+
+
+def one_or_two(values: list[str]) -> st.SearchStrategy[str]:
+    """One value for both stacks, or one for each."""
+    one = st.sampled_from(values)
+    return st.one_of(one, st.tuples(one, one).map(",".join))
+
+
+legal = st.fixed_dictionaries({axis.value: one_or_two(sorted(PARTS[axis])) for axis in Axis})
+options = st.fixed_dictionaries(
+    {},
+    optional={option.name: one_or_two(list(option.choices) or ["0.5", "1", "2"]) for option in all_options()},
+)
+stock = st.fixed_dictionaries(
+    {},
+    optional={
+        "layernorm_embedding": st.booleans(),
+        "encoder_normalize_before": st.booleans(),
+        "decoder_normalize_before": st.booleans(),
+        "no_cross_attention": st.booleans(),
+        "share_all_embeddings": st.booleans(),
+        "checkpoint_activations": st.booleans(),
+        "encoder_layerdrop": st.sampled_from([0.0, 0.3]),
+        "encoder_embed_dim": st.sampled_from([8, 16, 17]),
+        "encoder_layers": st.sampled_from([0, 1, 2]),
+        "activation_fn": st.sampled_from(["relu", "gelu"]),
+    },
+)
+
+
+@settings(max_examples=60)
+@given(axes=legal, values=options, others=stock)
+def test_any_mixture(axes: dict[str, str], values: dict[str, str], others: dict[str, Any]) -> None:
+    try:
+        model = tiny("deep_transformer", **{**SMALL, **axes, **values, **others}).train()
+    except UserError:
+        return
+    output = logits(model, batch())
+    assert bool(output.isfinite().all())
+    output.square().mean().backward()
+
+
+@settings(max_examples=60)
+@given(
+    axis=st.sampled_from([axis.value for axis in Axis] + [option.name for option in all_options()]),
+    text=st.text(alphabet="abcdxyz0159.,- ", max_size=12),
+)
+def test_no_text_whatever_gives_anything_but_a_message(axis: str, text: str) -> None:
+    messages: tuple[str, ...] = ()
+    try:
+        tiny("deep_transformer", **SMALL, **{axis: text})
+    except UserError as error:
+        messages = error.problems
+    assert all(f"--{axis.replace('_', '-')}" in message for message in messages)
