@@ -356,12 +356,12 @@ def parts_section() -> str:
         ]
         written.append(f"### `{flag(axis.value)}`: {AXIS_HELP[axis]}")
         written.append(table(("value", "meaning", "options", "folds"), rows))
-    rows = [(", ".join(givers), message) for message, givers in refusals().items()]
+    refused = [(", ".join(givers), message) for message, givers in refusals().items()]
     written += [
         "### Combinations that are refused",
         "Found by trying every combination of parts. All problems of a command are reported together, before a model "
         "is built.",
-        table(("choice", "message"), rows),
+        table(("choice", "message"), refused),
         "Settings of stock fairseq that the package has no answer to are refused too, rather than ignored: "
         f"{', '.join(code(flag(name)) for name in UNSUPPORTED)}.",
     ]
