@@ -98,7 +98,7 @@ class NewParameter:
     Attributes:
         name: name in the state dict below the layer or stack, e.g. ``self_attn_residual.omega``.
         shape: e.g. ``(C)``.
-        initial: initial value in words or as a formula.
+        initial: initial value; begins with the value of a freshly built model, then says what changes it.
         buffer: true for a buffer (stored, not trained).
     """
 
@@ -141,7 +141,8 @@ class Method:
         name: ``<name>_transformer`` is its architecture.
         title: how the papers call it.
         paper: authors, venue, year and address.
-        equation: the sub-layer equation in the package's words, with its number in the paper.
+        equation: the sub-layer equation in Markdown with formulas as $`...`$, and its number in the paper; the README
+            shows it up to the first semicolon.
         departures: where the released code departs from the text, and what this package does.
         options: settings of its parts that differ from their defaults.
         norm, residual, attention, history, init, base_init: names of parts; ``encoder,decoder`` where they differ.
