@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from argparse import Namespace
 from functools import partial
 from types import SimpleNamespace
@@ -226,9 +227,12 @@ def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
             raise UserError(unknown_name(f"value of {_flag(option.name)}", text, option.choices))
         return text
     try:
-        return type(option.default)(text)
+        value = type(option.default)(text)
     except ValueError:
-        raise UserError(f"{_flag(option.name)} takes a number, not '{text}'") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{_flag(option.name)} takes a number, not '{text}'")
+    return value
 
 
 @contextlib.contextmanager
@@ -270,6 +274,20 @@ def _size_problems(config: Namespace) -> List[str]:
     return problems
 
 
+def _sharing_problems(config: Namespace) -> List[str]:
+    if not config.share_all_embeddings:
+        return []
+    problems = []
+    if config.encoder_embed_dim != config.decoder_embed_dim:
+        problems.append(
+            f"--share-all-embeddings needs one width: --encoder-embed-dim {config.encoder_embed_dim} "
+            f"must equal --decoder-embed-dim {config.decoder_embed_dim}"
+        )
+    if config.decoder_embed_path and config.decoder_embed_path != config.encoder_embed_path:
+        problems.append("--share-all-embeddings needs one table: --decoder-embed-path must equal --encoder-embed-path")
+    return problems
+
+
 def _stock_problems(config: Namespace, designs: Mapping[Stack, Choices]) -> List[str]:
     problems = [f"--{name.replace('_', '-')} is not supported" for name in UNSUPPORTED if getattr(config, name)]
     for stack, choices in designs.items():
@@ -297,7 +315,7 @@ def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
             chosen[stack] = choose(config, stack)
         with _noting(problems):
             options[stack] = option_values(config, stack)
-    problems += _size_problems(config) + _stock_problems(config, chosen)
+    problems += _size_problems(config) + _sharing_problems(config) + _stock_problems(config, chosen)
     for choices in chosen.values():
         problems += [problem for part in choices.all() for problem in part.conflicts(choices, config)]
     if problems:
