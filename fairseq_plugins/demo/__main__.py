@@ -21,6 +21,11 @@ from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
 """What is compared by default."""
 
+SENTENCES = 12000
+"""Training pairs of the embedded corpus, by default."""
+
+EMBEDDED_LANGUAGES = {"de", "en"}
+
 EXIT_INTERRUPTED = 130
 
 
@@ -34,8 +39,10 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument("--train-prefix", metavar="NAME", help="file name without the language; default: train")
     data.add_argument("--valid-prefix", metavar="NAME", help="default: valid, val or dev, whichever is there")
     data.add_argument("--test-prefix", metavar="NAME", help="default: test")
-    data.add_argument("--sentences", type=int, default=12000, metavar="N", help="training pairs of the embedded corpus")
-    data.add_argument("--bpe-operations", type=int, default=2000, metavar="N")
+    data.add_argument(
+        "--sentences", type=int, metavar="N", help=f"training pairs of the embedded corpus; default: {SENTENCES}"
+    )
+    data.add_argument("--bpe-operations", type=int, default=4000, metavar="N", help="default: 4000")
     data.add_argument("--max-length", type=int, default=100, metavar="N", help="longest training sentence, in subwords")
     flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
     flags.add_argument("--methods", default=",".join(METHODS), metavar="A,B,…",
@@ -54,13 +61,13 @@ def parser() -> argparse.ArgumentParser:
 def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
     recipe = flags.add_argument_group("model and training")
     for flag, default in (
-        ("--encoder-layers", 18), ("--decoder-layers", 18), ("--width", 64), ("--ffn-width", 256), ("--heads", 4),
-        ("--max-update", 1500), ("--max-tokens", 1000), ("--warmup-updates", 400), ("--save-interval", 100),
-        ("--average", 5), ("--seed", 1),
+        ("--encoder-layers", 18), ("--decoder-layers", 18), ("--width", 64), ("--ffn-width", 128), ("--heads", 4),
+        ("--max-update", 800), ("--max-tokens", 1000), ("--warmup-updates", 200), ("--save-interval", 50),
+        ("--average", 4), ("--seed", 1),
     ):  # fmt: skip
         recipe.add_argument(flag, type=int, default=default, help=f"default: {default}")
     for flag, fraction in (
-        ("--dropout", 0.1), ("--learning-rate", 1e-3), ("--label-smoothing", 0.1), ("--clip-norm", 0.0)
+        ("--dropout", 0.1), ("--learning-rate", 2e-3), ("--label-smoothing", 0.1), ("--clip-norm", 0.0)
     ):  # fmt: skip
         recipe.add_argument(flag, type=float, default=fraction, help=f"default: {fraction}")
 
@@ -72,7 +79,7 @@ def job_of(args: argparse.Namespace) -> Job:
         UserError: with everything that is wrong with them.
     """
     methods = tuple(dict.fromkeys(name.strip() for name in args.methods.split(",") if name.strip()))
-    problems = _number_problems(args) + _method_problems(methods)
+    problems = _number_problems(args) + _method_problems(methods) + _corpus_problems(args)
     if args.device == "gpu" and not _gpu_present():
         problems.append("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
     if problems:
@@ -81,7 +88,8 @@ def job_of(args: argparse.Namespace) -> Job:
     parallel = min(len(methods), args.jobs or (1 if gpu else min(2, _cores())))
     corpus: EmbeddedCorpus | UserCorpus
     if args.data is None:
-        corpus = EmbeddedCorpus(args.sentences, max(100, args.sentences // 40), max(100, args.sentences // 40))
+        sentences = args.sentences or SENTENCES
+        corpus = EmbeddedCorpus(sentences, valid=max(100, sentences // 40), test=max(100, sentences // 40))
     else:
         prefixes = {"train": args.train_prefix, "valid": args.valid_prefix, "test": args.test_prefix}
         corpus = UserCorpus(args.data, prefixes)
@@ -99,13 +107,16 @@ def _recipe_of(args: argparse.Namespace) -> Recipe:
 
 
 def _number_problems(args: argparse.Namespace) -> list[str]:
-    positive = ("sentences", "bpe_operations", "max_length", "encoder_layers", "decoder_layers", "width", "ffn_width",
+    positive = ("bpe_operations", "max_length", "encoder_layers", "decoder_layers", "width", "ffn_width",
                 "heads", "max_update", "max_tokens", "save_interval", "average", "beam")  # fmt: skip
     problems = [
         f"{_flag(name)} must be at least 1, not {getattr(args, name)}" for name in positive if getattr(args, name) < 1
     ]
-    if args.jobs is not None and args.jobs < 1:
-        problems.append(f"--jobs must be at least 1, not {args.jobs}")
+    problems += [
+        f"{_flag(name)} must be at least 1, not {getattr(args, name)}"
+        for name in ("jobs", "sentences")
+        if getattr(args, name) is not None and getattr(args, name) < 1
+    ]
     problems += [
         f"{_flag(name)} must be at least 0 and below 1, not {getattr(args, name)}"
         for name in ("dropout", "label_smoothing")
@@ -116,6 +127,18 @@ def _number_problems(args: argparse.Namespace) -> list[str]:
     if args.heads > 0 and args.width % args.heads:
         problems.append(f"--width {args.width} is not a multiple of --heads {args.heads}")
     return problems
+
+
+def _corpus_problems(args: argparse.Namespace) -> list[str]:
+    """A flag that the chosen corpus would ignore is an error."""
+    if args.data is not None:
+        return [] if args.sentences is None else ["--sentences is for the embedded corpus; leave it out with --data"]
+    problems = []
+    if {args.source_lang, args.target_lang} != EMBEDDED_LANGUAGES:
+        languages = f"{args.source_lang}-{args.target_lang}"
+        problems.append(f"the embedded corpus is de-en or en-de, not {languages}; give your own files with --data")
+    prefixes = ("train_prefix", "valid_prefix", "test_prefix")
+    return problems + [f"{_flag(name)} needs --data" for name in prefixes if getattr(args, name) is not None]
 
 
 def _flag(name: str) -> str:

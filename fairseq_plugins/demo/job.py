@@ -229,7 +229,7 @@ def _result(
         valid_loss=log.final_valid_loss, bleu=score.bleu if score else None,
         signature=score.signature if score else None, tokens_per_second=log.median_speed,
         train_curve=log.train_loss, valid_curve=log.valid_loss, hypotheses=tuple(hypotheses or ()),
-        command=tuple(training.command()),
+        command=training.shown_command(),
     )  # fmt: skip
 
 

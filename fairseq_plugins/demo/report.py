@@ -41,7 +41,8 @@ class Result:
     train_curve: dict[int, float] = field(default_factory=dict)
     valid_curve: dict[int, float] = field(default_factory=dict)
     hypotheses: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
+    command: str = ""
+    """What trained it, as typed in the job's directory."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,9 @@ def markdown(report: Report) -> str:
         parts.append(markdown_table([("", "text"), *block]).replace("---:", "---"))
     parts.append("## Settings")
     parts.append("```json\n" + json.dumps(report.settings, indent=1, sort_keys=True) + "\n```")
-    commands = [" ".join(result.command) for result in report.results if result.command]
+    commands = [result.command for result in report.results if result.command]
     if commands:
-        parts.append("Training commands:\n\n```\n" + "\n".join(commands) + "\n```")
+        parts.append("Training commands, in the directory of this report:\n\n```\n" + "\n".join(commands) + "\n```")
     return "\n\n".join(parts) + "\n"
 
 

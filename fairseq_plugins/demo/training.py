@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import zipfile
 from dataclasses import asdict, dataclass
@@ -138,12 +139,14 @@ class Training:
                 raise
         write_whole(self._outcome, json.dumps({"updates": read_log(self.log_file).updates}) + "\n")
 
-    def command(self) -> list[str]:
-        """The command that trained it; empty before it has begun."""
+    def shown_command(self) -> str:
+        """The command that trained it, as one would type it in the job's directory; empty before it has begun."""
         try:
-            return [str(part) for part in json.loads((self.directory / "command.json").read_text(encoding="utf-8"))]
+            command = json.loads((self.directory / "command.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return []
+            return ""
+        typed = ["fairseq-deep", "train", *command[len(fairseq_command("train")) :]]
+        return shlex.join(str(word).removeprefix(f"{self.directory.parent}/") for word in typed)
 
     def _mend_last_checkpoint(self) -> None:
         """Put the newest whole checkpoint in the place of one that a kill left half-copied: fairseq resumes from it."""

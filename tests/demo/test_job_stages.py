@@ -91,6 +91,18 @@ def test_every_method_gets_the_same_command_but_for_its_architecture(tmp_path):
     assert "--cpu" not in train_command("admin", RECIPE, tmp_path, tmp_path, gpu=True)
 
 
+def test_the_shown_command_can_be_typed_in_the_directory_of_the_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(Children, "run", lambda *_, **__: None)
+    one = training(tmp_path / "a job")
+    assert one.shown_command() == ""
+    one.run(Children(threads=1), gpu=False)
+    shown = one.shown_command()
+    assert shown.startswith("fairseq-deep train data-bin --arch admin_transformer --encoder-layers 18 ")
+    assert " --adam-betas '(0.9, 0.98)' " in shown
+    assert " --save-dir admin/checkpoints " in shown
+    assert str(tmp_path) not in shown
+
+
 def test_a_training_with_other_settings_is_not_continued(tmp_path, monkeypatch):
     first = training(tmp_path)
     monkeypatch.setattr("fairseq_plugins.demo.training.train_command", lambda *_, **__: [sys.executable, "-c", ""])
@@ -201,6 +213,9 @@ def test_threads_reach_the_child(tmp_path):
         (["--learning-rate", "0"], "--learning-rate must be above 0, not 0.0"),
         (["--max-update", "0"], "--max-update must be at least 1, not 0"),
         (["--jobs", "0"], "--jobs must be at least 1, not 0"),
+        (["--source-lang", "fr"], "the embedded corpus is de-en or en-de, not fr-en; give your own files with --data"),
+        (["--test-prefix", "test2016"], "--test-prefix needs --data"),
+        (["--data", "somewhere", "--sentences", "5"], "--sentences is for the embedded corpus"),
     ],
 )
 def test_bad_flags_end_with_one_line_and_code_2(tmp_path, capsys, flags, message):
@@ -214,6 +229,17 @@ def test_bad_flags_end_with_one_line_and_code_2(tmp_path, capsys, flags, message
 def test_all_bad_flags_are_named_together(tmp_path, capsys):
     assert main(["--width", "0", "--beam", "0", "--methods", "nothing", "--out", str(tmp_path / "out")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_the_embedded_corpus_is_read_like_any_other(tmp_path):
+    job = job_of(parser().parse_args(["--sentences", "150", "--source-lang", "en", "--target-lang", "de",
+                                      "--device", "cpu"]))  # fmt: skip
+    corpus = job_module._read(job)
+    assert corpus.languages == ("en", "de")
+    assert {split: len(sides["de"]) for split, sides in corpus.sentences.items()} == {
+        "train": 150, "valid": 100, "test": 100,
+    }  # fmt: skip
+    assert not set(corpus.sentences["train"]["de"]) & set(corpus.sentences["test"]["de"])
 
 
 def test_progress_shows_updates_loss_speed_and_time_left():
