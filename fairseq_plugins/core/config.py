@@ -57,9 +57,10 @@ UNSUPPORTED = (
 INTERPOLATED = {
     "max_source_positions": II("task.max_source_positions"),
     "max_target_positions": II("task.max_target_positions"),
-    "decoder_input_dim": II("model.decoder_embed_dim"),
-    "decoder_output_dim": II("model.decoder_embed_dim"),
 }
+# Widths at the two ends of the decoder; where they are not said, the decoder's own. No interpolation as upstream: the
+# decoder's width may itself be unsaid when Hydra resolves interpolations.
+END_WIDTHS = ("decoder_input_dim", "decoder_output_dim")
 AXIS_HELP = {
     Axis.NORM: "where the LayerNorms stand",
     Axis.RESIDUAL: "how a branch joins the stream",
@@ -91,8 +92,10 @@ def _stock_field(name: str, kind: Any, stock: Any) -> Tuple[str, Any, Any]:
     metadata.setdefault("help", "as in stock fairseq")
     if name in INTERPOLATED:
         # Without a help text fairseq takes the field as one that another group declares.
-        hidden = {} if name.startswith("max_") else metadata
-        return name, int, dataclasses.field(default=INTERPOLATED[name], metadata=hidden)
+        return name, int, dataclasses.field(default=INTERPOLATED[name])
+    if name in END_WIDTHS:
+        metadata["help"] += " (default: the decoder's width)"
+        return name, Optional[int], dataclasses.field(default=None, metadata=metadata)
     if name.endswith("layers_to_keep"):
         # Declared as a list upstream, but the stock builder splits it as text.
         return name, Optional[str], dataclasses.field(default=None, metadata=metadata)
@@ -175,8 +178,10 @@ def plain_namespace(config: Any, config_class: Type[FairseqDataclass]) -> Namesp
         setattr(values, field.name, value)
     for name, interpolation in INTERPOLATED.items():
         if getattr(values, name) == interpolation:
-            stock_default = 1024  # fairseq's DEFAULT_MAX_SOURCE_POSITIONS and DEFAULT_MAX_TARGET_POSITIONS
-            setattr(values, name, values.decoder_embed_dim if name.endswith("dim") else stock_default)
+            setattr(values, name, 1024)  # fairseq's DEFAULT_MAX_SOURCE_POSITIONS and DEFAULT_MAX_TARGET_POSITIONS
+    for name in END_WIDTHS:
+        if getattr(values, name) is None:
+            setattr(values, name, values.decoder_embed_dim)
     return values
 
 
