@@ -29,6 +29,7 @@ MODULES: tuple[str, ...] = (
     "cpu_processes",
     "tokenizer_languages",
     "score_command",
+    "shared_tensors_in_ema",
     "hydra_traces",
 )
 """In the order in which they are applied: of two that wrap one function, the later is the outer."""

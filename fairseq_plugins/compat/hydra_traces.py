@@ -34,6 +34,7 @@ class _ResultOrExit:
 
 def apply() -> None:
     """Put the property in the place of Hydra's."""
-    stock = JobReturn.__dict__["return_value"]
+    name = "return_value"
+    stock = JobReturn.__dict__[name]
     if not isinstance(stock, _ResultOrExit):
-        JobReturn.return_value = _ResultOrExit(stock)
+        setattr(JobReturn, name, _ResultOrExit(stock))
