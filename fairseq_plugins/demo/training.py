@@ -79,6 +79,7 @@ def train_command(method: str, recipe: Recipe, data: Path, checkpoints: Path, *,
         "--log-interval": log_interval,
         "--num-workers": 0,
         # Validate with each checkpoint rather than at each epoch, so that every method has the same points.
+        "--validate-interval-updates": recipe.save_interval,
         "--validate-interval": 10**6,
         "--save-interval": 10**6,
         # Only so is a resumed training the same training from the second epoch on.
