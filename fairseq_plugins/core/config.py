@@ -176,13 +176,17 @@ def plain_namespace(config: Any, config_class: Type[FairseqDataclass]) -> Namesp
         if OmegaConf.is_config(value):
             value = OmegaConf.to_container(value, resolve=True)
         setattr(values, field.name, value)
+    _fill_defaults_of_stock(values)
+    return values
+
+
+def _fill_defaults_of_stock(values: Namespace) -> None:
     for name, interpolation in INTERPOLATED.items():
         if getattr(values, name) == interpolation:
             setattr(values, name, 1024)  # fairseq's DEFAULT_MAX_SOURCE_POSITIONS and DEFAULT_MAX_TARGET_POSITIONS
     for name in END_WIDTHS:
         if getattr(values, name) is None:
             setattr(values, name, values.decoder_embed_dim)
-    return values
 
 
 def _flag(name: str) -> str:
