@@ -21,7 +21,7 @@ from fairseq_plugins.compat.wrapping import wrap
 from fairseq_plugins.errors import UserError
 
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
-UNSAFE_NAME = re.compile(r"GLOBAL ([\w.]+)|Unsupported (?:global|class):? ?([\w.]+)")
+UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
 
 
 def explain(path: str | Path, error: Exception) -> UserError:
@@ -32,7 +32,7 @@ def explain(path: str | Path, error: Exception) -> UserError:
         return UserError(f"checkpoint {path} is empty")
     unsafe = UNSAFE_NAME.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
     if unsafe:
-        name = unsafe.group(1) or unsafe.group(2)
+        name = unsafe.group(1)
         return UserError(
             f"checkpoint {path} is refused: it holds '{name}', which is not plain data and could run code when loaded"
         )

@@ -164,7 +164,7 @@ class _RunsCode:
 def test_a_checkpoint_that_would_run_code_is_refused_and_does_not_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({"model": {"w": torch.ones(1)}, "payload": _RunsCode()}, tmp_path / "bad.pt")
-    with pytest.raises(UserError, match=r"bad\.pt is refused: it holds "):
+    with pytest.raises(UserError, match=r"bad\.pt is refused: it holds '(builtins\.)?getattr'"):
         read_checkpoint(tmp_path / "bad.pt")
     assert not (tmp_path / "this-must-not-appear").exists()
 
