@@ -6,7 +6,6 @@ Nothing in a file is ever executed, and a file appears under its name only when 
 from __future__ import annotations
 
 import os
-import pickle
 import zipfile
 from pathlib import Path
 from typing import Any, Optional
@@ -30,13 +29,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """
     # Only here: these bring fairseq, which takes seconds that --help need not wait for.
     from fairseq_plugins import compat
-    from fairseq_plugins.compat.unreadable_checkpoints import explain, require_model
+    from fairseq_plugins.compat.unreadable_checkpoints import plain_content, require_model
 
     compat.apply()
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        raise explain(path, error) from error
+    state = plain_content(path, mmap=zipfile.is_zipfile(path))
     require_model(path, state)
     return dict(state)
 

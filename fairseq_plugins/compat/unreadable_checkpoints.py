@@ -63,12 +63,25 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
         if "PytorchStreamReader" in str(error) or "failed finding central directory" in str(error):
             raise explain(path, error) from error
         raise
-    except (AttributeError, KeyError, TypeError):
-        # fairseq looks into the file before it is known to be a checkpoint; if it is one, the error is another's.
-        require_model(path, torch.load(path, map_location="cpu", weights_only=True))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        # The unpickler fails in many ways on what is no pickle, and fairseq looks into the file before it is known to
+        # be a checkpoint; if it is one, the error is another's.
+        require_model(path, plain_content(path))
         raise
     require_model(path, state)
     return state
+
+
+def plain_content(path: str | Path, mmap: bool = False) -> Any:
+    """What is in the file at ``path``, nothing in it executed.
+
+    Raises:
+        UserError: the file is missing, empty, truncated, of another kind, or holds more than plain data.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
+        raise explain(path, error) from error
 
 
 def require_files(load: Callable[..., Any], filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:

@@ -40,6 +40,18 @@ def text(path: Path, good: Path) -> None:
     path.write_text("[model]\nlayers = 6\n" * 50)
 
 
+def text_that_pops_an_empty_stack(path: Path, good: Path) -> None:
+    path.write_text("the quick\n")
+
+
+def text_that_looks_up_a_memo(path: Path, good: Path) -> None:
+    path.write_text("hello\n")
+
+
+def text_that_is_not_utf8(path: Path, good: Path) -> None:
+    path.write_bytes(b"X\x03\x00\x00\x00\xff\xff\xff")
+
+
 def directory(path: Path, good: Path) -> None:
     path.mkdir()
 
@@ -66,6 +78,9 @@ BAD = {
     cut_at_the_start: "truncated or is no checkpoint",
     empty: "is empty",
     text: "truncated or is no checkpoint",
+    text_that_pops_an_empty_stack: "truncated or is no checkpoint",
+    text_that_looks_up_a_memo: "truncated or is no checkpoint",
+    text_that_is_not_utf8: "truncated or is no checkpoint",
     directory: "Is a directory",
     a_list: "is not a fairseq checkpoint",
     bare_weights: "is not a fairseq checkpoint",
