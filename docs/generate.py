@@ -22,7 +22,7 @@ from torch import nn
 
 import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
 from fairseq_plugins import compat
-from fairseq_plugins.core.config import AXIS_HELP, UNSUPPORTED, method_preset
+from fairseq_plugins.core.config import AXIS_HELP, UNSUPPORTED, method_preset, option_values, shape_of
 from fairseq_plugins.core.method import (
     METHODS,
     PARTS,
@@ -138,11 +138,17 @@ def refusals() -> Dict[str, List[str]]:
     found: Dict[str, List[str]] = {}
     for part, choices in _combinations():
         for config in _configurations():
-            for message in part.conflicts(choices, config):
+            for message in _objections(part, choices, config):
                 givers = found.setdefault(_without_numbers(message), [])
                 if _value(part) not in givers:
                     givers.append(_value(part))
     return found
+
+
+def _objections(part: Part, choices: Choices, config: Namespace) -> List[str]:
+    """What the part says in either stack."""
+    shapes = (shape_of(config, choices, option_values(config, stack), stack) for stack in Stack)
+    return [message for shape in shapes for message in part.conflicts(choices, shape, config)]
 
 
 def _without_numbers(message: str) -> str:

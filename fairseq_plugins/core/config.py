@@ -283,6 +283,16 @@ def _size_problems(config: Namespace) -> List[str]:
     return problems
 
 
+def _rate_problems(config: Namespace) -> List[str]:
+    rates = ["dropout", "attention_dropout", "activation_dropout", "relu_dropout", "adaptive_softmax_dropout"]
+    rates += ["encoder_layerdrop", "decoder_layerdrop"]
+    return [
+        f"{_flag(name)} must be at least 0 and below 1, not {getattr(config, name)}"
+        for name in rates
+        if not 0 <= getattr(config, name) < 1
+    ]
+
+
 def _sharing_problems(config: Namespace) -> List[str]:
     if not config.share_all_embeddings:
         return []
@@ -324,26 +334,32 @@ def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
             chosen[stack] = choose(config, stack)
         with _noting(problems):
             options[stack] = option_values(config, stack)
-    problems += _size_problems(config) + _sharing_problems(config) + _stock_problems(config, chosen)
-    for choices in chosen.values():
-        problems += [problem for part in choices.all() for problem in part.conflicts(choices, config)]
+    problems += _size_problems(config) + _rate_problems(config) + _sharing_problems(config)
+    problems += _stock_problems(config, chosen)
+    designs = {
+        stack: StackDesign(choices, shape_of(config, choices, options[stack], stack))
+        for stack, choices in chosen.items()
+        if stack in options
+    }
+    for design in designs.values():
+        for part in design.choices.all():
+            problems += part.conflicts(design.choices, design.shape, config)
     if problems:
         raise UserError(list(dict.fromkeys(problems)))
-    return {
-        stack: StackDesign(
-            choices,
-            Shape(
-                stack=stack,
-                encoder_layers=config.encoder_layers,
-                decoder_layers=config.decoder_layers,
-                width=getattr(config, f"{stack.value}_embed_dim"),
-                heads=getattr(config, f"{stack.value}_attention_heads"),
-                norm=choices.norm.name,
-                options=options[stack],
-            ),
-        )
-        for stack, choices in chosen.items()
-    }
+    return designs
+
+
+def shape_of(config: Namespace, choices: Choices, options: SimpleNamespace, stack: Stack) -> Shape:
+    """What the parts of one stack are built from."""
+    return Shape(
+        stack=stack,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        width=getattr(config, f"{stack.value}_embed_dim"),
+        heads=getattr(config, f"{stack.value}_attention_heads"),
+        norm=choices.norm.name,
+        options=options,
+    )
 
 
 def nested_config(config: Namespace, designs: Mapping[Stack, StackDesign]) -> TransformerConfig:

@@ -119,7 +119,7 @@ class Part:
         summary: one line for the documentation.
         options: settings of this part.
         parameters: what it adds to the state dict.
-        conflicts: from the choices of one stack and the whole configuration to messages, one a problem.
+        conflicts: from the choices and the shape of one stack and the whole configuration to messages, one a problem.
         no_fold: why a model with this part cannot be turned into a plain stock Transformer; empty if it can.
     """
 
@@ -129,7 +129,7 @@ class Part:
     summary: str
     options: Tuple[Option, ...] = ()
     parameters: Tuple[NewParameter, ...] = ()
-    conflicts: Callable[["Choices", Any], List[str]] = lambda choices, config: []
+    conflicts: Callable[["Choices", Shape, Any], List[str]] = lambda choices, shape, config: []
     no_fold: str = ""
 
 

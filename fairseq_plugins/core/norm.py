@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, List, NamedTuple
 
-from fairseq_plugins.core.method import Axis, Choices, Part, register_part
+from fairseq_plugins.core.method import Axis, Choices, Part, Shape, register_part
 
 
 class NormPlace(NamedTuple):
@@ -18,7 +18,7 @@ class NormPlace(NamedTuple):
     after: bool
 
 
-def _no_other_norm(choices: Choices, config: Any) -> List[str]:
+def _no_other_norm(choices: Choices, shape: Shape, config: Any) -> List[str]:
     if config.layernorm_embedding:
         return ["--norm none removes every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
     return []

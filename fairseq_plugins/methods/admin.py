@@ -6,7 +6,7 @@ Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, section 4.
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
 import math
-from typing import Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.calibration import Calibrated, population_variance
 from fairseq_plugins.core.method import (
     Axis,
+    Choices,
     Method,
     NewParameter,
     Option,
@@ -97,6 +98,14 @@ def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Resid
     return {site: AdminResidual(size, shape.options.admin_profile, trained) for site in sites}
 
 
+def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    """Without the LayerNorm that follows, every omega would multiply the stream of all layers above."""
+    if choices.norm.name == "post":
+        return []
+    name = choices.norm.name
+    return [f"--residual admin scales the stream for the LayerNorm after it: it needs --norm post, not {name}"]
+
+
 register_part(
     Part(
         Axis.RESIDUAL,
@@ -115,6 +124,7 @@ register_part(
             Option("admin_scale", "elementwise", "one omega for each of the C dimensions, or one for all of them",
                    choices=("elementwise", "scalar")),
         ),
+        conflicts=conflicts,
         parameters=tuple(
             NewParameter(f"{site.value}_residual.{name}", size, initial, buffer)
             for site in Site

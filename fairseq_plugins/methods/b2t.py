@@ -79,12 +79,12 @@ def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Resid
     return junctions
 
 
-def conflicts(choices: Choices, config: Any) -> List[str]:
+def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
     """Combinations that the paper's equations do not cover."""
     problems = []
     if choices.norm.name == "pre":
         problems.append("--residual b2t doubles the stream in every layer under --norm pre: use --norm post or none")
-    if choices.norm.name == "none" and config.b2t_skip == "all":
+    if choices.norm.name == "none" and shape.options.b2t_skip == "all":
         problems.append("--b2t-skip all jumps a LayerNorm that --norm none does not have")
     return problems
 

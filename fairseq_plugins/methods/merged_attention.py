@@ -12,10 +12,19 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan
-from fairseq_plugins.core.method import Axis, Choices, Method, Part, register_method, register_part
+from fairseq_plugins.core.method import (
+    Axis,
+    Choices,
+    Method,
+    Part,
+    Shape,
+    Stack,
+    register_method,
+    register_part,
+)
 
 
 class MergedAttention(Attention):
@@ -26,6 +35,12 @@ class MergedAttention(Attention):
     """
 
     xavier_input_gain = 1.0  # the authors draw q, k and v of this sub-layer as three matrices
+
+    def reset_parameters(self) -> None:
+        """Stock weights, but q, k and v with the gain that this sub-layer has in every base initialisation."""
+        super().reset_parameters()
+        for projection in (self.q_proj, self.k_proj, self.v_proj):
+            nn.init.xavier_uniform_(projection.weight, gain=self.xavier_input_gain)
 
     def attend(
         self,
@@ -197,9 +212,11 @@ def full_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
     return blank_pads(average, padding_mask)
 
 
-def conflicts(choices: Choices, config: Any) -> List[str]:
-    """What the shared W_v and the missing sub-layer rule out."""
-    problems = []
+def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    """What the shared W_v and the missing sub-layer rule out; an encoder's choice of it changes nothing."""
+    problems: List[str] = []
+    if shape.stack is Stack.ENCODER:
+        return problems
     if config.encoder_embed_dim != config.decoder_embed_dim:
         problems.append(
             "--attention matt shares W_v between encoder and decoder: "

@@ -65,6 +65,11 @@ def test_a_method_that_is_none_of_ours() -> None:
         ({"attention": "matt", "no_cross_attention": True}, ("matt", "--no-cross-attention")),
         ({"residual": "b2t", "norm": "pre"}, ("--residual b2t", "--norm pre", "--norm post or none")),
         ({"residual": "b2t", "norm": "none", "b2t_skip": "all"}, ("--b2t-skip all", "--norm none")),
+        ({"residual": "b2t", "norm": "none,post", "b2t_skip": "all,residual"}, ("--b2t-skip all", "--norm none")),
+        ({"residual": "admin", "norm": "pre"}, ("--residual admin", "--norm post", "not pre")),
+        ({"residual": "plain,admin", "norm": "post,none"}, ("--residual admin", "--norm post", "not none")),
+        ({"dropout": 1.5}, ("--dropout", "below 1", "not 1.5")),
+        ({"decoder_layerdrop": -0.1}, ("--decoder-layerdrop", "at least 0", "not -0.1")),
         ({"encoder_normalize_before": True}, ("--encoder-normalize-before", "--norm post", "--norm pre")),
         ({"decoder_normalize_before": True, "norm": "pre,none"}, ("--decoder-normalize-before", "--norm pre,none")),
         ({"encoder_layers": 0}, ("--encoder-layers", "at least 1", "not 0")),
@@ -86,6 +91,11 @@ def test_a_method_that_is_none_of_ours() -> None:
 def test_conflicts(values: dict[str, Any], words: tuple[str, ...]) -> None:
     (problem,) = problems(**values)
     assert [word for word in words if word not in problem] == []
+
+
+def test_what_only_the_other_stack_would_object_to_is_legal() -> None:
+    assert tiny("deep_transformer", attention="matt,softmax", encoder_embed_dim=8).decoder.layers[0].self_attn
+    assert tiny("deep_transformer", residual="b2t", norm="none,post", b2t_skip="residual,all").encoder.layer_norm is None
 
 
 def test_normalize_before_is_stocks_word_for_norm_pre() -> None:
