@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument(
         "--sentences", type=int, metavar="N", help=f"training pairs of the embedded corpus; default: {SENTENCES}"
     )
-    data.add_argument("--bpe-operations", type=int, default=4000, metavar="N", help="default: 4000")
+    data.add_argument("--bpe-operations", type=int, default=2000, metavar="N", help="default: 4000")
     data.add_argument("--max-length", type=int, default=100, metavar="N", help="longest training sentence, in subwords")
     flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
     flags.add_argument("--methods", default=",".join(METHODS), metavar="A,B,…",
@@ -61,13 +61,13 @@ def parser() -> argparse.ArgumentParser:
 def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
     recipe = flags.add_argument_group("model and training")
     for flag, default in (
-        ("--encoder-layers", 18), ("--decoder-layers", 18), ("--width", 64), ("--ffn-width", 128), ("--heads", 4),
-        ("--max-update", 800), ("--max-tokens", 1000), ("--warmup-updates", 200), ("--save-interval", 50),
+        ("--encoder-layers", 12), ("--decoder-layers", 12), ("--width", 64), ("--ffn-width", 128), ("--heads", 4),
+        ("--max-update", 1800), ("--max-tokens", 600), ("--warmup-updates", 300), ("--save-interval", 100),
         ("--average", 4), ("--seed", 1),
     ):  # fmt: skip
         recipe.add_argument(flag, type=int, default=default, help=f"default: {default}")
     for flag, fraction in (
-        ("--dropout", 0.1), ("--learning-rate", 2e-3), ("--label-smoothing", 0.1), ("--clip-norm", 0.0)
+        ("--dropout", 0.1), ("--learning-rate", 3e-3), ("--label-smoothing", 0.1), ("--clip-norm", 0.0)
     ):  # fmt: skip
         recipe.add_argument(flag, type=float, default=fraction, help=f"default: {fraction}")
 
