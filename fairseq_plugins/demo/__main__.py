@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument(
         "--sentences", type=int, metavar="N", help=f"training pairs of the embedded corpus; default: {SENTENCES}"
     )
-    data.add_argument("--bpe-operations", type=int, default=2000, metavar="N", help="default: 4000")
+    data.add_argument("--bpe-operations", type=int, default=2000, metavar="N", help="default: 2000")
     data.add_argument("--max-length", type=int, default=100, metavar="N", help="longest training sentence, in subwords")
     flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
     flags.add_argument("--methods", default=",".join(METHODS), metavar="A,B,…",
