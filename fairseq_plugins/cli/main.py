@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, Command] = {
     "hydra-train": Command("train a model from a YAML file", "fairseq_cli.hydra_train", stock.hydra_train),
     "generate": Command("translate a binarised test set", "fairseq_cli.generate", stock.with_user_dir),
     "interactive": Command("translate lines of text", "fairseq_cli.interactive", stock.with_user_dir),
-    "validate": Command("loss on a binarised split", "fairseq_cli.validate", stock.with_user_dir),
+    "validate": Command("loss on a binarised split", "fairseq_cli.validate", stock.validate),
     "eval-lm": Command("perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
     "score": Command("BLEU of a translation", "fairseq_cli.score", stock.plain),

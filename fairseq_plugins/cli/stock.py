@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_plugins.cli.outcome import exit_code
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, unknown_name
 
 USER_DIR = str(Path(__file__).resolve().parents[1])
 
@@ -52,8 +52,19 @@ def train(name: str, module: str, argv: Sequence[str]) -> int:
     return with_user_dir(name, module, argv)
 
 
+def validate(name: str, module: str, argv: Sequence[str]) -> int:
+    """``fairseq-validate``, which alone has no default ``--task`` and fails with a KeyError where it is not given."""
+    given = take_option(argv, "--task")[0]
+    return with_user_dir(name, module, [*(["--task", "translation"] if given is None else []), *argv])
+
+
 def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
-    """``fairseq-hydra-train`` with the user directory in the config and relative paths that mean what they say."""
+    """``fairseq-hydra-train`` with the user directory in the config and relative paths that mean what they say.
+
+    Raises:
+        UserError: if there is no YAML file of the given name, for which fairseq would take its defaults in silence.
+    """
+    _refuse_unknown_config(argv)
     stock: Any = import_module(module)
     stock._hydra_main = _in_hydra(stock._hydra_main)
     return plain(name, module, argv)
@@ -94,14 +105,25 @@ def _refuse_other_user_dir(given: Optional[str]) -> None:
         )
 
 
-def _refuse_unknown_arch(arch: Optional[str]) -> None:
+def _refuse_unknown_config(argv: Sequence[str]) -> None:
+    name, directory = take_option(argv, "--config-name", "-cn")[0], take_option(argv, "--config-dir", "-cd")[0]
+    if name is None or directory is None:
+        return
+    if not Path(directory).is_dir():
+        raise UserError(f"--config-dir {directory}: no such directory")
+    files = {str(path.relative_to(directory).with_suffix("")) for path in Path(directory).rglob("*.yaml")}
+    if name.removesuffix(".yaml") not in files:
+        raise UserError(unknown_name("--config-name", name, files))
+
+
+def _refuse_unknown_arch(arch: Optional[str], setting: str = "--arch") -> None:
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     if arch in ARCH_MODEL_REGISTRY:
         return
     near = difflib.get_close_matches(arch or "", ARCH_MODEL_REGISTRY, n=1, cutoff=0.5)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
-    problem = "--arch is missing" if arch is None else f"unknown --arch '{arch}'{hint}"
+    problem = f"{setting} is missing" if arch is None else f"unknown {setting} '{arch}'{hint}"
     ours = sorted(
         name
         for name, model in ARCH_MODEL_REGISTRY.items()
@@ -130,6 +152,7 @@ def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
 
     _return_to_working_directory()
     _refuse_other_user_dir(cfg.common.user_dir)
+    _refuse_incomplete(cfg)
     with open_dict(cfg):
         cfg.common.user_dir = USER_DIR
     try:
@@ -139,6 +162,16 @@ def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
             raise
         # A key or value that the config does not have; OmegaConf says so in several lines.
         raise UserError("; ".join(line.strip() for line in str(error).splitlines() if line.strip())) from error
+
+
+def _refuse_incomplete(cfg: Any) -> None:
+    from omegaconf import OmegaConf
+
+    missing = sorted(OmegaConf.missing_keys(cfg))
+    if missing:
+        raise UserError([f"{key} is not given: write {key}=VALUE after the command" for key in missing])
+    if OmegaConf.is_config(cfg.get("model")) and "_name" in cfg.model:
+        _refuse_unknown_arch(cfg.model._name, "model._name")
 
 
 def _return_to_working_directory() -> None:

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Iterator, List, Optional, Sequence
+from typing import Any, Iterator, List, Optional, Sequence
 
 import pytest
 from hydra.core.hydra_config import HydraConfig
@@ -50,7 +50,8 @@ def test_every_command_exists(name: str) -> None:
     ("argv", "seen"),
     [
         (["generate", "data", "--beam", "5"], ["fairseq-deep generate", "--user-dir", HERE, "data", "--beam", "5"]),
-        (["validate", "data"], ["fairseq-deep validate", "--user-dir", HERE, "data"]),
+        (["validate", "data"], ["fairseq-deep validate", "--user-dir", HERE, "--task", "translation", "data"]),
+        (["validate", "data", "--task=mine"], ["fairseq-deep validate", "--user-dir", HERE, "data", "--task=mine"]),
         (["interactive", "data", f"--user-dir={HERE}/"], ["fairseq-deep interactive", "--user-dir", HERE, "data"]),
         (["eval-lm", "data"], ["fairseq-deep eval-lm", "--user-dir", HERE, "data"]),
         (["train", "data", "-a", "admin_transformer"],
@@ -112,6 +113,29 @@ def test_take_option(argv: Sequence[str], value: str, rest: List[str]) -> None:
     assert stock.take_option(argv, "--long", "-x") == (value, rest)
 
 
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--config-name", "smal"],
+         "error: unknown --config-name 'smal' (did you mean 'small'?); legal values: a/b, small\n"),
+        (["--config-name=smal.yaml"], "error: unknown --config-name 'smal.yaml' (did you mean 'small'?); legal"),
+        (["--config-dir", "absent", "--config-name", "small"], "error: --config-dir absent: no such directory"),
+    ],
+)  # fmt: skip
+def test_a_yaml_file_that_is_not_there(
+    flags: Sequence[str], line: str, calls: List[List[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("small.yaml", "a/b.yaml", "notes.txt"):
+        (tmp_path / name).touch()
+    assert main(["hydra-train", "--config-dir", str(tmp_path), *flags]) == 2
+    assert capfd.readouterr().err.startswith(line)
+    assert calls == []
+    for name in ("small", "small.yaml", "a/b"):
+        assert main(["hydra-train", "--config-dir", str(tmp_path), "--config-name", name]) == 0
+    assert len(calls) == 3
+
+
 class TestInHydra:
     """Hydra would turn each of these into a trace and code 1."""
 
@@ -135,6 +159,21 @@ class TestInHydra:
             stock._in_hydra(job)(OmegaConf.create({"common": {"user_dir": None}}))
         assert ended.value.code == 2
         assert capfd.readouterr().err == line
+
+    @pytest.mark.parametrize(
+        ("more", "line"),
+        [
+            ({"model": {"_name": "admin_transfromer"}},
+             "error: unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?); legal: "),
+            ({"task": {"data": "???"}, "model": {"_name": "admin_transformer"}}, "error: task.data is not given"),
+        ],
+    )  # fmt: skip
+    def test_unfinished_yaml(self, more: dict[str, Any], line: str, capfd: pytest.CaptureFixture[str]) -> None:
+        job = stock._in_hydra(lambda cfg: pytest.fail("the job ran"))
+        with pytest.raises(SystemExit) as ended:
+            job(OmegaConf.create({"common": {"user_dir": None}, **more}))
+        assert ended.value.code == 2
+        assert capfd.readouterr().err.startswith(line)
 
     def test_another_user_directory_in_the_yaml_is_refused(self, tmp_path: Path) -> None:
         job = stock._in_hydra(lambda cfg: pytest.fail("the job ran"))
