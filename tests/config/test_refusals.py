@@ -95,7 +95,8 @@ def test_conflicts(values: dict[str, Any], words: tuple[str, ...]) -> None:
 
 def test_what_only_the_other_stack_would_object_to_is_legal() -> None:
     assert tiny("deep_transformer", attention="matt,softmax", encoder_embed_dim=8).decoder.layers[0].self_attn
-    assert tiny("deep_transformer", residual="b2t", norm="none,post", b2t_skip="residual,all").encoder.layer_norm is None
+    model = tiny("deep_transformer", residual="b2t", norm="none,post", b2t_skip="residual,all")
+    assert model.encoder.layers[0].final_layer_norm is None
 
 
 def test_normalize_before_is_stocks_word_for_norm_pre() -> None:
