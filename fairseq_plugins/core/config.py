@@ -293,6 +293,23 @@ def _rate_problems(config: Namespace) -> List[str]:
     ]
 
 
+def _idle_problems(chosen: Mapping[Stack, Choices], options: Mapping[Stack, SimpleNamespace]) -> List[str]:
+    """Options that somebody set and no part of either stack reads."""
+    read = {option for choices in chosen.values() for part in choices.all() for option in part.options}
+    problems = []
+    for option in all_options():
+        said = any(getattr(values, option.name) != option.default for values in options.values())
+        if said and option not in read:
+            owners = [
+                f"{_flag(axis.value)} {name}"
+                for axis, parts in PARTS.items()
+                for name, part in parts.items()
+                if option in part.options
+            ]
+            problems.append(f"{_flag(option.name)} has no effect here: it belongs to {' and '.join(owners)}")
+    return problems
+
+
 def _sharing_problems(config: Namespace) -> List[str]:
     if not config.share_all_embeddings:
         return []
@@ -336,6 +353,8 @@ def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
             options[stack] = option_values(config, stack)
     problems += _size_problems(config) + _rate_problems(config) + _sharing_problems(config)
     problems += _stock_problems(config, chosen)
+    if len(chosen) == len(options) == len(Stack):
+        problems += _idle_problems(chosen, options)
     designs = {
         stack: StackDesign(choices, shape_of(config, choices, options[stack], stack))
         for stack, choices in chosen.items()

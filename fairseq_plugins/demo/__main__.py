@@ -156,14 +156,11 @@ def _method_problems(methods: Sequence[str]) -> list[str]:
 
 
 def _registered_methods() -> list[str]:
-    """Methods beyond the usual ones that ``fairseq_plugins`` registers an architecture for."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
+    """Every method of this package, the usual ones and the others."""
+    import fairseq_plugins  # noqa: F401
+    from fairseq_plugins.core.method import METHODS as registered
 
-    import fairseq_plugins
-
-    fairseq_plugins.register()
-    suffix = "_transformer"
-    return [name.removesuffix(suffix) for name in ARCH_MODEL_REGISTRY if name.endswith(suffix)]
+    return list(registered)
 
 
 def _cores() -> int:

@@ -88,7 +88,7 @@ def test_the_configuration_that_a_checkpoint_keeps_is_the_same(tmp_path: Path) -
 
 
 def test_overrides_of_the_command_line(tmp_path: Path) -> None:
-    content = minimal("admin_transformer", **TINY, admin_profile="paper")
+    content = minimal("admin_transformer", **TINY, init="ds_init", admin_profile="paper")
     model = model_of(resolved(tmp_path, content, "model.encoder_layers=3", "+model.ds_init_alpha='0.5,1'"))
     assert len(model.encoder.layers) == 3
     options = [stack.design.shape.options for stack in (model.encoder, model.decoder)]
@@ -98,7 +98,8 @@ def test_overrides_of_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ["deep_transformer", "admin_transformer"])
 def test_a_number_need_not_be_quoted(arch: str, tmp_path: Path) -> None:
-    model = model_of(resolved(tmp_path, minimal(arch, **TINY, rezero_alpha=0.5, b2t_init_scale=0.1)))
+    parts = {"norm": "none", "residual": "rezero", "init": "b2t"}
+    model = model_of(resolved(tmp_path, minimal(arch, **TINY, **parts, rezero_alpha=0.5, b2t_init_scale=0.1)))
     assert model.encoder.design.shape.options.rezero_alpha == 0.5
     assert model.encoder.design.shape.options.b2t_init_scale == "0.1"
 

@@ -68,6 +68,8 @@ def test_a_method_that_is_none_of_ours() -> None:
         ({"residual": "b2t", "norm": "none,post", "b2t_skip": "all,residual"}, ("--b2t-skip all", "--norm none")),
         ({"residual": "admin", "norm": "pre"}, ("--residual admin", "--norm post", "not pre")),
         ({"residual": "plain,admin", "norm": "post,none"}, ("--residual admin", "--norm post", "not none")),
+        ({"residual": "b2t", "b2t_init_scale": "layers"}, ("--b2t-init-scale", "no effect", "--init b2t")),
+        ({"rezero_alpha": "0.0,1"}, ("--rezero-alpha", "no effect", "--residual rezero")),
         ({"dropout": 1.5}, ("--dropout", "below 1", "not 1.5")),
         ({"decoder_layerdrop": -0.1}, ("--decoder-layerdrop", "at least 0", "not -0.1")),
         ({"encoder_normalize_before": True}, ("--encoder-normalize-before", "--norm post", "--norm pre")),
