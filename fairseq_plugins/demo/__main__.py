@@ -67,7 +67,7 @@ def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
     ):  # fmt: skip
         recipe.add_argument(flag, type=int, default=default, help=f"default: {default}")
     for flag, fraction in (
-        ("--dropout", 0.1), ("--learning-rate", 3e-3), ("--label-smoothing", 0.1), ("--clip-norm", 0.0)
+        ("--dropout", 0.1), ("--learning-rate", 2e-3), ("--label-smoothing", 0.1), ("--clip-norm", 0.0)
     ):  # fmt: skip
         recipe.add_argument(flag, type=float, default=fraction, help=f"default: {fraction}")
 
