@@ -58,7 +58,7 @@ def test_a_second_pass_changes_nothing(arch: str) -> None:
 def test_what_the_user_says_wins() -> None:
     said: dict[str, Any] = {
         "encoder_layers": 4, "decoder_layers": 3, "encoder_embed_dim": 32, "decoder_ffn_embed_dim": 7, "dropout": 0.0,
-        "norm": "pre", "base_init": "fairseq", "admin_profile": "paper",
+        "norm": "post,post", "base_init": "fairseq", "admin_profile": "paper",
     }  # fmt: skip
     config = settings("admin_transformer_iwslt_de_en_18", **said)
     assert {name: getattr(config, name) for name in said} == said
