@@ -17,8 +17,6 @@ from torch import Tensor
 
 from fairseq_plugins.core.method import Axis, Part, register_part
 
-IncrementalState = Optional[Dict[str, Dict[str, Optional[Tensor]]]]
-
 
 class Attention(MultiheadAttention):
     """Stock softmax attention behind the package's signature. Keeps ``q_proj, k_proj, v_proj, out_proj``.

@@ -26,7 +26,6 @@ from omegaconf import II, OmegaConf, open_dict
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import (
-    METHODS,
     PARTS,
     Axis,
     Choices,
@@ -389,14 +388,3 @@ def nested_config(config: Namespace, designs: Mapping[Stack, StackDesign]) -> Tr
     nested = TransformerConfig.from_namespace(values)
     nested.designs = dict(designs)
     return nested
-
-
-def known_method(name: str) -> Method:
-    """The registered method called ``name``.
-
-    Raises:
-        UserError: there is none.
-    """
-    if name not in METHODS:
-        raise UserError(unknown_name("method", name, METHODS))
-    return METHODS[name]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.core.config import known_method
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.errors import UserError
 from tests.building import TINY, settings, tiny, translation_task
@@ -49,11 +48,6 @@ def test_values(values: dict[str, Any], message: str) -> None:
     (problem,) = problems(**values)
     # A method that is added later adds legal values.
     assert problem.startswith(message) if message.endswith("legal values: ") else problem == message
-
-
-def test_a_method_that_is_none_of_ours() -> None:
-    with pytest.raises(UserError, match=r"unknown method 'ds_int' \(did you mean 'ds_init'\?\); legal values: admin, "):
-        known_method("ds_int")
 
 
 @pytest.mark.parametrize(
