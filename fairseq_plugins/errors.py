@@ -30,9 +30,13 @@ class UserError(ValueError):
 def unknown_name(kind: str, name: str, legal: Iterable[str]) -> str:
     """Message for a name that is not one of ``legal``, with the nearest legal one where there is one."""
     names = sorted(legal)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
-    return f"unknown {kind} '{name}'{hint}; legal values: {', '.join(names)}"
+    return f"unknown {kind} '{name}'{nearest(name, names)}; legal values: {', '.join(names)}"
+
+
+def nearest(name: str, legal: Sequence[str]) -> str:
+    """Hint to put behind a misspelt name: the nearest legal one in brackets, or nothing."""
+    near = difflib.get_close_matches(name, legal, n=1, cutoff=0.5)
+    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def report(error: UserError) -> None:

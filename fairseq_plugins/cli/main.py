@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import sys
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Callable, List, Mapping, NoReturn, Optional, Sequence
 import fairseq_plugins
 from fairseq_plugins.cli import stock
 from fairseq_plugins.cli.outcome import exit_code
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, nearest
 
 
 def own(name: str, module: str, argv: Sequence[str]) -> int:
@@ -102,9 +101,7 @@ def usage() -> str:
 
 
 def _unknown_command(name: str) -> str:
-    near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
-    return f"unknown command '{name}'{hint}; legal: {', '.join(COMMANDS)}"
+    return f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}"
 
 
 def _version() -> str:

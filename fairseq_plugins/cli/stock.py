@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_plugins.cli.outcome import exit_code
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError, nearest, unknown_name
 
 USER_DIR = str(Path(__file__).resolve().parents[1])
 
@@ -121,8 +120,7 @@ def _refuse_unknown_arch(arch: Optional[str], setting: str = "--arch") -> None:
 
     if arch in ARCH_MODEL_REGISTRY:
         return
-    near = difflib.get_close_matches(arch or "", ARCH_MODEL_REGISTRY, n=1, cutoff=0.5)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    hint = nearest(arch or "", list(ARCH_MODEL_REGISTRY))
     problem = f"{setting} is missing" if arch is None else f"unknown {setting} '{arch}'{hint}"
     ours = sorted(
         name

@@ -269,7 +269,7 @@ def _size_problems(config: Namespace) -> List[str]:
     for stack in Stack:
         sizes = {name: getattr(config, f"{stack.value}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")}
         problems += [
-            f"--{stack.value}-{name.replace('_', '-')} must be at least 1, not {value}"
+            f"{_flag(stack.value + '_' + name)} must be at least 1, not {value}"
             for name, value in sizes.items()
             if value < 1
         ]
@@ -324,7 +324,7 @@ def _sharing_problems(config: Namespace) -> List[str]:
 
 
 def _stock_problems(config: Namespace, designs: Mapping[Stack, Choices]) -> List[str]:
-    problems = [f"--{name.replace('_', '-')} is not supported" for name in UNSUPPORTED if getattr(config, name)]
+    problems = [f"{_flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name)]
     for stack, choices in designs.items():
         if getattr(config, f"{stack.value}_normalize_before") and not choices.norm.build().before:
             problems.append(f"--{stack.value}-normalize-before contradicts --norm {config.norm}: say --norm pre")
