@@ -156,16 +156,20 @@ def _without_numbers(message: str) -> str:
 
 
 def _combinations() -> Iterator[Tuple[Part, Choices]]:
-    for parts in itertools.product(*(PARTS[axis].values() for axis in Axis)):
-        for part in parts:
-            yield part, Choices(**{axis.value: one for axis, one in zip(Axis, parts, strict=True)})
+    """Every part with every part of another axis, the rest as in stock fairseq."""
+    stock = Method("", "", "", "", base_init="fairseq")
+    usual = {axis: find_part(axis, stock.choice(axis)) for axis in Axis}
+    for one, other in itertools.permutations(Axis, 2):
+        for part, second in itertools.product(PARTS[one].values(), PARTS[other].values()):
+            chosen = {**usual, one: part, other: second}
+            yield part, Choices(**{axis.value: choice for axis, choice in chosen.items()})
 
 
 def _configurations() -> Iterator[Namespace]:
     """A plain configuration, then each single change to it that a part may object to."""
     usual = Namespace(
         **{**_tiny_sizes(), **method_preset(None)}, layernorm_embedding=False, no_cross_attention=False,
-        encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False,
+        encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False, activation_dropout=0.0,
     )  # fmt: skip
     yield usual
     changes: List[Tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
@@ -248,7 +252,7 @@ def _linked(paper: str) -> str:
 
 
 def choices_table() -> str:
-    """The six choices of every method."""
+    """The choices of every method."""
     rows = [
         (f"[{m.title}](#{_anchor(m.title)})", code(arch(m)), *(code(m.choice(axis)) for axis in Axis))
         for m in ordered_methods()
@@ -353,7 +357,7 @@ def parts_section() -> str:
     written = [
         "## Parts",
         "Each axis of `--arch deep_transformer`, or of any architecture of a method, takes one of these names, or "
-        "`ENCODER,DECODER` where the stacks differ. The six names say everything about a model but its sizes.",
+        "`ENCODER,DECODER` where the stacks differ. The names say everything about a model but its sizes.",
     ]
     for axis in Axis:
         rows = [
@@ -365,7 +369,7 @@ def parts_section() -> str:
     refused = [(", ".join(givers), message) for message, givers in refusals().items()]
     written += [
         "### Combinations that are refused",
-        "Found by trying every combination of parts. All problems of a command are reported together, before a model "
+        "Found by trying every pair of parts. All problems of a command are reported together, before a model "
         "is built.",
         table(("choice", "message"), refused),
         "Settings of stock fairseq that the package has no answer to are refused too, rather than ignored: "

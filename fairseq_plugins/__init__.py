@@ -27,10 +27,12 @@ def register() -> None:
     compat.apply()
 
     from fairseq_plugins import methods  # noqa: F401  (registers every part and method)
+    from fairseq_plugins.core import advice
     from fairseq_plugins.core.model import register_architectures
     from fairseq_plugins.errors import install_hook
 
     register_architectures()
+    advice.install()
     install_hook()
 
 

@@ -1,7 +1,8 @@
 """Attention: which attention sub-layers a layer has, and how they attend.
 
 Every attention has the one signature of :meth:`Attention.attend`, so that a layer reads the same whatever it is
-made of and TorchScript can compile it. A part of this axis is built with ``build() -> AttentionPlan``.
+made of and TorchScript can compile it. A part of this axis is built with ``build(depth, shape) -> AttentionPlan``, once
+for each layer.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
@@ -9,11 +10,11 @@ Legend: T target time, S source time, B batch, C width, H heads, D width of a he
 from __future__ import annotations
 
 import math
-from typing import Dict, NamedTuple, Optional, Tuple, Type
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.modules import MultiheadAttention
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_plugins.core.method import Axis, Part, register_part
 
@@ -93,11 +94,22 @@ def prime_torchscript() -> None:
 
 
 class AttentionPlan(NamedTuple):
-    """The attention class of each attention sub-layer; ``decoder_self=None`` means that it does not exist."""
+    """What makes each attention sub-layer of one layer; ``decoder_self=None`` means that it does not exist.
 
-    encoder_self: Type[Attention] = Attention
-    decoder_self: Optional[Type[Attention]] = Attention
-    cross: Type[Attention] = Attention
+    Each is called with the arguments of :class:`fairseq.modules.MultiheadAttention`: width, heads and keywords. What
+    it makes has :meth:`Attention.attend`, ``num_heads`` and ``head_dim``; it need not be an :class:`Attention`.
+    """
+
+    encoder_self: Callable[..., nn.Module] = Attention
+    decoder_self: Optional[Callable[..., nn.Module]] = Attention
+    cross: Callable[..., nn.Module] = Attention
 
 
-register_part(Part(Axis.ATTENTION, "softmax", AttentionPlan, summary="stock multi-head softmax attention"))
+register_part(
+    Part(
+        Axis.ATTENTION,
+        "softmax",
+        lambda depth, shape: AttentionPlan(),
+        summary="stock multi-head softmax attention",
+    )
+)

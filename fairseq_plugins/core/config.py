@@ -26,6 +26,7 @@ from omegaconf import II, OmegaConf, open_dict
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import (
+    GENERAL_OPTIONS,
     PARTS,
     Axis,
     Choices,
@@ -65,6 +66,7 @@ AXIS_HELP = {
     Axis.RESIDUAL: "how a branch joins the stream",
     Axis.ATTENTION: "which attention sub-layers there are",
     Axis.HISTORY: "what a layer takes as its input",
+    Axis.BIAS: "what the linear maps of a layer add",
     Axis.INIT: "what the method does to the initial weights",
     Axis.BASE_INIT: "distribution of the initial weights: the one the papers assume or today's stock one",
 }
@@ -138,7 +140,7 @@ def method_preset(method: Optional[Method]) -> Dict[str, Any]:
     preset: Dict[str, Any] = {option.name: str(option.default) for option in all_options()}
     chosen = method or Method("", "", "", "", base_init="fairseq")
     preset.update({axis.value: chosen.choice(axis) for axis in Axis})
-    preset.update({name: str(value) for name, value in chosen.options.items()})
+    preset.update({name: str(value) if name in preset else value for name, value in chosen.options.items()})
     return preset
 
 
@@ -240,6 +242,8 @@ def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
         value = math.nan
     if not math.isfinite(value):
         raise UserError(f"{_flag(option.name)} takes a number, not '{text}'")
+    if option.rate and not 0 <= value < 1:
+        raise UserError(f"{_flag(option.name)} must be at least 0 and below 1, not {text}")
     return value
 
 
@@ -297,6 +301,8 @@ def _idle_problems(chosen: Mapping[Stack, Choices], options: Mapping[Stack, Simp
     read = {option for choices in chosen.values() for part in choices.all() for option in part.options}
     problems = []
     for option in all_options():
+        if option.name in GENERAL_OPTIONS:
+            continue
         said = any(getattr(values, option.name) != option.default for values in options.values())
         if said and option not in read:
             owners = [
@@ -323,10 +329,11 @@ def _sharing_problems(config: Namespace) -> List[str]:
     return problems
 
 
-def _stock_problems(config: Namespace, designs: Mapping[Stack, Choices]) -> List[str]:
+def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> List[str]:
     problems = [f"{_flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name)]
-    for stack, choices in designs.items():
-        if getattr(config, f"{stack.value}_normalize_before") and not choices.norm.build().before:
+    for stack, design in designs.items():
+        choices = design.choices
+        if getattr(config, f"{stack.value}_normalize_before") and not design.norm.stock_top:
             problems.append(f"--{stack.value}-normalize-before contradicts --norm {config.norm}: say --norm pre")
         if getattr(config, f"{stack.value}_layerdrop") > 0 and choices.history.name != "last":
             problems.append(
@@ -351,7 +358,6 @@ def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
         with _noting(problems):
             options[stack] = option_values(config, stack)
     problems += _size_problems(config) + _rate_problems(config) + _sharing_problems(config)
-    problems += _stock_problems(config, chosen)
     if len(chosen) == len(options) == len(Stack):
         problems += _idle_problems(chosen, options)
     designs = {
@@ -359,6 +365,7 @@ def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
         for stack, choices in chosen.items()
         if stack in options
     }
+    problems += _stock_problems(config, designs)
     for design in designs.values():
         for part in design.choices.all():
             problems += part.conflicts(design.choices, design.shape, config)
@@ -374,6 +381,8 @@ def shape_of(config: Namespace, choices: Choices, options: SimpleNamespace, stac
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
         width=getattr(config, f"{stack.value}_embed_dim"),
+        ffn_width=getattr(config, f"{stack.value}_ffn_embed_dim"),
+        activation_dropout=config.activation_dropout,
         heads=getattr(config, f"{stack.value}_attention_heads"),
         norm=choices.norm.name,
         options=options,
@@ -384,7 +393,7 @@ def nested_config(config: Namespace, designs: Mapping[Stack, StackDesign]) -> Tr
     """What stock fairseq's builders read: its nested ``TransformerConfig`` that also carries the designs."""
     values = Namespace(**vars(config))
     for stack, design in designs.items():
-        setattr(values, f"{stack.value}_normalize_before", design.norm.before)
+        setattr(values, f"{stack.value}_normalize_before", design.norm.stock_top)
     nested = TransformerConfig.from_namespace(values)
     nested.designs = dict(designs)
     return nested

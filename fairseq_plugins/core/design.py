@@ -1,14 +1,15 @@
-"""The design of one stack: its shape and the finished products of its six parts."""
+"""The design of one stack: its shape and the finished products of its seven parts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Sequence, Tuple
+from typing import Dict, Tuple
 
 from torch import nn
 
 from fairseq_plugins.core.attention import AttentionPlan
 from fairseq_plugins.core.history import History
+from fairseq_plugins.core.initialisation import StackWeights
 from fairseq_plugins.core.method import Choices, Shape, Site
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.residual import Residual
@@ -24,13 +25,12 @@ class StackDesign:
     @property
     def norm(self) -> NormPlace:
         """Where the LayerNorms of a layer stand."""
-        place: NormPlace = self.choices.norm.build()
+        place: NormPlace = self.choices.norm.build(self.shape)
         return place
 
-    @property
-    def attention(self) -> AttentionPlan:
-        """The attention classes."""
-        plan: AttentionPlan = self.choices.attention.build()
+    def attention(self, depth: int) -> AttentionPlan:
+        """What makes the attentions of the layer at ``depth``."""
+        plan: AttentionPlan = self.choices.attention.build(depth, self.shape)
         return plan
 
     def residuals(self, sites: Tuple[Site, ...], depth: int) -> Dict[Site, Residual]:
@@ -43,7 +43,11 @@ class StackDesign:
         history: History = self.choices.history.build(self.shape)
         return history
 
-    def initialise(self, layers: Sequence[nn.Module]) -> None:
-        """Draw the weights of the stack's layers. Call under ``torch.no_grad``."""
-        self.choices.base_init.build(layers, self.shape)
-        self.choices.init.build(layers, self.shape)
+    def set_biases(self, layer: nn.Module) -> None:
+        """Give the linear maps of a new layer their biases."""
+        self.choices.bias.build(layer, self.shape)
+
+    def initialise(self, weights: StackWeights) -> None:
+        """Draw the weights of the stack. Call under ``torch.no_grad``."""
+        self.choices.base_init.build(weights, self.shape)
+        self.choices.init.build(weights, self.shape)

@@ -2,18 +2,37 @@
 
 fairseq has changed its own default twice without saying so (the Xavier gain and the biases of q, k, v in 2019-10,
 the feed-forward matrices in 2020-03), so the papers' numbers and today's stock model start from different
-networks. The base is therefore a choice of its own. Parts of both axes are built with ``build(layers, shape)``,
-which changes the layers of one stack in place, under ``torch.no_grad``; ``layers[0]`` has depth 1.
+networks. The base is therefore a choice of its own. Parts of both axes are built with ``build(weights, shape)``, which
+changes the weights of one stack in place, under ``torch.no_grad``; the encoder's turn comes first.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence, Tuple
+import math
+from dataclasses import dataclass
+from typing import Iterator, Optional, Sequence, Tuple
 
 from torch import nn
 
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.method import Axis, Part, Shape, register_part
+
+
+@dataclass(frozen=True)
+class StackWeights:
+    """The weights of one stack that an initialisation may change.
+
+    Attributes:
+        layers: its layers; ``layers[0]`` has depth 1.
+        embedding: its token table, or whatever else embeds its tokens; None where its input is no text.
+        embedding_is_shared: the table is the one of the encoder too, whose turn came before.
+        output: the decoder's output projection where it has a weight of its own, else None.
+    """
+
+    layers: Sequence[nn.Module]
+    embedding: Optional[nn.Module] = None
+    embedding_is_shared: bool = False
+    output: Optional[nn.Module] = None
 
 
 def linear_maps(layer: nn.Module) -> Iterator[Tuple[str, nn.Linear]]:
@@ -23,17 +42,17 @@ def linear_maps(layer: nn.Module) -> Iterator[Tuple[str, nn.Linear]]:
             yield name, module
 
 
-def keep(layers: Sequence[nn.Module], shape: Shape) -> None:
+def keep(weights: StackWeights, shape: Shape) -> None:
     """Change nothing."""
 
 
-def xavier(layers: Sequence[nn.Module], shape: Shape) -> None:
+def xavier(weights: StackWeights, shape: Shape) -> None:
     """Xavier uniform for every matrix, zero for every bias: fairseq before 2019-10-25.
 
     Glorot and Bengio 2010: U(-b, b) with b = gain * sqrt(6 / (fan_in + fan_out)). The gain is 1, but for the q, k
     and v maps :attr:`Attention.xavier_input_gain` where all three are square, as in fairseq.
     """
-    for layer in layers:
+    for layer in weights.layers:
         gains = {
             id(projection): module.xavier_input_gain
             for module in layer.modules()
@@ -46,6 +65,30 @@ def xavier(layers: Sequence[nn.Module], shape: Shape) -> None:
                 nn.init.zeros_(linear.bias)
 
 
+def xavier_biased(weights: StackWeights, shape: Shape) -> None:
+    """Xavier uniform for every matrix; fairseq from 2019-10-25 to 2020-03-19.
+
+    As :func:`xavier`, but the biases of the attentions' q, k and v maps are drawn from U(-1/sqrt(d_in), 1/sqrt(d_in)),
+    which is what ``nn.Linear`` does and fairseq left as it was.
+    """
+    xavier(weights, shape)
+    for layer in weights.layers:
+        for module in layer.modules():
+            if isinstance(module, Attention):
+                for projection in (module.q_proj, module.k_proj, module.v_proj):
+                    if projection.bias is not None:
+                        bound = 1 / math.sqrt(projection.in_features)
+                        nn.init.uniform_(projection.bias, -bound, bound)
+
+
 register_part(Part(Axis.INIT, "keep", keep, summary="the base initialisation as it is"))
 register_part(Part(Axis.BASE_INIT, "fairseq", keep, summary="what today's stock fairseq draws"))
 register_part(Part(Axis.BASE_INIT, "xavier", xavier, summary="Xavier uniform, zero biases: what the papers assume"))
+register_part(
+    Part(
+        Axis.BASE_INIT,
+        "xavier_biased",
+        xavier_biased,
+        summary="Xavier uniform, random biases of q, k and v: fairseq between 2019-10 and 2020-03",
+    )
+)

@@ -1,8 +1,8 @@
 """The encoder layer and the decoder layer: stock fairseq's, assembled from the parts of a design.
 
-Every stock parameter keeps its name. A sub-layer is always the same three lines: LayerNorm if it stands before;
-branch with its dropout; junction, then LayerNorm if it stands after. Junctions and LayerNorms exist if and only
-if the sub-layer and the norm place do, so that no parameter is ever without a gradient.
+Every stock parameter keeps its name. A sub-layer is always the same lines: LayerNorm if it stands before; branch with
+its dropout; LayerNorm if it stands on the branch; junction, then LayerNorm if it stands after. Junctions and
+LayerNorms exist if and only if the sub-layer and the norm place do, so that no parameter is ever without a gradient.
 
 Legend: T time, S source time, B batch, C width.
 """
@@ -19,6 +19,8 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.norm import NormPlace
 
+SUB_LAYER_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+
 
 def _remove(layer: nn.Module, *names: str) -> None:
     """Take away modules that the stock constructor has built."""
@@ -26,27 +28,39 @@ def _remove(layer: nn.Module, *names: str) -> None:
         setattr(layer, name, None)
 
 
+def _place_norms(layer: nn.Module, place: NormPlace, width: int) -> None:
+    """Take away the LayerNorms of the stock constructor, or put something in their place, as ``place`` says."""
+    for name in SUB_LAYER_NORMS:
+        if getattr(layer, name, None) is None:
+            continue
+        if place.nowhere:
+            _remove(layer, name)
+        elif place.module is not None:
+            setattr(layer, name, place.module(width))
+
+
 class EncoderLayer(TransformerEncoderLayerBase):
     """Self-attention and feed-forward. ``cfg`` is fairseq's nested ``TransformerConfig``; depth counts from 1."""
 
     norm_before: Final[bool]
     norm_after: Final[bool]
+    norm_branch: Final[bool]
 
     def __init__(self, cfg: Any, design: StackDesign, depth: int) -> None:
         # build_self_attention runs inside the stock constructor and needs the design; a plain attribute may be
         # set before nn.Module's constructor.
-        self.design = design
+        self.design, self.depth = design, depth
         super().__init__(cfg)
-        self.norm_before, self.norm_after = design.norm
-        if design.norm == NormPlace(False, False):
-            _remove(self, "self_attn_layer_norm", "final_layer_norm")
+        self.norm_before, self.norm_after, self.norm_branch = design.norm[:3]
+        _place_norms(self, design.norm, self.embed_dim)
+        design.set_biases(self)
         junctions = design.residuals((Site.SELF, Site.FFN), depth)
         self.self_attn_residual = junctions[Site.SELF]
         self.ffn_residual = junctions[Site.FFN]
 
-    def build_self_attention(self, embed_dim: int, cfg: Any) -> Attention:
+    def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """The design's attention in the place of the stock one."""
-        return self.design.attention.encoder_self(
+        return self.design.attention(self.depth).encoder_self(
             embed_dim, cfg.encoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True
         )
 
@@ -72,13 +86,17 @@ class EncoderLayer(TransformerEncoderLayerBase):
         branch, _, scores = self.self_attn.attend(
             branch, branch, encoder_padding_mask, encoder_padding_mask, None, None, False, False, scores
         )
-        x = self.self_attn_residual(self.dropout_module(branch), x, layer_input)
+        branch = self.dropout_module(branch)
+        branch = self.self_attn_layer_norm(branch) if self.norm_branch else branch
+        x = self.self_attn_residual(branch, x, layer_input)
         if self.norm_after:
             x = self.self_attn_residual.after_norm(self.self_attn_layer_norm(x), layer_input)
 
         branch = self.final_layer_norm(x) if self.norm_before else x
         branch = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(branch))))
-        x = self.ffn_residual(self.dropout_module(branch), x, layer_input)
+        branch = self.dropout_module(branch)
+        branch = self.final_layer_norm(branch) if self.norm_branch else branch
+        x = self.ffn_residual(branch, x, layer_input)
         if self.norm_after:
             x = self.ffn_residual.after_norm(self.final_layer_norm(x), layer_input)
         return x, scores
@@ -89,15 +107,16 @@ class DecoderLayer(TransformerDecoderLayerBase):
 
     norm_before: Final[bool]
     norm_after: Final[bool]
+    norm_branch: Final[bool]
 
     def __init__(self, cfg: Any, design: StackDesign, depth: int, no_encoder_attn: bool = False) -> None:
-        self.design = design
+        self.design, self.depth = design, depth
         super().__init__(cfg, no_encoder_attn)
-        self.norm_before, self.norm_after = design.norm
-        if design.attention.decoder_self is None:
+        self.norm_before, self.norm_after, self.norm_branch = design.norm[:3]
+        if design.attention(depth).decoder_self is None:
             _remove(self, "self_attn", "self_attn_layer_norm")
-        if design.norm == NormPlace(False, False):
-            _remove(self, "self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+        _place_norms(self, design.norm, self.embed_dim)
+        design.set_biases(self)
         present = [Site.SELF] if self.self_attn is not None else []
         present += [Site.CROSS] if self.encoder_attn is not None else []
         junctions = design.residuals((*present, Site.FFN), depth)
@@ -107,14 +126,14 @@ class DecoderLayer(TransformerDecoderLayerBase):
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
-    ) -> Attention:
+    ) -> nn.Module:
         """The design's attention. The stock constructor reads the head count off it even where there is none."""
-        build = self.design.attention.decoder_self or Attention
+        build = self.design.attention(self.depth).decoder_self or Attention
         return build(embed_dim, cfg.decoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True)
 
-    def build_encoder_attention(self, embed_dim: int, cfg: Any) -> Attention:
+    def build_encoder_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """The design's cross-attention; keys and values have the encoder's width."""
-        return self.design.attention.cross(
+        return self.design.attention(self.depth).cross(
             embed_dim,
             cfg.decoder.attention_heads,
             kdim=cfg.encoder.embed_dim,
@@ -167,7 +186,9 @@ class DecoderLayer(TransformerDecoderLayerBase):
                 False,
                 self_scores,
             )
-            x = self.self_attn_residual(self.dropout_module(branch), x, layer_input)
+            branch = self.dropout_module(branch)
+            branch = self.self_attn_layer_norm(branch) if self.norm_branch else branch
+            x = self.self_attn_residual(branch, x, layer_input)
             if self.norm_after:
                 x = self.self_attn_residual.after_norm(self.self_attn_layer_norm(x), layer_input)
 
@@ -184,13 +205,17 @@ class DecoderLayer(TransformerDecoderLayerBase):
                 need_attn,
                 cross_scores,
             )
-            x = self.encoder_attn_residual(self.dropout_module(branch), x, layer_input)
+            branch = self.dropout_module(branch)
+            branch = self.encoder_attn_layer_norm(branch) if self.norm_branch else branch
+            x = self.encoder_attn_residual(branch, x, layer_input)
             if self.norm_after:
                 x = self.encoder_attn_residual.after_norm(self.encoder_attn_layer_norm(x), layer_input)
 
         branch = self.final_layer_norm(x) if self.norm_before else x
         branch = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(branch))))
-        x = self.ffn_residual(self.dropout_module(branch), x, layer_input)
+        branch = self.dropout_module(branch)
+        branch = self.final_layer_norm(branch) if self.norm_branch else branch
+        x = self.ffn_residual(branch, x, layer_input)
         if self.norm_after:
             x = self.ffn_residual.after_norm(self.final_layer_norm(x), layer_input)
         return x, weights, self_scores, cross_scores

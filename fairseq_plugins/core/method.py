@@ -1,6 +1,6 @@
 """The vocabulary of the package: stacks, sites, shapes, parts of a Transformer, and methods made of them.
 
-A *method* is a frozen record that names one *part* on each of six axes. Nothing in ``core`` knows a method by
+A *method* is a frozen record that names one *part* on each of seven axes. Nothing in ``core`` knows a method by
 name: parts and methods register themselves here when :mod:`fairseq_plugins.methods` is imported.
 
 Words used everywhere (never a synonym):
@@ -42,6 +42,7 @@ class Axis(str, Enum):
     RESIDUAL = "residual"
     ATTENTION = "attention"
     HISTORY = "history"
+    BIAS = "bias"
     INIT = "init"
     BASE_INIT = "base_init"
 
@@ -52,10 +53,12 @@ class Shape:
 
     Attributes:
         stack: the stack that is being built.
-        encoder_layers: number of encoder layers, N.
+        encoder_layers: number of encoder layers, N; 0 in a language model.
         decoder_layers: number of decoder layers, M.
         width: model width d of this stack.
+        ffn_width: width f of the feed-forward sub-layers of this stack.
         heads: attention heads of this stack.
+        activation_dropout: rate of the dropout behind an activation.
         norm: name of the norm place of this stack.
         options: values of the options that the registered parts declare, by attribute.
     """
@@ -64,7 +67,9 @@ class Shape:
     encoder_layers: int
     decoder_layers: int
     width: int
+    ffn_width: int
     heads: int
+    activation_dropout: float
     norm: str
     options: SimpleNamespace
 
@@ -83,12 +88,14 @@ class Option:
         default: value where neither the user nor the method's preset says otherwise; its type is the option's.
         help: one sentence for ``--help`` and the documentation.
         choices: legal values of a text option; empty for numbers.
+        rate: whether a number must be at least 0 and below 1.
     """
 
     name: str
     default: Any
     help: str
     choices: Tuple[str, ...] = ()
+    rate: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,8 @@ class Part:
         options: settings of this part.
         parameters: what it adds to the state dict.
         conflicts: from the choices and the shape of one stack and the whole configuration to messages, one a problem.
+        advice: from fairseq's whole configuration of a training to warnings, for settings that the paper advises
+            against and that do not make a run wrong; see :mod:`fairseq_plugins.core.advice`.
         no_fold: why a model with this part cannot be turned into a plain stock Transformer; empty if it can.
     """
 
@@ -130,6 +139,7 @@ class Part:
     options: Tuple[Option, ...] = ()
     parameters: Tuple[NewParameter, ...] = ()
     conflicts: Callable[["Choices", Shape, Any], List[str]] = lambda choices, shape, config: []
+    advice: Callable[[Any], List[str]] = lambda config: []
     no_fold: str = ""
 
 
@@ -144,8 +154,9 @@ class Method:
         equation: the sub-layer equation in Markdown with formulas as $`...`$, and its number in the paper; the README
             shows it up to the first semicolon.
         departures: where the released code departs from the text, and what this package does.
-        options: settings of its parts that differ from their defaults.
-        norm, residual, attention, history, init, base_init: names of parts; ``encoder,decoder`` where they differ.
+        options: settings that differ from their defaults: options of its parts, dropouts, sizes.
+        norm, residual, attention, history, bias, init, base_init: names of parts; ``encoder,decoder`` where they
+            differ.
     """
 
     name: str
@@ -156,6 +167,7 @@ class Method:
     residual: str = "plain"
     attention: str = "softmax"
     history: str = "last"
+    bias: str = "vector"
     init: str = "keep"
     base_init: str = "xavier"
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -168,12 +180,13 @@ class Method:
 
 @dataclass(frozen=True)
 class Choices:
-    """The six parts of one stack."""
+    """The seven parts of one stack."""
 
     norm: Part
     residual: Part
     attention: Part
     history: Part
+    bias: Part
     init: Part
     base_init: Part
 
@@ -182,8 +195,17 @@ class Choices:
         return tuple(getattr(self, axis.value) for axis in Axis)
 
 
+GENERAL_OPTIONS: Dict[str, Option] = {}
+"""Settings that go with every part, by name."""
 PARTS: Dict[Axis, Dict[str, Part]] = {axis: {} for axis in Axis}
 METHODS: Dict[str, Method] = {}
+
+
+def register_option(option: Option) -> Option:
+    """Make ``option`` a setting of every model."""
+    assert option.name not in GENERAL_OPTIONS, f"option '{option.name}' is registered twice"
+    GENERAL_OPTIONS[option.name] = option
+    return option
 
 
 def register_part(part: Part) -> Part:
@@ -215,8 +237,8 @@ def find_part(axis: Axis, name: str) -> Part:
 
 
 def all_options() -> Tuple[Option, ...]:
-    """Every option that a registered part declares, in order of registration, each once."""
-    found: Dict[str, Option] = {}
+    """Every option, the general ones first, then those of the parts in order of registration, each once."""
+    found: Dict[str, Option] = dict(GENERAL_OPTIONS)
     for parts in PARTS.values():
         for part in parts.values():
             for option in part.options:

@@ -13,7 +13,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from fairseq_plugins.core import calibration
+from fairseq_plugins.core import bias, calibration  # noqa: F401  (bias registers a part)
 from fairseq_plugins.core.config import (
     fill_unsaid,
     make_config_class,
@@ -23,6 +23,7 @@ from fairseq_plugins.core.config import (
     resolve,
     stock_sizes,
 )
+from fairseq_plugins.core.initialisation import StackWeights
 from fairseq_plugins.core.method import METHODS, Method, Stack
 from fairseq_plugins.core.stacks import Decoder, Encoder
 from fairseq_plugins.errors import UserError
@@ -76,8 +77,8 @@ class DeepTransformerModel(TransformerModelBase):
             )
         model = super().build_model(nested, task)
         with torch.no_grad():
-            for stack in (model.encoder, model.decoder):
-                stack.design.initialise(stack.layers)
+            for stack, weights in stack_weights(model):
+                stack.design.initialise(weights)
         return model
 
     @classmethod
@@ -153,6 +154,23 @@ class DeepTransformerModel(TransformerModelBase):
         """As stock; afterwards the buffers say anew whether data has been seen."""
         self.data_seen = False
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+
+
+def stack_weights(model: DeepTransformerModel) -> Iterator[Tuple[Any, StackWeights]]:
+    """Each stack with its weights, the encoder first."""
+    source, target = model.encoder.embed_tokens, model.decoder.embed_tokens
+    yield model.encoder, StackWeights(model.encoder.layers, embedding=source)
+    output = model.decoder.output_projection
+    tied = output is None or output.weight is target.weight
+    yield (
+        model.decoder,
+        StackWeights(
+            model.decoder.layers,
+            embedding=target,
+            embedding_is_shared=target.weight is source.weight,
+            output=None if tied else output,
+        ),
+    )
 
 
 def _architecture(preset: Dict[str, Any], stock_arch: str) -> Callable[[Any], None]:

@@ -1,21 +1,64 @@
-"""Norm place: where the LayerNorm of a sub-layer stands.
+"""Norm place: where the LayerNorm of a sub-layer stands, and what stands in its place.
 
-A part of this axis is built with ``build() -> NormPlace``. ``pre`` has, as in stock fairseq, one more LayerNorm
+A part of this axis is built with ``build(shape) -> NormPlace``. ``pre`` has, as in stock fairseq, one more LayerNorm
 at the top of the stack.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple
+from typing import Any, Callable, List, NamedTuple, Optional
 
-from fairseq_plugins.core.method import Axis, Choices, Part, Shape, register_part
+from fairseq.modules import LayerNorm
+from torch import nn
+
+from fairseq_plugins.core.method import Axis, Choices, Option, Part, Shape, register_part
 
 
 class NormPlace(NamedTuple):
-    """Whether a LayerNorm stands before the branch, after the sum, or (neither) nowhere."""
+    """Where the norms of a stack stand. Without any of the three places a sub-layer has none.
 
-    before: bool
-    after: bool
+    Attributes:
+        before: one before each branch; it reads the stream.
+        after: one after each sum.
+        branch: one behind each branch and its dropout, before the sum.
+        module: makes, from the width, what stands in the place of LayerNorm; by default LayerNorm itself.
+        top: makes, from the width, what stands on top of the stack; by default nothing, but the LayerNorm of stock
+            fairseq (unless ``--no-decoder-final-norm`` says otherwise) where norms stand before the branches.
+    """
+
+    before: bool = False
+    after: bool = False
+    branch: bool = False
+    module: Optional[Callable[[int], nn.Module]] = None
+    top: Optional[Callable[[int], nn.Module]] = None
+
+    @property
+    def nowhere(self) -> bool:
+        """Whether a sub-layer has no norm."""
+        return not (self.before or self.after or self.branch)
+
+    @property
+    def stock_top(self) -> bool:
+        """Whether stock fairseq shall build its own LayerNorm on top."""
+        return self.before and self.top is None
+
+
+def _layer_norm(width: int) -> nn.Module:
+    module: nn.Module = LayerNorm(width)
+    return module
+
+
+TOP_NORM = Option(
+    "top_norm",
+    "no",
+    "one LayerNorm on top of each stack",
+    choices=("no", "yes"),
+)
+"""For places that have none there by themselves."""
+
+
+def _top(shape: Shape) -> Optional[Callable[[int], nn.Module]]:
+    return _layer_norm if shape.options.top_norm == "yes" else None
 
 
 def _no_other_norm(choices: Choices, shape: Shape, config: Any) -> List[str]:
@@ -24,16 +67,27 @@ def _no_other_norm(choices: Choices, shape: Shape, config: Any) -> List[str]:
     return []
 
 
-register_part(Part(Axis.NORM, "post", lambda: NormPlace(False, True), summary="LayerNorm after the sum"))
+register_part(Part(Axis.NORM, "post", lambda shape: NormPlace(after=True), summary="LayerNorm after the sum"))
 register_part(
-    Part(Axis.NORM, "pre", lambda: NormPlace(True, False), summary="LayerNorm before the branch, one more on top")
+    Part(Axis.NORM, "pre", lambda shape: NormPlace(before=True), summary="LayerNorm before the branch, one more on top")
+)
+register_part(
+    Part(
+        Axis.NORM,
+        "branch",
+        lambda shape: NormPlace(branch=True, top=_top(shape)),
+        summary="LayerNorm on the branch, behind its dropout and before the sum",
+        options=(TOP_NORM,),
+        no_fold="stock fairseq has no LayerNorm between a branch and its sum",
+    )
 )
 register_part(
     Part(
         Axis.NORM,
         "none",
-        lambda: NormPlace(False, False),
-        summary="no LayerNorm at all",
+        lambda shape: NormPlace(top=_top(shape)),
+        summary="no LayerNorm in the layers",
+        options=(TOP_NORM,),
         conflicts=_no_other_norm,
         no_fold="stock fairseq has no Transformer without LayerNorm",
     )

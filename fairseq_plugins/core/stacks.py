@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer
+from fairseq_plugins.core.word_dropout import WordDropout
 
 
 def _wrap(layer: nn.Module, cfg: Any) -> nn.Module:
@@ -37,6 +38,9 @@ class Encoder(TransformerEncoderBase):
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
         self.history = design.history()
+        if design.norm.top is not None:
+            self.layer_norm = design.norm.top(design.shape.width)
+        self.word_dropout = WordDropout(design.shape.options.word_dropout)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         """The next layer up."""
@@ -54,7 +58,9 @@ class Encoder(TransformerEncoderBase):
         encoder_padding_mask = src_tokens.eq(self.padding_idx)
         has_pads = bool(encoder_padding_mask.any())
 
-        x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
+        if token_embeddings is None:
+            token_embeddings = self.embed_tokens(src_tokens)
+        x, encoder_embedding = self.forward_embedding(src_tokens, self.word_dropout(token_embeddings))
         if has_pads:
             x = x * (1 - encoder_padding_mask.unsqueeze(-1).type_as(x))
         x = x.transpose(0, 1)
@@ -101,6 +107,9 @@ class Decoder(TransformerDecoderBase):
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.history = design.history()
+        if design.norm.top is not None:
+            self.layer_norm = design.norm.top(design.shape.width)
+        self.word_dropout = WordDropout(design.shape.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         """The next layer up."""
@@ -118,7 +127,7 @@ class Decoder(TransformerDecoderBase):
             prev_output_tokens = prev_output_tokens[:, -1:]
             if positions is not None:
                 positions = positions[:, -1:]
-        x = self.embed_scale * self.embed_tokens(prev_output_tokens.contiguous())
+        x = self.embed_scale * self.word_dropout(self.embed_tokens(prev_output_tokens.contiguous()))
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if positions is not None:

@@ -6,11 +6,11 @@ Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330, equations
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Tuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_plugins.core.initialisation import linear_maps
+from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import (
     Axis,
     Choices,
@@ -89,11 +89,11 @@ def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
     return problems
 
 
-def initialise(layers: Sequence[nn.Module], shape: Shape) -> None:
+def initialise(weights: StackWeights, shape: Shape) -> None:
     """Scale every matrix of the stack by one constant; LayerNorms, biases and embeddings stay."""
     rule = shape.options.b2t_init_scale
     scale = {"none": 1.0, "layers": shape.layers**-0.5, "0.1": 0.1}[rule]
-    for layer in layers:
+    for layer in weights.layers:
         for _, linear in linear_maps(layer):
             linear.weight.mul_(scale)
 

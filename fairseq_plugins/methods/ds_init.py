@@ -6,12 +6,9 @@ Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, equatio
 from __future__ import annotations
 
 import math
-from typing import Sequence
-
-from torch import nn
 
 from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.core.initialisation import linear_maps
+from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import (
     Axis,
     Method,
@@ -33,14 +30,14 @@ def factor(depth: int, alpha: float, rule: str) -> float:
     return scale if rule == "paper" else math.sqrt(scale)
 
 
-def initialise(layers: Sequence[nn.Module], shape: Shape) -> None:
+def initialise(weights: StackWeights, shape: Shape) -> None:
     """Scale every matrix inside the layers; biases, LayerNorms and embeddings stay.
 
     The authors draw self-attention's q, k and v as one matrix and cross-attention's as three, so that the bound of
     the latter is sqrt(2) times larger than in fairseq. The paper's Table 1 needs it, so it is done here as well.
     """
     rule, alpha = shape.options.ds_init_rule, shape.options.ds_init_alpha
-    for depth, layer in enumerate(layers, start=1):
+    for depth, layer in enumerate(weights.layers, start=1):
         for _, linear in linear_maps(layer):
             linear.weight.mul_(factor(depth, alpha, rule))
         for module in layer.modules():

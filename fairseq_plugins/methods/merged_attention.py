@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.averages import RunningAverage
 from fairseq_plugins.core.method import (
     Axis,
     Choices,
@@ -36,6 +37,10 @@ class MergedAttention(Attention):
 
     xavier_input_gain = 1.0  # the authors draw q, k and v of this sub-layer as three matrices
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.average = RunningAverage()
+
     def reset_parameters(self) -> None:
         """Stock weights, but q, k and v with the gain that this sub-layer has in every base initialisation."""
         super().reset_parameters()
@@ -56,12 +61,7 @@ class MergedAttention(Attention):
     ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """See :meth:`Attention.attend`."""
         values = self.v_proj(query)
-        if incremental_state is not None:
-            average = self.average_step(values, query_padding_mask, incremental_state)
-        elif future_mask is not None:
-            average = causal_average(values, query_padding_mask)
-        else:
-            average = full_average(values, query_padding_mask)
+        average = self.average(values, query_padding_mask, incremental_state, future_mask is not None)
         context, weights = self.cross(query, key, key_padding_mask, incremental_state, need_weights, need_head_weights)
         return self.out_proj(context + average), weights, scores
 
@@ -121,96 +121,6 @@ class MergedAttention(Attention):
             self._set_input_buffer(incremental_state, state)
         return keys, values, key_padding_mask
 
-    def average_step(
-        self,
-        values: Tensor,
-        padding_mask: Optional[Tensor],
-        incremental_state: Dict[str, Dict[str, Optional[Tensor]]],
-    ) -> Tensor:
-        """Running average of one or more new steps, ``(T, B, C)``. State: sum ``(B, C)``, count ``(B, 1)``, float32."""
-        totals, counts = running_totals(values, padding_mask)
-        state = self.get_incremental_state(incremental_state, "average_state")
-        if state is not None:
-            previous_sum, previous_count = state["sum"], state["count"]
-            assert previous_sum is not None
-            assert previous_count is not None
-            totals, counts = totals + previous_sum, counts + previous_count
-        new_state: Dict[str, Optional[Tensor]] = {"sum": totals[-1], "count": counts[-1]}
-        self.set_incremental_state(incremental_state, "average_state", new_state)
-        return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
-
-    @torch.jit.export
-    def reorder_incremental_state(
-        self,
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
-        new_order: Tensor,
-    ) -> Optional[Dict[str, Dict[str, Optional[Tensor]]]]:
-        """Follow the beams.
-
-        The running sum differs between the beams of a sentence and moves at every step. The source's keys are the
-        same for all of them, so that, as in stock fairseq, they move only when sentences leave the batch.
-        """
-        state = self.get_incremental_state(incremental_state, "average_state")
-        if state is not None:
-            incremental_state = self.set_incremental_state(
-                incremental_state, "average_state", select(state, new_order)
-            )
-        source = self._get_input_buffer(incremental_state)
-        if "prev_key" in source:
-            keys = source["prev_key"]
-            assert keys is not None
-            if keys.size(0) != new_order.size(0):
-                incremental_state = self._set_input_buffer(incremental_state, select(source, new_order))
-        return incremental_state
-
-
-def select(state: Dict[str, Optional[Tensor]], order: Tensor) -> Dict[str, Optional[Tensor]]:
-    """Rows ``order`` of every tensor of a decoding state."""
-    result: Dict[str, Optional[Tensor]] = {}
-    for name, value in state.items():
-        result[name] = None if value is None else value.index_select(0, order)
-    return result
-
-
-def running_totals(values: Tensor, padding_mask: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    """Sums of the values so far, ``(T, B, C)``, and their counts, ``(T, B or 1, 1)``, without pads, in float32."""
-    if padding_mask is None:
-        counts = torch.arange(1, values.size(0) + 1, device=values.device, dtype=torch.float32)
-        return values.float().cumsum(dim=0), counts.view(-1, 1, 1).expand(-1, values.size(1), 1)
-    valid = torch.logical_not(padding_mask).transpose(0, 1).unsqueeze(-1).float()
-    return (values.float() * valid).cumsum(dim=0), valid.cumsum(dim=0)
-
-
-def blank_pads(average: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-    """Zero in the rows of pads, as in the released code."""
-    if padding_mask is None:
-        return average
-    return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
-
-
-def causal_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-    """Mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
-
-    A product with the matrix of weights 1/t is several times faster than a cumulative sum, and its sums stay in the
-    range of half precision. With pads on the left, t is more than the number of valid positions so far.
-    """
-    length, batch, width = values.size()
-    steps = torch.arange(1, length + 1, device=values.device, dtype=torch.float32).view(-1, 1)
-    weights = (torch.ones_like(steps @ steps.t()).tril() / steps).type_as(values)
-    if padding_mask is None:
-        return (weights @ values.reshape(length, batch * width)).view(length, batch, width)
-    valid = torch.logical_not(padding_mask).transpose(0, 1).unsqueeze(-1).type_as(values)
-    average = (weights @ (values * valid).reshape(length, batch * width)).view(length, batch, width)
-    counts = valid.float().cumsum(dim=0).clamp(min=1)
-    return average * (valid * (steps.unsqueeze(-1) / counts).type_as(values))
-
-
-def full_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-    """Mean over all valid positions, at every one of them: whole-sequence attention without a future mask."""
-    totals, counts = running_totals(values, padding_mask)
-    average = (totals[-1:] / counts[-1:].clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
-    return blank_pads(average, padding_mask)
-
 
 def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
     """What the shared W_v and the missing sub-layer rule out; an encoder's choice of it changes nothing."""
@@ -231,7 +141,7 @@ register_part(
     Part(
         Axis.ATTENTION,
         "matt",
-        lambda: AttentionPlan(decoder_self=None, cross=MergedAttention),
+        lambda depth, shape: AttentionPlan(decoder_self=None, cross=MergedAttention),
         summary="no decoder self-attention; the cross-attention also averages the target's values so far",
         conflicts=conflicts,
         no_fold="stock fairseq has no average attention",

@@ -9,9 +9,8 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.averages import RunningAverage
 from fairseq_plugins.core.model import DeepTransformerModel
-from fairseq_plugins.methods.merged_attention import MergedAttention
 from tests import models
 
 every_case = pytest.mark.parametrize("case", models.CASES)
@@ -122,9 +121,9 @@ def test_beam_search_with_cache_equals_without(case: str) -> None:
 
 def test_a_running_sum_that_does_not_follow_its_beam_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this module's own rule the sum would follow fairseq's for keys: only when sentences leave the batch."""
-    own_rule = MergedAttention.reorder_incremental_state
+    own_rule = RunningAverage.reorder_incremental_state
 
-    def stock_rule(self: Attention, incremental_state: Any, new_order: Tensor) -> Any:
+    def stock_rule(self: RunningAverage, incremental_state: Any, new_order: Tensor) -> Any:
         state = self.get_incremental_state(incremental_state, "average_state")
         if state is None or state["sum"].size(0) == new_order.size(0):
             return incremental_state
@@ -132,14 +131,14 @@ def test_a_running_sum_that_does_not_follow_its_beam_is_noticed(monkeypatch: pyt
 
     model = concise("dsinit_matt")
     without_cache, _ = search(model, cached=False)
-    monkeypatch.setattr(MergedAttention, "reorder_incremental_state", stock_rule)
+    monkeypatch.setattr(RunningAverage, "reorder_incremental_state", stock_rule)
     with_cache, _ = search(model, cached=True)
     assert difference(with_cache, without_cache) > 1e-2
     assert rescoring_error(model, with_cache) > 1e-2
 
 
-def test_merged_attention_without_its_reordering_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(MergedAttention, "reorder_incremental_state")
+def test_a_running_sum_without_its_reordering_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(RunningAverage, "reorder_incremental_state")
     with pytest.raises(RuntimeError, match="size of tensor"):
         search(concise("dsinit_matt"), cached=True)
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_plugins.methods.merged_attention import MergedAttention, causal_average, full_average
+from fairseq_plugins.core.averages import RunningAverage, causal_average, full_average
+from fairseq_plugins.methods.merged_attention import MergedAttention
 from tests.building import batch, logits, tiny
 
 C, HEADS = 16, 2
@@ -109,20 +110,20 @@ def test_averages_of_half_precision_do_not_overflow() -> None:
 @torch.no_grad()
 @given(chunks=st.lists(st.integers(1, 4), min_size=1, max_size=5), targets=st.integers(1, 3))
 def test_step_by_step_is_the_whole(chunks: list[int], targets: int) -> None:
-    module, values = attention(), torch.randn(sum(chunks), targets, C)
+    average, values = RunningAverage(), torch.randn(sum(chunks), targets, C)
     state: dict[str, dict[str, Optional[Tensor]]] = {}
-    steps = [module.average_step(part, None, state) for part in values.split(chunks)]
+    steps = [average(part, None, state, True) for part in values.split(chunks)]
     torch.testing.assert_close(torch.cat(steps), causal_average(values, None), rtol=1e-5, atol=1e-6)
 
 
 @torch.no_grad()
 @given(chunks=st.lists(st.integers(1, 3), min_size=1, max_size=4), targets=lengths_of_a_batch)
 def test_step_by_step_with_pads_is_the_whole(chunks: list[int], targets: list[int]) -> None:
-    module, values = attention(), torch.randn(sum(chunks), len(targets), C)
+    average, values = RunningAverage(), torch.randn(sum(chunks), len(targets), C)
     pads = right_pads(targets, len(values))
     state: dict[str, dict[str, Optional[Tensor]]] = {}
     parts = zip(values.split(chunks), pads.split(chunks, dim=1), strict=True)
-    steps = [module.average_step(part, part_pads, state) for part, part_pads in parts]
+    steps = [average(part, part_pads, state, True) for part, part_pads in parts]
     torch.testing.assert_close(torch.cat(steps), causal_average(values, pads), rtol=1e-5, atol=1e-6)
 
 
@@ -130,13 +131,13 @@ def test_step_by_step_with_pads_is_the_whole(chunks: list[int], targets: list[in
 @given(order=st.lists(st.integers(0, 3), min_size=1, max_size=6), before=st.integers(1, 3), after=st.integers(1, 3))
 def test_the_running_sum_follows_the_beams(order: list[int], before: int, after: int) -> None:
     """A beam that is taken over goes on from the sum of the one it came from, whether or not the batch shrinks."""
-    module, prefix = attention(), torch.randn(before, 4, C)
+    average, prefix = RunningAverage(), torch.randn(before, 4, C)
     state: dict[str, dict[str, Optional[Tensor]]] = {}
-    module.average_step(prefix, None, state)
-    module.reorder_incremental_state(state, torch.tensor(order))
+    average(prefix, None, state, True)
+    average.reorder_incremental_state(state, torch.tensor(order))
     rest = torch.randn(after, len(order), C)
     expected = causal_average(torch.cat([prefix[:, order], rest]), None)[before:]
-    torch.testing.assert_close(module.average_step(rest, None, state), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(average(rest, None, state, True), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_values_are_mapped_by_one_matrix_for_both_halves() -> None:

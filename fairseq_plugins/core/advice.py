@@ -1,0 +1,46 @@
+"""Advice: warnings at the start of a training about settings that a paper advises against.
+
+What is wrong is refused, by :attr:`Part.conflicts`. What is legal but against the method's own recipe, such as a
+warm-up where the method exists to need none, is said once, before the first update. Settings of the optimizer and the
+schedule are known to nobody but fairseq's trainer, so that is where the question is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Callable, List
+
+from fairseq.trainer import Trainer
+from torch import nn
+
+from fairseq_plugins.core.design import StackDesign
+
+logger = logging.getLogger(__name__)
+
+
+def advice(model: nn.Module, config: Any) -> List[str]:
+    """Warnings of all parts of ``model`` about the training that ``config`` (fairseq's) describes, each once."""
+    designs = [getattr(module, "design", None) for module in model.modules()]
+    found = [
+        message
+        for design in designs
+        if isinstance(design, StackDesign)
+        for part in design.choices.all()
+        for message in part.advice(config)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def install() -> None:
+    """Let fairseq's trainer log the advice when it is made; a second call changes nothing."""
+    if hasattr(Trainer.__init__, "gives_advice"):
+        return
+    original: Callable[..., None] = Trainer.__init__
+
+    def initialise(self: Trainer, cfg: Any, task: Any, model: nn.Module, *args: Any, **kwargs: Any) -> None:
+        original(self, cfg, task, model, *args, **kwargs)
+        for message in advice(model, cfg):
+            logger.warning(message)
+
+    initialise.gives_advice = True  # type: ignore[attr-defined]
+    Trainer.__init__ = initialise

@@ -1,0 +1,134 @@
+"""Averages over the target so far, for attentions that average instead of weighing: whole sequences and steps.
+
+Legend: T time, B batch, C width. Pads never enter an average, and the rows of pads are zero, as in the released code of
+average and of merged attention (Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631; Zhang, Titov and
+Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365).
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+
+import torch
+from fairseq.incremental_decoding_utils import FairseqIncrementalState
+from torch import Tensor, nn
+
+
+def select(state: Dict[str, Optional[Tensor]], order: Tensor) -> Dict[str, Optional[Tensor]]:
+    """Rows ``order`` of every tensor of a decoding state."""
+    result: Dict[str, Optional[Tensor]] = {}
+    for name, value in state.items():
+        result[name] = None if value is None else value.index_select(0, order)
+    return result
+
+
+def running_totals(values: Tensor, padding_mask: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+    """Sums of the values so far, ``(T, B, C)``, and their counts, ``(T, B or 1, 1)``, without pads, in float32."""
+    if padding_mask is None:
+        counts = torch.arange(1, values.size(0) + 1, device=values.device, dtype=torch.float32)
+        return values.float().cumsum(dim=0), counts.view(-1, 1, 1).expand(-1, values.size(1), 1)
+    valid = torch.logical_not(padding_mask).transpose(0, 1).unsqueeze(-1).float()
+    return (values.float() * valid).cumsum(dim=0), valid.cumsum(dim=0)
+
+
+def blank_pads(average: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Zero in the rows of pads, as in the released code."""
+    if padding_mask is None:
+        return average
+    return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
+
+
+def causal_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
+
+    A product with the matrix of weights 1/t is several times faster than a cumulative sum, and its sums stay in the
+    range of half precision. With pads on the left, t is more than the number of valid positions so far.
+    """
+    length, batch, width = values.size()
+    steps = torch.arange(1, length + 1, device=values.device, dtype=torch.float32).view(-1, 1)
+    weights = (torch.ones_like(steps @ steps.t()).tril() / steps).type_as(values)
+    if padding_mask is None:
+        return (weights @ values.reshape(length, batch * width)).view(length, batch, width)
+    valid = torch.logical_not(padding_mask).transpose(0, 1).unsqueeze(-1).type_as(values)
+    average = (weights @ (values * valid).reshape(length, batch * width)).view(length, batch, width)
+    counts = valid.float().cumsum(dim=0).clamp(min=1)
+    return average * (valid * (steps.unsqueeze(-1) / counts).type_as(values))
+
+
+def full_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Mean over all valid positions, at every one of them: whole-sequence attention without a future mask."""
+    totals, counts = running_totals(values, padding_mask)
+    average = (totals[-1:] / counts[-1:].clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
+    return blank_pads(average, padding_mask)
+
+
+class _Stateful(FairseqIncrementalState, nn.Module):
+    """A module with fairseq's decoding state, whose methods mypy cannot see behind ``nn.Module.__getattr__``."""
+
+    if TYPE_CHECKING:
+        get_incremental_state: Any
+        set_incremental_state: Any
+
+
+class RunningAverage(_Stateful):
+    """Mean over the positions so far. While decoding it costs O(1) in time and memory for each step.
+
+    The decoding state is the sum ``(B, C)`` and the count ``(B, 1)`` of the steps so far, float32. It differs between
+    the beams of a sentence and follows them at every step.
+    """
+
+    def forward(
+        self,
+        values: Tensor,
+        padding_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        causal: bool,
+    ) -> Tensor:
+        """Average.
+
+        Args:
+            values: ``(T, B, C)``; with a decoding state only the new steps, one or more.
+            padding_mask: ``(B, T)``, true for pads.
+            incremental_state: fairseq's decoding cache, or none.
+            causal: up to each position; else, without a decoding state, over the whole sequence.
+
+        Returns:
+            ``(T, B, C)``, zero in the rows of pads.
+        """
+        if incremental_state is not None:
+            return self.step(values, padding_mask, incremental_state)
+        if causal:
+            return causal_average(values, padding_mask)
+        return full_average(values, padding_mask)
+
+    def step(
+        self,
+        values: Tensor,
+        padding_mask: Optional[Tensor],
+        incremental_state: Dict[str, Dict[str, Optional[Tensor]]],
+    ) -> Tensor:
+        """Add new steps, ``(T, B, C)``, to the state; returns the average at each of them."""
+        totals, counts = running_totals(values, padding_mask)
+        state = self.get_incremental_state(incremental_state, "average_state")
+        if state is not None:
+            previous_sum, previous_count = state["sum"], state["count"]
+            assert previous_sum is not None
+            assert previous_count is not None
+            totals, counts = totals + previous_sum, counts + previous_count
+        new_state: Dict[str, Optional[Tensor]] = {"sum": totals[-1], "count": counts[-1]}
+        self.set_incremental_state(incremental_state, "average_state", new_state)
+        return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
+
+    @torch.jit.export
+    def reorder_incremental_state(
+        self,
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        new_order: Tensor,
+    ) -> Optional[Dict[str, Dict[str, Optional[Tensor]]]]:
+        """Follow the beams."""
+        state = self.get_incremental_state(incremental_state, "average_state")
+        if state is not None:
+            incremental_state = self.set_incremental_state(
+                incremental_state, "average_state", select(state, new_order)
+            )
+        return incremental_state

@@ -1,0 +1,52 @@
+"""Word dropout: whole word vectors are set to zero while training.
+
+Takase and Kiyono, NAACL 2021, https://arxiv.org/abs/2104.01853, section 2; the regulariser of the deep models of the
+B2T paper. Its released code calls it ``--sampling-method worddrop``, with ``--enc-replace-rate`` and
+``--dec-replace-rate``; here it is ``--word-dropout ENCODER,DECODER``.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.method import Option, register_option
+
+WORD_DROPOUT = register_option(
+    Option(
+        "word_dropout",
+        0.0,
+        "rate at which word vectors are zeroed while training; the decoder's start symbol is kept",
+        rate=True,
+    )
+)
+
+
+class WordDropout(nn.Module):
+    """Set each vector of ``(B, T, C)`` to zero with probability ``rate``, without rescaling the others.
+
+    It stands behind the look-up in the table, before the vectors are scaled by sqrt(C) and positions are added, so
+    that the position of a dropped word remains. Off in evaluation. As in the released code nothing is protected in
+    the encoder, neither the end of the sentence nor pads, whose vectors are zero anyway.
+
+    Args:
+        rate: at least 0, below 1.
+        keep_first: never drop the first position, the decoder's start symbol.
+    """
+
+    def __init__(self, rate: float, keep_first: bool = False) -> None:
+        super().__init__()
+        self.rate, self.keep_first = rate, keep_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop."""
+        if not self.training or self.rate == 0.0:
+            return x
+        kept = torch.rand_like(x[:, :, :1], dtype=torch.float32) >= self.rate
+        if self.keep_first:
+            kept[:, 0] = True
+        return x * kept.type_as(x)
+
+    def extra_repr(self) -> str:
+        """Both settings."""
+        return f"rate={self.rate}, keep_first={self.keep_first}"
