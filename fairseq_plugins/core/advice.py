@@ -7,6 +7,7 @@ schedule are known to nobody but fairseq's trainer, so that is where the questio
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any, Callable, List
 
@@ -37,6 +38,7 @@ def install() -> None:
         return
     original: Callable[..., None] = Trainer.__init__
 
+    @functools.wraps(original)
     def initialise(self: Trainer, cfg: Any, task: Any, model: nn.Module, *args: Any, **kwargs: Any) -> None:
         original(self, cfg, task, model, *args, **kwargs)
         for message in advice(model, cfg):

@@ -24,6 +24,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import II, OmegaConf, open_dict
 
+from fairseq_plugins.core import weight_decay
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import (
     GENERAL_OPTIONS,
@@ -123,6 +124,8 @@ def make_config_class() -> Type[FairseqDataclass]:
     """The dataclass of the configuration. Call after all parts have been registered."""
     fields = [_stock_field(*one) for one in _stock_fields()]
     fields += [_axis_field(axis) for axis in Axis] + [_option_field(option) for option in all_options()]
+    undecayed = dataclasses.field(default=None, metadata={"help": weight_decay.HELP})
+    fields.append(("no_weight_decay_on", Optional[str], undecayed))
     return dataclasses.make_dataclass(
         "DeepTransformerConfig", fields, bases=(FairseqDataclass,), namespace={"__module__": __name__}
     )
@@ -358,6 +361,8 @@ def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
         with _noting(problems):
             options[stack] = option_values(config, stack)
     problems += _size_problems(config) + _rate_problems(config) + _sharing_problems(config)
+    with _noting(problems):
+        weight_decay.read_kinds(config.no_weight_decay_on)
     if len(chosen) == len(options) == len(Stack):
         problems += _idle_problems(chosen, options)
     designs = {

@@ -13,7 +13,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from fairseq_plugins.core import bias, calibration  # noqa: F401  (bias registers a part)
+from fairseq_plugins.core import bias, calibration, weight_decay  # noqa: F401  (bias registers a part)
 from fairseq_plugins.core.config import (
     fill_unsaid,
     make_config_class,
@@ -79,6 +79,7 @@ class DeepTransformerModel(TransformerModelBase):
         with torch.no_grad():
             for stack, weights in stack_weights(model):
                 stack.design.initialise(weights)
+        weight_decay.mark(model, flat)
         return model
 
     @classmethod

@@ -1,0 +1,140 @@
+"""Parameters that weight decay leaves alone, with every optimizer and in every precision.
+
+No paper of this package excludes a parameter from the decay, and fairseq decays all: one flat group. The kinds to be
+left alone are named by a setting of the model::
+
+    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --arch admin_transformer \
+        --optimizer radam --weight-decay 0.0001 --no-weight-decay-on norm,residual,bias ...
+
+or in YAML ``model: {no_weight_decay_on: "norm,residual,bias"}``. The model marks the parameters
+(:mod:`fairseq_plugins.core.weight_decay`) with the attribute ``param_group`` that fairseq provides for this and carries
+over to the master weights of half precision. fairseq heeds it in one optimizer only, ``composite``, which no flag can
+express, which cannot have flat master weights, and which cannot be resumed under ``--memory-efficient-fp16``. So the
+group is made here, behind fairseq's ``build_optimizer``: a second parameter group of whatever torch optimizer came out,
+with the settings of the first and weight decay 0. Where ``--fp16`` keeps all master weights in one flat tensor, the
+parameters are put in order, the undecayed ones last, and each group gets its part of that tensor.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from fairseq import optim
+from fairseq.optim import FairseqOptimizer, FP16Optimizer
+from fairseq.trainer import Trainer
+from torch import nn
+
+from fairseq_plugins.compat.wrapping import wrap
+from fairseq_plugins.core.weight_decay import FLAG, PREFIX, is_undecayed
+from fairseq_plugins.errors import UserError
+
+logger = logging.getLogger(__name__)
+# Key of a torch parameter group, and hence of a checkpoint, that says what is in it.
+NAME = "param_group"
+
+
+def _problems(cfg: Any) -> Iterator[str]:
+    """Why the training that ``cfg`` describes would not do what was asked."""
+    parallel, name = cfg.distributed_training, getattr(cfg.optimizer, "_name", None)
+    if name == "composite":
+        yield f"{FLAG} cannot go with --optimizer composite, which has a weight decay for each of its own groups"
+    elif getattr(cfg.optimizer, "weight_decay", None) is None:
+        yield f"{FLAG} has no effect here: --optimizer {name} has no weight decay"
+    elif cfg.optimizer.weight_decay == 0:
+        yield f"{FLAG} has no effect without weight decay: give --weight-decay, too, or leave it out"
+    if parallel.ddp_backend == "fully_sharded":
+        yield f"{FLAG} cannot go with --ddp-backend fully_sharded, which joins the parameters of a layer"
+    if parallel.zero_sharding == "os":
+        yield f"{FLAG} cannot go with --zero-sharding os, which makes an optimizer of its own"
+
+
+def refuse(build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: nn.Module, *args: Any) -> None:
+    """``Trainer.__init__`` that refuses trainings in which marked parameters would be decayed, or none would be.
+
+    Raises:
+        UserError: all problems together.
+    """
+    if any(is_undecayed(parameter) for parameter in model.parameters()):
+        problems = list(_problems(cfg))
+        if problems:
+            raise UserError(problems)
+    build(trainer, cfg, task, model, *args)
+
+
+def split(build: Callable[..., FairseqOptimizer], *args: Any, **kwargs: Any) -> FairseqOptimizer:
+    """``fairseq.optim.build_optimizer`` that puts marked parameters into a group of their own."""
+    optimizer = build(*args, **kwargs)
+    if any(is_undecayed(parameter) for parameter in optimizer.params):
+        (group,) = optimizer.param_groups
+        undecayed = [p for p in group["params"] if is_undecayed(p)]
+        _divide(optimizer, [p for p in group["params"] if not is_undecayed(p)], undecayed, undecayed[0].param_group)
+    return optimizer
+
+
+def split_flat(build: Callable[..., FP16Optimizer], cfg: Any, params: List[Any], **kwargs: Any) -> FP16Optimizer:
+    """``FP16Optimizer.build_optimizer`` that divides flat master weights, too."""
+    undecayed = [p for p in params if is_undecayed(p)]
+    if not undecayed or cfg.common.fp16_no_flatten_grads or cfg.common.bf16:
+        return build(cfg, params, **kwargs)
+    optimizer = build(cfg, [p for p in params if not is_undecayed(p)] + undecayed, **kwargs)
+    parts: Dict[bool, List[nn.Parameter]] = {False: [], True: []}
+    for device, flat in optimizer.fp32_params.items():
+        here = [p for p in undecayed if len(optimizer.fp32_params) == 1 or p.device.index == device]
+        border = flat.numel() - sum(p.numel() for p in here)
+        for is_last, place in ((False, slice(0, border)), (True, slice(border, None))):
+            part = nn.Parameter(flat.data[place])  # the numbers of `flat` themselves, and so its gradient
+            part.grad = flat.grad[place]
+            parts[is_last].append(part)
+    _divide(optimizer.fp32_optimizer, parts[False], parts[True], undecayed[0].param_group)
+    return optimizer
+
+
+def _divide(optimizer: FairseqOptimizer, decayed: List[Any], undecayed: List[Any], name: str) -> None:
+    """Make two groups of the optimizer's only one."""
+    (group,) = optimizer.param_groups
+    group["params"] = decayed
+    settings = {key: value for key, value in group.items() if key != "params"}
+    optimizer.optimizer.add_param_group({**settings, "params": undecayed, "weight_decay": 0.0, NAME: name})
+    numbers = sum(p.numel() for p in undecayed)
+    logger.info(f"{name}: {numbers:,} of {numbers + sum(p.numel() for p in decayed):,} parameters")
+
+
+def load(
+    original: Callable[..., None],
+    optimizer: FairseqOptimizer,
+    state_dict: Dict[str, Any],
+    optimizer_overrides: Optional[Dict[str, Any]] = None,
+) -> None:
+    """``FairseqOptimizer.load_state_dict`` that takes each state to the group it was saved from.
+
+    Raises:
+        UserError: the checkpoint's training left other parameters alone; torch would match them by their number.
+    """
+    saved = _undecayed_groups(state_dict.get("param_groups", ()))
+    own = _undecayed_groups(optimizer.param_groups)
+    if saved != own:
+        raise UserError(
+            f"the checkpoint was trained {_in_words(saved)}, and this training is to go on {_in_words(own)}: "
+            "keep the setting, or give --reset-optimizer"
+        )
+    original(optimizer, state_dict, optimizer_overrides)
+    for group in optimizer.param_groups:
+        if group.get(NAME, "").startswith(PREFIX):
+            group["weight_decay"] = 0.0  # --optimizer-overrides speaks of all groups
+
+
+def _undecayed_groups(groups: Any) -> List[str]:
+    return [group[NAME] for group in groups if str(group.get(NAME, "")).startswith(PREFIX)]
+
+
+def _in_words(names: List[str]) -> str:
+    return f"with {FLAG} {names[0].removeprefix(PREFIX)}" if names else f"without {FLAG}"
+
+
+def install() -> None:
+    """Wrap what builds and loads optimizers; a second call changes nothing."""
+    wrap(Trainer, "__init__", refuse)
+    wrap(optim, "build_optimizer", split)
+    wrap(FP16Optimizer, "build_optimizer", split_flat)
+    wrap(FairseqOptimizer, "load_state_dict", load)
