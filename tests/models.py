@@ -27,10 +27,9 @@ SIZES = (
     " --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2"
 )
 COMBINATIONS: Dict[str, str] = {
-    "hybrid_norm": "--norm post,pre",
+    "word_dropout": "--word-dropout 0.2,0.3",
+    "norm_on_top": "--norm none --residual b2t --norm-on-top yes",
     "b2t_matt": "--residual b2t --attention matt",
-    "b2t_without_norm": "--residual b2t --norm none",
-    "b2t_skip_all": "--residual b2t --b2t-skip all",
     "admin_matt": "--residual admin --attention matt --base-init xavier",
     "admin_paper": "--residual admin --admin-profile paper",
     "admin_frozen": "--residual admin --admin-omega frozen",

@@ -15,7 +15,7 @@ ADDED = {
     "--init",
     "--base-init",
     "--word-dropout",
-    "--top-norm",
+    "--norm-on-top",
     "--admin-profile",
     "--admin-omega",
     "--admin-scale",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import torch
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 
@@ -132,3 +133,62 @@ class RunningAverage(_Stateful):
                 incremental_state, "average_state", select(state, new_order)
             )
         return incremental_state
+
+
+class AverageFeedForward(nn.Module):
+    """W_2 dropout(relu(W_1 a + b_1)) + b_2 with W_1 ``(F, C)``. Shapes ``(T, B, C)``.
+
+    Always relu, as in the paper, whatever the activation of the layer's own feed-forward sub-layer.
+    """
+
+    def __init__(self, width: int, ffn_width: int, activation_dropout: float) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(width, ffn_width)
+        self.fc2 = nn.Linear(ffn_width, width)
+        self.activation_dropout_module = FairseqDropout(activation_dropout, module_name=type(self).__name__)
+
+    def forward(self, average: Tensor) -> Tensor:
+        """Transform."""
+        return self.fc2(self.activation_dropout_module(torch.relu(self.fc1(average))))
+
+
+class AverageAttention(nn.Module):
+    """sigmoid(i) * z + sigmoid(f) * g with [i; f] = W [z; g] + b; g is the mean of the inputs z so far.
+
+    With a feed-forward network, g is what it makes of that mean. Zhang, Xiong and Su, ACL 2018,
+    https://arxiv.org/abs/1805.00631, equations 1 to 3. It stands where a self-attention does, has no heads and no
+    dropout of attention weights; W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b starts at zero.
+
+    Args:
+        width: C.
+        heads: what the sub-layer would have; kept because layers read it off their self-attention.
+        ffn_width: inner width of the feed-forward network; 0 for none.
+        activation_dropout: rate of the dropout behind its relu.
+    """
+
+    def __init__(self, width: int, heads: int, ffn_width: int = 0, activation_dropout: float = 0.0) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim = heads, width // heads
+        self.average = RunningAverage()
+        self.ffn = AverageFeedForward(width, ffn_width, activation_dropout) if ffn_width else nn.Identity()
+        self.gate = nn.Linear(2 * width, 2 * width)
+        nn.init.xavier_uniform_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        query_padding_mask: Optional[Tensor],
+        future_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        need_weights: bool,
+        need_head_weights: bool,
+        scores: Optional[Tensor],
+    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        """As :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
+        average = self.average(query, query_padding_mask, incremental_state, future_mask is not None)
+        average = self.ffn(average)
+        of_input, of_average = torch.sigmoid(self.gate(torch.cat([query, average], dim=-1))).chunk(2, dim=-1)
+        return of_input * query + of_average * average, None, scores

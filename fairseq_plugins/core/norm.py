@@ -49,7 +49,7 @@ def _layer_norm(width: int) -> nn.Module:
 
 
 TOP_NORM = Option(
-    "top_norm",
+    "norm_on_top",
     "no",
     "one LayerNorm on top of each stack",
     choices=("no", "yes"),
@@ -58,7 +58,7 @@ TOP_NORM = Option(
 
 
 def _top(shape: Shape) -> Optional[Callable[[int], nn.Module]]:
-    return _layer_norm if shape.options.top_norm == "yes" else None
+    return _layer_norm if shape.options.norm_on_top == "yes" else None
 
 
 def _no_other_norm(choices: Choices, shape: Shape, config: Any) -> List[str]:

@@ -2,9 +2,13 @@
 
 from fairseq_plugins.methods import (  # noqa: F401
     admin,
+    average_attention,
     b2t,
     ds_init,
+    gpt2_norm,
+    hybrid_ln,
     merged_attention,
+    merged_attention_variants,
     post_ln,
     pre_ln,
     rezero,

@@ -133,15 +133,14 @@ register_part(
         ),
     )
 )
+PAPER = "Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330"
 register_method(
     Method(
         name="b2t",
         title="B2T connection",
-        paper="Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330",
+        paper=PAPER,
         equation=r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer of a layer, the others as "
-        r"Post-LN (equations 5 to 7); with `--norm none` $`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ there "
-        r"and $`x + F(x)`$ in the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ "
-        "(equations 9 to 11)",
+        r"Post-LN (equations 5 to 7)",
         norm="post",
         residual="b2t",
         init="b2t",
@@ -149,8 +148,62 @@ register_method(
         departures=(
             r"Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does "
             "not mention: `--b2t-init-scale layers`. The default follows the text.",
-            "Without LayerNorm the text removes those inside the layers; with the flags of the released recipe there "
-            "is none on top of the stacks either, and here there is none.",
+        ),
+    )
+)
+register_method(
+    Method(
+        name="b2t_without_ln",
+        title="B2T connection without LN",
+        paper=PAPER,
+        equation=r"$`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ in the last sub-layer of a layer and "
+        r"$`x + F(x)`$ in the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ "
+        "(equations 9 to 11, appendix D)",
+        norm="none",
+        residual="b2t",
+        init="b2t",
+        base_init="fairseq",
+        departures=(
+            "The text removes the LayerNorms inside the layers; with the flags of the released recipe there is none on "
+            "top of the stacks either, and here there is none; `--norm-on-top yes` adds one LayerNorm there.",
+        ),
+    )
+)
+register_method(
+    Method(
+        name="b2t_skip_all",
+        title="B2T connection over all LNs",
+        paper=PAPER,
+        equation=r"$`o = x_{\mathrm{layer}} + \mathrm{LN}(x + F(x))`$ in the last sub-layer of a layer, the others as "
+        "Post-LN (footnote 2); reported to be clearly worse",
+        norm="post",
+        residual="b2t",
+        init="b2t",
+        base_init="fairseq",
+        options={"b2t_skip": "all"},
+        departures=(
+            "The footnote describes this variant in words only; the equation is this package's reading of it.",
+        ),
+    )
+)
+register_method(
+    Method(
+        name="b2t_deep",
+        title="B2T connection, recipe of 100L-100L",
+        paper=PAPER,
+        equation=r"as the B2T connection; initial matrices times 0.1, dropout 0.5 and word dropout 0.1 (text and "
+        "the released recipe of the 100-layer models)",
+        norm="post",
+        residual="b2t",
+        init="b2t",
+        base_init="fairseq",
+        options={"b2t_init_scale": "0.1", "dropout": 0.5, "word_dropout": 0.1},
+        departures=(
+            "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the "
+            "18-layer models differs from it only in its initialisation, `--b2t-init-scale layers`.",
+            "The released flags `--sampling-method worddrop --enc-replace-rate 0.1 --dec-replace-rate 0.1` are "
+            "`--word-dropout 0.1,0.1` here. `--decay-val` has no counterpart: it changes only the replacement methods "
+            "of that code, and word dropout has a constant rate.",
         ),
     )
 )

@@ -96,6 +96,18 @@ register_method(
 )
 register_method(
     Method(
+        name="rezero_alpha_one",
+        title="ReZero with alpha = 1",
+        paper=PAPER,
+        equation=r"$`o = x + \alpha F(x)`$, $`\alpha = 1`$ at first, no LayerNorm (table 3)",
+        norm="none",
+        residual="rezero",
+        base_init="fairseq",
+        options={"rezero_alpha": 1.0},
+    )
+)
+register_method(
+    Method(
         name="rezero_post_ln",
         title="ReZero + Post-LN",
         paper=PAPER + "; compared in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix E",

@@ -38,16 +38,43 @@ def trains_or_is_refused(**values: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("names", list(itertools.product(*(PARTS[axis] for axis in STRUCTURE))), ids="-".join)
-def test_every_structure_with_every_initialisation(names: tuple[str, ...]) -> None:
-    structure = {axis.value: name for axis, name in zip(STRUCTURE, names, strict=True)}
+PAIRS = [
+    (one, name, other, second)
+    for one, other in itertools.combinations(STRUCTURE, 2)
+    for name, second in itertools.product(PARTS[one], PARTS[other])
+]
+
+
+@pytest.mark.parametrize(("one", "name", "other", "second"), PAIRS, ids=[f"{p[1]}-{p[3]}" for p in PAIRS])
+def test_every_pair_of_parts_trains_or_is_refused_by_name(one: Axis, name: str, other: Axis, second: str) -> None:
+    """The initialisation never decides whether a structure is possible."""
+    structure = {one.value: name, other.value: second}
+    if trains_or_is_refused(**structure):
+        return
+    with pytest.raises(UserError) as refused:
+        tiny("deep_transformer", **SMALL, **structure)
+    parts = [f"--{one.value} {name}", f"--{other.value} {second}"]
+    assert any(part in message for message in refused.value.problems for part in parts)
+
+
+STRUCTURES = [(axis, name) for axis in STRUCTURE for name in PARTS[axis]]
+
+
+@pytest.mark.parametrize(("axis", "name"), STRUCTURES, ids=[name for _, name in STRUCTURES])
+def test_every_part_with_every_initialisation(axis: Axis, name: str) -> None:
     built = {
-        trains_or_is_refused(**structure, init=init, base_init=base)
+        trains_or_is_refused(**{axis.value: name}, init=init, base_init=base)
         for init, base in itertools.product(PARTS[Axis.INIT], PARTS[Axis.BASE_INIT])
     }
     assert len(built) == 1, "no initialisation makes a structure impossible"
-    senseless = {("b2t", "pre"), ("admin", "pre"), ("admin", "none")}
-    assert built == {(structure["residual"], structure["norm"]) not in senseless}
+
+
+SENSELESS = [("b2t", "pre"), ("admin", "pre"), ("admin", "none")]
+
+
+@pytest.mark.parametrize(("residual", "norm"), SENSELESS)
+def test_combinations_without_sense_are_refused(residual: str, norm: str) -> None:
+    assert not trains_or_is_refused(residual=residual, norm=norm)
 
 
 def one_or_two(values: list[str]) -> st.SearchStrategy[str]:

@@ -22,7 +22,7 @@ HALF = 3
 
 def model_and_batch(case: str) -> tuple[nn.Module, models.Batch]:
     """The model of a case without dropout, slightly off its start, in training mode; and the batch for both."""
-    model = models.build(*models.CASES[case], "--dropout", "0")
+    model = models.build(*models.CASES[case], "--dropout", "0", "--word-dropout", "0")
     models.perturb(model)
     return model.train(), models.batch(sentences=WORLD_SIZE * HALF)
 

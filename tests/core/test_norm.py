@@ -1,0 +1,90 @@
+"""Where the LayerNorms stand, by what a sub-layer computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.errors import UserError
+from tests.building import batch, tiny
+
+NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+
+
+@torch.no_grad()
+def test_on_the_branch_is_stream_plus_norm_of_branch() -> None:
+    """GPT2-Norm, o = x + LN(F(x)), in an encoder layer written out by hand."""
+    layer = tiny("gpt2_norm_transformer").eval().encoder.layers[0]
+    for module in layer.modules():
+        if isinstance(module, nn.LayerNorm):
+            nn.init.uniform_(module.weight)
+            nn.init.uniform_(module.bias)
+    x = torch.randn(5, 2, 16)
+    attended = x + layer.self_attn_layer_norm(layer.self_attn(x, x, x)[0])
+    expected = attended + layer.final_layer_norm(layer.fc2(torch.relu(layer.fc1(attended))))
+    torch.testing.assert_close(layer(x, None)[0], expected)
+
+
+def test_dropout_is_inside_of_the_branch() -> None:
+    """LN(dropout(F)): with everything dropped but nothing else the LayerNorm's bias remains, so the sum is the stream
+    plus that bias."""
+    layer = tiny("gpt2_norm_transformer", dropout=0.5).train().encoder.layers[0]
+    layer.dropout_module.forward = torch.zeros_like
+    x = torch.randn(5, 2, 16)
+    torch.testing.assert_close(layer(x, None)[0], x)
+    nn.init.constant_(layer.final_layer_norm.bias, 3.0)
+    torch.testing.assert_close(layer(x, None)[0], x + 3.0)
+
+
+def norms_of(model: nn.Module) -> dict[str, int]:
+    """LayerNorms of both stacks: in the layers, and on top."""
+    names = [name for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)]
+    return {"layers": sum(".layers." in name for name in names), "top": sum(".layers." not in name for name in names)}
+
+
+SUB_LAYERS = 2 * 3 + 3 * 2  # of the tiny models
+
+
+@pytest.mark.parametrize(
+    ("arch", "settings", "layers", "top"),
+    [
+        ("post_ln_transformer", {}, SUB_LAYERS, 0),
+        ("pre_ln_transformer", {}, SUB_LAYERS, 2),
+        ("pre_ln_transformer", {"no_decoder_final_norm": True}, SUB_LAYERS, 1),
+        ("hybrid_ln_transformer", {}, SUB_LAYERS, 1),
+        ("gpt2_norm_transformer", {}, SUB_LAYERS, 0),
+        ("gpt2_norm_transformer", {"norm_on_top": "yes"}, SUB_LAYERS, 2),
+        ("rezero_transformer", {}, 0, 0),
+        ("rezero_alpha_one_transformer", {}, 0, 0),
+        ("b2t_without_ln_transformer", {}, 0, 0),
+        ("b2t_without_ln_transformer", {"norm_on_top": "yes,no"}, 0, 1),
+    ],
+)
+def test_number_of_layer_norms(arch: str, settings: dict[str, object], layers: int, top: int) -> None:
+    assert norms_of(tiny(arch, **settings)) == {"layers": layers, "top": top}
+
+
+@torch.no_grad()
+def test_what_stands_on_top_is_applied_last() -> None:
+    model = tiny("b2t_without_ln_transformer", norm_on_top="yes").eval()
+    inputs = batch()
+    features: Tensor = model(*inputs, features_only=True)[0]
+    torch.testing.assert_close(features.mean(dim=-1), torch.zeros(features.shape[:2]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(features.var(dim=-1, unbiased=False), torch.ones(features.shape[:2]), atol=1e-2, rtol=0)
+    encoded = model.encoder(inputs.src_tokens, inputs.src_lengths)["encoder_out"][0]
+    torch.testing.assert_close(encoded.mean(dim=-1), torch.zeros(encoded.shape[:2]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("arch", ["post_ln_transformer", "pre_ln_transformer", "admin_transformer"])
+def test_a_norm_on_top_where_it_has_no_say_is_refused(arch: str) -> None:
+    with pytest.raises(UserError, match="--norm-on-top has no effect here: it belongs to --norm branch and"):
+        tiny(arch, norm_on_top="yes")
+
+
+def test_alpha_one_starts_as_a_plain_sum() -> None:
+    """o = x + F(x) at first."""
+    model = tiny("rezero_alpha_one_transformer")
+    alphas = {name: p for name, p in model.named_parameters() if name.endswith("residual.alpha")}
+    assert len(alphas) == 3 + 2
+    assert all(float(p) == 1.0 for p in alphas.values())

@@ -1,0 +1,116 @@
+"""Word dropout: whole vectors, at the rate asked for, in training only, before anything is added to them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import List
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.word_dropout import WordDropout
+from fairseq_plugins.errors import UserError
+from tests import models, toy
+from tests.building import batch, logits, tiny
+
+QUIET = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+
+
+def dropped_rows(module: WordDropout, shape: tuple[int, int, int]) -> Tensor:
+    """Which vectors of ones became zero, ``(B, T)``; every other one is still of ones, that is, not rescaled."""
+    result = module(torch.ones(shape))
+    zero = (result == 0).all(dim=-1)
+    assert bool(((result == 1).all(dim=-1) | zero).all())
+    return zero
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_the_rate_is_the_share_of_zero_vectors(rate: float) -> None:
+    torch.manual_seed(1)
+    count = 40_000
+    share = float(dropped_rows(WordDropout(rate), (200, count // 200, 3)).float().mean())
+    assert abs(share - rate) < 4 * math.sqrt(rate * (1 - rate) / count)
+
+
+def test_the_start_symbol_of_the_decoder_is_kept_and_nothing_in_the_encoder() -> None:
+    torch.manual_seed(1)
+    assert not dropped_rows(WordDropout(0.9, keep_first=True), (500, 4, 2))[:, 0].any()
+    assert dropped_rows(WordDropout(0.9), (500, 4, 2))[:, 0].any()
+
+
+def test_nothing_in_evaluation_and_no_random_number_at_rate_zero() -> None:
+    x = torch.randn(3, 4, 5)
+    assert torch.equal(WordDropout(0.9).eval()(x), x)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    assert torch.equal(WordDropout(0.0)(x), x)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("rates", "encoder", "decoder"), [("0.3", 0.3, 0.3), ("0.1,0.2", 0.1, 0.2), ("0", 0.0, 0.0)])
+def test_each_stack_has_its_rate(rates: str, encoder: float, decoder: float) -> None:
+    model = tiny("post_ln_transformer", word_dropout=rates)
+    assert (model.encoder.word_dropout.rate, model.decoder.word_dropout.rate) == (encoder, decoder)
+    assert not model.encoder.word_dropout.keep_first
+    assert model.decoder.word_dropout.keep_first
+
+
+class Everything(nn.Module):
+    """Stands for word dropout that hits every word."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_the_position_of_a_dropped_word_remains(stack: str) -> None:
+    """With every word dropped the first layer sees the positions, whatever the words are."""
+    model = tiny("post_ln_transformer", **QUIET).train()
+    part = getattr(model, stack)
+    part.word_dropout = Everything()
+    seen: List[Tensor] = []
+    part.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    inputs = batch(sentences=1)
+    logits(model, inputs)
+    words = inputs.src_tokens if stack == "encoder" else inputs.prev_output_tokens
+    torch.testing.assert_close(seen[0].transpose(0, 1), part.embed_positions(words))
+
+
+def test_words_are_dropped_before_they_are_scaled() -> None:
+    """The table's own vectors are handed over: the scale sqrt(C) and the dropout come later."""
+    model = tiny("post_ln_transformer").train()
+    seen: List[Tensor] = []
+    for stack in (model.encoder, model.decoder):
+        stack.word_dropout.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    inputs = batch()
+    logits(model, inputs)
+    assert torch.equal(seen[0], model.encoder.embed_tokens(inputs.src_tokens))
+    assert torch.equal(seen[1], model.decoder.embed_tokens(inputs.prev_output_tokens))
+
+
+def test_rate_zero_is_the_model_without_it() -> None:
+    plain, zero = tiny("post_ln_transformer").train(), tiny("post_ln_transformer", word_dropout="0").train()
+    assert torch.equal(logits(plain, batch(), seed=5), logits(zero, batch(), seed=5))
+
+
+@pytest.mark.parametrize("rate", ["1", "-0.1", "0.1,1.5", "much"])
+def test_a_rate_that_is_none_is_refused(rate: str) -> None:
+    with pytest.raises(UserError, match="--word-dropout"):
+        tiny("post_ln_transformer", word_dropout=rate)
+
+
+def test_the_deep_recipe_is_said_in_full() -> None:
+    config = models.configuration("--arch", "b2t_deep_transformer_wmt_en_de_100")
+    assert (config.word_dropout, config.dropout, config.b2t_init_scale) == ("0.1", 0.5, "0.1")
+    kept = models.configuration("--arch", "b2t_deep_transformer", "--dropout", "0.3", "--word-dropout", "0.2,0")
+    assert (kept.word_dropout, kept.dropout) == ("0.2,0", 0.3)
+
+
+def test_training_and_translating(toy_data: Path, tmp_path: Path) -> None:
+    path = toy.train_toy(
+        toy_data, tmp_path, "--word-dropout", "0.1,0.2", "--max-update", "3", arch="post_ln_transformer"
+    )
+    assert torch.load(path, weights_only=True)["cfg"]["model"]["word_dropout"] == "0.1,0.2"
+    assert len(toy.translate_toy(toy_data, path, tmp_path / "out")) == toy.SIZES["test"]
