@@ -10,13 +10,13 @@ Legend: T target time, S source time, B batch, C width, H heads, D width of a he
 from __future__ import annotations
 
 import math
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Axis, Part, register_part
+from fairseq_plugins.core.method import Axis, Choices, Part, Shape, Stack, register_part
 
 
 class Attention(MultiheadAttention):
@@ -81,6 +81,18 @@ class Attention(MultiheadAttention):
         return self
 
 
+class ThreeMapsAttention(Attention):
+    """An attention whose q, k and v are drawn as three matrices, Xavier gain 1, under every base initialisation."""
+
+    xavier_input_gain = 1.0
+
+    def reset_parameters(self) -> None:
+        """Stock weights, but for q, k and v."""
+        super().reset_parameters()
+        for projection in (self.q_proj, self.k_proj, self.v_proj):
+            nn.init.xavier_uniform_(projection.weight, gain=self.xavier_input_gain)
+
+
 _primed = False
 
 
@@ -103,6 +115,18 @@ class AttentionPlan(NamedTuple):
     encoder_self: Callable[..., nn.Module] = Attention
     decoder_self: Optional[Callable[..., nn.Module]] = Attention
     cross: Callable[..., nn.Module] = Attention
+
+
+def needs_cross_attention(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    """For ``Part.conflicts`` of what lives in the cross-attention. An encoder's choice of it changes nothing."""
+    lives = f"--attention {choices.attention.name} lives in the cross-attention"
+    if shape.stack is Stack.ENCODER:
+        return []
+    if shape.encoder_layers == 0:
+        return [f"{lives}, and a language model has none: choose another --attention, for instance softmax"]
+    if config.no_cross_attention:
+        return [f"{lives}: it cannot go with --no-cross-attention"]
+    return []
 
 
 register_part(

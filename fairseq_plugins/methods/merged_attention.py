@@ -12,9 +12,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.attention import AttentionPlan, ThreeMapsAttention, needs_cross_attention
 from fairseq_plugins.core.averages import RunningAverage
 from fairseq_plugins.core.method import (
     Axis,
@@ -28,24 +28,17 @@ from fairseq_plugins.core.method import (
 )
 
 
-class MergedAttention(Attention):
+class MergedAttention(ThreeMapsAttention):
     """out = (C + A) W_o + b_o, C the cross-attention before its output map, A the mean of x_k W_v + b_v, k <= t.
 
     W_v, b_v and W_o serve both: the text shares W_o; that W_v is shared too follows from the released code and from
-    the paper's parameter counts. The decoding state of A is a running sum and a count, O(1) in time and memory.
+    the paper's parameter counts. The authors draw q, k and v of this sub-layer as three matrices. The decoding state of
+    A is a running sum and a count, O(1) in time and memory.
     """
-
-    xavier_input_gain = 1.0  # the authors draw q, k and v of this sub-layer as three matrices
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.average = RunningAverage()
-
-    def reset_parameters(self) -> None:
-        """Stock weights, but q, k and v with the gain that this sub-layer has in every base initialisation."""
-        super().reset_parameters()
-        for projection in (self.q_proj, self.k_proj, self.v_proj):
-            nn.init.xavier_uniform_(projection.weight, gain=self.xavier_input_gain)
 
     def attend(
         self,
@@ -59,7 +52,7 @@ class MergedAttention(Attention):
         need_head_weights: bool,
         scores: Optional[Tensor],
     ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-        """See :meth:`Attention.attend`."""
+        """See :meth:`fairseq_plugins.core.attention.Attention.attend`."""
         values = self.v_proj(query)
         average = self.average(values, query_padding_mask, incremental_state, future_mask is not None)
         context, weights = self.cross(query, key, key_padding_mask, incremental_state, need_weights, need_head_weights)
@@ -74,7 +67,7 @@ class MergedAttention(Attention):
         need_weights: bool,
         need_head_weights: bool,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`Attention.attend` returns."""
+        """Cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`attend` returns."""
         length, batch, width = query.size()
         keys, values, pads = self.source(key, key_padding_mask, incremental_state)
         queries = self.q_proj(query).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
@@ -124,16 +117,14 @@ class MergedAttention(Attention):
 
 def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
     """What the shared W_v and the missing sub-layer rule out; an encoder's choice of it changes nothing."""
-    problems: List[str] = []
-    if shape.stack is Stack.ENCODER:
+    problems = needs_cross_attention(choices, shape, config)
+    if problems or shape.stack is Stack.ENCODER:
         return problems
     if config.encoder_embed_dim != config.decoder_embed_dim:
         problems.append(
             "--attention matt shares W_v between encoder and decoder: "
             f"--encoder-embed-dim {config.encoder_embed_dim} must equal --decoder-embed-dim {config.decoder_embed_dim}"
         )
-    if config.no_cross_attention:
-        problems.append("--attention matt lives in the cross-attention: it cannot go with --no-cross-attention")
     return problems
 
 

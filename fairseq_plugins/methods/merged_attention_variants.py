@@ -1,0 +1,148 @@
+"""Merged attention's two costlier relatives: a whole attention to the target beside the cross-attention.
+
+Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, table 3, rows 6 and 7. The paper names them
+and prints their sizes; no code of them was released. The parameter counts say how they are built: row 6 has 1,024
+parameters a layer fewer than a plain base model, which is one LayerNorm, so both attentions keep all their maps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from torch import Tensor, nn
+
+from fairseq_plugins.core.attention import Attention, AttentionPlan, ThreeMapsAttention, needs_cross_attention
+from fairseq_plugins.core.averages import AverageAttention
+from fairseq_plugins.core.method import Axis, Method, NewParameter, Part, Shape, register_method, register_part
+
+
+class JoinedAttention(ThreeMapsAttention):
+    """out = inner(x) + cross(x, h): two complete attentions under one residual connection and one LayerNorm.
+
+    The cross-attention keeps its stock names, ``self_attn`` below it is the inner one, which has a decoding state of
+    its own. The authors draw q, k and v of a cross-attention as three matrices.
+
+    Args:
+        args, kwargs: those of :class:`fairseq.modules.MultiheadAttention`, for the cross-attention.
+        inner: the attention to the target; it has :meth:`Attention.attend`.
+    """
+
+    def __init__(self, *args: Any, inner: nn.Module, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.self_attn: Any = inner
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        query_padding_mask: Optional[Tensor],
+        future_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        need_weights: bool,
+        need_head_weights: bool,
+        scores: Optional[Tensor],
+    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
+        target, _, _ = self.self_attn.attend(
+            query, query, query_padding_mask, query_padding_mask, future_mask, incremental_state, False, False, None
+        )
+        source, weights = self.forward(
+            query,
+            key,
+            key,
+            key_padding_mask=key_padding_mask,
+            incremental_state=incremental_state,
+            need_weights=need_weights,
+            static_kv=True,
+            attn_mask=None,
+            need_head_weights=need_head_weights,
+        )
+        return source + target, weights, scores
+
+
+def plan(inner: Callable[..., nn.Module]) -> Callable[[int, Shape], AttentionPlan]:
+    """What builds a part: no self-attention sub-layer; ``inner(width, heads, dropout)`` beside the cross-attention."""
+
+    def joined(width: int, heads: int, dropout: float = 0.0, **others: Any) -> nn.Module:
+        return JoinedAttention(width, heads, dropout=dropout, inner=inner(width, heads, dropout), **others)
+
+    return lambda depth, shape: AttentionPlan(decoder_self=None, cross=joined)
+
+
+def softmax(width: int, heads: int, dropout: float) -> nn.Module:
+    """A stock self-attention."""
+    return Attention(width, heads, dropout=dropout, self_attention=True)
+
+
+def gated_average(width: int, heads: int, dropout: float) -> nn.Module:
+    """An average attention without feed-forward network; it has no attention weights to drop."""
+    return AverageAttention(width, heads)
+
+
+register_part(
+    Part(
+        Axis.ATTENTION,
+        "matt_self",
+        plan(softmax),
+        summary="self-attention and cross-attention side by side in one sub-layer of the decoder",
+        parameters=tuple(
+            NewParameter(f"encoder_attn.self_attn.{one}_proj.{kind}", shape, "drawn: as of a stock self-attention")
+            for one in ("q", "k", "v", "out")
+            for kind, shape in (("weight", "(C, C)"), ("bias", "(C)"))
+        ),
+        conflicts=needs_cross_attention,
+        no_fold="stock fairseq has no two attentions in one sub-layer",
+    )
+)
+register_part(
+    Part(
+        Axis.ATTENTION,
+        "matt_aan",
+        plan(gated_average),
+        summary="gated average attention and cross-attention side by side in one sub-layer of the decoder",
+        parameters=(
+            NewParameter("encoder_attn.self_attn.gate.weight", "(2C, 2C)", "drawn: Xavier uniform"),
+            NewParameter("encoder_attn.self_attn.gate.bias", "(2C)", "0"),
+        ),
+        conflicts=needs_cross_attention,
+        no_fold="stock fairseq has no average attention",
+    )
+)
+PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"
+NOT_RELEASED = "The paper's table 3 names this model without an equation, and its code was not released. "
+register_method(
+    Method(
+        name="dsinit_matt_self",
+        title="DS-Init + MAtt with self-attention",
+        paper=PAPER,
+        equation=r"decoder: $`o = \mathrm{LN}(x + \mathrm{SA}(x) + \mathrm{CA}(x, h))`$, then feed-forward (table 3, "
+        r"row 6); $`\mathrm{SA}`$ and $`\mathrm{CA}`$ are complete self- and cross-attentions, $`h`$ is the encoder's "
+        "output; encoder and initialisation as DS-Init",
+        norm="post",
+        attention="matt_self",
+        init="ds_init",
+        departures=(
+            NOT_RELEASED + r"The printed 72.3M says that nothing is shared: a decoder layer has one LayerNorm, "
+            r"$`2 d`$ parameters, fewer than DS-Init's. With a shared $`W_o`$ it would be 70.7M.",
+        ),
+    )
+)
+register_method(
+    Method(
+        name="dsinit_matt_aan",
+        title="DS-Init + MAtt with the original AAN",
+        paper=PAPER,
+        equation=r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t + "
+        r"\mathrm{CA}(x, h)_t)`$, then feed-forward (table 3, row 7); $`g_t`$, $`i_t`$ and $`f_t`$ as in AAN, without "
+        r"its feed-forward network; $`\mathrm{CA}`$ is a complete cross-attention; encoder and initialisation as "
+        "DS-Init",
+        norm="post",
+        attention="matt_aan",
+        init="ds_init",
+        departures=(
+            NOT_RELEASED + r"Built by this equation, the base model has 72.30M parameters; the paper prints 72.2M, "
+            "and no layout was found that gives it.",
+        ),
+    )
+)
