@@ -27,12 +27,14 @@ class StackWeights:
         embedding: its token table, or whatever else embeds its tokens; None where its input is no text.
         embedding_is_shared: the table is the one of the encoder too, whose turn came before.
         output: the decoder's output projection where it has a weight of its own, else None.
+        branches: number of sub-layers in the whole model, those of the other stack too.
     """
 
     layers: Sequence[nn.Module]
     embedding: Optional[nn.Module] = None
     embedding_is_shared: bool = False
     output: Optional[nn.Module] = None
+    branches: int = 0
 
 
 def linear_maps(layer: nn.Module) -> Iterator[Tuple[str, nn.Linear]]:
@@ -76,7 +78,7 @@ def xavier_biased(weights: StackWeights, shape: Shape) -> None:
         for module in layer.modules():
             if isinstance(module, Attention):
                 for projection in (module.q_proj, module.k_proj, module.v_proj):
-                    if projection.bias is not None:
+                    if isinstance(projection.bias, nn.Parameter):
                         bound = 1 / math.sqrt(projection.in_features)
                         nn.init.uniform_(projection.bias, -bound, bound)
 

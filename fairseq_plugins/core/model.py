@@ -25,6 +25,7 @@ from fairseq_plugins.core.config import (
 )
 from fairseq_plugins.core.initialisation import StackWeights
 from fairseq_plugins.core.method import METHODS, Method, Stack
+from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.stacks import Decoder, Encoder
 from fairseq_plugins.errors import UserError
 
@@ -160,7 +161,8 @@ class DeepTransformerModel(TransformerModelBase):
 def stack_weights(model: DeepTransformerModel) -> Iterator[Tuple[Any, StackWeights]]:
     """Each stack with its weights, the encoder first."""
     source, target = model.encoder.embed_tokens, model.decoder.embed_tokens
-    yield model.encoder, StackWeights(model.encoder.layers, embedding=source)
+    branches = sum(isinstance(module, Residual) for module in model.modules())
+    yield model.encoder, StackWeights(model.encoder.layers, embedding=source, branches=branches)
     output = model.decoder.output_projection
     tied = output is None or output.weight is target.weight
     yield (
@@ -170,6 +172,7 @@ def stack_weights(model: DeepTransformerModel) -> Iterator[Tuple[Any, StackWeigh
             embedding=target,
             embedding_is_shared=target.weight is source.weight,
             output=None if tied else output,
+            branches=branches,
         ),
     )
 

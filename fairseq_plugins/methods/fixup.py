@@ -1,0 +1,231 @@
+"""FixUp: no LayerNorm; every branch starts at exactly zero, its inner matrices small, and scalars replace all biases.
+
+Zhang, Dauphin and Ma, ICLR 2019, https://arxiv.org/abs/1901.09321, section 3, and the authors' Transformer. A branch of
+m matrices starts with the last one at zero and the others scaled by L^(-1/(2m-2)), L the number of branches in the
+model: L^(-1/6) for q, k and v of an attention, whose fourth matrix is the output map, and L^(-1/2) for W_1. One scalar
+b is subtracted before each branch and before and behind the activation, one scalar s multiplies each branch::
+
+    z + s * dropout(attention(z - b))
+    z + s * dropout(W_2 (dropout(relu(W_1 (z - b_1) - b_2)) - b_3))
+
+The shifts before the branches and on top of the stacks stand in the place of LayerNorms; those inside the feed-forward
+sub-layer in the place of its biases; s is the factor of another part, started at 1.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from types import MappingProxyType
+from typing import Any, Iterator, List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.method import (
+    Axis,
+    Choices,
+    Method,
+    NewParameter,
+    Option,
+    Part,
+    Shape,
+    Site,
+    Stack,
+    register_method,
+    register_part,
+)
+from fairseq_plugins.core.norm import NormPlace
+
+RELEASED_CROSS_BRANCHES = 12
+"""What the authors' attention takes for L where it is not told; their cross-attention is not."""
+
+
+class ScalarShift(nn.Module):
+    """x - b with one trained scalar b that starts at 0. Any shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shift."""
+        return x - self.shift
+
+
+class ScaledShift(nn.Module):
+    """s (x - b) with trained scalars that start at 1 and 0. Any shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(1))
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shift, then scale."""
+        return self.scale * (x - self.shift)
+
+
+def place_shifts(shape: Shape) -> NormPlace:
+    """A shift before each branch; on top one of the decoder, and one with a scale of the encoder."""
+    top = ScaledShift if shape.stack is Stack.ENCODER else ScalarShift
+    return NormPlace(before=True, module=lambda width: ScalarShift(), top=lambda width: top())
+
+
+class LinearThenShift(nn.Linear):
+    """W x - b: no vector of biases, one scalar that starts at 0. Takes the weight of ``linear``, ``(out, in)``."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        nn.Module.__init__(self)  # that of nn.Linear would draw a weight only to be thrown away
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight = linear.weight
+        self.register_parameter("bias", None)
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., in)`` to ``(..., out)``."""
+        return F.linear(x, self.weight) - self.shift
+
+
+class ShiftThenLinear(LinearThenShift):
+    """W (x - b): the shift on the other side."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., in)`` to ``(..., out)``."""
+        return F.linear(x - self.shift, self.weight)
+
+
+def replace_biases(layer: Any, shape: Shape) -> None:
+    """Take every bias away; the two maps of the feed-forward sub-layer get their scalars."""
+    layer.fc1, layer.fc2 = LinearThenShift(layer.fc1), ShiftThenLinear(layer.fc2)
+    for module in list(layer.modules()):
+        if isinstance(module, Attention):
+            for projection in (module.q_proj, module.k_proj, module.v_proj):
+                _fix_bias_at_zero(projection)
+    for _, linear in linear_maps(layer):
+        if isinstance(linear.bias, nn.Parameter):
+            linear.register_parameter("bias", None)
+
+
+def _fix_bias_at_zero(linear: nn.Linear) -> None:
+    """Let ``linear`` keep a bias that is no parameter and is not stored: stock attention concatenates those of q, k, v."""
+    if linear.bias is not None:
+        del linear.bias
+        linear.register_buffer("bias", torch.zeros(linear.out_features), persistent=False)
+
+
+def branch_factor(branches: int, matrices: int) -> float:
+    """Factor on all but the last of the ``matrices`` of a branch, L^(-1/(2m-2)), with L ``branches`` in the model.
+
+    The rule has none for a single matrix, which would be the last: 1.
+    """
+    return float(branches ** (-1 / (2 * matrices - 2))) if matrices > 1 else 1.0
+
+
+def _maps_of_branches(layer: Any) -> Iterator[Tuple[Site, List[nn.Linear], Optional[nn.Linear]]]:
+    """Every branch of a layer: its linear maps and the one that it ends in, if it ends in one."""
+    for site in (Site.SELF, Site.CROSS):
+        attention = getattr(layer, site.value, None)
+        if attention is not None:
+            maps = [linear for _, linear in linear_maps(attention)]
+            yield site, maps, getattr(attention, "out_proj", None)
+    yield Site.FFN, [layer.fc1, layer.fc2], layer.fc2
+
+
+def initialise(weights: StackWeights, shape: Shape) -> None:
+    """Last matrices to zero, the others by their factor; an output projection with a weight of its own to zero.
+
+    L counts the branches that exist, 2 N + 3 M in a translation model with softmax attention. A branch that does not
+    end in a linear map has all its matrices scaled and none at zero.
+    """
+    for layer in weights.layers:
+        for site, maps, last in _maps_of_branches(layer):
+            released = site is Site.CROSS and shape.options.fixup_rule == "released"
+            factor = branch_factor(RELEASED_CROSS_BRANCHES if released else weights.branches, len(maps))
+            for linear in maps:
+                linear.weight.mul_(0.0 if linear is last else factor)
+    if weights.output is not None:
+        for parameter in weights.output.parameters():
+            parameter.zero_()
+
+
+def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    """The one LayerNorm that would be left."""
+    if config.layernorm_embedding:
+        return ["--norm fixup replaces every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
+    return []
+
+
+SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
+register_part(
+    Part(
+        Axis.NORM,
+        "fixup",
+        place_shifts,
+        summary="no LayerNorm; a trained scalar is subtracted before each branch and on top of each stack",
+        parameters=(
+            *(
+                NewParameter(f"{name}.shift", "(1)", SHIFT)
+                for name in ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
+            ),
+            NewParameter("layer_norm.scale", "(1)", SCALE),
+        ),
+        conflicts=conflicts,
+        no_fold="stock fairseq has no Transformer without LayerNorm",
+    )
+)
+register_part(
+    Part(
+        Axis.BIAS,
+        "fixup",
+        replace_biases,
+        summary="no biases; a trained scalar is subtracted before and behind the activation",
+        parameters=(NewParameter("fc1.shift", "(1)", SHIFT), NewParameter("fc2.shift", "(1)", SHIFT)),
+        no_fold="stock fairseq has no scalar behind an activation",
+    )
+)
+register_part(
+    Part(
+        Axis.INIT,
+        "fixup",
+        initialise,
+        summary="the last matrix of each branch starts at zero, the others shrink with the number of branches",
+        options=(
+            Option(
+                "fixup_rule",
+                "paper",
+                "number of branches that cross-attention is scaled by: that of the model, or 12 as the released code "
+                "has it by mistake",
+                choices=("paper", "released"),
+            ),
+        ),
+    )
+)
+register_method(
+    Method(
+        name="fixup",
+        title="FixUp",
+        paper="Zhang et al., ICLR 2019, https://arxiv.org/abs/1901.09321",
+        equation=r"$`o = x + s F(x - b)`$ with scalars $`s = 1`$ and $`b = 0`$ at first, no LayerNorm, $`F = 0`$ at "
+        r"first (section 3); the feed-forward is $`F(y) = W_2 (\mathrm{relu}(W_1 y - b_2) - b_3)`$; in a model of "
+        r"$`L`$ sub-layers Xavier's $`W_q, W_k, W_v`$ start times $`L^{-1/6}`$, $`W_1`$ times $`L^{-1/2}`$, the "
+        "last matrix of a sub-layer and an output projection of its own at zero",
+        norm="fixup",
+        residual="rezero",
+        bias="fixup",
+        init="fixup",
+        options=MappingProxyType({"rezero_alpha": 1.0, "rezero_alpha_per": "sublayer"}),
+        departures=(
+            "The text gives the rule for a branch of any kind; where the scalars stand in a Transformer, and the scale "
+            "and shift on top of the stacks, follow the authors' code. By the text one more shift would stand before "
+            "the output map of an attention.",
+            "The released cross-attention is not told the number of sub-layers and takes 12: `--fixup-rule released`. "
+            r"By default $`L`$ counts the sub-layers that exist, $`2 N + 3 M`$ in an encoder-decoder, fewer under "
+            "merged attention, in both stacks.",
+            "The DS-Init authors have one scalar for all three shifts of the feed-forward, draw the q, k and v of "
+            r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and "
+            "multiply by $`s`$ before the dropout. None of this is done here.",
+        ),
+    )
+)

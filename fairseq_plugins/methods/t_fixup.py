@@ -1,0 +1,164 @@
+"""T-Fixup: no LayerNorm and no warm-up; embeddings, values, output maps and feed-forward start the smaller the deeper.
+
+Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+from torch import nn
+
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.initialisation import StackWeights
+from fairseq_plugins.core.method import (
+    Axis,
+    Choices,
+    Method,
+    Option,
+    Part,
+    Shape,
+    Stack,
+    register_method,
+    register_part,
+)
+
+
+def matrix_factor(stack: Stack, layers: int) -> float:
+    """Factor on the values, output maps and feed-forward matrices of a stack of so many layers.
+
+    0.67 N^(-1/4) in the encoder, (9 M)^(-1/4) in the decoder.
+    """
+    return 0.67 * layers**-0.25 if stack is Stack.ENCODER else (9 * layers) ** -0.25
+
+
+def embedding_factor(layers: int) -> float:
+    """Factor on the token table of a stack of so many layers, (9 N)^(-1/4), in the decoder (9 M)^(-1/4)."""
+    return float((9 * layers) ** -0.25)
+
+
+def initialise(weights: StackWeights, shape: Shape) -> None:
+    """Scale the matrices of the layers and the token table; biases and positions stay.
+
+    A table that is shared with the encoder was scaled in the encoder's turn, with its N. An output projection that
+    is the token table starts as small as that; one with a weight of its own stays.
+    """
+    factor = matrix_factor(shape.stack, shape.layers)
+    for layer in weights.layers:
+        for module in layer.modules():
+            if isinstance(module, Attention):
+                _scale_attention(module, factor, shape.options.t_fixup_rule)
+        for linear in (layer.fc1, layer.fc2):
+            assert isinstance(linear, nn.Linear)
+            linear.weight.mul_(factor)
+    if weights.embedding is None or weights.embedding_is_shared:
+        return
+    for module in weights.embedding.modules():
+        if isinstance(module, nn.Embedding):
+            module.weight.mul_(embedding_factor(shape.layers))
+
+
+def _scale_attention(attention: Attention, factor: float, rule: str) -> None:
+    """Scale v and the output map, relative to Xavier with gain 1, and as the text says take q and k from that, too."""
+    gain = attention.xavier_input_gain if attention.qkv_same_dim else 1.0
+    attention.out_proj.weight.mul_(factor)
+    attention.v_proj.weight.mul_(factor / gain)
+    if rule == "paper":
+        for projection in (attention.q_proj, attention.k_proj):
+            projection.weight.div_(gain)
+
+
+def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    """The constants bound the update of an encoder-decoder; nobody has derived any for a decoder alone."""
+    if shape.encoder_layers > 0:
+        return []
+    return ["--init t_fixup has no published rule for a language model: choose another --init"]
+
+
+def _warm_up_from_rate(config: Any) -> float:
+    """Updates of a warm-up from ``--warmup-init-lr``; none if that is the learning rate itself."""
+    schedule = config.lr_scheduler
+    return 0 if schedule.warmup_init_lr == config.optimization.lr[0] else schedule.warmup_updates
+
+
+def _warm_up_from_zero(config: Any) -> float:
+    """Updates of a warm-up in equal steps."""
+    return float(config.lr_scheduler.warmup_updates)
+
+
+def _warm_up_by_stages(config: Any) -> float:
+    """Updates of the first of three stages."""
+    schedule = config.lr_scheduler
+    if schedule.init_lr_scale == 1:
+        return 0
+    if schedule.phase_ratio is not None:
+        return int(config.optimization.max_update * schedule.phase_ratio[0])
+    return float(schedule.warmup_steps)
+
+
+WARM_UPS: Dict[str, Callable[[Any], float]] = {
+    "inverse_sqrt": _warm_up_from_rate,
+    "cosine": _warm_up_from_rate,
+    "reduce_lr_on_plateau": _warm_up_from_rate,
+    "step": _warm_up_from_rate,
+    "fixed": _warm_up_from_zero,
+    "polynomial_decay": _warm_up_from_zero,
+    "tri_stage": _warm_up_by_stages,
+}
+"""fairseq's schedules that can warm up, each with how long it does."""
+
+
+def advice(config: Any) -> List[str]:
+    """A warm-up is what the method exists to spare. One of a single update is none: there is nothing to rise."""
+    name = config.lr_scheduler._name
+    updates = WARM_UPS[name](config) if name in WARM_UPS else 0
+    if updates <= 1:
+        return []
+    return [
+        f"T-Fixup needs no warm-up and its paper trains without, but --lr-scheduler {name} warms up for "
+        f"{updates:.0f} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
+    ]
+
+
+register_part(
+    Part(
+        Axis.INIT,
+        "t_fixup",
+        initialise,
+        summary="values, output maps, feed-forward matrices and embeddings shrink with the depth of their stack",
+        options=(
+            Option(
+                "t_fixup_rule",
+                "paper",
+                "Xavier's gain of q and k: 1 as in the text, or 1/sqrt(2) as in the released code",
+                choices=("paper", "released"),
+            ),
+        ),
+        conflicts=conflicts,
+        advice=advice,
+    )
+)
+register_method(
+    Method(
+        name="t_fixup",
+        title="T-Fixup",
+        paper="Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html",
+        equation=r"$`o = x + F(x)`$, no LayerNorm, no warm-up, small weights at first (section 3); Xavier's matrices "
+        r"of values, outputs and feed-forward times $`0.67\, N^{-1/4}`$ in the encoder and $`(9 M)^{-1/4}`$ in the "
+        r"decoder of $`M`$ layers; embeddings $`N(0, d^{-1/2})`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$",
+        norm="none",
+        init="t_fixup",
+        departures=(
+            r"The text draws every matrix by Xavier's rule. The released code keeps fairseq's gain $`1/\sqrt{2}`$ for "
+            "q and k (not for v, which it multiplies back) and draws the biases of q, k and v at random: "
+            "`--t-fixup-rule released --base-init xavier_biased`. The default follows the text.",
+            "The text has one depth for both stacks. As in the released code, each stack has its own here, and a "
+            "table that both share is scaled once, by the encoder's.",
+            "The released decoder layers keep a LayerNorm that nothing uses; here there is none.",
+            "An output projection that is tied to the token table starts as small as that, in the released code too. "
+            "Where the encoder's input is no text, there is no table to scale.",
+            "A training with a warm-up is told so, in one line at its start. `--lr-scheduler "
+            "inverse_sqrt_without_warmup` is the schedule of the paper.",
+        ),
+    )
+)
