@@ -143,7 +143,7 @@ def test_a_running_sum_without_its_reordering_fails(monkeypatch: pytest.MonkeyPa
         search(concise("dsinit_matt"), cached=True)
 
 
-@pytest.mark.parametrize("case", ["post_ln", "admin", "dsinit_matt"])
+@pytest.mark.parametrize("case", ["post_ln", "admin", "dsinit_matt", "dsinit_matt_self", "pre_ln_aan_ffn"])
 def test_the_compiled_generator_finds_the_same(case: str) -> None:
     model = outspoken(case)
     expected, _ = search(model, cached=True)

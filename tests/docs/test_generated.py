@@ -82,17 +82,24 @@ def new_entries(model: nn.Module, stock: nn.Module) -> Dict[str, List[str]]:
 
 def check(model: nn.Module, stock: nn.Module, parts: List[Part]) -> None:
     """Every new entry is documented with its shape, its kind and the value it starts from, and nothing else is."""
-    sizes = {"C": generate.WIDTH}
     trained = dict(model.named_parameters(remove_duplicate=False))
     entries, promised = new_entries(model, stock), documented(parts)
     assert entries.keys() == promised.keys()
     for name, parameter in promised.items():
-        shape = tuple(sizes.get(size) or int(size) for size in parameter.shape.strip("()").split(","))
+        shape = tuple(size_of(size.strip()) for size in parameter.shape.strip("()").split(","))
         for key in entries[name]:
             value: Tensor = model.state_dict()[key]
             assert tuple(value.shape) == shape, key
             assert (key not in trained) == parameter.buffer, key
-            assert torch.equal(value, torch.full(shape, starts_from(parameter))), key
+            if parameter.initial.startswith("drawn"):
+                assert value.ndim == 1 or value.unique().numel() == value.numel(), key
+            else:
+                assert torch.equal(value, torch.full(shape, starts_from(parameter))), key
+
+
+def size_of(text: str) -> int:
+    """``7``, ``C`` or ``2C``."""
+    return int(text.removesuffix("C") or 1) * (generate.WIDTH if text.endswith("C") else 1)
 
 
 def starts_from(parameter: NewParameter) -> float:
