@@ -46,6 +46,26 @@ class PlainResidual(Residual):
         return torch.ones(1)
 
 
+class ScaledStream(Residual):
+    """scale * stream + branch with a constant scale, which is no part of the state dict. Shapes ``(T, B, C)``."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Join."""
+        return torch.add(branch, stream, alpha=self.scale)
+
+    def stream_scale(self) -> Optional[Tensor]:
+        """The constant, ``(1)``."""
+        return torch.full((1,), self.scale)
+
+    def extra_repr(self) -> str:
+        """The constant."""
+        return f"scale={self.scale:.4f}"
+
+
 def build_plain(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
     """A plain sum at every site."""
     return {site: PlainResidual() for site in sites}

@@ -2,8 +2,10 @@
 
 from fairseq_plugins.methods import (  # noqa: F401
     admin,
+    admin_torch,
     average_attention,
     b2t,
+    deepnet,
     ds_init,
     fixup,
     gpt2_norm,

@@ -1,0 +1,137 @@
+"""Admin-Torch: Admin without profiling. One omega for a whole stack, from its number of sub-layers alone.
+
+The package admin-torch of Admin's authors, https://github.com/microsoft/admin-torch; the method is that of
+Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+import math
+from typing import Any, Dict, List, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.method import (
+    Axis,
+    Choices,
+    Method,
+    NewParameter,
+    Option,
+    Part,
+    Shape,
+    Site,
+    register_method,
+    register_part,
+)
+from fairseq_plugins.core.residual import Residual
+
+
+class AdminTorchResidual(Residual):
+    """omega * stream + branch, to be followed by LayerNorm. Shapes ``(T, B, C)``.
+
+    Args:
+        omega: its value at first.
+        width: C.
+        trained: whether omega is a parameter ``(C)``; else it is a buffer ``(1)``.
+    """
+
+    omega: Tensor
+
+    def __init__(self, omega: float, width: int, trained: bool) -> None:
+        super().__init__()
+        if trained:
+            self.omega = nn.Parameter(torch.full((width,), omega))
+        else:
+            self.register_buffer("omega", torch.full((1,), omega))
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Join."""
+        return torch.addcmul(branch, stream, self.omega)
+
+    def stream_scale(self) -> Tensor:
+        """omega, ``(C)`` or ``(1)``."""
+        return self.omega
+
+
+def omega_of(sub_layers: int, change: str) -> float:
+    """First omega of a stack of n residual sub-layers.
+
+    ``logn``: omega^2 = (n + 1) / ln(n + 1) - 1; ``constant``: omega^2 = n; ``linear``: omega = 1, which is Post-LN.
+    They are named after how much the output of a new stack changes when its weights do, as a function of n.
+    """
+    if change == "linear":
+        return 1.0
+    if change == "constant":
+        return math.sqrt(sub_layers)
+    return math.sqrt((sub_layers + 1) / math.log(sub_layers + 1) - 1)
+
+
+def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+    """An omega of its own for each junction, all equal at first; a layer has as many sub-layers as sites."""
+    omega = omega_of(shape.layers * len(sites), shape.options.admin_torch_change)
+    trained = shape.options.admin_torch_omega == "trained"
+    return {site: AdminTorchResidual(omega, shape.width, trained) for site in sites}
+
+
+def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    """Without the LayerNorm that follows, every omega would multiply the stream of all layers above."""
+    if choices.norm.build(shape).after:
+        return []
+    name = choices.norm.name
+    return [f"--residual admin_torch scales the stream for the LayerNorm after it: it needs --norm post, not {name}"]
+
+
+register_part(
+    Part(
+        Axis.RESIDUAL,
+        "admin_torch",
+        build,
+        summary="omega * stream + branch, omega from the number of sub-layers of the stack",
+        options=(
+            Option(
+                "admin_torch_change",
+                "logn",
+                "how the change of the output of a new stack shall grow with its sub-layers: O(logn), O(1) or O(n) "
+                "of the package; the last is Post-LN",
+                choices=("logn", "constant", "linear"),
+            ),
+            Option(
+                "admin_torch_omega",
+                "fixed",
+                "one number for all C dimensions that stays as it is, or C trained ones",
+                choices=("fixed", "trained"),
+            ),
+        ),
+        conflicts=conflicts,
+        parameters=tuple(
+            NewParameter(
+                f"{site.value}_residual.omega",
+                "(1)",
+                r"$`\sqrt{(n + 1) / \ln(n + 1) - 1}`$ for the $`n`$ sub-layers of the stack, or as "
+                "`--admin-torch-change` says; with `--admin-torch-omega trained` a parameter of shape `(C)`",
+                buffer=True,
+            )
+            for site in Site
+        ),
+    )
+)
+register_method(
+    Method(
+        name="admin_torch",
+        title="Admin-Torch",
+        paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
+        equation=r"$`o = \mathrm{LN}(\omega x + F(x))`$; $`\omega^2 = (n + 1) / \ln(n + 1) - 1`$ in a stack of $`n`$ "
+        r"sub-layers, so that its output changes by $`O(\log n)`$; $`\omega^2 = n`$ for a change of $`O(1)`$ and "
+        r"$`\omega = 1`$ for $`O(n)`$",
+        norm="post",
+        residual="admin_torch",
+        departures=(
+            r"The paper measures an $`\omega`$ for every sub-layer (`admin`). This one is its authors' later package "
+            "[admin-torch](https://github.com/microsoft/admin-torch), which sees no data.",
+            r"The package leaves $`n`$ to its user. Here it is the number of residual sub-layers of the stack: "
+            r"$`2N`$ in the encoder, $`3M`$ in the decoder, $`2M`$ in a decoder with merged attention or without "
+            "cross-attention.",
+        ),
+    )
+)
