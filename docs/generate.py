@@ -22,7 +22,9 @@ from torch import nn
 
 import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
 from fairseq_plugins import compat
-from fairseq_plugins.core.config import AXIS_HELP, UNSUPPORTED, method_preset, option_values, shape_of
+from fairseq_plugins.core.architectures import method_preset
+from fairseq_plugins.core.config import UNSUPPORTED, option_values, shape_of
+from fairseq_plugins.core.fields import AXIS_HELP
 from fairseq_plugins.core.method import (
     METHODS,
     PARTS,
@@ -36,6 +38,7 @@ from fairseq_plugins.core.method import (
     find_part,
 )
 from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel, architecture_presets
+from fairseq_plugins.core.residual import Residual
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 8
@@ -128,6 +131,13 @@ def parts_of(method: Method) -> List[Part]:
     return [find_part(axis, name.strip()) for axis, name in dict.fromkeys(names)]
 
 
+def scales_stream(method: Method) -> bool:
+    """Whether a junction of the method multiplies the stream, so that stock does not compute the same unless folded."""
+    junctions = (module for module in tiny_model(method).modules() if isinstance(module, Residual))
+    scales = (junction.stream_scale() for junction in junctions)
+    return any(scale is not None and bool((scale != 1).any()) for scale in scales)
+
+
 def no_fold_reasons(method: Method) -> List[str]:
     """Why the method has no plain counterpart; empty if it has one."""
     return list(dict.fromkeys(part.no_fold for part in parts_of(method) if part.no_fold))
@@ -170,11 +180,13 @@ def _configurations() -> Iterator[Namespace]:
     usual = Namespace(
         **{**_tiny_sizes(), **method_preset(None)}, layernorm_embedding=False, no_cross_attention=False,
         encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False, activation_dropout=0.0,
+        activation_fn="relu",
     )  # fmt: skip
     yield usual
     changes: List[Tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
     changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1), ("share_all_embeddings", True)]
-    changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3)]
+    changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3), ("encoder_layers", 0)]
+    changes += [("encoder_ffn_embed_dim", 2 * WIDTH + 1), ("activation_fn", "tanh")]
     changes += [(option.name, choice) for option, _ in options_with_parts() for choice in option.choices]
     for name, value in changes:
         yield Namespace(**{**vars(usual), name: value})
@@ -347,7 +359,7 @@ def _fold(method: Method) -> str:
     reasons = no_fold_reasons(method)
     if reasons:
         return f"refused: {'; '.join(reasons)}."
-    if new_names(method):
+    if new_names(method) or scales_stream(method):
         return "`fairseq-deep fold` makes a checkpoint of it that stock `--arch transformer` loads."
     return "the weights are a stock Transformer's; `fairseq-deep fold` rewrites the options around them for stock."
 

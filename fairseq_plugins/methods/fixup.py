@@ -109,7 +109,7 @@ def replace_biases(layer: Any, shape: Shape) -> None:
 
 
 def _fix_bias_at_zero(linear: nn.Linear) -> None:
-    """Let ``linear`` keep a bias that is no parameter and is not stored: stock attention concatenates those of q, k, v."""
+    """Leave ``linear`` a bias that is neither trained nor stored: stock attention puts those of q, k and v together."""
     if linear.bias is not None:
         del linear.bias
         linear.register_buffer("bias", torch.zeros(linear.out_features), persistent=False)

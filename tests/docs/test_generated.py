@@ -6,7 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
-from typing import Dict, List
+from typing import Any, Dict, List, Mapping
 
 import pytest
 import torch
@@ -80,7 +80,7 @@ def new_entries(model: nn.Module, stock: nn.Module) -> Dict[str, List[str]]:
     return found
 
 
-def check(model: nn.Module, stock: nn.Module, parts: List[Part]) -> None:
+def check(model: nn.Module, stock: nn.Module, parts: List[Part], options: Mapping[str, Any] = {}) -> None:
     """Every new entry is documented with its shape, its kind and the value it starts from, and nothing else is."""
     trained = dict(model.named_parameters(remove_duplicate=False))
     entries, promised = new_entries(model, stock), documented(parts)
@@ -93,8 +93,10 @@ def check(model: nn.Module, stock: nn.Module, parts: List[Part]) -> None:
             assert (key not in trained) == parameter.buffer, key
             if parameter.initial.startswith("drawn"):
                 assert value.ndim == 1 or value.unique().numel() == value.numel(), key
+            elif parameter.initial.startswith("$`"):
+                assert value.unique().numel() == 1, f"{key}: one number by a formula; the method's test knows it"
             else:
-                assert torch.equal(value, torch.full(shape, starts_from(parameter))), key
+                assert torch.equal(value, torch.full(shape, starts_from(parameter, options))), key
 
 
 def size_of(text: str) -> int:
@@ -102,7 +104,11 @@ def size_of(text: str) -> int:
     return int(text.removesuffix("C") or 1) * (generate.WIDTH if text.endswith("C") else 1)
 
 
-def starts_from(parameter: NewParameter) -> float:
+def starts_from(parameter: NewParameter, options: Mapping[str, Any]) -> float:
+    """The documented start: a number, "or `--flag`" where the method sets that option."""
+    option = re.match(r"\S+, or `--([a-z-]+)`", parameter.initial)
+    if option and option[1].replace("-", "_") in options:
+        return float(options[option[1].replace("-", "_")])
     number = re.match(r"[-+.e\d]+(?=[\s,;]|$)", parameter.initial)
     assert number, f"{parameter.name}: 'initial' begins with the value of a new model, not '{parameter.initial}'"
     return float(number[0])
@@ -110,7 +116,7 @@ def starts_from(parameter: NewParameter) -> float:
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=name_of)
 def test_new_parameters_of_a_method_are_those_documented(method: Method) -> None:
-    check(generate.tiny_model(method), generate.stock_twin(method), generate.parts_of(method))
+    check(generate.tiny_model(method), generate.stock_twin(method), generate.parts_of(method), method.options)
 
 
 @pytest.mark.parametrize("part", ADDS_PARAMETERS, ids=name_of)
@@ -148,8 +154,8 @@ def test_absent_stock_modules(name: str, absent: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "folds"),
-    [("post_ln", True), ("pre_ln", True), ("admin", True), ("ds_init", True), ("b2t", False), ("rezero", False),
-     ("rezero_post_ln", False), ("dsinit_matt", False)],
+    [("post_ln", True), ("pre_ln", True), ("admin", True), ("admin_torch", True), ("deepnet", True), ("ds_init", True),
+     ("b2t", False), ("rezero", False), ("rezero_post_ln", False), ("dsinit_matt", False)],
 )  # fmt: skip
 def test_fold_column_of_the_readme(name: str, folds: bool) -> None:
     row = next(line for line in generate.overview().splitlines() if f"`{name}_transformer`" in line)
@@ -180,7 +186,8 @@ def test_formulas_are_well_formed(method: Method) -> None:
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=name_of)
 def test_method_names_its_paper(method: Method) -> None:
-    assert re.search(r"\b(19|20)\d\d, https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/)", method.paper)
+    address = r"https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/|proceedings\.mlr\.press/)"
+    assert re.search(rf"\b(19|20)\d\d, {address}", method.paper)
 
 
 @pytest.mark.parametrize("option", all_options(), ids=lambda option: option.name)
