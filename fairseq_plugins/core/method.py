@@ -106,7 +106,8 @@ class NewParameter:
         name: name in the state dict below the layer or stack, e.g. ``self_attn_residual.omega``.
         shape: e.g. ``(C)`` or ``(2C, 2C)``.
         initial: initial value; begins with the value of a freshly built model, then says what changes it. Where that
-            is random, or a base initialisation may make it so, begins with "drawn".
+            is random, or a base initialisation may make it so, begins with "drawn"; where it depends on the sizes of
+            the model, with its formula.
         buffer: true for a buffer (stored, not trained).
     """
 
