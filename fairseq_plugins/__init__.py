@@ -26,12 +26,18 @@ def register() -> None:
 
     compat.apply()
 
-    from fairseq_plugins import methods  # noqa: F401  (registers every part and method)
+    from fairseq_plugins import (
+        decoding,
+        methods,  # noqa: F401  (registers every part and method)
+        training,
+    )
     from fairseq_plugins.core import advice
     from fairseq_plugins.core.model import register_architectures
     from fairseq_plugins.errors import install_hook
 
     register_architectures()
+    decoding.register()
+    training.register()
     advice.install()
     install_hook()
 

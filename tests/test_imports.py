@@ -19,7 +19,9 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "checkpoints": {"core", "compat"},
     "demo": {"checkpoints", "core", "compat", ""},
     "cli": {"checkpoints", "demo", ""},
-    "": {"compat", "core", "methods"},
+    "decoding": {"core", "compat"},
+    "training": {"core", "compat"},
+    "": {"compat", "core", "decoding", "methods", "training"},
 }
 """By part of the package ("" is the package itself); every part may import itself and ``errors``."""
 

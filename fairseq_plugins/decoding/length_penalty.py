@@ -1,0 +1,151 @@
+"""The length penalty of GNMT: a sum of log-probabilities is divided by ``((5 + length) / 6) ** alpha``.
+
+Wu et al., 2016, https://arxiv.org/abs/1609.08144, equation 14, without the coverage penalty. It is what papers whose
+toolkit follows that equation mean by a length penalty of 0.6. fairseq divides by ``length ** lenpen``.
+
+``length`` counts the end mark, as fairseq's own form does. The equation leaves that open; the toolkit of the DS-Init
+authors (https://github.com/bzhangGo/zero, ``search.py``) and Tensor2Tensor raise ``(5 + time + 1) / 6`` to alpha, where
+``time`` is 0 at the first target token, and ``time + 1`` at the end mark is the length with it.
+
+At each step all open hypotheses are equally long, so a length penalty decides nothing before a hypothesis ends. Hence
+the search itself stays fairseq's, with its own rule when to stop, and the penalty ranks what the search returns.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of arguments as types.
+
+import math
+from typing import Any, Dict, List, Optional
+
+import torch
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.sequence_scorer import SequenceScorer
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+
+
+def gnmt_length_penalty(length: int, alpha: float) -> float:
+    """Wu et al., 2016, equation 14: ``((5 + length) / 6) ** alpha``; 1 for one token, and for alpha 0.
+
+    Args:
+        length: number of target tokens, the end mark among them.
+        alpha: strength; the larger, the longer the translations.
+    """
+    return ((5.0 + length) / 6.0) ** alpha
+
+
+def checked_alpha(lenpen: Any, normalized: bool = True) -> float:
+    """The alpha of equation 14 that the settings of a search ask for.
+
+    Args:
+        lenpen: the value of ``--lenpen``; from a JSON string it may be anything.
+        normalized: whether hypotheses are compared by scores with a length penalty, which ``--unnormalized`` denies.
+
+    Raises:
+        UserError: it is no finite number, negative, or the penalty is switched off at the same time.
+    """
+    problems = []
+    if isinstance(lenpen, bool) or not isinstance(lenpen, (int, float)) or not 0 <= lenpen < math.inf:
+        problems.append(
+            f"--lenpen {lenpen}: with --lenpen-form gnmt it is the alpha of ((5 + length) / 6) ** alpha, a number that "
+            "is finite and not negative, for instance 0.6; 0 means no penalty"
+        )
+    if not normalized:
+        problems.append(
+            "--lenpen-form gnmt asks for a length penalty and --unnormalized for none: leave one of them out"
+        )
+    if problems:
+        raise UserError(problems)
+    return float(lenpen)
+
+
+class GNMTRanking:
+    """Puts the GNMT form into a search of fairseq's, which comes next among the base classes.
+
+    fairseq is asked for unnormalised scores, so ``score`` arrives as the sum of log-probabilities; it leaves divided
+    by :func:`gnmt_length_penalty`, best first. Everything else in a hypothesis is fairseq's.
+
+    Args:
+        models: the ensemble.
+        tgt_dict: the target dictionary.
+        len_penalty: alpha.
+        normalize_scores: must be true; here because fairseq gives it.
+        settings: all others of fairseq's search.
+
+    Raises:
+        UserError: alpha is no finite number of at least 0, or scores shall not be normalised.
+    """
+
+    _generate: Any
+
+    def __init__(
+        self,
+        models: Any,
+        tgt_dict: Any,
+        len_penalty: float = 1.0,
+        normalize_scores: bool = True,
+        **settings: Any,
+    ) -> None:
+        alpha = checked_alpha(len_penalty, normalize_scores)
+        super().__init__(models, tgt_dict, len_penalty=alpha, normalize_scores=False, **settings)  # type: ignore[call-arg]
+        self.alpha = alpha
+
+    @torch.no_grad()
+    def forward(
+        self,
+        sample: Dict[str, Dict[str, Tensor]],
+        prefix_tokens: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> List[List[Dict[str, Tensor]]]:
+        """Hypotheses of each sentence, best first; TorchScript compiles this."""
+        return self.rank(self._generate(sample, prefix_tokens, bos_token=bos_token))
+
+    def generate(self, models: Any, sample: Dict[str, Any], **options: Any) -> List[List[Dict[str, Tensor]]]:
+        """Hypotheses of each sentence, best first; fairseq's commands call this. ``options`` are fairseq's."""
+        return self.rank(super().generate(models, sample, **options))  # type: ignore[misc]
+
+    def rank(self, found: List[List[Dict[str, Tensor]]]) -> List[List[Dict[str, Tensor]]]:
+        """Divide each sum of log-probabilities by the penalty of its length and sort; equals keep their order."""
+        ranked: List[List[Dict[str, Tensor]]] = []
+        for hypotheses in found:
+            scores: List[float] = []
+            for hypothesis in hypotheses:
+                penalty = gnmt_length_penalty(hypothesis["tokens"].size(0), self.alpha)
+                hypothesis["score"] = hypothesis["score"] / penalty
+                scores.append(float(hypothesis["score"].item()))
+            order: List[int] = torch.sort(torch.tensor(scores), stable=True, dim=0, descending=True)[1].tolist()
+            ranked.append([hypotheses[position] for position in order])
+        return ranked
+
+
+class GNMTSequenceGenerator(GNMTRanking, SequenceGenerator):
+    """fairseq's search (beam, diverse beam, sampling, constrained) with scores in the GNMT form."""
+
+
+class GNMTSequenceGeneratorWithAlignment(GNMTRanking, SequenceGeneratorWithAlignment):
+    """The same for ``--print-alignment``."""
+
+
+class GNMTSequenceScorer(SequenceScorer):
+    """``--score-reference``: the score of a reference, comparable with those of hypotheses in the GNMT form.
+
+    fairseq's own scorer always takes the mean of the log-probabilities, whatever ``--lenpen`` says.
+
+    Args:
+        tgt_dict: the target dictionary.
+        alpha: of :func:`gnmt_length_penalty`; checked by the caller.
+        settings: all others of fairseq's scorer.
+    """
+
+    def __init__(self, tgt_dict: Any, alpha: float, **settings: Any) -> None:
+        super().__init__(tgt_dict, **settings)
+        self.alpha = alpha
+
+    @torch.no_grad()
+    def generate(self, models: Any, sample: Dict[str, Any], **options: Any) -> List[List[Dict[str, Any]]]:
+        """One hypothesis, the reference, of each sentence; ``options`` are fairseq's."""
+        scored: List[List[Dict[str, Any]]] = super().generate(models, sample, **options)
+        for (reference,) in scored:
+            penalty = gnmt_length_penalty(reference["tokens"].numel(), self.alpha)
+            reference["score"] = reference["positional_scores"].sum() / penalty
+        return scored
