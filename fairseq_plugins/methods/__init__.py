@@ -6,6 +6,7 @@ from fairseq_plugins.methods import (  # noqa: F401
     average_attention,
     b2t,
     deepnet,
+    dlcl,
     ds_init,
     fixup,
     gpt2_norm,
@@ -15,6 +16,7 @@ from fairseq_plugins.methods import (  # noqa: F401
     merged_attention_variants,
     post_ln,
     pre_ln,
+    realformer,
     rezero,
     t_fixup,
 )

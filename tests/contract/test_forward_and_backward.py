@@ -12,6 +12,7 @@ from torch import Tensor
 from fairseq_plugins.core.calibration import Calibrated, pending
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.model import DeepTransformerModel
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.core.residual import Residual
 from tests import models
 
@@ -167,8 +168,13 @@ def test_the_seed_decides_the_weights(case: str) -> None:
 
 @every_case
 def test_layer_drop(case: str) -> None:
-    """Layers are left out, yet every layer has seen the first batch."""
-    model = models.build(*models.CASES[case], "--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
+    """Layers are left out, yet every layer has seen the first batch. A history of them all refuses it."""
+    flags = (*models.CASES[case], "--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
+    if set(models.configuration(*models.CASES[case]).history.split(",")) != {"last"}:
+        with pytest.raises(UserError, match="needs every layer's output"):
+            models.build(*flags)
+        return
+    model = models.build(*flags)
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data, left_out = models.batch(), 0

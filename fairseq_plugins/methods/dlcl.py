@@ -1,0 +1,227 @@
+"""DLCL: dynamic linear combination of layers. A layer's input is a trained mixture of all outputs below it.
+
+Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787, section 4. y_0 is the output of the embedding and y_k that of
+layer k. The input of layer l + 1 and, for l = L, the output of the stack are
+
+* under Pre-LN: ``x_{l+1} = sum_{k <= l} W_{l+1,k} LN_k(y_k)``, LN_0 the identity;
+* under Post-LN: ``x_{l+1} = LN_{l+1}(sum_{k <= l} W_{l+1,k} y_k)``, without a LayerNorm for l = 0.
+
+Legend: T time, B batch, C width, L layers.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from typing import Any, List
+
+import torch
+from fairseq.modules import LayerNorm
+from torch import Tensor, nn
+
+from fairseq_plugins.core.history import History
+from fairseq_plugins.core.method import (
+    Axis,
+    Choices,
+    Method,
+    NewParameter,
+    Option,
+    Part,
+    Shape,
+    register_method,
+    register_part,
+)
+
+PAPER = "Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787"
+
+
+def initial_weights(states: int, window: int, start: str) -> Tensor:
+    """Weights of a new model, ``(states, states)``: row l is that of the mixture of y_0 to y_l.
+
+    Entries that are used, the last ``window`` up to the diagonal, start as the ``average``, 1 / (their number), or
+    at ``one``. All others are 0 and stay so.
+    """
+    used = torch.ones(states, states).tril().triu(1 - window)
+    return used if start == "one" else used / used.sum(dim=1, keepdim=True)
+
+
+class LinearCombination(History):
+    """The weights W and the L LayerNorms of one stack, and what both forms have in common.
+
+    A mixture is added up state by state. So autograd saves each state once, however many mixtures it enters, and
+    memory grows linearly with depth; a stack of all states for each layer would grow with its square.
+
+    Args:
+        layers: L.
+        width: C.
+        size: C for a weight in each dimension, 1 for scalars.
+        window: how many states enter a mixture, the newest ones.
+        normalised: take the softmax of the used weights of each row.
+        start: ``average`` or ``one``, see :func:`initial_weights`.
+    """
+
+    def __init__(self, layers: int, width: int, size: int, window: int, normalised: bool, start: str) -> None:
+        super().__init__()
+        self.window, self.normalised = window, normalised
+        self.weight = nn.Parameter(initial_weights(layers + 1, window, start).unsqueeze(2).repeat(1, 1, size))
+        self.layer_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
+
+    def mix(self, states: List[Tensor]) -> Tensor:
+        """The row of W that belongs to so many states, times the states: ``(T, B, C)``."""
+        row = len(states) - 1
+        first = max(0, len(states) - self.window)
+        weights = self.weight[row, first : row + 1]
+        if self.normalised:
+            weights = torch.softmax(weights, dim=0)
+        each = weights.unbind(0)
+        mixture = states[first] * each[0]
+        for number in range(1, len(each)):
+            mixture = torch.addcmul(mixture, states[first + number], each[number])
+        return mixture
+
+    def keep(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
+        """``states`` and ``x``, without what no later mixture reads."""
+        kept = states + [x]
+        out_of_sight = len(states) - self.window
+        if out_of_sight >= 0:
+            kept[out_of_sight] = x.new_empty(0)
+        return kept
+
+    def normalise(self, x: Tensor, number: int) -> Tensor:
+        """``x`` through the LayerNorm of that number, from 0. TorchScript unrolls the loop; it has no index."""
+        result = x
+        for index, norm in enumerate(self.layer_norms):
+            if index == number:
+                result = norm(x)
+        return result
+
+
+class LinearCombinationPreLN(LinearCombination):
+    """sum_k W_{l+1,k} LN_k(y_k); every y_k but y_0 is normalised once, when it is stored. Shapes ``(T, B, C)``."""
+
+    def forward(self, states: List[Tensor]) -> Tensor:
+        """Mix."""
+        return self.mix(states)
+
+    def remember(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
+        """Store LN_k(y_k), k the number of states so far."""
+        return self.keep(states, self.normalise(x, len(states) - 1))
+
+
+class LinearCombinationPostLN(LinearCombination):
+    """LN_{l+1}(sum_k W_{l+1,k} y_k), the plain mixture for l = 0. Shapes ``(T, B, C)``."""
+
+    def forward(self, states: List[Tensor]) -> Tensor:
+        """Mix, then normalise. The mixture of y_0 alone has number -1, hence no LayerNorm."""
+        return self.normalise(self.mix(states), len(states) - 2)
+
+    def remember(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
+        """Store y_k."""
+        return self.keep(states, x)
+
+
+def build(shape: Shape) -> History:
+    """The form that belongs to the norm place of the stack."""
+    options = shape.options
+    form = LinearCombinationPreLN if shape.norm == "pre" else LinearCombinationPostLN
+    return form(
+        shape.layers,
+        shape.width,
+        size=shape.width if options.dlcl_weights == "dimension" else 1,
+        window=options.dlcl_window or shape.layers + 1,
+        normalised=options.dlcl_normalised == "yes",
+        start=options.dlcl_init,
+    )
+
+
+def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    """Norm places without an equation, and options that contradict each other."""
+    problems = []
+    if choices.norm.name not in ("pre", "post"):
+        problems.append(
+            "--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, "
+            f"not {choices.norm.name}"
+        )
+    if shape.options.dlcl_window < 0:
+        problems.append(f"--dlcl-window must be at least 0, not {shape.options.dlcl_window}; 0 is the whole history")
+    if shape.options.dlcl_normalised == "yes" and shape.options.dlcl_init == "one":
+        problems.append(
+            "--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one"
+        )
+    return problems
+
+
+register_part(
+    Part(
+        Axis.HISTORY,
+        "dlcl",
+        build,
+        summary="a trained mixture of the outputs of all layers below, normalised before it under `--norm pre` "
+        "and behind it under `--norm post`",
+        options=(
+            Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all"),
+            Option(
+                "dlcl_weights",
+                "scalar",
+                "one weight for each output in a mixture, or one in each dimension",
+                choices=("scalar", "dimension"),
+            ),
+            Option("dlcl_normalised", "no", "take the softmax of the weights of each mixture", choices=("no", "yes")),
+            Option(
+                "dlcl_init",
+                "average",
+                "a mixture starts as the average, or every weight at one",
+                choices=("average", "one"),
+            ),
+        ),
+        parameters=(
+            NewParameter(
+                "history.weight",
+                "(N+1, N+1, 1)",
+                "1/(l+1) in row l up to column l, counted from 0, and 0 to the right of it, which is never used; "
+                "`(N+1, N+1, C)` with `--dlcl-weights dimension`, 1 with `--dlcl-init one`, 1/n in the last n columns "
+                "up to l with `--dlcl-window n`",
+            ),
+            NewParameter("history.layer_norms.I.weight", "(C)", "1"),
+            NewParameter("history.layer_norms.I.bias", "(C)", "0"),
+        ),
+        conflicts=conflicts,
+        no_fold="stock fairseq has no layer that reads more than the one below it",
+    )
+)
+_EXTRAS = (
+    "The released code can also train one weight for each group of dimensions, drop out mixtures and count the output "
+    "of every sub-layer as history. The paper uses none of these, and they are not offered.",
+    "In the released code a window only decides which weights start at zero, and training may change them, unless "
+    "the weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
+)
+register_method(
+    Method(
+        name="dlcl",
+        title="DLCL",
+        paper=PAPER,
+        equation=r"$`x_{l+1} = \sum_{k \le l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ "
+        r"(section 4); $`y_0 = x_0`$ is not normalised, $`y_k`$ is the output of layer $`k`$, the layers are Pre-LN, "
+        "and the last mixture goes through the LayerNorm on top of the stack",
+        norm="pre",
+        history="dlcl",
+        departures=_EXTRAS,
+    )
+)
+register_method(
+    Method(
+        name="dlcl_post_ln",
+        title="DLCL Post-LN",
+        paper=PAPER,
+        equation=r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \le l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ "
+        r"(section 4); $`x_1 = W_{1,0} x_0`$ without a LayerNorm, $`y_k`$ is the output of layer $`k`$, and the "
+        "layers are Post-LN",
+        norm="post",
+        history="dlcl",
+        departures=(
+            *_EXTRAS,
+            "With a LayerNorm on the embedding the released code normalises $`y_0`$ once more; here no second "
+            "LayerNorm follows it.",
+            "This is the form that the B2T paper compares; its weights are drawn as by `--base-init fairseq`, those of "
+            "the DLCL paper as by `--base-init xavier`, the default.",
+        ),
+    )
+)

@@ -1,0 +1,190 @@
+"""RealFormer: residual attention. The logits of an attention are added to those of the same attention one layer below.
+
+He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747, section 3:
+``S_l = Q_l K_l^T / sqrt(D) + S_{l-1}``, ``S_0 = 0``, and the weights are ``softmax(S_l)``. There are three chains: of
+the encoder's self-attentions, of the decoder's, and of its cross-attentions.
+
+Memory: one S of each chain is alive at a time, ``(B * H, T, S)`` in float32; autograd saves none of them. What each
+layer saves for its backward pass is its weights, as every attention does that is not fused.
+
+Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.method import Axis, Method, Option, Part, Shape, register_method, register_part
+
+
+class ResidualAttention(Attention):
+    """softmax((Q K^T / sqrt(D) + S) / terms + masks) V, where S are the unmasked logits of the layer below.
+
+    Logits are carried before masking: minus infinity would stay so in all layers above, and a mask is added anew
+    where it is due. They are float32 even in half precision, in which a sum over many layers would lose its last
+    digits. While decoding, S of the current step is made within the step, so the state is that of stock attention,
+    keys and values.
+
+    Args:
+        terms: what S is divided by inside the softmax: 1 for the sum, the depth for the mean.
+
+    The other arguments are those of :class:`fairseq.modules.MultiheadAttention`.
+    """
+
+    def __init__(self, *args: Any, terms: int = 1, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.terms = terms
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        query_padding_mask: Optional[Tensor],
+        future_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        need_weights: bool,
+        need_head_weights: bool,
+        scores: Optional[Tensor],
+    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        """See :meth:`Attention.attend`; the scores are S, ``(B * H, T, S)``, float32 or the model's float64."""
+        length, batch, width = query.size()
+        keys, values, pads = self.keys_and_values(key, key_padding_mask, incremental_state)
+        scores = self.accumulate(self.split_heads(self.q_proj(query) * self.scaling), keys, scores)
+        if self.encoder_decoder_attention:
+            future_mask = None
+        probabilities = torch.softmax(self.masked(scores, pads, future_mask), dim=-1)
+        context = torch.bmm(self.dropout_module(probabilities.type_as(values)), values)
+        output = self.out_proj(context.transpose(0, 1).reshape(length, batch, width))
+        weights: Optional[Tensor] = None
+        if need_weights or need_head_weights:
+            weights = probabilities.view(batch, self.num_heads, length, -1).transpose(0, 1)
+            if not need_head_weights:
+                weights = weights.mean(dim=0)
+        return output, weights, scores
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """``(T, B, C)`` to ``(B * H, T, D)``, a view."""
+        return x.view(x.size(0), x.size(1) * self.num_heads, self.head_dim).transpose(0, 1)
+
+    def accumulate(self, queries: Tensor, keys: Tensor, below: Optional[Tensor]) -> Tensor:
+        """S of this layer, not masked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.
+
+        The sum is made in place, in a product that nothing else refers to.
+        """
+        scores = torch.bmm(queries, keys.transpose(1, 2))
+        if scores.dtype == torch.float16 or scores.dtype == torch.bfloat16:
+            scores = scores.float()
+        if below is not None:
+            scores.add_(below)
+        return scores
+
+    def masked(self, scores: Tensor, pads: Optional[Tensor], future_mask: Optional[Tensor]) -> Tensor:
+        """``scores``, or their mean, and minus infinity where no attention may go. ``scores`` stay as they are."""
+        logits = scores / self.terms if self.terms > 1 else scores
+        if future_mask is not None:
+            logits = logits + future_mask
+        if pads is not None:
+            heads = logits.view(pads.size(0), self.num_heads, logits.size(1), logits.size(2))
+            forbidden = pads.to(torch.bool).unsqueeze(1).unsqueeze(1)  # B 1 1 S
+            logits = heads.masked_fill(forbidden, float("-inf")).view(logits.size())
+        return logits
+
+    def keys_and_values(
+        self,
+        key: Optional[Tensor],
+        key_padding_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+    ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        """Keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, together with what stock's cache has of them.
+
+        Keys and values of the source are computed once a sentence, those of the target once a step.
+        """
+        cached = self._get_input_buffer(incremental_state)
+        pads = key_padding_mask
+        if self.encoder_decoder_attention and "prev_key" in cached:
+            keys, values, pads = self.from_cache(cached)
+            return keys, values, pads
+        assert key is not None
+        batch = key.size(1)
+        keys, values = self.split_heads(self.k_proj(key)), self.split_heads(self.v_proj(key))
+        if "prev_key" in cached:
+            previous_keys, previous_values, previous_pads = self.from_cache(cached)
+            keys, values = torch.cat([previous_keys, keys], dim=1), torch.cat([previous_values, values], dim=1)
+            pads = MultiheadAttention._append_prev_key_padding_mask(
+                key_padding_mask, previous_pads, batch, keys.size(1), False
+            )
+        if incremental_state is not None:
+            shape = (batch, self.num_heads, keys.size(1), self.head_dim)
+            state: Dict[str, Optional[Tensor]] = {
+                "prev_key": keys.reshape(shape),
+                "prev_value": values.reshape(shape),
+                "prev_key_padding_mask": pads,
+            }
+            self._set_input_buffer(incremental_state, state)
+        return keys, values, pads
+
+    def from_cache(self, cached: Dict[str, Optional[Tensor]]) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        """Keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, of a cache that is not empty."""
+        keys, values = cached["prev_key"], cached["prev_value"]
+        assert keys is not None
+        assert values is not None
+        pads: Optional[Tensor] = None
+        if "prev_key_padding_mask" in cached:
+            pads = cached["prev_key_padding_mask"]
+        return keys.flatten(0, 1), values.flatten(0, 1), pads
+
+
+def build(depth: int, shape: Shape) -> AttentionPlan:
+    """Residual attention everywhere; with the mean, S of a layer is divided by its depth."""
+    attention = partial(ResidualAttention, terms=depth if shape.options.realformer_logits == "mean" else 1)
+    return AttentionPlan(encoder_self=attention, decoder_self=attention, cross=attention)
+
+
+register_part(
+    Part(
+        Axis.ATTENTION,
+        "realformer",
+        build,
+        summary="softmax attention whose logits are added to those of the layer below, in three chains",
+        options=(
+            Option(
+                "realformer_logits",
+                "sum",
+                "what goes into the softmax: the sum of the logits of all layers so far, or their mean, advised for "
+                "30 layers and more; what is carried is the sum in either case",
+                choices=("sum", "mean"),
+            ),
+        ),
+        no_fold="stock fairseq has no attention that sees the logits of the layer below",
+    )
+)
+register_method(
+    Method(
+        name="realformer",
+        title="RealFormer",
+        paper="He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747",
+        equation=r"$`S_l = Q_l K_l^\top / \sqrt{d_{\mathrm{head}}} + S_{l-1}`$, weights $`\mathrm{softmax}(S_l)`$ "
+        r"(section 3); $`S_0 = 0`$, the layers are Post-LN, and masks are added to $`S_l`$ inside the softmax only",
+        norm="post",
+        attention="realformer",
+        base_init="fairseq",
+        departures=(
+            "The paper and its code are about encoders. As in the comparison of the B2T paper the method is carried "
+            "over to translation: one chain of logits each for the encoder's self-attention, the decoder's and the "
+            "cross-attention.",
+            "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the "
+            "published numbers for translation are those of the B2T paper, whose code draws as `--base-init fairseq`, "
+            "the default.",
+            "The released code adds -10000 where attention may not go; here it is minus infinity.",
+            "With `--realformer-logits mean` the divisor is the depth of the layer, also where LayerDrop has left out "
+            "some of the layers below.",
+        ),
+    )
+)
