@@ -12,8 +12,8 @@ from torch import Tensor
 from fairseq_plugins.core.calibration import Calibrated, pending
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.model import DeepTransformerModel
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.errors import UserError
 from tests import models
 
 every_case = pytest.mark.parametrize("case", models.CASES)
