@@ -94,12 +94,15 @@ def stock_twin(method: Method) -> TransformerModelBase:
 
 
 def level_and_name(key: str) -> Tuple[str, str]:
-    """``encoder.layers.3.self_attn_residual.omega`` as (``encoder.layers.I.``, ``self_attn_residual.omega``)."""
+    """``encoder.layers.3.self_attn_residual.omega`` as (``encoder.layers.I.``, ``self_attn_residual.omega``).
+
+    The index of another list becomes I, too: ``encoder.history.layer_norms.3.weight`` is one for each layer.
+    """
     in_layer = re.fullmatch(r"(encoder|decoder)\.layers\.\d+\.(.+)", key)
     if in_layer:
         return f"{in_layer[1]}.layers.I.", in_layer[2]
     stack, _, name = key.partition(".")
-    return f"{stack}.", name
+    return f"{stack}.", re.sub(r"\.\d+(?=\.|$)", ".I", name)
 
 
 def new_names(method: Method) -> Dict[str, List[str]]:

@@ -1,37 +1,31 @@
-"""The configuration: one flat dataclass for flags and YAML, presets, and the resolution into designs.
+"""From a configuration to the designs of the stacks: values, checks, and what stock fairseq's builders read.
 
-The stock fields are generated from fairseq's own ``TransformerConfig`` (``encoder.layers`` becomes
-``encoder_layers``), so that they cannot drift. The flat form is what both ``fairseq-train`` and
-``fairseq-hydra-train`` can read; a nested one works with Hydra alone.
-
-Whatever an architecture may preset has the dataclass default ``None``, "not said". That is what makes presets
-mean the same by flag and by YAML: an architecture's value fills what the user left unsaid, in both.
+A configuration is read as plain data, whatever it comes from; every problem in it is reported together, before a module
+is built. The flat dataclass that it follows is made in :mod:`fairseq_plugins.core.fields`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from argparse import Namespace
+from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Union, get_args, get_origin
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
-from fairseq.dataclass import FairseqDataclass
-from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
-from omegaconf import II, OmegaConf, open_dict
+from omegaconf import OmegaConf
 
 from fairseq_plugins.core import weight_decay
 from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.fields import END_WIDTHS, Family, flat_fields
 from fairseq_plugins.core.method import (
     GENERAL_OPTIONS,
     PARTS,
     Axis,
     Choices,
-    Method,
     Option,
     Part,
     Shape,
@@ -41,10 +35,12 @@ from fairseq_plugins.core.method import (
 )
 from fairseq_plugins.errors import UserError, unknown_name
 
-# What an architecture may set. Everything else keeps fairseq's default unless the user says otherwise.
-SIZE_FIELDS = tuple(
+# What an architecture may set in every family; a family may add to it.
+SIZES = tuple(
     f"{stack.value}_{name}" for stack in Stack for name in ("embed_dim", "ffn_embed_dim", "layers", "attention_heads")
-) + ("dropout", "attention_dropout", "activation_dropout")
+)
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+SIZE_FIELDS = SIZES + DROPOUTS
 
 # Stock settings that this package has no answer to; a value other than the default is refused, never ignored.
 UNSUPPORTED = (
@@ -54,143 +50,43 @@ UNSUPPORTED = (
     "quant_noise_scalar",
     "encoder_xformers_att_config",
     "decoder_xformers_att_config",
+    "scale_fc",
+    "scale_attn",
+    "scale_heads",
+    "scale_resids",
 )
-INTERPOLATED = {
-    "max_source_positions": II("task.max_source_positions"),
-    "max_target_positions": II("task.max_target_positions"),
-}
-# Widths at the two ends of the decoder; where they are not said, the decoder's own. No interpolation as upstream: the
-# decoder's width may itself be unsaid when Hydra resolves interpolations.
-END_WIDTHS = ("decoder_input_dim", "decoder_output_dim")
-AXIS_HELP = {
-    Axis.NORM: "where the LayerNorms stand",
-    Axis.RESIDUAL: "how a branch joins the stream",
-    Axis.ATTENTION: "which attention sub-layers there are",
-    Axis.HISTORY: "what a layer takes as its input",
-    Axis.BIAS: "what the linear maps of a layer add",
-    Axis.INIT: "what the method does to the initial weights",
-    Axis.BASE_INIT: "distribution of the initial weights: the one the papers assume or today's stock one",
-}
+STOCK = flat_fields(
+    TransformerConfig, {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
+)
+"""All settings that stock's layers and stacks read; a family need not have them all."""
 
 
-def _stock_fields() -> List[Tuple[str, Any, Any]]:
-    """(name, type, dataclass field) of every setting of stock ``TransformerConfig``, flattened."""
-    nested: Dict[str, Type[FairseqDataclass]] = {
-        "encoder": EncDecBaseConfig,
-        "decoder": DecoderConfig,
-        "quant_noise": QuantNoiseConfig,
-    }
-    flat = []
-    for top in dataclasses.fields(TransformerConfig):
-        inner = dataclasses.fields(nested[top.name]) if top.name in nested else (top,)
-        for one in inner:
-            if not one.name.startswith("_"):
-                flat.append((f"{top.name}_{one.name}" if top.name in nested else one.name, one.type, one))
-    return flat
+def plain_namespace(config: Any, config_class: Any) -> Namespace:
+    """Every setting that a part or a stock module may read, as plain data.
 
-
-def _stock_field(name: str, kind: Any, stock: Any) -> Tuple[str, Any, Any]:
-    metadata = dict(stock.metadata)
-    metadata.setdefault("help", "as in stock fairseq")
-    if name in INTERPOLATED:
-        # Without a help text fairseq takes the field as one that another group declares.
-        return name, int, dataclasses.field(default=INTERPOLATED[name])
-    if name in END_WIDTHS:
-        metadata["help"] += " (default: the decoder's width)"
-        return name, Optional[int], dataclasses.field(default=None, metadata=metadata)
-    if name.endswith("layers_to_keep"):
-        # Declared as a list upstream, but the stock builder splits it as text.
-        return name, Optional[str], dataclasses.field(default=None, metadata=metadata)
-    if name in SIZE_FIELDS:
-        metadata["help"] += " (default: the architecture's)"
-        inner = [t for t in get_args(kind) if t is not type(None)]
-        kind = inner[0] if get_origin(kind) is Union else kind
-        return name, Optional[kind], dataclasses.field(default=None, metadata=metadata)
-    return name, kind, dataclasses.field(default=stock.default, metadata=metadata)
-
-
-def _axis_field(axis: Axis) -> Tuple[str, Any, Any]:
-    help_text = f"{AXIS_HELP[axis]}: {', '.join(PARTS[axis])}; ENCODER,DECODER where they differ"
-    return axis.value, Optional[str], dataclasses.field(default=None, metadata={"help": help_text})
-
-
-def _option_field(option: Option) -> Tuple[str, Any, Any]:
-    values = ", ".join(option.choices) or "a number"
-    help_text = f"{option.help} (default: {option.default}; values: {values}; ENCODER,DECODER where they differ)"
-    return option.name, Optional[str], dataclasses.field(default=None, metadata={"help": help_text})
-
-
-def make_config_class() -> Type[FairseqDataclass]:
-    """The dataclass of the configuration. Call after all parts have been registered."""
-    fields = [_stock_field(*one) for one in _stock_fields()]
-    fields += [_axis_field(axis) for axis in Axis] + [_option_field(option) for option in all_options()]
-    undecayed = dataclasses.field(default=None, metadata={"help": weight_decay.HELP})
-    fields.append(("no_weight_decay_on", Optional[str], undecayed))
-    return dataclasses.make_dataclass(
-        "DeepTransformerConfig", fields, bases=(FairseqDataclass,), namespace={"__module__": __name__}
-    )
-
-
-def stock_sizes(arch: str, said: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
-    """The fields of ``SIZE_FIELDS`` as fairseq's own architecture ``arch`` completes what the user has said."""
-    filled = Namespace(**(said or {}))
-    ARCH_CONFIG_REGISTRY[arch](filled)
-    return {name: getattr(filled, name) for name in SIZE_FIELDS}
-
-
-def method_preset(method: Optional[Method]) -> Dict[str, Any]:
-    """Values of the axes and options that ``method`` stands for; without a method, those of a stock Transformer."""
-    preset: Dict[str, Any] = {option.name: str(option.default) for option in all_options()}
-    chosen = method or Method("", "", "", "", base_init="fairseq")
-    preset.update({axis.value: chosen.choice(axis) for axis in Axis})
-    preset.update({name: str(value) if name in preset else value for name, value in chosen.options.items()})
-    return preset
-
-
-def fill_unsaid(config: Any, preset: Mapping[str, Any], stock_arch: str = "transformer") -> None:
-    """Set every value of ``preset`` that ``config`` (a Namespace or a DictConfig) leaves unsaid.
-
-    Whether a decoder width that is not said follows the encoder's depends on the stock architecture, so it is asked.
+    Interpolations are resolved and absent values are at their defaults; so are settings that only other families have.
     """
-    said = {name: getattr(config, name, None) for name in SIZE_FIELDS}
-    stock = stock_sizes(stock_arch, {name: value for name, value in said.items() if value is not None})
-    preset = {**preset, **{name: stock[name] for name in ("decoder_embed_dim", "decoder_ffn_embed_dim")}}
-    if OmegaConf.is_config(config):
-        with open_dict(config):
-            _fill(config, preset)
-    else:
-        _fill(config, preset)
-
-
-def _fill(config: Any, preset: Mapping[str, Any]) -> None:
-    for name, value in preset.items():
-        if getattr(config, name, None) is None:
-            setattr(config, name, value)
-
-
-def plain_namespace(config: Any, config_class: Type[FairseqDataclass]) -> Namespace:
-    """Every field of ``config_class`` as plain data, interpolations resolved, absent ones at their defaults."""
-    values = Namespace()
-    for field in dataclasses.fields(config_class):
-        if field.name.startswith("_"):
-            continue
-        value = getattr(config, field.name, None)
-        if value is None:
-            value = field.default
-        if OmegaConf.is_config(value):
-            value = OmegaConf.to_container(value, resolve=True)
-        setattr(values, field.name, value)
-    _fill_defaults_of_stock(values)
-    return values
-
-
-def _fill_defaults_of_stock(values: Namespace) -> None:
-    for name, interpolation in INTERPOLATED.items():
-        if getattr(values, name) == interpolation:
-            setattr(values, name, 1024)  # fairseq's DEFAULT_MAX_SOURCE_POSITIONS and DEFAULT_MAX_TARGET_POSITIONS
+    family: Family = config_class.family
+    values = Namespace(**{name: None if name in END_WIDTHS else stock.default for name, _, stock in STOCK})
+    for field in fields(config_class):
+        if not field.name.startswith("_"):
+            setattr(values, field.name, _plain_value(config, field, family))
+    vars(values).update(family.fixed)
+    family.complete(values)
     for name in END_WIDTHS:
         if getattr(values, name) is None:
             setattr(values, name, values.decoder_embed_dim)
+    return values
+
+
+def _plain_value(config: Any, field: Any, family: Family) -> Any:
+    value = getattr(config, field.name, None)
+    if value is None:
+        value = field.default
+    if OmegaConf.is_config(value):
+        value = OmegaConf.to_container(value, resolve=True)
+    unresolved = isinstance(value, str) and value.startswith("${")
+    return family.fallbacks[field.name] if unresolved else value
 
 
 def _flag(name: str) -> str:
@@ -271,9 +167,9 @@ def _collect(thunks: Mapping[str, Callable[[], Any]]) -> Dict[str, Any]:
     return results
 
 
-def _size_problems(config: Namespace) -> List[str]:
+def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> List[str]:
     problems = []
-    for stack in Stack:
+    for stack in stacks:
         sizes = {name: getattr(config, f"{stack.value}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")}
         problems += [
             f"{_flag(stack.value + '_' + name)} must be at least 1, not {value}"
@@ -333,7 +229,7 @@ def _sharing_problems(config: Namespace) -> List[str]:
 
 
 def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> List[str]:
-    problems = [f"{_flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name)]
+    problems = [f"{_flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name, None)]
     for stack, design in designs.items():
         choices = design.choices
         if getattr(config, f"{stack.value}_normalize_before") and not design.norm.stock_top:
@@ -346,8 +242,21 @@ def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> 
     return problems
 
 
-def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
-    """Turn a complete configuration into the designs of both stacks.
+def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> List[str]:
+    """Two different values where there is only one stack to take them."""
+    if len(stacks) > 1:
+        return []
+    names = [*(axis.value for axis in Axis), *(option.name for option in all_options())]
+    values = {name: {one.strip() for one in str(getattr(config, name)).split(",")} for name in names}
+    return [
+        f"{_flag(name)} takes one value here, not {getattr(config, name)}: the model has only a {stacks[0].value}"
+        for name in names
+        if len(values[name]) > 1
+    ]
+
+
+def resolve(config: Namespace, stacks: Sequence[Stack] = tuple(Stack)) -> Dict[Stack, StackDesign]:
+    """Turn a complete configuration into the designs of ``stacks``.
 
     Raises:
         UserError: every problem of the configuration, all reported together, before a module is built.
@@ -355,15 +264,16 @@ def resolve(config: Namespace) -> Dict[Stack, StackDesign]:
     problems: List[str] = []
     chosen: Dict[Stack, Choices] = {}
     options: Dict[Stack, SimpleNamespace] = {}
-    for stack in Stack:
+    for stack in stacks:
         with _noting(problems):
             chosen[stack] = choose(config, stack)
         with _noting(problems):
             options[stack] = option_values(config, stack)
-    problems += _size_problems(config) + _rate_problems(config) + _sharing_problems(config)
+    problems += _size_problems(config, stacks) + _rate_problems(config) + _sharing_problems(config)
+    problems += _one_stack_problems(config, stacks)
     with _noting(problems):
         weight_decay.read_kinds(config.no_weight_decay_on)
-    if len(chosen) == len(options) == len(Stack):
+    if len(chosen) == len(options) == len(stacks):
         problems += _idle_problems(chosen, options)
     designs = {
         stack: StackDesign(choices, shape_of(config, choices, options[stack], stack))

@@ -1,31 +1,20 @@
-"""The one model and the architectures that the registered methods make of it."""
+"""The translation model and its family."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from fairseq_plugins.core import bias, calibration, weight_decay  # noqa: F401  (bias registers a part)
-from fairseq_plugins.core.config import (
-    fill_unsaid,
-    make_config_class,
-    method_preset,
-    nested_config,
-    plain_namespace,
-    resolve,
-    stock_sizes,
-)
-from fairseq_plugins.core.initialisation import StackWeights
-from fairseq_plugins.core.method import METHODS, Method, Stack
-from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core import architectures, bias  # noqa: F401  (bias registers a part)
+from fairseq_plugins.core.config import SIZE_FIELDS, STOCK
+from fairseq_plugins.core.designed import DesignedModel
+from fairseq_plugins.core.fields import Family, Size, declared_by_task, make_config_class
+from fairseq_plugins.core.method import Method, Stack
 from fairseq_plugins.core.stacks import Decoder, Encoder
 from fairseq_plugins.errors import UserError
 
@@ -45,21 +34,27 @@ DEPTHS: Dict[str, Optional[Tuple[int, int]]] = {
     "_60_12": (60, 12),
     "_100": (100, 100),
 }
+LIMITS = ("max_source_positions", "max_target_positions")
+TRANSLATION = Family(
+    model=MODEL_NAME,
+    suffix="_transformer",
+    class_name="DeepTransformerConfig",
+    stacks=tuple(Stack),
+    stock=declared_by_task(STOCK, *LIMITS),
+    presettable=SIZE_FIELDS,
+    sizes={suffix: Size(stock) for suffix, stock in SIZES.items()},
+    fallbacks=dict.fromkeys(LIMITS, 1024),  # fairseq's DEFAULT_MAX_SOURCE_POSITIONS and DEFAULT_MAX_TARGET_POSITIONS
+    depths={
+        suffix: dict(zip(("encoder_layers", "decoder_layers"), depth or (), strict=False))
+        for suffix, depth in DEPTHS.items()
+    },
+)
 
 
-class DeepTransformerModel(TransformerModelBase):
+class DeepTransformerModel(DesignedModel, TransformerModelBase):
     """A stock fairseq Transformer whose layers are built from a design."""
 
-    config_class: Type[FairseqDataclass]
-
-    def __init__(self, cfg: Any, encoder: Encoder, decoder: Decoder) -> None:
-        super().__init__(cfg, encoder, decoder)
-        self.data_seen = False
-
-    @classmethod
-    def add_args(cls, parser: Any) -> None:
-        """Flags from the flat configuration. Defaults are left out so that architectures can fill them in."""
-        gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True)
+    family = TRANSLATION
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "DeepTransformerModel":
@@ -68,19 +63,14 @@ class DeepTransformerModel(TransformerModelBase):
         Raises:
             UserError: every problem of the configuration, before a module is built.
         """
-        fill_unsaid(cfg, {**stock_sizes("transformer"), **method_preset(None)})
-        flat = plain_namespace(cfg, cls.config_class)
-        nested = nested_config(flat, resolve(flat))
+        flat, nested = cls.read(cfg)
         if flat.share_all_embeddings and task.source_dictionary != task.target_dictionary:
             raise UserError(
                 "--share-all-embeddings needs one dictionary for both languages: "
                 "run fairseq-preprocess with --joined-dictionary"
             )
         model = super().build_model(nested, task)
-        with torch.no_grad():
-            for stack, weights in stack_weights(model):
-                stack.design.initialise(weights)
-        weight_decay.mark(model, flat)
+        model.start(flat)
         return model
 
     @classmethod
@@ -132,85 +122,18 @@ class DeepTransformerModel(TransformerModelBase):
         )
 
     @torch.jit.unused
-    def see_first_batch(
-        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor
-    ) -> None:
-        """Calibrate what has to see data, in the first training forward of a model that has never been trained."""
-        if not self.training or self.data_seen:
-            return
-        if calibration.pending(self):
-            stacks: List[Tuple[str, nn.Module]] = [("encoder", self.encoder), ("decoder", self.decoder)]
-
-            def forward() -> None:
-                encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
-                self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
-
-            calibration.calibrate(stacks, self, forward)
-        # Asked once: reading the buffers on an accelerator costs a synchronisation. Set last, since fairseq skips a
-        # batch that does not fit into memory and goes on with the next.
-        self.data_seen = True
-
-    def load_state_dict(
-        self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
-    ) -> Any:
-        """As stock; afterwards the buffers say anew whether data has been seen."""
-        self.data_seen = False
-        return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
-
-
-def stack_weights(model: DeepTransformerModel) -> Iterator[Tuple[Any, StackWeights]]:
-    """Each stack with its weights, the encoder first."""
-    source, target = model.encoder.embed_tokens, model.decoder.embed_tokens
-    branches = sum(isinstance(module, Residual) for module in model.modules())
-    yield model.encoder, StackWeights(model.encoder.layers, embedding=source, branches=branches)
-    output = model.decoder.output_projection
-    tied = output is None or output.weight is target.weight
-    yield (
-        model.decoder,
-        StackWeights(
-            model.decoder.layers,
-            embedding=target,
-            embedding_is_shared=target.weight is source.weight,
-            output=None if tied else output,
-            branches=branches,
-        ),
-    )
-
-
-def _architecture(preset: Dict[str, Any], stock_arch: str) -> Callable[[Any], None]:
-    """Architecture function for fairseq: fills what the user left unsaid, then reports every problem at once."""
-
-    def fill(config: Any) -> None:
-        fill_unsaid(config, preset, stock_arch)
-        resolve(plain_namespace(config, DeepTransformerModel.config_class))
-
-    return fill
-
-
-def _architectures(method: Optional[Method]) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
-    """Suffix, stock architecture and preset, for every size and depth."""
-    for size_suffix, stock_arch in SIZES.items():
-        for depth_suffix, depth in DEPTHS.items():
-            preset = {**stock_sizes(stock_arch), **method_preset(method)}
-            if depth is not None:
-                preset["encoder_layers"], preset["decoder_layers"] = depth
-            yield size_suffix + depth_suffix, stock_arch, preset
+    def run_stacks(self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor) -> None:
+        """As :meth:`forward`, up to the output projection."""
+        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
+        self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
 
 
 def architecture_presets(method: Optional[Method]) -> Dict[str, Dict[str, Any]]:
     """Architecture suffix to preset, for every size and depth."""
-    return {suffix: preset for suffix, _, preset in _architectures(method)}
+    return architectures.architecture_presets(TRANSLATION, method)
 
 
 @functools.cache
 def register_architectures() -> None:
     """Register the model and every method's architectures with fairseq. Call after the methods are imported."""
-    DeepTransformerModel.config_class = make_config_class()
-    register_model(MODEL_NAME, dataclass=DeepTransformerModel.config_class)(DeepTransformerModel)
-    # fairseq registers an architecture of the model's own name that does nothing; ours writes the resolved
-    # choices into the configuration, so that a checkpoint keeps its meaning if a preset is corrected later.
-    ARCH_CONFIG_REGISTRY[MODEL_NAME] = _architecture(architecture_presets(None)[""], SIZES[""])
-    for prefix, method in [(MODEL_NAME, None), *((f"{name}_transformer", one) for name, one in METHODS.items())]:
-        for suffix, stock_arch, preset in _architectures(method):
-            if prefix + suffix != MODEL_NAME:
-                register_model_architecture(MODEL_NAME, prefix + suffix)(_architecture(preset, stock_arch))
+    architectures.register_family(DeepTransformerModel, make_config_class(TRANSLATION))

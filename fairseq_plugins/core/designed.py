@@ -1,0 +1,110 @@
+"""What all models of the package share: a configuration resolved into designs, first weights, the first batch."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, Dict, Iterator, List, Tuple, Type
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import BaseFairseqModel
+from torch import Tensor, nn
+
+from fairseq_plugins.core import calibration, weight_decay
+from fairseq_plugins.core.architectures import fill_unsaid, method_preset
+from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
+from fairseq_plugins.core.fields import Family
+from fairseq_plugins.core.initialisation import StackWeights
+from fairseq_plugins.core.residual import Residual
+
+
+class DesignedModel(BaseFairseqModel):
+    """Stands before the stock model among the bases of a model that is built from designs."""
+
+    family: Family
+    config_class: Type[FairseqDataclass]
+
+    data_seen = False
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Flags from the flat configuration. Defaults are left out so that architectures can fill them in."""
+        gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True)
+
+    @classmethod
+    def read(cls, cfg: Any) -> Tuple[Namespace, Any]:
+        """The configuration as flat, plain data, and nested as stock's builders read it, with the designs.
+
+        Raises:
+            UserError: every problem of the configuration, before a module is built.
+        """
+        fill_unsaid(cfg, cls.family, cls.family.sizes[""].stock, method_preset(None))
+        flat = plain_namespace(cfg, cls.config_class)
+        return flat, nested_config(flat, resolve(flat, cls.family.stacks))
+
+    def start(self, flat: Namespace) -> None:
+        """Draw the first weights, and mark those that a training shall not decay."""
+        with torch.no_grad():
+            for stack, weights in stack_weights(self):
+                stack.design.initialise(weights)
+        weight_decay.mark(self, flat)
+
+    def stacks(self) -> List[Tuple[str, nn.Module]]:
+        """Name and module of each stack, the encoder first."""
+        return [(stack.value, getattr(self, stack.value)) for stack in self.family.stacks]
+
+    @torch.jit.unused
+    def see_first_batch(self, *inputs: Any) -> None:
+        """Calibrate what has to see data, in the first training forward of a model that has never been trained.
+
+        Args:
+            inputs: what :meth:`run_stacks` takes.
+        """
+        if not self.training or self.data_seen:
+            return
+        if calibration.pending(self):
+            calibration.calibrate(self.stacks(), self, lambda: self.run_stacks(*inputs))
+        # Asked once: reading the buffers on an accelerator costs a synchronisation. Set last, since fairseq skips a
+        # batch that does not fit into memory and goes on with the next.
+        self.data_seen = True
+
+    @torch.jit.unused
+    def run_stacks(self, *inputs: Any) -> None:
+        """Run every layer on the inputs of a batch."""
+        raise NotImplementedError
+
+    def load_state_dict(
+        self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """As stock; afterwards the buffers say anew whether data has been seen."""
+        self.data_seen = False
+        return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+
+
+def stack_weights(model: DesignedModel) -> Iterator[Tuple[Any, StackWeights]]:
+    """Each stack with its weights, the encoder first."""
+    branches = sum(isinstance(module, Residual) for module in model.modules())
+    encoder, decoder = getattr(model, "encoder", None), model.decoder
+    source = getattr(encoder, "embed_tokens", None)
+    if encoder is not None:
+        yield encoder, StackWeights(encoder.layers, embedding=source, branches=branches)
+    target = decoder.embed_tokens
+    yield (
+        decoder,
+        StackWeights(
+            decoder.layers,
+            embedding=target,
+            embedding_is_shared=source is not None and target.weight is source.weight,
+            output=_own_output(decoder),
+            branches=branches,
+        ),
+    )
+
+
+def _own_output(decoder: Any) -> Any:
+    """The output projection, unless it shares the table of the embedding; an adaptive softmax has none."""
+    output = decoder.output_projection
+    # Not every embedding is one table: an adaptive input has several, and one of characters has none.
+    tied = output is not None and output.weight is getattr(decoder.embed_tokens, "weight", None)
+    return None if tied else output

@@ -1,0 +1,180 @@
+"""Families of models, and the flat dataclass of each: its flags and its YAML keys.
+
+A family is what a kind of stock model has of its own: which stacks there are, where its settings come from and which
+sizes its architectures take. The stock fields are generated from fairseq's own dataclass or parser, so that they cannot
+drift; a nested dataclass (``encoder.layers``) becomes a flat one (``encoder_layers``), since the flat form is what both
+``fairseq-train`` and ``fairseq-hydra-train`` can read.
+
+Whatever an architecture may preset has the dataclass default ``None``, "not said". That is what makes presets
+mean the same by flag and by YAML: an architecture's value fills what the user left unsaid, in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from argparse import Namespace
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union, get_args, get_origin
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import II
+
+from fairseq_plugins.core import weight_decay
+from fairseq_plugins.core.method import PARTS, Axis, Option, Stack, all_options
+
+Field = Tuple[str, Any, Any]
+"""Name, type and :class:`dataclasses.Field` of a setting."""
+
+# Widths at the two ends of the decoder; where they are not said, the decoder's own. No interpolation as upstream: the
+# decoder's width may itself be unsaid when Hydra resolves interpolations.
+END_WIDTHS = ("decoder_input_dim", "decoder_output_dim")
+AXIS_HELP = {
+    Axis.NORM: "where the LayerNorms stand",
+    Axis.RESIDUAL: "how a branch joins the stream",
+    Axis.ATTENTION: "which attention sub-layers there are",
+    Axis.HISTORY: "what a layer takes as its input",
+    Axis.BIAS: "what the linear maps of a layer add",
+    Axis.INIT: "what the method does to the initial weights",
+    Axis.BASE_INIT: "distribution of the initial weights: the one the papers assume or today's stock one",
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size of architectures.
+
+    Attributes:
+        stock: fairseq's architecture of that size; it also says what follows from what the user has said.
+        changes: what differs from it, for sizes that fairseq has no architecture for.
+        depths: whether the family's depths can be added to it.
+    """
+
+    stock: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    depths: bool = True
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of model.
+
+    Attributes:
+        model: name of the model in fairseq, and of the architecture without a method.
+        suffix: what follows the name of a method in the name of an architecture.
+        class_name: name of the dataclass.
+        stacks: the stacks that there are.
+        stock: the stock settings, see :func:`flat_fields` and :func:`parser_fields`.
+        presettable: what an architecture may set; everything else keeps fairseq's default unless the user says
+            otherwise.
+        fallbacks: values, where nobody gives one, of the settings that another group declares (the task, mostly).
+        fixed: what holds for every model of the family, of the settings that only other families have.
+        complete: settles, in a configuration that is plain data, what follows from other settings.
+        sizes: suffix of an architecture to its size.
+        depths: further suffix to the settings that a depth means.
+    """
+
+    model: str
+    suffix: str
+    class_name: str
+    stacks: Tuple[Stack, ...]
+    stock: Tuple[Field, ...]
+    presettable: Tuple[str, ...]
+    sizes: Mapping[str, Size]
+    fallbacks: Mapping[str, Any]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    complete: Callable[[Namespace], None] = lambda values: None
+    depths: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+
+    @property
+    def defaults(self) -> Dict[str, Any]:
+        """What stock fairseq takes where nobody says anything."""
+        return {name: stock.default for name, _, stock in self.stock}
+
+
+def flat_fields(config: Type[FairseqDataclass], nested: Optional[Mapping[str, Type[Any]]] = None) -> Tuple[Field, ...]:
+    """Every setting of a stock dataclass; those of its ``nested`` dataclasses with their name in front."""
+    flat: List[Field] = []
+    for top in dataclasses.fields(config):
+        group = (nested or {}).get(top.name)
+        prefix = f"{top.name}_" if group else ""
+        for one in dataclasses.fields(group) if group else (top,):
+            if not one.name.startswith("_"):
+                flat.append((prefix + one.name, one.type, one))
+    return tuple(flat)
+
+
+def declared_by_task(fields: Tuple[Field, ...], *names: str) -> Tuple[Field, ...]:
+    """``fields``, of which those called ``names`` are settings of the task."""
+    return tuple(
+        (name, kind, field(default=II(f"task.{name}")) if name in names else stock) for name, kind, stock in fields
+    )
+
+
+def parser_fields(add_args: Callable[[argparse.ArgumentParser], None]) -> Tuple[Field, ...]:
+    """Every flag of a stock model that declares its settings to a parser."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_args(parser)
+    fields: List[Field] = []
+    for action in parser._actions:
+        kind: Any = bool if action.nargs == 0 else action.type or str
+        if action.choices is not None:
+            kind = ChoiceEnum(list(action.choices))
+        metadata = {"help": action.help}
+        if len(action.option_strings) > 1:
+            metadata["alias"] = action.option_strings[1]
+        default = bool(action.default) if kind is bool else action.default
+        fields.append((action.dest, kind, field(default=default, metadata=metadata)))
+    return tuple(fields)
+
+
+def _stock_field(family: Family, name: str, kind: Any, stock: Any) -> Field:
+    metadata = dict(stock.metadata)
+    metadata.setdefault("help", "as in stock fairseq")
+    if name in family.fallbacks:
+        # Without a help text fairseq takes the field as one that another group declares.
+        return name, kind, field(default=stock.default)
+    if name in END_WIDTHS:
+        metadata["help"] += " (default: the decoder's width)"
+        return name, Optional[int], field(default=None, metadata=metadata)
+    if name.endswith("layers_to_keep"):
+        # Declared as a list upstream, but the stock builder splits it as text.
+        return name, Optional[str], field(default=None, metadata=metadata)
+    if name in family.presettable:
+        metadata["help"] += " (default: the architecture's)"
+        inner = [t for t in get_args(kind) if t is not type(None)]
+        kind = inner[0] if get_origin(kind) is Union else kind
+        return name, Optional[kind], field(default=None, metadata=metadata)
+    return name, kind, field(default=stock.default, metadata=metadata)
+
+
+def _where_they_differ(family: Family) -> str:
+    return "; ENCODER,DECODER where they differ" if len(family.stacks) > 1 else ""
+
+
+def _axis_field(family: Family, axis: Axis) -> Field:
+    help_text = f"{AXIS_HELP[axis]}: {', '.join(PARTS[axis])}{_where_they_differ(family)}"
+    return axis.value, Optional[str], field(default=None, metadata={"help": help_text})
+
+
+def _option_field(family: Family, option: Option) -> Field:
+    values = ", ".join(option.choices) or "a number"
+    help_text = f"{option.help} (default: {option.default}; values: {values}{_where_they_differ(family)})"
+    return option.name, Optional[str], field(default=None, metadata={"help": help_text})
+
+
+def make_config_class(family: Family, hidden: Tuple[Field, ...] = ()) -> Type[FairseqDataclass]:
+    """The dataclass of a family's configuration. Call after all parts have been registered.
+
+    Args:
+        family: the family; the class keeps it as ``family``.
+        hidden: further settings, which nobody sets by a flag of the model.
+    """
+    fields = [_stock_field(family, *one) for one in family.stock]
+    fields += [*map(partial(_axis_field, family), Axis), *map(partial(_option_field, family), all_options())]
+    undecayed = field(default=None, metadata={"help": weight_decay.HELP})
+    fields += [("no_weight_decay_on", Optional[str], undecayed), *hidden]
+    return dataclasses.make_dataclass(
+        family.class_name, fields, bases=(FairseqDataclass,), namespace={"__module__": __name__, "family": family}
+    )
