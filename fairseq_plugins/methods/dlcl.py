@@ -176,9 +176,9 @@ register_part(
             NewParameter(
                 "history.weight",
                 "(N+1, N+1, 1)",
-                "1/(l+1) in row l up to column l, counted from 0, and 0 to the right of it, which is never used; "
-                "`(N+1, N+1, C)` with `--dlcl-weights dimension`, 1 with `--dlcl-init one`, 1/n in the last n columns "
-                "up to l with `--dlcl-window n`",
+                "$`1 / (l + 1)`$ in row $`l`$ up to column $`l`$, counted from 0, and 0 to the right of it, which is "
+                "never used; with `--dlcl-init one` 1; with `--dlcl-window n` $`1 / n`$ in the last n columns up to "
+                "$`l`$; `(N+1, N+1, C)` with `--dlcl-weights dimension`",
             ),
             NewParameter("history.layer_norms.I.weight", "(C)", "1"),
             NewParameter("history.layer_norms.I.bias", "(C)", "0"),
@@ -189,7 +189,7 @@ register_part(
 )
 _EXTRAS = (
     "The released code can also train one weight for each group of dimensions, drop out mixtures and count the output "
-    "of every sub-layer as history. The paper uses none of these, and they are not offered.",
+    "of every sub-layer as history; these three are not offered.",
     "In the released code a window only decides which weights start at zero, and training may change them, unless "
     "the weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
 )
@@ -198,7 +198,7 @@ register_method(
         name="dlcl",
         title="DLCL",
         paper=PAPER,
-        equation=r"$`x_{l+1} = \sum_{k \le l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ "
+        equation=r"$`x_{l+1} = \sum_{k \leq l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ "
         r"(section 4); $`y_0 = x_0`$ is not normalised, $`y_k`$ is the output of layer $`k`$, the layers are Pre-LN, "
         "and the last mixture goes through the LayerNorm on top of the stack",
         norm="pre",
@@ -211,15 +211,15 @@ register_method(
         name="dlcl_post_ln",
         title="DLCL Post-LN",
         paper=PAPER,
-        equation=r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \le l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ "
+        equation=r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \leq l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ "
         r"(section 4); $`x_1 = W_{1,0} x_0`$ without a LayerNorm, $`y_k`$ is the output of layer $`k`$, and the "
         "layers are Post-LN",
         norm="post",
         history="dlcl",
         departures=(
             *_EXTRAS,
-            "With a LayerNorm on the embedding the released code normalises $`y_0`$ once more; here no second "
-            "LayerNorm follows it.",
+            "Where the released code normalises $`y_0`$, it does so twice in this form; here that LayerNorm is "
+            "`--layernorm-embedding`, once.",
             "This is the form that the B2T paper compares; its weights are drawn as by `--base-init fairseq`, those of "
             "the DLCL paper as by `--base-init xavier`, the default.",
         ),
