@@ -85,7 +85,7 @@ class LinearThenShift(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
-        return F.linear(x, self.weight) - self.shift
+        return F.linear(x, self.weight, (-self.shift).expand(self.out_features))
 
 
 class ShiftThenLinear(LinearThenShift):

@@ -5,9 +5,8 @@ EMNLP 2020, https://arxiv.org/abs/2004.08249, section 5.3.
 
 With W_1 = [A; -A], W_2 = [B, -B] and no biases the sub-layer is FFN(x) = B (phi(Ax) - phi(-Ax)). Every activation
 that is u * g(u) with g(u) + g(-u) = 1 has phi(u) - phi(-u) = u, so that FFN(x) = B A x exactly: relu (g the unit
-step), gelu (g the normal distribution function), its tanh approximation (g = (1 + tanh(odd)) / 2) and swish (g the
-logistic function). The identity ``linear`` has g = 1 and gives 2 B A x, still linear. tanh and the squared relu give
-odd functions that are not linear: refused.
+step), gelu (g the normal distribution function) and its approximation (g = (1 + tanh(v)) / 2, v odd in u). The
+identity has g = 1 and gives 2 B A x, still linear. tanh gives 2 B tanh(Ax), odd but not linear: refused.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from torch import nn
 from fairseq_plugins.core.initialisation import StackWeights
 from fairseq_plugins.core.method import Axis, Choices, Method, Part, Shape, register_method, register_part
 
-LINEAR_WHEN_MIRRORED = ("relu", "gelu", "gelu_fast", "gelu_accurate", "swish", "linear")
+LINEAR_WHEN_MIRRORED = ("relu", "gelu", "gelu_fast", "gelu_accurate", "linear")
 """fairseq's names of the activations with phi(u) - phi(-u) proportional to u."""
 
 
@@ -74,7 +73,7 @@ register_method(
         "on Transformers in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
         equation=r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, the feed-forward $`F(x) = B A x`$ at first; its matrices "
         r"start as $`W_1 = [A; -A]`$ and $`W_2 = [B, -B]`$ with zero biases, so that "
-        r"$`F(x) = B\,\phi(A x) - B\,\phi(-A x)`$, and $`\phi(u) - \phi(-u) = u`$ for relu, gelu and swish",
+        r"$`F(x) = B\,\phi(A x) - B\,\phi(-A x)`$, and $`\phi(u) - \phi(-u) = u`$ for relu and gelu",
         norm="post",
         init="looklinear",
         departures=(

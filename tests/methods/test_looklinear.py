@@ -1,0 +1,153 @@
+"""LookLinear: after the mirrored initialisation a feed-forward sub-layer is a linear map, exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fairseq import utils
+from torch import Tensor, nn
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.methods.looklinear import LINEAR_WHEN_MIRRORED
+from tests.building import TINY, build, settings, tiny
+from tests.methods.test_initialisation import PAPERS, SIZES, assert_model, model
+
+SIZE = 64
+"""Width of the models in double precision; the feed-forward is four times as wide."""
+
+
+def feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
+    return layer.fc2(layer.activation_dropout_module(layer.activation_fn(layer.fc1(x))))
+
+
+def layers(built: nn.Module) -> list[nn.Module]:
+    return [*built.encoder.layers, *built.decoder.layers]
+
+
+def wide(**values: Any) -> nn.Module:
+    """Three encoder layers and two decoder layers in double precision, in eval mode."""
+    sizes = {f"{stack}_{name}": value for stack in ("encoder", "decoder")
+             for name, value in (("embed_dim", SIZE), ("ffn_embed_dim", 4 * SIZE))}  # fmt: skip
+    return tiny("looklinear_transformer", **{**sizes, **values}).double().eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("base", ["xavier", "xavier_biased", "fairseq"])
+def test_every_feed_forward_is_odd_and_linear(base: str) -> None:
+    """FFN(x) + FFN(-x) = 0, FFN(3 x - 2 y) = 3 FFN(x) - 2 FFN(y) and FFN(x) = B A x, to rounding in float64."""
+    x, y = torch.randn(2, 20, SIZE, dtype=torch.double)
+    built = wide(base_init=base)
+    assert len(layers(built)) == 3 + 2
+    for layer in layers(built):
+        output = feed_forward(layer, x)
+        assert float(output.std()) > 0.1
+        assert float((output + feed_forward(layer, -x)).abs().max()) < 1e-13
+        mixed = 3 * output - 2 * feed_forward(layer, y)
+        torch.testing.assert_close(feed_forward(layer, 3 * x - 2 * y), mixed, rtol=0, atol=1e-12)
+        product = layer.fc2.weight[:, : 2 * SIZE] @ layer.fc1.weight[: 2 * SIZE]
+        torch.testing.assert_close(output, x @ product.t(), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_without_it_a_feed_forward_is_neither() -> None:
+    x = torch.randn(20, SIZE, dtype=torch.double)
+    layer = wide(init="keep").encoder.layers[0]
+    assert float((feed_forward(layer, x) + feed_forward(layer, -x)).abs().max()) > 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("activation", LINEAR_WHEN_MIRRORED)
+def test_activations_that_it_makes_linear(activation: str) -> None:
+    """phi(u) - phi(-u) is u, or 2 u for the identity."""
+    phi = utils.get_activation_fn(activation)
+    u = torch.linspace(-8, 8, 1001, dtype=torch.double)
+    slope = 2 if activation == "linear" else 1
+    # fairseq computes gelu in single precision.
+    tolerance = 1e-6 if activation.startswith("gelu") else 1e-14
+    torch.testing.assert_close(phi(u).double() - phi(-u).double(), slope * u, rtol=0, atol=tolerance)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("activation", ["gelu", "gelu_accurate", "linear"])
+def test_layers_with_other_activations_are_linear(activation: str) -> None:
+    x = torch.randn(20, SIZE, dtype=torch.double)
+    for layer in layers(wide(activation_fn=activation)):
+        output = feed_forward(layer, x)
+        assert float((output + feed_forward(layer, -x)).abs().max()) < 1e-5
+        torch.testing.assert_close(feed_forward(layer, 3 * x), 3 * output, rtol=0, atol=1e-5)
+
+
+def test_the_activation_that_it_cannot_make_linear_is_refused() -> None:
+    """tanh(u) - tanh(-u) = 2 tanh(u) is odd, but no multiple of u."""
+    with pytest.raises(UserError) as refused:
+        settings("looklinear_transformer", **TINY, activation_fn="tanh")
+    assert refused.value.problems == (
+        "--init looklinear cannot make a feed-forward sub-layer with --activation-fn tanh linear: "
+        "use one of relu, gelu, gelu_fast, gelu_accurate, linear",
+    )
+
+
+def test_every_activation_of_fairseq_is_judged() -> None:
+    assert {*utils.get_available_activation_fns()} == {*LINEAR_WHEN_MIRRORED, "tanh"}
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_an_odd_width_is_refused(stack: str) -> None:
+    with pytest.raises(UserError) as refused:
+        settings("looklinear_transformer", **{**TINY, f"{stack}_ffn_embed_dim": 33})
+    assert refused.value.problems == (
+        "--init looklinear mirrors one half of the feed-forward width in the other: "
+        f"--{stack}-ffn-embed-dim 33 must be even",
+    )
+    other = "keep,looklinear" if stack == "encoder" else "looklinear,keep"
+    settings("looklinear_transformer", **{**TINY, f"{stack}_ffn_embed_dim": 33, "init": other})
+
+
+def test_halves_are_mirrored_and_the_rest_is_xavier() -> None:
+    """Exactly; both halves, and every map of the attentions, keep Xavier's bound and deviation."""
+    built = model("looklinear_transformer", encoder_layers=5, decoder_layers=4)
+    assert_model(built, PAPERS)
+    half = SIZES["encoder_ffn_embed_dim"] // 2
+    for layer in layers(built):
+        assert torch.equal(layer.fc1.weight[half:], -layer.fc1.weight[:half])
+        assert torch.equal(layer.fc2.weight[:, half:], -layer.fc2.weight[:, :half])
+        assert not layer.fc1.bias.any()
+        assert not layer.fc2.bias.any()
+
+
+def test_what_is_not_mirrored_is_what_post_ln_draws() -> None:
+    built, plain = model("looklinear_transformer"), model("post_ln_transformer", base_init="xavier")
+    for name, weight in built.state_dict().items():
+        expected = plain.state_dict()[name]
+        if name.endswith("fc1.weight"):
+            weight, expected = weight.chunk(2)[0], expected.chunk(2)[0]
+        elif name.endswith("fc2.weight"):
+            weight, expected = weight.chunk(2, dim=1)[0], expected.chunk(2, dim=1)[0]
+        assert torch.equal(weight, expected), name
+
+
+@torch.no_grad()
+def test_variance_of_the_branch_is_xavier_s() -> None:
+    """(f/2) d (2 / (d + f))^2 = 0.320 at width 512 and feed-forward width 2048. Mean over ten layers."""
+    closed_form = 1024 * 512 * (2 / (512 + 2048)) ** 2
+    assert closed_form == pytest.approx(0.320, abs=5e-4)
+    values = {"encoder_embed_dim": 512, "encoder_ffn_embed_dim": 2048, "encoder_layers": 10, "decoder_layers": 1}
+    x = torch.randn(100, 512)
+    variances = [float(feed_forward(layer, x).var()) for layer in build("looklinear_transformer", **values)
+                 .eval().encoder.layers]  # fmt: skip
+    assert sum(variances) / len(variances) == pytest.approx(closed_form, rel=0.02)
+
+
+@torch.no_grad()
+def test_dropout_behind_the_activation_breaks_it_in_training_alone() -> None:
+    layer = wide(activation_dropout=0.3).encoder.layers[0]
+    x = torch.randn(20, SIZE, dtype=torch.double)
+
+    def oddness() -> float:
+        return float((feed_forward(layer, x) + feed_forward(layer, -x)).abs().max())
+
+    assert oddness() < 1e-13
+    layer.train()
+    assert oddness() > 0.1

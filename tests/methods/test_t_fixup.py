@@ -1,0 +1,209 @@
+"""T-Fixup: the paper's constants, every matrix and table that they scale, and the advice against a warm-up."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from argparse import Namespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from fairseq_plugins.core.method import METHODS, PARTS, Axis, Shape, Stack, find_part
+from fairseq_plugins.methods.t_fixup import WARM_UPS, advice, conflicts, embedding_factor, matrix_factor
+from tests.building import batch, count, logits, tiny
+from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, D, assert_model, model
+
+# 0.67 N^(-1/4) and (9 M)^(-1/4), worked out to four digits.
+C_E = {6: 0.4281, 12: 0.3600, 18: 0.3253}
+C_D = {6: 0.3689, 12: 0.3102, 18: 0.2803}
+N, M = 5, 4  # of the models below
+
+
+@pytest.mark.parametrize("layers", [6, 12, 18])
+def test_constants(layers: int) -> None:
+    assert matrix_factor(Stack.ENCODER, layers) == pytest.approx(C_E[layers], abs=5e-5)
+    assert matrix_factor(Stack.DECODER, layers) == pytest.approx(C_D[layers], abs=5e-5)
+    assert embedding_factor(layers) == pytest.approx(C_D[layers], abs=5e-5)
+
+
+def scaled(query_and_key: float) -> dict[str, dict[str, float]]:
+    """Bounds of the uniform distributions: v, out, fc1 and fc2 from Xavier with gain 1."""
+    bounds: dict[str, dict[str, float]] = {}
+    for stack, factor, sites in (
+        ("encoder", 0.67 / N**0.25, ["self_attn"]),
+        ("decoder", 1 / (9 * M) ** 0.25, ["self_attn", "encoder_attn"]),
+    ):
+        bounds[stack] = {"fc1": XAVIER_FFN * factor, "fc2": XAVIER_FFN * factor}
+        for site in sites:
+            bounds[stack] |= {f"{site}.{one}_proj": query_and_key for one in "qk"}
+            bounds[stack] |= {f"{site}.v_proj": XAVIER * factor, f"{site}.out_proj": XAVIER * factor}
+    return bounds
+
+
+def test_matrices_of_the_text() -> None:
+    """Xavier for all; v, out and feed-forward scaled; the same at the bottom and at the top; no biases."""
+    assert_model(model("t_fixup_transformer"), scaled(query_and_key=XAVIER))
+
+
+def test_matrices_as_released() -> None:
+    """q and k keep 1/sqrt(2), which v does not; the biases of q, k and v are random."""
+    built = model("t_fixup_transformer", t_fixup_rule="released", base_init="xavier_biased")
+    random = {f"{site}.{one}_proj": 1 / math.sqrt(D) for site in ("self_attn", "encoder_attn") for one in "qkv"}
+    assert_model(built, scaled(query_and_key=FUSED), random)
+
+
+def test_either_stack_has_its_own_depth() -> None:
+    sizes = {"encoder_layers": 60, "decoder_layers": 12}
+    built, plain = (tiny(arch, **sizes, **v) for arch, v in (
+        ("t_fixup_transformer", {}), ("deep_transformer", {"norm": "none", "base_init": "xavier"}),
+    ))  # fmt: skip
+    for stack, factor in ((Stack.ENCODER, 0.67 / 60**0.25), (Stack.DECODER, 1 / 108**0.25)):
+        layers = zip(getattr(built, stack.value).layers, getattr(plain, stack.value).layers, strict=True)
+        for ours, theirs in layers:
+            for name, weight in ours.named_parameters():
+                expected = theirs.get_parameter(name)
+                if weight.dim() == 2:
+                    gain = math.sqrt(2) if any(one in name for one in ("q_proj", "k_proj", "v_proj")) else 1
+                    small = not any(one in name for one in ("q_proj", "k_proj"))
+                    expected = expected * gain * (factor if small else 1)
+                torch.testing.assert_close(weight, expected, rtol=1e-6, atol=0)
+
+
+def tables(built: nn.Module) -> list[nn.Parameter]:
+    """Token tables and output projection, each tensor once."""
+    modules = (built.encoder.embed_tokens, built.decoder.embed_tokens, built.decoder.output_projection)
+    return list({id(module.weight): module.weight for module in modules}.values())
+
+
+@pytest.mark.parametrize(
+    ("sharing", "factors"),
+    [
+        ({}, [1 / (9 * N) ** 0.25, 1 / (9 * M) ** 0.25, 1.0]),
+        ({"share_decoder_input_output_embed": True}, [1 / (9 * N) ** 0.25, 1 / (9 * M) ** 0.25]),
+        ({"share_all_embeddings": True}, [1 / (9 * N) ** 0.25]),
+    ],
+    ids=["untied", "tied", "shared"],
+)
+def test_tables(sharing: dict[str, Any], factors: list[float]) -> None:
+    """Stock draws N(0, d^(-1/2)), and the same numbers here; tied and shared tables are scaled once."""
+    ours, stock = tables(model("t_fixup_transformer", **sharing)), tables(model("transformer", **sharing))
+    assert len(ours) == len(stock) == len(factors)
+    for mine, drawn, factor in zip(ours, stock, factors, strict=True):
+        torch.testing.assert_close(mine, drawn * factor, rtol=1e-6, atol=0)
+        assert float(mine[4:].detach().std()) == pytest.approx(D**-0.5 * factor, rel=0.06)
+    assert not ours[0][1].any(), "the row of the pad"
+
+
+def test_one_stack_alone() -> None:
+    """A shared table follows the encoder's choice."""
+    plain = {"base_init": "xavier", "norm": "none", "share_all_embeddings": True}
+    stock = tables(model("transformer", share_all_embeddings=True))[0]
+    built = model("deep_transformer", **plain, init="t_fixup,keep")
+    torch.testing.assert_close(tables(built)[0], stock / (9 * N) ** 0.25, rtol=1e-6, atol=0)
+    built = model("deep_transformer", **plain, init="keep,t_fixup")
+    assert torch.equal(tables(built)[0], stock)
+    assert_model(built, {"decoder": scaled(query_and_key=XAVIER)["decoder"]})
+
+
+def test_merged_attention_is_scaled_from_its_own_gain() -> None:
+    """Its q, k and v are drawn with gain 1 to begin with."""
+    expected = scaled(query_and_key=XAVIER)["decoder"]
+    expected = {name: bound for name, bound in expected.items() if not name.startswith("self_attn")}
+    assert_model(model("t_fixup_transformer", attention="matt"), {"decoder": expected})
+
+
+def test_nothing_but_matrices_and_biases() -> None:
+    built = tiny("t_fixup_transformer")
+    assert [name for name, module in built.named_modules() if isinstance(module, nn.LayerNorm)] == []
+    assert [name for name, _ in built.named_parameters() if "norm" in name] == []
+    # Post-LN without 2 d for each LayerNorm, two in an encoder layer and three in a decoder layer.
+    assert count("t_fixup_transformer") == count("post_ln_transformer") - 6 * (2 + 3) * 2 * 512
+
+
+def test_every_parameter_is_trained() -> None:
+    built = tiny("t_fixup_transformer").train()
+    logits(built, batch()).square().mean().backward()
+    assert [name for name, p in built.named_parameters() if p.grad is None] == []
+
+
+def shape(encoder_layers: int) -> Shape:
+    return Shape(Stack.DECODER, encoder_layers, 6, 512, 2048, 8, 0.0, "none", options=Namespace())  # type: ignore[arg-type]
+
+
+def test_a_language_model_is_refused_in_one_line() -> None:
+    assert conflicts(None, shape(encoder_layers=6), None) == []  # type: ignore[arg-type]
+    (line,) = conflicts(None, shape(encoder_layers=0), None)  # type: ignore[arg-type]
+    assert line == "--init t_fixup has no published rule for a language model: choose another --init"
+
+
+def training(name: str, settings: dict[str, Any]) -> DictConfig:
+    """What fairseq hands to advice: the schedule by its own dataclass, learning rate 0.0005, 1000 updates."""
+    schedule = dataclasses.asdict(LR_SCHEDULER_DATACLASS_REGISTRY[name]())
+    optimization = {"lr": [0.0005], "max_update": 1000}
+    return OmegaConf.create({"optimization": optimization, "lr_scheduler": {**schedule, "_name": name, **settings}})
+
+
+WITH_WARM_UP: list[tuple[str, dict[str, Any], int]] = [
+    ("inverse_sqrt", {}, 4000),  # fairseq's defaults, from 0
+    ("inverse_sqrt", {"warmup_updates": 4000, "warmup_init_lr": 1e-7}, 4000),
+    ("inverse_sqrt", {"warmup_updates": 2}, 2),
+    ("fixed", {"warmup_updates": 300}, 300),
+    ("polynomial_decay", {"warmup_updates": 300}, 300),
+    ("cosine", {"warmup_updates": 300}, 300),
+    ("step", {"warmup_updates": 300}, 300),
+    ("reduce_lr_on_plateau", {"warmup_updates": 300}, 300),
+    ("tri_stage", {"warmup_steps": 300}, 300),
+    ("tri_stage", {"phase_ratio": [0.1, 0.4, 0.5]}, 100),  # of 1000 updates
+]
+WITHOUT: list[tuple[str, dict[str, Any]]] = [
+    ("inverse_sqrt_without_warmup", {}),
+    ("inverse_sqrt", {"warmup_updates": 4000, "warmup_init_lr": 0.0005}),  # constant, then falling
+    ("inverse_sqrt", {"warmup_updates": 1}),
+    ("fixed", {}),
+    ("polynomial_decay", {}),
+    ("cosine", {}),
+    ("cosine", {"warmup_updates": 300, "warmup_init_lr": 0.0005}),
+    ("step", {}),
+    ("reduce_lr_on_plateau", {}),
+    ("tri_stage", {}),
+    ("tri_stage", {"warmup_steps": 300, "init_lr_scale": 1.0}),
+    ("tri_stage", {"warmup_steps": 300, "phase_ratio": [0.0, 0.5, 0.5]}),  # the ratios count
+    ("pass_through", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "updates"), WITH_WARM_UP)
+def test_a_warm_up_is_advised_against(name: str, settings: dict[str, Any], updates: int) -> None:
+    assert advice(training(name, settings)) == [
+        f"T-Fixup needs no warm-up and its paper trains without, but --lr-scheduler {name} warms up for "
+        f"{updates} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
+    ]
+
+
+@pytest.mark.parametrize(("name", "settings"), WITHOUT)
+def test_no_advice_without_a_warm_up(name: str, settings: dict[str, Any]) -> None:
+    assert advice(training(name, settings)) == []
+
+
+def test_every_schedule_with_a_warm_up_is_known() -> None:
+    """Whatever fairseq or this package registers: a schedule that has such a setting is in the table."""
+    names = {
+        name: {field.name for field in dataclasses.fields(settings)}
+        for name, settings in LR_SCHEDULER_DATACLASS_REGISTRY.items()
+    }
+    assert len(names) >= 10
+    assert {name for name, fields in names.items() if {"warmup_updates", "warmup_steps"} & fields} == set(WARM_UPS)
+
+
+def test_only_this_part_gives_it() -> None:
+    """A method with another initialisation may warm up."""
+    config = training("inverse_sqrt", {})
+    others = [part for part in PARTS[Axis.INIT].values() if part.name != "t_fixup"]
+    assert others
+    assert [line for part in others for line in part.advice(config)] == []
+    assert find_part(Axis.INIT, METHODS["t_fixup"].init).advice(config)
