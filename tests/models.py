@@ -30,7 +30,7 @@ COMBINATIONS: Dict[str, str] = {
     "word_dropout": "--word-dropout 0.2,0.3",
     "norm_on_top": "--norm none --residual b2t --norm-on-top yes",
     "b2t_matt": "--residual b2t --attention matt",
-    "pre_ln_aan_ffn": "--norm pre --attention aan --aan-ffn yes --activation-dropout 0.1",
+    "pre_ln_aan_ffn": "--norm pre --attention aan --aan-ffn yes",
     "admin_matt": "--residual admin --attention matt --base-init xavier",
     "admin_paper": "--residual admin --admin-profile paper",
     "admin_frozen": "--residual admin --admin-omega frozen",

@@ -128,6 +128,31 @@ def test_depth_scaling_with_merged_attention() -> None:
     assert_model(model("dsinit_matt_transformer"), WITHOUT_SELF, exponent=both_stacks(-0.5))
 
 
+GATE = math.sqrt(6 / (2 * D + 2 * D))
+
+
+def test_depth_scaling_with_a_whole_attention_beside_the_cross_attention() -> None:
+    """The cross-attention is drawn as three matrices, the self-attention in its sub-layer as one."""
+    encoder, inner = PAPERS["encoder"], {f"encoder_attn.{name}": bound for name, bound in SELF.items()}
+    decoder = {**cross(XAVIER), **inner, **PAPERS_FFN}
+    built = model("dsinit_matt_self_transformer")
+    assert_model(built, {"encoder": encoder, "decoder": decoder}, exponent=both_stacks(-0.5))
+    built = model("dsinit_matt_aan_transformer", ds_init_rule="released")
+    decoder = {**cross(XAVIER), "encoder_attn.self_attn.gate": GATE, **PAPERS_FFN}
+    assert_model(built, {"encoder": encoder, "decoder": decoder}, exponent=both_stacks(-0.25))
+
+
+def test_the_gate_of_average_attention_is_xavier_s_without_bias_under_every_base() -> None:
+    gate = {"self_attn.gate": GATE}
+    network = {"self_attn.ffn.fc1": XAVIER_FFN, "self_attn.ffn.fc2": XAVIER_FFN}
+    decoder = {**gate, **network, **cross(FUSED), **PAPERS_FFN}
+    assert_model(model("aan_transformer", aan_ffn="yes"), {"encoder": PAPERS["encoder"], "decoder": decoder})
+    decoder = {**gate, **cross(FUSED), **STOCK_FFN}
+    assert_model(model("aan_transformer", base_init="fairseq"), {**STOCK, "decoder": decoder}, STOCK_BIASES)
+    decoder = {**gate, **cross(XAVIER), **PAPERS_FFN}
+    assert_model(model("aan_transformer", init="ds_init"), {"decoder": decoder}, exponent=both_stacks(-0.5))
+
+
 @pytest.mark.parametrize(("rule", "factor", "exponent"), [("paper", 0.36, -0.5), ("released", 0.6, -0.25)])
 def test_alpha_scales_the_bound_and_as_released_its_square(rule: str, factor: float, exponent: float) -> None:
     built = model("ds_init_transformer", ds_init_alpha="0.36", ds_init_rule=rule)

@@ -87,6 +87,68 @@ def test_merged_attention_of_the_base_model_saves_1051648_a_layer() -> None:
     assert stacks("ds_init_transformer") - stacks("dsinit_matt_transformer") == 6 * 1_051_648
 
 
+FEWEST_WORDS, MOST_WORDS = 55_021, 55_024
+"""Source and target vocabulary together: the only sizes that give the printed sizes below."""
+
+
+def printed(arch: str, words: int, **values: Any) -> str:
+    """Millions of parameters as Zhang et al. (EMNLP 2019) print them, of their models for English to German.
+
+    The source has a table of its own, the target's is tied to the softmax; their code adds a vector to the embeddings.
+    """
+    number = count(arch, 27_510, words - 27_510, share_decoder_input_output_embed=True, **values) + 512
+    return f"{number / 1e6:.1f}"
+
+
+TWENTY = {"encoder_layers": 20, "decoder_layers": 20}
+
+
+@pytest.mark.parametrize("words", [FEWEST_WORDS, MOST_WORDS])
+@pytest.mark.parametrize(
+    ("arch", "values", "millions"),
+    [
+        ("ds_init_transformer", {}, "72.3"),
+        ("dsinit_matt_transformer", {}, "66.0"),
+        ("dsinit_matt_self_transformer", {}, "72.3"),
+        ("ds_init_transformer_12", {}, "116.4"),
+        ("pre_ln_transformer_12", {}, "116.5"),
+        ("dsinit_matt_transformer_12", {}, "103.8"),
+        ("ds_init_transformer", TWENTY, "175.3"),
+        ("dsinit_matt_transformer", TWENTY, "154.3"),
+    ],
+)
+def test_table_3_of_ds_init(arch: str, values: dict[str, int], millions: str, words: int) -> None:
+    assert printed(arch, words, **values) == millions
+
+
+def test_other_vocabularies_do_not_give_table_3_of_ds_init() -> None:
+    assert printed("pre_ln_transformer_12", FEWEST_WORDS - 1) == "116.4"
+    assert printed("ds_init_transformer_12", MOST_WORDS + 1) == "116.5"
+
+
+def test_a_self_attention_in_the_merged_sub_layer_keeps_all_its_maps() -> None:
+    """Table 3 prints 72.3 for it; with the output map of the cross-attention it would be 70.7."""
+    base = stacks("ds_init_transformer")
+    assert base == 44_138_496
+    assert base - stacks("dsinit_matt_self_transformer") == 6 * 1024
+    shared = 44_138_496 - 6 * (1024 + 512 * 512 + 512)
+    assert f"{(shared + 512 * FEWEST_WORDS + 512) / 1e6:.1f}" == "70.7"
+
+
+def test_the_gated_average_in_the_merged_sub_layer_does_not_have_the_size_that_is_printed() -> None:
+    """The one entry of table 3 that no layout gives: 72.2 would be 9,960 to 26,880 parameters a layer below the base
+    model, whose attentions have 262,144 in each matrix and 6,144 in all biases and LayerNorms together.
+    """
+    assert 44_138_496 - stacks("dsinit_matt_aan_transformer") == 6 * (1024 + 1024)
+    assert {printed("dsinit_matt_aan_transformer", words) for words in (FEWEST_WORDS, MOST_WORDS)} == {"72.3"}
+
+
+def test_average_attention_of_the_base_model() -> None:
+    """4 d^2 + 2 d instead of 4 d^2 + 4 d, and 2 d f + f + d for the network."""
+    assert 44_138_496 - stacks("aan_transformer") == 6 * 1024
+    assert stacks("aan_transformer", aan_ffn="yes") - 44_138_496 == 6 * (2 * 512 * 2048 + 2048 + 512 - 1024)
+
+
 @pytest.mark.parametrize("method", ["ds_init", "b2t"])
 def test_methods_without_parameters_of_their_own(method: str) -> None:
     assert stacks(f"{method}_transformer_12") == 88_276_992
