@@ -126,7 +126,7 @@ register_part(
             Option(
                 "deepnorm_init",
                 "paper",
-                "what is drawn: Xavier normal as in the text, or nn.Linear's default, scaled, as in the released "
+                "what is drawn: Xavier normal as in the text, or what nn.Linear draws, scaled, as in the released "
                 "torchscale",
                 choices=("paper", "released"),
             ),
@@ -152,8 +152,8 @@ register_method(
             r"`nn.Linear` does, from $`U(-b, b)`$ with $`b = d_{\mathrm{in}}^{-1/2}`$, and then divides the weights "
             r"and the biases of the values, of the outputs and of the feed-forward by $`1 / \beta`$ "
             "([torchscale#16](https://github.com/microsoft/torchscale/issues/16)). In an encoder below a decoder it "
-            r"divides by $`(N^4 M)^{1/16} / 1.15`$, which makes $`\beta = 1.15 (N^4 M)^{-1/16}`$; the text's 0.87 is "
-            "1/1.15, so the released constant is inverted. `--deepnorm-init released` does all that.",
+            r"divides by $`(N^4 M)^{1/16} / 1.15`$, which makes $`\beta = 1.15 (N^4 M)^{-1/16}`$; the text's 0.87 "
+            "is about 1/1.15, so that constant is inverted. `--deepnorm-init released` does all that.",
             r"The text gives the decoder's constants for three sub-layers a layer ($`(3M)^{1/4}`$, "
             r"$`(12M)^{-1/4}`$), and for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, "
             r"$`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and $`(4n)^{-1/4}`$ for $`n`$ sub-layers, and so they are "
