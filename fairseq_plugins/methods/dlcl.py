@@ -146,6 +146,10 @@ def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
         problems.append(
             "--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one"
         )
+    if shape.options.dlcl_normalised == "yes" and shape.options.dlcl_window == 1:
+        problems.append(
+            "--dlcl-window 1 leaves each mixture one weight, which --dlcl-normalised yes makes 1: drop one of the two"
+        )
     return problems
 
 

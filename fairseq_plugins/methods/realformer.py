@@ -70,8 +70,8 @@ class ResidualAttention(Attention):
         return output, weights, scores
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """``(T, B, C)`` to ``(B * H, T, D)``, a view."""
-        return x.view(x.size(0), x.size(1) * self.num_heads, self.head_dim).transpose(0, 1)
+        """``(T, B, C)`` to ``(B * H, T, D)``."""
+        return x.reshape(x.size(0), x.size(1) * self.num_heads, self.head_dim).transpose(0, 1)
 
     def accumulate(self, queries: Tensor, keys: Tensor, below: Optional[Tensor]) -> Tensor:
         """S of this layer, not masked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.
