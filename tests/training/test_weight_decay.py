@@ -1,0 +1,421 @@
+"""Parameters that are not decayed: which ones, with which optimizers, in which precisions, across checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq import optim
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.optim import FP16Optimizer
+from fairseq.tasks.translation import TranslationTask
+from torch import Tensor, nn
+
+from fairseq_plugins.core.history import LastState
+from fairseq_plugins.core.method import METHODS, Axis, NewParameter
+from fairseq_plugins.core.weight_decay import KINDS, is_undecayed, parameters_by_kind, read_kinds
+from fairseq_plugins.errors import UserError
+from tests import models, toy
+from tests.config.test_hydra import TINY, read, recipe, run_hydra
+
+LR, DECAY = 0.1, 0.5
+# Norms and junctions with parameters that are not zero at the start.
+REZERO = ("--residual", "rezero", "--norm", "post", "--rezero-alpha", "0.5")
+EXCLUDED = ("--no-weight-decay-on", "norm,residual,bias")
+
+
+def names(model: nn.Module, parameters: list[nn.Parameter]) -> set[str]:
+    found = {parameter: name for name, parameter in model.named_parameters()}
+    return {found[parameter] for parameter in parameters}
+
+
+# Which parameters are of which kind.
+
+
+@pytest.mark.parametrize("case", METHODS)
+def test_every_parameter_is_of_the_kind_that_its_place_says(case: str) -> None:
+    model = models.build(*models.CASES[case], "--decoder-learned-pos")
+    kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
+    assert sum(len(one) for one in kinds.values()) == len(set.union(*kinds.values()))
+    rest = {name for name, _ in model.named_parameters()} - set.union(*kinds.values())
+    for name, module in model.named_modules():
+        own = {f"{name}.{one}" for one, _ in module.named_parameters(recurse=False)}
+        if isinstance(module, nn.LayerNorm):
+            assert own <= kinds["norm"]
+        elif isinstance(module, nn.Linear):
+            assert f"{name}.weight" in rest | kinds["embedding"]
+            assert own - {f"{name}.weight"} <= kinds["bias"]
+        elif isinstance(module, nn.Embedding):
+            assert own <= kinds["embedding"]
+    for stack in ("encoder", "decoder"):
+        for axis in (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS):
+            for added in getattr(getattr(model, stack).design.choices, axis.value).parameters:
+                declared = {name for name in set.union(rest, *kinds.values()) if name.endswith(f".{added.name}")}
+                assert {name for name in declared if name.startswith(stack)} <= kinds[axis.value]
+
+
+def test_the_kinds_of_a_plain_transformer_by_name() -> None:
+    model = models.build("--arch", "pre_ln_transformer", "--encoder-layers", "1", "--decoder-layers", "1")
+    kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
+    assert kinds["embedding"] == {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}
+    assert kinds["residual"] == kinds["history"] == set()
+    norms = ["encoder.layer_norm", "decoder.layer_norm", "decoder.layers.0.encoder_attn_layer_norm"]
+    norms += [f"{s}.layers.0.{n}_layer_norm" for s in ("encoder", "decoder") for n in ("self_attn", "final")]
+    assert kinds["norm"] == {f"{norm}.{one}" for norm in norms for one in ("weight", "bias")}
+    maps = [f"self_attn.{one}_proj" for one in ("q", "k", "v", "out")] + ["fc1", "fc2"]
+    cross = [f"decoder.layers.0.encoder_attn.{one}_proj.bias" for one in ("q", "k", "v", "out")]
+    assert kinds["bias"] == {*cross, *(f"{s}.layers.0.{one}.bias" for s in ("encoder", "decoder") for one in maps)}
+
+
+def test_what_junctions_and_histories_train() -> None:
+    model = models.build("--arch", "deep_transformer", *REZERO)
+
+    class Weighted(LastState):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = nn.Parameter(torch.ones(3, 3))
+            self.norm = nn.LayerNorm(4)
+
+    model.encoder.history = Weighted()
+    kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
+    assert kinds["history"] == {"encoder.history.weights"}
+    assert {"encoder.history.norm.weight", "encoder.history.norm.bias"} <= kinds["norm"]
+    alphas = {name for name, _ in model.named_parameters() if name.endswith("alpha")}
+    assert kinds["residual"] == alphas
+    assert len(alphas) == 3 + 2  # one a layer
+
+
+def test_what_a_part_declares_and_what_stands_in_the_place_of_a_norm() -> None:
+    model = models.build("--arch", "pre_ln_transformer")
+
+    class Shift(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shift = nn.Parameter(torch.zeros(1))
+
+    layer = model.encoder.layers[1]
+    layer.fc1.before, layer.final_layer_norm = Shift(), Shift()
+    part = dataclasses.replace(
+        model.encoder.design.choices.bias, parameters=(NewParameter("fc1.before.shift", "(1)", "0"),)
+    )
+    choices = dataclasses.replace(model.encoder.design.choices, bias=part)
+    model.encoder.design = dataclasses.replace(model.encoder.design, choices=choices)
+    kinds = parameters_by_kind(model)
+    assert any(parameter is layer.fc1.before.shift for parameter in kinds["bias"])
+    assert any(parameter is layer.final_layer_norm.shift for parameter in kinds["norm"])
+
+
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [(None, ()), ("", ()), ("norm", ("norm",)), (" bias , norm", ("norm", "bias")), (",".join(KINDS), tuple(KINDS))],
+)
+def test_ways_to_say_the_kinds(said: Any, kinds: tuple[str, ...]) -> None:
+    assert read_kinds(said) == kinds
+
+
+def test_misspelt_kinds_are_refused_together() -> None:
+    with pytest.raises(UserError) as caught:
+        models.build("--arch", "pre_ln_transformer", "--no-weight-decay-on", "norms,residual,hist")
+    assert [problem.split(";")[0] for problem in caught.value.problems] == [
+        "unknown value of --no-weight-decay-on 'norms' (did you mean 'norm'?)",
+        "unknown value of --no-weight-decay-on 'hist' (did you mean 'history'?)",
+    ]
+
+
+def test_a_kind_that_the_model_has_not_is_refused() -> None:
+    with pytest.raises(UserError) as caught:
+        models.build("--arch", "pre_ln_transformer", "--no-weight-decay-on", "norm,residual,history")
+    assert caught.value.problems == (
+        "--no-weight-decay-on residual has no effect here: this model has none; it has norm, bias, embedding",
+        "--no-weight-decay-on history has no effect here: this model has none; it has norm, bias, embedding",
+    )
+
+
+def test_nothing_is_marked_unasked() -> None:
+    assert not any(is_undecayed(p) for p in models.build("--arch", "admin_transformer").parameters())
+
+
+# Trainings whose gradients are zero: what is left is the decay.
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
+    """Parameters before the first update of a training without gradients."""
+    forward, train_step = LabelSmoothedCrossEntropyCriterion.forward, TranslationTask.train_step
+    seen: dict[str, Tensor] = {}
+
+    def without_gradient(criterion: Any, *args: Any, **kwargs: Any) -> Any:
+        loss, size, log = forward(criterion, *args, **kwargs)
+        return 0 * loss, size, log
+
+    def watch(task: TranslationTask, sample: Any, model: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        for name, parameter in model.named_parameters():
+            seen.setdefault(name, parameter.detach().clone())
+        return train_step(task, sample, model, *args, **kwargs)
+
+    monkeypatch.setattr(LabelSmoothedCrossEntropyCriterion, "forward", without_gradient)
+    monkeypatch.setattr(TranslationTask, "train_step", watch)
+    warmup = toy.RECIPE.index("--lr-scheduler")
+    monkeypatch.setattr(toy, "RECIPE", (*toy.RECIPE[:warmup], "--lr-scheduler", "fixed", *toy.RECIPE[warmup + 4 :]))
+    return seen
+
+
+def train(data: Path, directory: Path, updates: int, *flags: str) -> Any:
+    flags = ("--lr", str(LR), "--weight-decay", str(DECAY), "--max-update", str(updates), *REZERO, *flags)
+    return torch.load(
+        toy.train_toy(data, directory, "--no-epoch-checkpoints", *flags, arch="deep_transformer"), weights_only=True
+    )
+
+
+def kept(name: str) -> bool:
+    """Whether :data:`EXCLUDED` names the parameter."""
+    return "layer_norm" in name or name.endswith((".bias", "alpha"))
+
+
+def check(start: dict[str, Tensor], end: dict[str, Tensor], updates: int, rounding: float) -> None:
+    """Every excluded parameter is what it was, every other one is (1 - lr * decay)^updates of it."""
+    assert sum(kept(name) for name in start) > 40
+    assert len(start) - sum(kept(name) for name in start) > 20
+    for name, before in start.items():
+        if kept(name):
+            assert torch.equal(end[name], before), name
+        else:
+            shrunk = before.double() * (1 - LR * DECAY) ** updates
+            torch.testing.assert_close(end[name].double(), shrunk, rtol=rounding, atol=1e-6, msg=name)
+
+
+PRECISIONS = {
+    "single": ((), 1e-6),
+    "bf16": (("--bf16",), 2e-2),
+    "memory_efficient_bf16": (("--memory-efficient-bf16",), 2e-2),
+    "fp16": (("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"), 3e-3),
+    "memory_efficient_fp16": (("--memory-efficient-fp16", "--fp16-init-scale", "4"), 3e-3),
+    "amp": (("--amp",), 1e-6),
+}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision"),
+    [
+        *(("adam", one) for one in PRECISIONS),
+        ("radam", "single"),
+        ("radam", "fp16"),
+        ("radam", "memory_efficient_fp16"),
+    ],
+)
+def test_excluded_parameters_stay_in_every_precision(
+    optimizer: str, precision: str, start: dict[str, Tensor], toy_data: Path, tmp_path: Path
+) -> None:
+    """Across a checkpoint, too: three updates, then three more."""
+    flags, rounding = PRECISIONS[precision]
+    for stop in (3, 6):
+        state = train(toy_data, tmp_path, stop, "--optimizer", optimizer, *flags, *EXCLUDED)
+        check(start, state["model"], stop, rounding)
+    groups = state["last_optimizer_state"]["param_groups"]
+    assert [group["weight_decay"] for group in groups] == [DECAY, 0.0]
+    assert [group.get("param_group") for group in groups] == [None, "no weight decay on norm,residual,bias"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("adamax",), ("sgd",), ("nag", "--momentum", "0"), ("radam", "--radam-rule", "pytorch"), ("adam", "--use-bmuf")],
+    ids=lambda flags: " ".join(flags),
+)
+def test_excluded_parameters_stay_with_every_optimizer(
+    flags: tuple[str, ...], start: dict[str, Tensor], toy_data: Path, tmp_path: Path
+) -> None:
+    state = train(toy_data, tmp_path, 3, "--optimizer", *flags, *EXCLUDED)
+    check(start, state["model"], 3, 1e-6)
+
+
+@pytest.mark.parametrize("flags", [("adadelta",), ("adagrad",), ("adafactor",)])
+def test_excluded_parameters_stay_where_the_decay_is_no_factor(
+    flags: tuple[str, ...], start: dict[str, Tensor], toy_data: Path, tmp_path: Path
+) -> None:
+    """These add it to the gradient, or choose their own rate."""
+    end = train(toy_data, tmp_path, 3, "--optimizer", *flags, *EXCLUDED)["model"]
+    for name, before in start.items():
+        moved = end[name] != before
+        assert not bool(moved.any()) if kept(name) else float(moved.float().mean()) > 0.9, name
+
+
+def test_without_the_setting_everything_is_decayed(start: dict[str, Tensor], toy_data: Path, tmp_path: Path) -> None:
+    state = train(toy_data, tmp_path, 3)
+    for name, before in start.items():
+        shrunk = before * (1 - LR * DECAY) ** 3
+        torch.testing.assert_close(state["model"][name], shrunk, rtol=1e-6, atol=1e-6, msg=name)
+    (group,) = state["last_optimizer_state"]["param_groups"]
+    assert "param_group" not in group
+
+
+def test_by_yaml(start: dict[str, Tensor], toy_data: Path, tmp_path: Path) -> None:
+    model = {"_name": "deep_transformer", **TINY, "residual": "rezero", "norm": "post", "rezero_alpha": 0.5}
+    content = recipe(toy_data, tmp_path / "run", {**model, "no_weight_decay_on": "norm,residual,bias"})
+    content["lr_scheduler"] = {"_name": "fixed"}
+    content["optimizer"] = {"_name": "adam", "weight_decay": DECAY}
+    content["optimization"].update(lr=[LR], max_update=3)
+    run_hydra(read(tmp_path / "config", content))
+    check(start, torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)["model"], 3, 1e-6)
+
+
+# Real gradients.
+
+
+@pytest.mark.parametrize(("optimizer", "precision"), [("adam", "single"), ("radam", "memory_efficient_fp16")])
+def test_a_resumed_training_is_the_uninterrupted_one(
+    optimizer: str, precision: str, toy_data: Path, tmp_path: Path
+) -> None:
+    flags = ("--optimizer", optimizer, "--lr", "0.005", *EXCLUDED, *PRECISIONS[precision][0])
+    whole = train(toy_data, tmp_path / "whole", 11, *flags)
+    train(toy_data, tmp_path / "parts", 7, *flags)
+    parts = train(toy_data, tmp_path / "parts", 11, *flags)
+    assert [name for name, value in whole["model"].items() if not torch.equal(value, parts["model"][name])] == []
+    states = [one["last_optimizer_state"]["state"] for one in (whole, parts)]
+    assert states[0].keys() == states[1].keys()
+    for number, state in states[0].items():
+        assert torch.equal(state["exp_avg_sq"], states[1][number]["exp_avg_sq"])
+
+
+def half_model(seed: int = 4) -> nn.Module:
+    return models.build("--arch", "deep_transformer", *REZERO, *EXCLUDED, seed=seed).half()
+
+
+def flat_or_not(model: nn.Module, directory: Path, *flags: str) -> FP16Optimizer:
+    config = toy.parse_training(
+        Path("nowhere"), directory, "--fp16", "--fp16-init-scale", "4", "--weight-decay", str(DECAY), *flags
+    )
+    return FP16Optimizer.build_optimizer(config, list(model.parameters()))
+
+
+def step(model: nn.Module, optimizer: FP16Optimizer, seed: int) -> None:
+    optimizer.set_lr(LR)
+    optimizer.zero_grad()
+    draw = torch.Generator().manual_seed(seed)
+    loss = sum((p * torch.randn(p.shape, generator=draw).half()).sum().float() for p in model.parameters())
+    optimizer.backward(loss)
+    optimizer.multiply_grads(0.25)
+    optimizer.clip_grad_norm(1.0)
+    optimizer.step()
+
+
+@pytest.mark.parametrize("name", ["adam", "radam"])
+def test_flat_master_weights_are_divided(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq makes flat ones on the current GPU; here that is no GPU but the CPU, whose index is None."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    flat_model, model = half_model(), half_model()
+    flat = flat_or_not(flat_model, tmp_path, "--optimizer", name)
+    separate = flat_or_not(model, tmp_path, "--optimizer", name, "--fp16-no-flatten-grads")
+    assert flat.has_flat_params
+    assert [len(group["params"]) for group in flat.param_groups] == [1, 1]
+    assert [group["weight_decay"] for group in flat.param_groups] == [DECAY, 0.0]
+    sizes = [sum(p.numel() for p in group["params"]) for group in separate.param_groups]
+    assert [group["params"][0].numel() for group in flat.param_groups] == sizes
+    for seed in range(8):
+        step(flat_model, flat, seed)
+        step(model, separate, seed)
+    for (where, found), (_, wanted) in zip(flat_model.named_parameters(), model.named_parameters(), strict=True):
+        torch.testing.assert_close(
+            found, wanted, rtol=2e-3, atol=1e-5, msg=where
+        )  # norms of gradients add up differently
+
+    again = flat_or_not(flat_model, tmp_path, "--optimizer", name)
+    again.load_state_dict(flat.state_dict())
+    for one, other in zip(again.param_groups, flat.param_groups, strict=True):
+        for p, q in zip(one["params"], other["params"], strict=True):
+            assert torch.equal(again.optimizer.state[p]["exp_avg"], flat.optimizer.state[q]["exp_avg"])
+
+
+def test_flat_master_weights_without_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    model = half_model()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = flat_or_not(model, tmp_path)
+    optimizer.set_lr(LR)
+    for _ in range(3):
+        optimizer.zero_grad()
+        optimizer.step()
+    check(before, dict(model.named_parameters()), 3, 3e-3)
+
+
+# Across checkpoints.
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ((), EXCLUDED, "trained without --no-weight-decay-on, .* with --no-weight-decay-on norm,residual,bias: keep"),
+        (EXCLUDED, (), "trained with --no-weight-decay-on norm,residual,bias, .* without --no-weight-decay-on: keep"),
+        (
+            EXCLUDED,
+            (EXCLUDED[0], "norm"),
+            "trained with --no-weight-decay-on norm,residual,bias, .* with --no-weight-decay-on norm: keep",
+        ),
+    ],
+)
+def test_another_setting_is_refused_at_a_checkpoint(
+    before: tuple[str, ...], after: tuple[str, ...], message: str, toy_data: Path, tmp_path: Path
+) -> None:
+    train(toy_data, tmp_path, 2, *before)
+    with pytest.raises(UserError, match=message):
+        train(toy_data, tmp_path, 4, *after)
+    state = train(toy_data, tmp_path, 4, *after, "--reset-optimizer")
+    assert len(state["last_optimizer_state"]["param_groups"]) == (2 if after else 1)
+
+
+def test_overrides_at_a_checkpoint_leave_them_alone(toy_data: Path, tmp_path: Path) -> None:
+    train(toy_data, tmp_path, 2, *EXCLUDED)
+    state = train(toy_data, tmp_path, 4, *EXCLUDED, "--optimizer-overrides", "{'weight_decay': 0.25}")
+    groups = state["last_optimizer_state"]["param_groups"]
+    assert [group["weight_decay"] for group in groups] == [0.25, 0.0]
+
+
+# Where it cannot be.
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--weight-decay", "0"), "has no effect without weight decay: give --weight-decay"),
+        (("--zero-sharding", "os"), "cannot go with --zero-sharding os"),
+        (("--ddp-backend", "fully_sharded"), "cannot go with --ddp-backend fully_sharded"),
+        (("--weight-decay", "0", "--zero-sharding", "os"), "without weight decay.*; .*--zero-sharding"),
+    ],
+)
+def test_is_refused_where_it_would_do_nothing(
+    flags: tuple[str, ...], message: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairseq_plugins.core.stacks.fsdp_wrap", lambda layer, **kwargs: layer)
+    monkeypatch.setattr("fairseq_cli.train.fsdp_enable_wrap", lambda cfg: contextlib.nullcontext())
+    monkeypatch.setattr("fairseq_cli.train.fsdp_wrap", lambda model, **kwargs: model)
+    with pytest.raises(UserError, match=message):
+        train(toy_data, tmp_path, 1, *EXCLUDED, *flags)
+
+
+def test_the_composite_optimizer_is_refused(toy_data: Path, tmp_path: Path) -> None:
+    content = recipe(toy_data, tmp_path, {"_name": "pre_ln_transformer", **TINY, "no_weight_decay_on": "norm"})
+    content["optimizer"] = {"_name": "composite", "groups": {}}
+    with pytest.raises(UserError, match="cannot go with --optimizer composite"):
+        run_hydra(read(tmp_path / "config", content))
+
+
+def test_an_optimizer_without_weight_decay_is_refused(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclasses.dataclass
+    class Config(optim.adam.FairseqDataclass):
+        pass
+
+    class Plain(optim.FairseqOptimizer):
+        def __init__(self, cfg: Any, params: Any) -> None:
+            raise AssertionError("refused before")
+
+    monkeypatch.setitem(optim.OPTIMIZER_REGISTRY, "plain", Plain)
+    monkeypatch.setattr(Plain, "__dataclass", Config, raising=False)
+    config = toy.parse_training(toy_data, tmp_path, *EXCLUDED, *REZERO, arch="deep_transformer")
+    config.optimizer = {"_name": "plain"}
+    with pytest.raises(UserError, match="no effect here: --optimizer plain has no weight decay"):
+        toy.run_training(config)
