@@ -80,7 +80,7 @@ class LinearThenShift(nn.Linear):
         nn.Module.__init__(self)  # that of nn.Linear would draw a weight only to be thrown away
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight = linear.weight
-        self.register_parameter("bias", None)
+        self.bias = None  # type: ignore[assignment]  # see _take_bias_away
         self.shift = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -105,7 +105,13 @@ def replace_biases(layer: Any, shape: Shape) -> None:
                 _fix_bias_at_zero(projection)
     for _, linear in linear_maps(layer):
         if isinstance(linear.bias, nn.Parameter):
-            linear.register_parameter("bias", None)
+            _take_bias_away(linear)
+
+
+def _take_bias_away(linear: nn.Linear) -> None:
+    """Leave None as a plain attribute: fairseq's trainer logs all parameters that are None as a shared one."""
+    del linear.bias
+    linear.bias = None  # type: ignore[assignment]
 
 
 def _fix_bias_at_zero(linear: nn.Linear) -> None:

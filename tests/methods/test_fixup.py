@@ -1,0 +1,336 @@
+"""FixUp: where each scalar stands, how many there are, what the weights start from, and that nothing else is left."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor, nn
+
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.methods.fixup import branch_factor
+from tests import toy
+from tests.building import TINY, batch, count, junctions, logits, settings, tiny
+from tests.methods.test_initialisation import FUSED, XAVIER_FFN, D, assert_uniform, model
+
+T, S, B, C = 5, 7, 2, 16
+N, M = 5, 4  # layers of the models of test_initialisation
+BRANCHES = 2 * N + 3 * M
+QKV = ("q_proj", "k_proj", "v_proj")
+
+
+# Constants ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("branches", "matrices", "value"), [(12, 4, 0.661), (30, 4, 0.567), (30, 2, 30**-0.5), (100, 3, 100**-0.25)]
+)
+def test_factor_of_a_branch(branches: int, matrices: int, value: float) -> None:
+    assert branch_factor(branches, matrices) == pytest.approx(value, abs=5e-4)
+
+
+STRUCTURES: list[tuple[dict[str, Any], int]] = [
+    ({"encoder_layers": 6, "decoder_layers": 6}, 30),
+    ({"encoder_layers": 60, "decoder_layers": 12}, 156),
+    ({"encoder_layers": 3, "decoder_layers": 2, "attention": "matt"}, 2 * 3 + 2 * 2),
+    ({"encoder_layers": 3, "decoder_layers": 2, "no_cross_attention": True}, 2 * 3 + 2 * 2),
+]
+
+
+@pytest.mark.parametrize(("structure", "branches"), STRUCTURES)
+def test_number_of_branches_of_the_whole_model(structure: dict[str, Any], branches: int) -> None:
+    """2 N + 3 M, fewer where sub-layers are absent, and the same number in both stacks."""
+    built = tiny("fixup_transformer", **structure)
+    plain = tiny("deep_transformer", norm="none", base_init="xavier", **structure)
+    for stack in ("encoder", "decoder"):
+        ours, theirs = (getattr(one, stack).layers[-1].fc1.weight for one in (built, plain))
+        torch.testing.assert_close(ours, theirs * branches**-0.5, rtol=1e-6, atol=0)
+
+
+# First weights -----------------------------------------------------------------------------------------------------
+
+
+def attentions(layer: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for site in ("self_attn", "encoder_attn"):
+        if getattr(layer, site, None) is not None:
+            yield site, getattr(layer, site)
+
+
+def both_stacks(built: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for stack in ("encoder", "decoder"):
+        for number, layer in enumerate(getattr(built, stack).layers):
+            yield f"{stack}.layers.{number}", layer
+
+
+@pytest.mark.parametrize(("rule", "cross"), [("paper", BRANCHES), ("released", 12)])
+def test_distribution_of_every_matrix(rule: str, cross: int) -> None:
+    """q, k, v: Xavier of (3 d, d) times L^(-1/6); fc1: Xavier times L^(-1/2); the last ones zero."""
+    built = model("fixup_transformer", fixup_rule=rule)
+    for name, layer in both_stacks(built):
+        for site, attention in attentions(layer):
+            number = cross if site == "encoder_attn" else BRANCHES
+            for one in QKV:
+                assert_uniform(getattr(attention, one).weight.detach(), FUSED * number ** (-1 / 6), f"{name}.{site}")
+            assert not attention.out_proj.weight.any()
+        assert_uniform(layer.fc1.weight.detach(), XAVIER_FFN * BRANCHES**-0.5, name)
+        assert not layer.fc2.weight.any()
+
+
+def test_merged_attention_has_four_matrices_as_well() -> None:
+    """Its q, k and v are drawn with gain 1; L counts the two branches of a decoder layer that are left."""
+    built = model("fixup_transformer", attention="matt")
+    bound = (6 / (D + D)) ** 0.5 * (2 * N + 2 * M) ** (-1 / 6)
+    for layer in built.decoder.layers:
+        assert layer.self_attn is None
+        for one in QKV:
+            assert_uniform(getattr(layer.encoder_attn, one).weight.detach(), bound, one)
+        assert not layer.encoder_attn.out_proj.weight.any()
+
+
+@pytest.mark.parametrize(
+    "sharing", [{}, {"share_decoder_input_output_embed": True}, {"share_all_embeddings": True}],
+    ids=["untied", "tied", "shared"],
+)  # fmt: skip
+def test_an_output_projection_of_its_own_starts_at_zero(sharing: dict[str, bool]) -> None:
+    """One that is the token table does not; tables are stock's."""
+    built, stock = model("fixup_transformer", **sharing), model("transformer", **sharing)
+    assert torch.equal(built.encoder.embed_tokens.weight, stock.encoder.embed_tokens.weight)
+    assert torch.equal(built.decoder.embed_tokens.weight, stock.decoder.embed_tokens.weight)
+    projection = built.decoder.output_projection.weight
+    assert (projection is built.decoder.embed_tokens.weight) == bool(sharing)
+    assert bool(projection.any()) == bool(sharing)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("attention", ["softmax", "matt"])
+def test_every_branch_is_exactly_zero_at_first(train: bool, attention: str) -> None:
+    built = tiny("fixup_transformer", attention=attention, dropout=0.3, activation_dropout=0.3).train(train)
+    seen: list[Tensor] = []
+    for junction in junctions(built).values():
+        junction.register_forward_hook(lambda module, inputs, output: seen.extend([inputs[0], output - inputs[1]]))
+    output = logits(built, batch())
+    assert len(seen) == 2 * (2 * 3 + (3 if attention == "softmax" else 2) * 2)
+    assert not any(one.any() for one in seen)
+    assert not output.any(), "the output projection is untied"
+
+
+def test_whole_stacks_hand_on_the_embeddings_at_first() -> None:
+    built, inputs = tiny("fixup_transformer").eval(), batch()
+    encoded = built.encoder(inputs.src_tokens, inputs.src_lengths, return_all_hiddens=True)
+    assert torch.equal(encoded["encoder_out"][0], encoded["encoder_states"][0])
+    features, extra = built(*inputs, features_only=True)
+    assert torch.equal(features.transpose(0, 1), extra["inner_states"][0])
+
+
+# Scalars -----------------------------------------------------------------------------------------------------------
+
+
+def scalars(module: nn.Module) -> dict[str, list[float]]:
+    """Values of the trained scalars, shifts and scales apart."""
+    found: dict[str, list[float]] = {"shift": [], "scale": []}
+    for name, parameter in module.named_parameters():
+        if parameter.numel() == 1:
+            found["shift" if name.endswith("shift") else "scale"].append(parameter.item())
+    return found
+
+
+def test_number_and_start_of_the_scalars() -> None:
+    built = tiny("fixup_transformer")
+    for layer in built.encoder.layers:
+        assert scalars(layer) == {"shift": [0.0] * 4, "scale": [1.0] * 2}
+    for layer in built.decoder.layers:
+        assert scalars(layer) == {"shift": [0.0] * 5, "scale": [1.0] * 3}
+    assert scalars(built.encoder.layer_norm) == {"shift": [0.0], "scale": [1.0]}
+    assert scalars(built.decoder.layer_norm) == {"shift": [0.0], "scale": []}
+
+
+def test_nothing_but_matrices_and_scalars() -> None:
+    built = tiny("fixup_transformer")
+    assert {p.dim() for p in built.parameters() if p.numel() > 1} == {2}
+    assert [name for name in built.state_dict() if name.endswith("bias")] == []
+    assert [name for name, module in built.named_modules() if isinstance(module, nn.LayerNorm)] == []
+    # Matrices 4 d^2 + 2 d f and 8 d^2 + 2 d f, scalars 6 and 8; three scalars on top; the two tables and the output.
+    d, f = 512, 2048
+    layers = 6 * (4 * d * d + 2 * d * f + 6) + 6 * (8 * d * d + 2 * d * f + 8)
+    assert count("fixup_transformer") == layers + 3 + 3 * 44 * d
+
+
+def randomise(module: nn.Module) -> None:
+    """Take every parameter away from its start."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(0.3 * torch.randn(parameter.shape) + (0.5 if parameter.numel() == 1 else 0.0))
+
+
+def attend(attention: Any, query: Tensor, key: Tensor, mask: Any = None) -> Tensor:
+    """Softmax attention without biases, written out; ``(T, B, C)``."""
+    heads, width = attention.num_heads, query.size(-1)
+    q, k, v = (
+        (x @ getattr(attention, name).weight.t()).view(len(x), B, heads, width // heads).permute(1, 2, 0, 3)
+        for name, x in zip(QKV, (query, key, key), strict=True)
+    )
+    scores = q @ k.transpose(2, 3) / (width // heads) ** 0.5
+    context = (scores if mask is None else scores + mask).softmax(dim=-1) @ v
+    return context.permute(2, 0, 1, 3).reshape(len(query), B, width) @ attention.out_proj.weight.t()
+
+
+def feed_forward(layer: Any, x: Tensor) -> Tensor:
+    """W_2 (relu(W_1 x - b_2) - b_3)."""
+    inside = torch.relu(x @ layer.fc1.weight.t() - float(layer.fc1.shift))
+    return (inside - float(layer.fc2.shift)) @ layer.fc2.weight.t()
+
+
+@torch.no_grad()
+def test_layers_are_the_equations() -> None:
+    """z + s * attention(z - b), then z + s * W_2 (relu(W_1 (z - b_1) - b_2) - b_3); keys and values are not shifted."""
+    built = tiny("fixup_transformer").double().eval()
+    randomise(built)
+    x, source = torch.randn(T, B, C).double(), torch.randn(S, B, C).double()
+    mask = torch.full((T, T), float("-inf")).triu(1).double()
+    for layer in built.encoder.layers:
+        y = x - float(layer.self_attn_layer_norm.shift)
+        z = x + float(layer.self_attn_residual.alpha) * attend(layer.self_attn, y, y)
+        y = z - float(layer.final_layer_norm.shift)
+        expected = z + float(layer.ffn_residual.alpha) * feed_forward(layer, y)
+        torch.testing.assert_close(layer(x, None)[0], expected, rtol=0, atol=1e-12)
+    for layer in built.decoder.layers:
+        y = x - float(layer.self_attn_layer_norm.shift)
+        z = x + float(layer.self_attn_residual.alpha) * attend(layer.self_attn, y, y, mask)
+        y = z - float(layer.encoder_attn_layer_norm.shift)
+        z = z + float(layer.encoder_attn_residual.alpha) * attend(layer.encoder_attn, y, source)
+        y = z - float(layer.final_layer_norm.shift)
+        expected = z + float(layer.ffn_residual.alpha) * feed_forward(layer, y)
+        found = layer(x, source, None, None, mask, None, False)[0]
+        # fairseq's cross-attention takes its softmax in single precision.
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_on_top_of_the_stacks() -> None:
+    """s (x - b) on the encoder, x - b on the decoder."""
+    built, inputs = tiny("fixup_transformer").eval(), batch()
+    randomise(built)
+    encoded = built.encoder(inputs.src_tokens, inputs.src_lengths, return_all_hiddens=True)
+    top = built.encoder.layer_norm
+    expected = float(top.scale) * (encoded["encoder_states"][-1] - float(top.shift))
+    torch.testing.assert_close(encoded["encoder_out"][0], expected)
+    features, extra = built(*inputs, features_only=True)
+    torch.testing.assert_close(
+        features.transpose(0, 1), extra["inner_states"][-1] - float(built.decoder.layer_norm.shift)
+    )
+
+
+@torch.no_grad()
+def test_dropouts_stand_before_the_scale_and_before_the_last_shift() -> None:
+    """Everything dropped behind the activation leaves W_2 (0 - b_3), everything dropped on the branch the stream."""
+    layer = tiny("fixup_transformer", dropout=0.5, activation_dropout=0.5).encoder.layers[0].train()
+    randomise(layer)
+    x = torch.randn(T, B, C)
+    layer.self_attn_residual.alpha.zero_()
+    layer.activation_dropout_module.forward = torch.zeros_like
+    layer.dropout_module.forward = lambda branch: branch
+    dropped = -float(layer.fc2.shift) * layer.fc2.weight.sum(dim=1)
+    torch.testing.assert_close(layer(x, None)[0], x + float(layer.ffn_residual.alpha) * dropped)
+    layer.dropout_module.forward = torch.zeros_like
+    assert torch.equal(layer(x, None)[0], x)
+
+
+# The biases that are no parameters ---------------------------------------------------------------------------------
+
+
+def test_biases_of_q_k_and_v_are_zero_and_belong_to_nobody() -> None:
+    """Stock attention concatenates them, so that they cannot be absent; they follow the model's type and are not
+    stored."""
+    built = tiny("fixup_transformer").half()
+    stored, trained = built.state_dict(), dict(built.named_parameters())
+    seen = 0
+    for name, module in built.named_modules():
+        if not isinstance(module, Attention):
+            continue
+        assert module.out_proj.bias is None
+        for one in QKV:
+            bias = getattr(module, one).bias
+            assert bias.dtype == torch.float16
+            assert not bias.any()
+            assert f"{name}.{one}.bias" not in stored
+            assert f"{name}.{one}.bias" not in trained
+            seen += 1
+    assert seen == 3 * (3 + 2 * 2)
+
+
+@pytest.mark.parametrize("base", ["fairseq", "xavier", "xavier_biased"])
+def test_no_base_draws_a_bias_that_a_checkpoint_would_lose(base: str) -> None:
+    built, other = (tiny("fixup_transformer", base_init=base, seed=seed).eval() for seed in (1, 2))
+    assert not any(value.any() for name, value in built.named_buffers() if name.endswith("bias"))
+    randomise(built)
+    other.load_state_dict(built.state_dict(), strict=True)
+    assert torch.equal(logits(other, batch()), logits(built, batch()))
+
+
+def test_the_seed_draws_what_it_draws_with_biases() -> None:
+    """Taking them away costs no random numbers: the tables and matrices are those of a model that has them."""
+    built, plain = (tiny("deep_transformer", base_init="xavier", bias=bias) for bias in ("fixup", "vector"))
+    for name, value in built.named_parameters():
+        if value.dim() == 2:
+            assert torch.equal(value, plain.get_parameter(name)), name
+
+
+def test_no_parameter_is_none() -> None:
+    """fairseq's trainer takes all that are for one shared parameter, and logs every pair."""
+    layers = [layer for _, layer in both_stacks(tiny("fixup_transformer"))]
+    registered = [value for layer in layers for module in layer.modules() for value in module._parameters.values()]
+    assert registered
+    assert not any(value is None for value in registered)
+    assert all(module.bias is None for layer in layers for module in (layer.fc1, layer.fc2))
+
+
+def test_a_copy_is_independent() -> None:
+    built = tiny("fixup_transformer").eval()
+    other = copy.deepcopy(built)
+    randomise(other)
+    assert not any(p.any() for name, p in built.named_parameters() if name.endswith("shift"))
+
+
+def test_training_with_a_moving_average_of_the_weights(toy_data: Path, tmp_path: Path) -> None:
+    """fairseq's ``--store-ema`` walks over parameters and buffers; what it stores is an average of the former."""
+    path = toy.train_toy(
+        toy_data, tmp_path, "--max-update", "4", "--store-ema", "--ema-decay", "0.5", arch="fixup_transformer"
+    )
+    state = torch.load(path, weights_only=True)
+    average, last = state["extra_state"]["ema"], state["model"]
+    # Whether what stands on top of a stack survives is fairseq's affair: it takes its average for an old checkpoint.
+    assert average.keys() <= last.keys()
+    assert {name for name in last if name not in average} <= {name for name in last if ".layer_norm." in name}
+    (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], strict=True)
+    loaded.load_state_dict({**last, **average}, strict=True)
+    moved = [name for name, value in average.items() if not torch.equal(value, last[name])]
+    assert any(name.endswith("shift") for name in moved)
+    assert any(name.endswith("alpha") for name in moved)
+
+
+# Combinations ------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_layer_norm_is_refused() -> None:
+    with pytest.raises(UserError) as refused:
+        settings("fixup_transformer", **TINY, layernorm_embedding=True)
+    assert refused.value.problems == (
+        "--norm fixup replaces every LayerNorm, but --layernorm-embedding asks for one: drop one of the two",
+    )
+
+
+def test_a_branch_that_does_not_end_in_a_linear_map() -> None:
+    """Average attention ends in a gate: its one matrix stays as it is, with its network three shrink by L^(-1/4)."""
+    for ffn, factor in (("no", 1.0), ("yes", BRANCHES ** (-1 / 4))):
+        built = model("fixup_transformer", attention="aan", aan_ffn=ffn)
+        plain = model("deep_transformer", norm="none", base_init="xavier", attention="aan", aan_ffn=ffn)
+        for ours, theirs in zip(built.decoder.layers, plain.decoder.layers, strict=True):
+            for name, weight in theirs.self_attn.named_parameters():
+                if weight.dim() == 2:
+                    torch.testing.assert_close(ours.self_attn.get_parameter(name), weight * factor, rtol=1e-6, atol=0)
+            assert not ours.fc2.weight.any()
