@@ -7,6 +7,7 @@ fairseq knows parameter groups; :mod:`fairseq_plugins.training.weight_decay` mak
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from torch import nn
@@ -68,14 +69,19 @@ def _by_module(model: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
 
 
 def _by_declaration(model: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
-    """What the parts of a stack declare to add, wherever in the stack they put it."""
+    """What the parts of a stack declare to add, wherever in the stack they put it; they call every number I."""
     for stack in model.modules():
         design = getattr(stack, "design", None)
         if isinstance(design, StackDesign):
             for axis in AXES:
                 added = getattr(design.choices, axis.value).parameters
                 endings = tuple(f".{one.name}" for one in added if not one.buffer)
-                yield from ((axis.value, p) for name, p in stack.named_parameters() if f".{name}".endswith(endings))
+                yield from ((axis.value, p) for name, p in _declared_names(stack) if name.endswith(endings))
+
+
+def _declared_names(stack: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
+    for name, parameter in stack.named_parameters():
+        yield re.sub(r"\.\d+(?=\.)", ".I", f".{name}"), parameter
 
 
 def _by_stock(model: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:

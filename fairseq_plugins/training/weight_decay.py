@@ -49,7 +49,9 @@ def _problems(cfg: Any) -> Iterator[str]:
         yield f"{FLAG} cannot go with --zero-sharding os, which makes an optimizer of its own"
 
 
-def refuse(build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: nn.Module, *args: Any) -> None:
+def refuse(
+    build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: nn.Module, *args: Any, **kwargs: Any
+) -> None:
     """``Trainer.__init__`` that refuses trainings in which marked parameters would be decayed, or none would be.
 
     Raises:
@@ -59,7 +61,7 @@ def refuse(build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, mo
         problems = list(_problems(cfg))
         if problems:
             raise UserError(problems)
-    build(trainer, cfg, task, model, *args)
+    build(trainer, cfg, task, model, *args, **kwargs)
 
 
 def split(build: Callable[..., FairseqOptimizer], *args: Any, **kwargs: Any) -> FairseqOptimizer:

@@ -99,14 +99,17 @@ def test_what_a_part_declares_and_what_stands_in_the_place_of_a_norm() -> None:
 
     layer = model.encoder.layers[1]
     layer.fc1.before, layer.final_layer_norm = Shift(), Shift()
-    part = dataclasses.replace(
-        model.encoder.design.choices.bias, parameters=(NewParameter("fc1.before.shift", "(1)", "0"),)
-    )
+    layer.fc2.shifts = nn.ModuleList([Shift(), Shift()])
+    declared = (NewParameter("fc1.before.shift", "(1)", "0"), NewParameter("fc2.shifts.I.shift", "(1)", "0"))
+    part = dataclasses.replace(model.encoder.design.choices.bias, parameters=declared)
     choices = dataclasses.replace(model.encoder.design.choices, bias=part)
     model.encoder.design = dataclasses.replace(model.encoder.design, choices=choices)
-    kinds = parameters_by_kind(model)
-    assert any(parameter is layer.fc1.before.shift for parameter in kinds["bias"])
-    assert any(parameter is layer.final_layer_norm.shift for parameter in kinds["norm"])
+    kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
+    shifts = {kind: {name for name in found if name.endswith("shift")} for kind, found in kinds.items()}
+    place = "encoder.layers.1"
+    assert shifts.pop("norm") == {f"{place}.final_layer_norm.shift"}
+    assert shifts.pop("bias") == {f"{place}.{name}.shift" for name in ("fc1.before", "fc2.shifts.0", "fc2.shifts.1")}
+    assert not set.union(*shifts.values())
 
 
 @pytest.mark.parametrize(
