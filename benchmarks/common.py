@@ -15,9 +15,10 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import fairseq_plugins  # noqa: F401  (registers the architectures)
+from fairseq_plugins.core.method import METHODS as registered
 
 STOCK = "transformer"
-METHODS = ("post_ln", "pre_ln", "admin", "b2t", "ds_init", "dsinit_matt", "rezero", "rezero_post_ln")
+METHODS = tuple(registered)
 
 
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

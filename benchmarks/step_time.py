@@ -1,13 +1,14 @@
-"""Training step of every method against stock fairseq, interleaved in one process.
+"""Training step of every method against stock fairseq, interleaved in one process, and the memory it keeps.
 
-A step is forward, label-smoothed cross-entropy, backward and one update of fairseq's Adam. Run it from the
-repository's root: ``python benchmarks/step_time.py --help``.
+A step is forward, label-smoothed cross-entropy, backward and one update of fairseq's Adam. Only a few models fit into
+memory together, so methods are timed in groups, each with a stock model of its own. Run it from the repository's root:
+``python benchmarks/step_time.py --help``.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Callable, Tuple
+from typing import Callable, Dict, List, Tuple
 
 import torch
 from common import (
@@ -56,6 +57,24 @@ def make_step(
     return step, model
 
 
+def kept_for_backward(step: Callable[[], None], model: torch.nn.Module) -> float:
+    """MiB of all tensors that autograd keeps between forward and backward, each storage once, without parameters."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept: Dict[int, int] = {}
+    alive: List[torch.Tensor] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        alive.append(tensor)  # so that no address is counted for two
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        step()
+    return sum(kept.values()) / 2**20
+
+
 def model_size(args: argparse.Namespace) -> Size:
     """The size that the flags describe; heads are 64 wide."""
     return Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
@@ -65,16 +84,24 @@ def main() -> None:
     """Print the table."""
     parser = step_flags(__doc__)
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--together", type=int, default=6, help="models in memory at a time, beside stock's")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
     task, size = make_task(args.vocabulary), model_size(args)
-    archs = [STOCK] + [f"{name}_transformer" for name in args.methods.split(",")]
-    runs = {arch: make_step(arch, args, task, size)[0] for arch in archs}
-    seconds = interleaved(runs, args.rounds, args.device)
+    archs = [f"{name}_transformer" for name in args.methods.split(",")]
     print(f"{machine(args.device)}; {args.precision}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
     print(f"{args.sentences} x {args.length} tokens, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
-    print(table(seconds))
+    memory: Dict[str, float] = {}
+    for start in range(0, len(archs), args.together):
+        pairs = {arch: make_step(arch, args, task, size) for arch in [STOCK, *archs[start : start + args.together]]}
+        seconds = interleaved({arch: step for arch, (step, _) in pairs.items()}, args.rounds, args.device)
+        print("\n".join(table(seconds).splitlines()[0 if start == 0 else 3 :]), flush=True)
+        memory.update({arch: kept_for_backward(*pair) for arch, pair in pairs.items()})
+        del pairs
+    print("\n| arch | kept for the backward pass, MiB | to stock |\n|---|---:|---:|")
+    for arch, size_of in memory.items():
+        print(f"| {arch} | {size_of:.0f} | {size_of / memory[STOCK]:.2f} |")
 
 
 if __name__ == "__main__":
