@@ -32,7 +32,7 @@ def register() -> None:
         training,
     )
     from fairseq_plugins.core import advice
-    from fairseq_plugins.core.model import register_architectures
+    from fairseq_plugins.core.families import register_architectures
     from fairseq_plugins.errors import install_hook
 
     register_architectures()

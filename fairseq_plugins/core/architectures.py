@@ -9,12 +9,11 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from fairseq.dataclass import FairseqDataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugins.core.config import plain_namespace, resolve
-from fairseq_plugins.core.fields import Family
+from fairseq_plugins.core.fields import Family, make_config_class
 from fairseq_plugins.core.method import METHODS, Axis, Method, all_options
 from fairseq_plugins.errors import UserError
 
@@ -87,7 +86,7 @@ def refusals(config_class: Any, method: Method) -> List[str]:
         return [f"{family.model} has no setting '{name}'" for name in unknown]
     config = Namespace(**architecture_presets(family, method)[""])
     try:
-        resolve(plain_namespace(config, config_class), family.stacks)
+        resolve(plain_namespace(config, config_class), family)
     except UserError as error:
         return list(error.problems)
     return []
@@ -104,15 +103,15 @@ def _architecture(config_class: Any, stock_arch: str, preset: Preset) -> Callabl
 
     def fill(config: Any) -> None:
         fill_unsaid(config, family, stock_arch, preset)
-        resolve(plain_namespace(config, config_class), family.stacks)
+        resolve(plain_namespace(config, config_class), family)
 
     return fill
 
 
-def register_family(model: Any, config_class: type[FairseqDataclass]) -> None:
+def register_family(model: Any) -> None:
     """Register a model and all architectures of its family with fairseq. Call after the methods are imported."""
-    family: Family = config_class.family
-    model.config_class = config_class
+    family: Family = model.family
+    config_class = model.config_class = make_config_class(family)
     register_model(family.model, dataclass=config_class)(model)
     # fairseq registers an architecture of the model's own name that does nothing; ours writes the resolved
     # choices into the configuration, so that a checkpoint keeps its meaning if a preset is corrected later.

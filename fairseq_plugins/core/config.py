@@ -12,7 +12,7 @@ from argparse import Namespace
 from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
@@ -255,13 +255,14 @@ def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> List[str]
     ]
 
 
-def resolve(config: Namespace, stacks: Sequence[Stack] = tuple(Stack)) -> Dict[Stack, StackDesign]:
-    """Turn a complete configuration into the designs of ``stacks``.
+def resolve(config: Namespace, family: Optional[Family] = None) -> Dict[Stack, StackDesign]:
+    """Turn a complete configuration into the designs of the stacks of a family; of both without one.
 
     Raises:
         UserError: every problem of the configuration, all reported together, before a module is built.
     """
-    problems: List[str] = []
+    stacks = family.stacks if family else tuple(Stack)
+    problems = family.problems(config) if family else []
     chosen: Dict[Stack, Choices] = {}
     options: Dict[Stack, SimpleNamespace] = {}
     for stack in stacks:
@@ -297,7 +298,7 @@ def shape_of(config: Namespace, choices: Choices, options: SimpleNamespace, stac
         decoder_layers=config.decoder_layers,
         width=getattr(config, f"{stack.value}_embed_dim"),
         ffn_width=getattr(config, f"{stack.value}_ffn_embed_dim"),
-        activation_dropout=config.activation_dropout,
+        activation_dropout=config.activation_dropout or config.relu_dropout,
         heads=getattr(config, f"{stack.value}_attention_heads"),
         norm=choices.norm.name,
         options=options,

@@ -41,7 +41,7 @@ class DesignedModel(BaseFairseqModel):
         """
         fill_unsaid(cfg, cls.family, cls.family.sizes[""].stock, method_preset(None))
         flat = plain_namespace(cfg, cls.config_class)
-        return flat, nested_config(flat, resolve(flat, cls.family.stacks))
+        return flat, nested_config(flat, resolve(flat, cls.family))
 
     def start(self, flat: Namespace) -> None:
         """Draw the first weights, and mark those that a training shall not decay."""

@@ -71,6 +71,7 @@ class Family:
         fallbacks: values, where nobody gives one, of the settings that another group declares (the task, mostly).
         fixed: what holds for every model of the family, of the settings that only other families have.
         complete: settles, in a configuration that is plain data, what follows from other settings.
+        problems: of such a configuration, in settings that only this family has.
         sizes: suffix of an architecture to its size.
         depths: further suffix to the settings that a depth means.
     """
@@ -85,6 +86,7 @@ class Family:
     fallbacks: Mapping[str, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     complete: Callable[[Namespace], None] = lambda values: None
+    problems: Callable[[Namespace], List[str]] = lambda values: []
     depths: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
 
     @property
@@ -164,17 +166,12 @@ def _option_field(family: Family, option: Option) -> Field:
     return option.name, Optional[str], field(default=None, metadata={"help": help_text})
 
 
-def make_config_class(family: Family, hidden: Tuple[Field, ...] = ()) -> Type[FairseqDataclass]:
-    """The dataclass of a family's configuration. Call after all parts have been registered.
-
-    Args:
-        family: the family; the class keeps it as ``family``.
-        hidden: further settings, which nobody sets by a flag of the model.
-    """
+def make_config_class(family: Family) -> Type[FairseqDataclass]:
+    """The dataclass of a family's configuration, which keeps the family. Call after all parts have been registered."""
     fields = [_stock_field(family, *one) for one in family.stock]
     fields += [*map(partial(_axis_field, family), Axis), *map(partial(_option_field, family), all_options())]
     undecayed = field(default=None, metadata={"help": weight_decay.HELP})
-    fields += [("no_weight_decay_on", Optional[str], undecayed), *hidden]
+    fields.append(("no_weight_decay_on", Optional[str], undecayed))
     return dataclasses.make_dataclass(
         family.class_name, fields, bases=(FairseqDataclass,), namespace={"__module__": __name__, "family": family}
     )

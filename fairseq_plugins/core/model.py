@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core import architectures, bias  # noqa: F401  (bias registers a part)
 from fairseq_plugins.core.config import SIZE_FIELDS, STOCK
 from fairseq_plugins.core.designed import DesignedModel
-from fairseq_plugins.core.fields import Family, Size, declared_by_task, make_config_class
+from fairseq_plugins.core.fields import Family, Size, declared_by_task
 from fairseq_plugins.core.method import Method, Stack
 from fairseq_plugins.core.stacks import Decoder, Encoder
 from fairseq_plugins.errors import UserError
@@ -131,9 +130,3 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
 def architecture_presets(method: Optional[Method]) -> Dict[str, Dict[str, Any]]:
     """Architecture suffix to preset, for every size and depth."""
     return architectures.architecture_presets(TRANSLATION, method)
-
-
-@functools.cache
-def register_architectures() -> None:
-    """Register the model and every method's architectures with fairseq. Call after the methods are imported."""
-    architectures.register_family(DeepTransformerModel, make_config_class(TRANSLATION))

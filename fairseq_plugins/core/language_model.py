@@ -1,0 +1,230 @@
+"""The language model: a decoder without cross-attention, for fairseq's ``language_modeling`` task.
+
+Embeddings and output layers are those of stock ``transformer_lm``: one table, the adaptive input and softmax of
+``transformer_lm_wiki103`` (Baevski and Auli, ICLR 2019, https://arxiv.org/abs/1809.10853), or characters.
+"""
+
+from __future__ import annotations
+
+import ast
+from argparse import Namespace
+from typing import Any, Dict, List, Optional, Tuple
+
+from fairseq.data import Dictionary
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
+from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
+from torch import Tensor, nn
+
+from fairseq_plugins.core.config import DROPOUTS, SIZES
+from fairseq_plugins.core.designed import DesignedModel
+from fairseq_plugins.core.fields import Family, Size, flat_fields
+from fairseq_plugins.core.method import Stack
+from fairseq_plugins.core.stacks import Decoder
+from fairseq_plugins.errors import UserError
+
+
+def _enwik8(layers: int, width: int) -> Size:
+    """A character-level model of the ReZero paper (UAI 2021, https://arxiv.org/abs/2003.04887, section 5)."""
+    shape = {"decoder_layers": layers, "decoder_embed_dim": width, "decoder_ffn_embed_dim": 4 * width}
+    return Size(
+        "transformer_lm", {**shape, "decoder_attention_heads": 2, "dropout": 0.2, "activation_fn": "gelu"}
+    )
+
+
+def _complete(values: Namespace) -> None:
+    """What stock's builder settles, and an encoder of no layers that fits the decoder."""
+    if values.max_target_positions is None:
+        values.max_target_positions = values.tokens_per_sample
+    values.encoder_embed_dim = values.decoder_embed_dim
+    values.encoder_attention_heads = values.decoder_attention_heads
+
+
+def cutoffs(text: Optional[str]) -> Optional[Tuple[int, ...]]:
+    """``20000,60000`` as numbers, which must rise; none if there is no text.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    if text is None:
+        return None
+    numbers = tuple(int(one) for one in text.split(","))
+    if list(numbers) != sorted(set(numbers)) or numbers[0] < 1:
+        raise ValueError(text)
+    return numbers
+
+
+def _cutoff_problems(config: Namespace) -> List[str]:
+    problems = []
+    for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
+        try:
+            cutoffs(getattr(config, name))
+        except ValueError:
+            problems.append(
+                f"--{name.replace('_', '-')} takes rising numbers of words with commas between them, for instance "
+                f"20000,60000, not '{getattr(config, name)}'"
+            )
+    if config.adaptive_input and config.adaptive_input_cutoff is None:
+        problems.append("--adaptive-input needs --adaptive-input-cutoff, for instance 20000,60000")
+    return problems
+
+
+def _tying_problems(config: Namespace) -> List[str]:
+    if not config.tie_adaptive_weights:
+        return ["--tie-adaptive-proj has no effect without --tie-adaptive-weights"] if config.tie_adaptive_proj else []
+    problems = []
+    if not config.adaptive_input or config.adaptive_softmax_cutoff is None:
+        problems.append("--tie-adaptive-weights needs --adaptive-input and --adaptive-softmax-cutoff")
+    pairs = [("adaptive_input_factor", "adaptive_softmax_factor"), ("adaptive_input_cutoff", "adaptive_softmax_cutoff")]
+    for first, second in (*pairs, ("decoder_input_dim", "decoder_output_dim")):
+        values = [getattr(config, name) for name in (first, second)]
+        if values[0] != values[1]:
+            flags = [f"--{name.replace('_', '-')} {value}" for name, value in zip((first, second), values, strict=True)]
+            problems.append(f"--tie-adaptive-weights needs equal values: {flags[0]} and {flags[1]}")
+    return problems
+
+
+def _table_problems(config: Namespace) -> List[str]:
+    """Of the embedding by characters, and of one table at both ends."""
+    problems = []
+    if config.character_embeddings and config.adaptive_input:
+        problems.append("--character-embeddings and --adaptive-input are two embeddings: say one")
+    if config.character_embeddings and _filters(config) is None:
+        problems.append(
+            "--character-filters takes a list of pairs (width, channels), for instance [(1, 64), (2, 128)], "
+            f"not '{config.character_filters}'"
+        )
+    if config.share_decoder_input_output_embed:
+        ends = {"--character-embeddings": config.character_embeddings, "--adaptive-input": config.adaptive_input}
+        ends["--adaptive-softmax-cutoff"] = config.adaptive_softmax_cutoff is not None
+        others = [flag for flag, said in ends.items() if said]
+        if others:
+            problems.append(f"--share-decoder-input-output-embed needs one table: it cannot go with {others[0]}")
+        if config.decoder_input_dim != config.decoder_output_dim:
+            problems.append(
+                "--share-decoder-input-output-embed needs one width: --decoder-input-dim "
+                f"{config.decoder_input_dim} must equal --decoder-output-dim {config.decoder_output_dim}"
+            )
+    return problems
+
+
+def _filters(config: Namespace) -> Optional[List[Tuple[int, int]]]:
+    """``--character-filters`` as pairs of a width and a number of channels; none if it is no such list."""
+    try:
+        pairs = [(int(width), int(channels)) for width, channels in ast.literal_eval(config.character_filters)]
+    except (ValueError, TypeError, SyntaxError):
+        return None
+    return pairs if pairs and min(min(pair) for pair in pairs) > 0 else None
+
+
+def _problems(config: Namespace) -> List[str]:
+    return _cutoff_problems(config) + _tying_problems(config) + _table_problems(config)
+
+
+LANGUAGE_MODEL = Family(
+    model="deep_transformer_lm",
+    suffix="_transformer_lm",
+    class_name="DeepTransformerLanguageModelConfig",
+    stacks=(Stack.DECODER,),
+    stock=flat_fields(TransformerLanguageModelConfig),
+    presettable=(
+        *(name for name in SIZES if name.startswith("decoder")),
+        *DROPOUTS,
+        "activation_fn",
+        "no_decoder_final_norm",
+        "adaptive_input",
+        "adaptive_input_cutoff",
+        "adaptive_softmax_cutoff",
+        "adaptive_softmax_dropout",
+        "tie_adaptive_weights",
+        "tie_adaptive_proj",
+    ),
+    sizes={
+        "": Size("transformer_lm"),
+        "_big": Size("transformer_lm_big"),
+        "_gpt": Size("transformer_lm_gpt"),
+        "_wiki103": Size("transformer_lm_wiki103"),
+        "_enwik8_12": _enwik8(12, 512),
+        "_enwik8_64": _enwik8(64, 256),
+        "_enwik8_128": _enwik8(128, 256),
+    },
+    fallbacks={"add_bos_token": False, "tokens_per_sample": 1024, "max_target_positions": None, "tpu": False},
+    fixed={"encoder_layers": 0, "no_cross_attention": True},
+    complete=_complete,
+    problems=_problems,
+)
+
+
+class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
+    """Stock fairseq's Transformer language model whose layers are built from a design."""
+
+    family = LANGUAGE_MODEL
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "DeepTransformerLanguageModel":
+        """Build from a flat configuration.
+
+        Raises:
+            UserError: every problem of the configuration, before a module is built.
+        """
+        flat, nested = cls.read(cfg)
+        _require_words(flat, task)
+        if flat.decoder_layers_to_keep:
+            nested.decoder.layers = len(flat.decoder_layers_to_keep.split(","))
+        embed_tokens = cls._embedding(flat, task.source_dictionary)
+        design = nested.designs[Stack.DECODER]
+        model = cls(Decoder(nested, task.target_dictionary, embed_tokens, design, no_encoder_attn=True))
+        model.start(flat)
+        return model
+
+    @classmethod
+    def _embedding(cls, flat: Namespace, dictionary: Dictionary) -> nn.Module:
+        """What stock's builder makes of the same settings; the choice is no method of its own there."""
+        if flat.character_embeddings:
+            return CharacterTokenEmbedder(
+                dictionary,
+                _filters(flat),
+                flat.character_embedding_dim,
+                flat.decoder_embed_dim,
+                flat.char_embedder_highway_layers,
+            )
+        if flat.adaptive_input:
+            return AdaptiveInput(
+                len(dictionary),
+                dictionary.pad(),
+                flat.decoder_input_dim,
+                flat.adaptive_input_factor,
+                flat.decoder_embed_dim,
+                list(cutoffs(flat.adaptive_input_cutoff) or ()),
+            )
+        return cls.build_embedding(flat, dictionary, flat.decoder_input_dim)
+
+    def forward(self, src_tokens: Tensor, **kwargs: Any) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
+        """Predict the next token at every position.
+
+        Args:
+            src_tokens: ``(B, T)``.
+            kwargs: as the stock decoder's.
+
+        Returns:
+            logits ``(B, T, V)``, or features ``(B, T, C)`` where the softmax is adaptive; and a dictionary.
+        """
+        self.see_first_batch(src_tokens)
+        return self.decoder(src_tokens, **kwargs)
+
+    def run_stacks(self, src_tokens: Tensor) -> None:
+        """As :meth:`forward`, up to the output projection."""
+        self.decoder(src_tokens, features_only=True)
+
+
+def _require_words(flat: Namespace, task: Any) -> None:
+    sizes = {"adaptive_input_cutoff": len(task.source_dictionary) if flat.adaptive_input else None}
+    sizes["adaptive_softmax_cutoff"] = len(task.target_dictionary)
+    problems = []
+    for name, words in sizes.items():
+        numbers = cutoffs(getattr(flat, name))
+        if numbers and words is not None and numbers[-1] > words:
+            problems.append(
+                f"--{name.replace('_', '-')} {getattr(flat, name)} goes beyond the {words} words of the dictionary"
+            )
+    if problems:
+        raise UserError(problems)

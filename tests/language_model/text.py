@@ -1,0 +1,87 @@
+"""A tiny character-level text, and the shortest way to train on it and to evaluate, in this process."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import eval_lm, preprocess
+from omegaconf import DictConfig
+
+from tests.toy import run_training
+
+TINY_MODEL: tuple[str, ...] = tuple(
+    "--decoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 --decoder-attention-heads 2".split()
+)
+RECIPE: tuple[str, ...] = tuple(
+    "--task language_modeling --tokens-per-sample 32 --sample-break-mode none --max-tokens 256 --num-workers 0"
+    " --optimizer adam --lr 0.005 --lr-scheduler fixed --clip-norm 1.0 --cpu --seed 3"
+    " --no-progress-bar --log-format none --no-epoch-checkpoints".split()
+)
+SPACE = "_"
+"""The token of a space; a token of the text is one character."""
+
+
+def lines(count: int, seed: int) -> list[str]:
+    """Sums of small numbers, one a line: ``three and four are 7``."""
+    words = "zero one two three four".split()
+    draw = random.Random(seed)
+    pairs = [(draw.randrange(5), draw.randrange(5)) for _ in range(count)]
+    return [f"{words[a]} and {words[b]} are {a + b}" for a, b in pairs]
+
+
+def characters(line: str) -> str:
+    """A line as ``fairseq-preprocess`` reads it: its characters with blanks between them."""
+    return " ".join(SPACE if one == " " else one for one in line)
+
+
+def write(directory: Path, sizes: dict[str, int]) -> None:
+    """Write the text of each split as ``<split>.txt`` and, character by character, as ``<split>.chars``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for seed, (split, count) in enumerate(sizes.items(), start=1):
+        text = lines(count, seed)
+        (directory / f"{split}.txt").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+        (directory / f"{split}.chars").write_text("".join(f"{characters(one)}\n" for one in text), encoding="utf-8")
+
+
+def binarise(directory: Path) -> Path:
+    """Write and binarise the text; returns the binarised directory. The text itself lies beside it."""
+    write(directory / "text", {"train": 80, "valid": 12, "test": 12})
+    arguments = ["--only-source", "--destdir", str(directory / "data-bin"), "--workers", "1"]
+    for split in ("train", "valid", "test"):
+        arguments += [f"--{split}pref", str(directory / "text" / f"{split}.chars")]
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    for handler in list(preprocess.logger.handlers):  # fairseq opens a log file and never closes it
+        if isinstance(handler, logging.FileHandler):
+            preprocess.logger.removeHandler(handler)
+            handler.close()
+    return directory / "data-bin"
+
+
+def parse_training(
+    data: Path, save_dir: Path, arch: str, *flags: str, model: Sequence[str] = TINY_MODEL, criterion: str = ""
+) -> DictConfig:
+    """What ``fairseq-train`` makes of the recipe followed by ``flags``."""
+    arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *RECIPE, *model]
+    arguments += ["--criterion", criterion or "cross_entropy", "--disable-validation", *flags]
+    args = options.parse_args_and_arch(options.get_training_parser("language_modeling"), input_args=arguments)
+    return convert_namespace_to_omegaconf(args)
+
+
+def train(data: Path, save_dir: Path, arch: str, *flags: str, criterion: str = "") -> Path:
+    """Train a tiny model; returns the checkpoint."""
+    run_training(parse_training(data, save_dir, arch, *flags, criterion=criterion))
+    return save_dir / "checkpoint_last.pt"
+
+
+def evaluate(data: Path, checkpoint: Path, *flags: str) -> dict[str, float]:
+    """``fairseq-eval-lm`` on the test split: its loss, in base 2 for each token, and its perplexity."""
+    arguments = [str(data), "--path", str(checkpoint), "--gen-subset", "test", "--cpu", "--num-workers", "0"]
+    arguments += ["--task", "language_modeling", "--tokens-per-sample", "32", "--max-tokens", "256", *flags]
+    parser = options.get_eval_lm_parser()
+    results = eval_lm.main(convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, input_args=arguments)))
+    return {name: float(value) for name, value in results.items()}
