@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,9 @@ def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("arch", METHODS)
-def test_every_method_learns_and_is_evaluated(data: Path, tmp_path: Path, arch: str) -> None:
+def test_every_method_learns_and_is_evaluated(
+    data: Path, tmp_path: Path, arch: str, caplog: pytest.LogCaptureFixture
+) -> None:
     losses, _, settings = losses_and_weights(data, tmp_path, arch)
     assert all(map(math.isfinite, losses))
     # The sums are over the tokens of batches of one size.
@@ -105,7 +108,9 @@ def test_every_method_learns_and_is_evaluated(data: Path, tmp_path: Path, arch: 
     model.eval()
     assert all(float(one.calibrated) == 1.0 for one in model.modules() if isinstance(one, Calibrated))
     total, count = bits(model, task)
-    result = text.evaluate(data, checkpoint)
+    with caplog.at_level(logging.INFO):
+        result = text.evaluate(data, checkpoint)
+    assert f"Evaluated {count:,} tokens" in caplog.text
     # A text of one-byte characters: every token is a byte of the file, the end of a line among them.
     written = (data.parent / "text" / "test.txt").read_bytes()
     assert count == len(written)
