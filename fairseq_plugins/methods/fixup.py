@@ -229,6 +229,8 @@ register_method(
             "The released cross-attention is not told the number of sub-layers and takes 12: `--fixup-rule released`. "
             r"By default $`L`$ counts the sub-layers that exist, $`2 N + 3 M`$ in an encoder-decoder, fewer under "
             "merged attention, in both stacks.",
+            "An output projection that is tied to the token table, and an adaptive softmax, start as they are drawn, "
+            "in the released code too.",
             "The DS-Init authors have one scalar for all three shifts of the feed-forward, draw the q, k and v of "
             r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and "
             "multiply by $`s`$ before the dropout. None of this is done here.",

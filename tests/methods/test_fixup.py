@@ -16,6 +16,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.fixup import branch_factor
 from tests import toy
 from tests.building import TINY, batch, count, junctions, logits, settings, tiny
+from tests.language_model.building import tiny as language_model
 from tests.methods.test_initialisation import FUSED, XAVIER_FFN, D, assert_uniform, model
 
 T, S, B, C = 5, 7, 2, 16
@@ -50,6 +51,25 @@ def test_number_of_branches_of_the_whole_model(structure: dict[str, Any], branch
     for stack in ("encoder", "decoder"):
         ours, theirs = (getattr(one, stack).layers[-1].fc1.weight for one in (built, plain))
         torch.testing.assert_close(ours, theirs * branches**-0.5, rtol=1e-6, atol=0)
+
+
+def test_number_of_branches_of_a_language_model() -> None:
+    """2 M: there is neither an encoder nor cross-attention."""
+    built = language_model("fixup_transformer_lm")
+    plain = language_model("deep_transformer_lm", norm="none", base_init="xavier")
+    assert len(built.decoder.layers) == 3
+    for ours, theirs in zip(built.decoder.layers, plain.decoder.layers, strict=True):
+        torch.testing.assert_close(ours.fc1.weight, theirs.fc1.weight * 6**-0.5, rtol=1e-6, atol=0)
+        q, expected = ours.self_attn.q_proj.weight, theirs.self_attn.q_proj.weight * 6 ** (-1 / 6)
+        torch.testing.assert_close(q, expected, rtol=1e-6, atol=0)
+        assert scalars(ours) == {"shift": [0.0] * 4, "scale": [1.0] * 2}
+    assert not built.decoder.output_projection.weight.any()
+
+
+def test_an_adaptive_softmax_keeps_its_weights() -> None:
+    """Two matrices in a row at zero would never leave it."""
+    built = language_model("fixup_transformer_lm", adaptive_softmax_cutoff="20,30")
+    assert all(bool(weight.any()) for weight in built.decoder.adaptive_softmax.parameters())
 
 
 # First weights -----------------------------------------------------------------------------------------------------

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from argparse import Namespace
 from typing import Any
 
 import pytest
 import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from fairseq_plugins.core.method import METHODS, PARTS, Axis, Shape, Stack, find_part
-from fairseq_plugins.methods.t_fixup import WARM_UPS, advice, conflicts, embedding_factor, matrix_factor
-from tests.building import batch, count, logits, tiny
+from fairseq_plugins.core.method import METHODS, PARTS, Axis, Stack, find_part
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.methods.t_fixup import WARM_UPS, advice, embedding_factor, matrix_factor
+from tests.building import batch, count, logits, settings, tiny
 from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, D, assert_model, model
 
 # 0.67 N^(-1/4) and (9 M)^(-1/4), worked out to four digits.
@@ -131,21 +132,20 @@ def test_every_parameter_is_trained() -> None:
     assert [name for name, p in built.named_parameters() if p.grad is None] == []
 
 
-def shape(encoder_layers: int) -> Shape:
-    return Shape(Stack.DECODER, encoder_layers, 6, 512, 2048, 8, 0.0, "none", options=Namespace())  # type: ignore[arg-type]
-
-
 def test_a_language_model_is_refused_in_one_line() -> None:
-    assert conflicts(None, shape(encoder_layers=6), None) == []  # type: ignore[arg-type]
-    (line,) = conflicts(None, shape(encoder_layers=0), None)  # type: ignore[arg-type]
-    assert line == "--init t_fixup has no published rule for a language model: choose another --init"
+    with pytest.raises(UserError) as refused:
+        settings("deep_transformer_lm", init="t_fixup", norm="none")
+    assert refused.value.problems == (
+        "--init t_fixup has no published rule for a language model: choose another --init",
+    )
+    assert "t_fixup_transformer_lm" not in ARCH_MODEL_REGISTRY
 
 
-def training(name: str, settings: dict[str, Any]) -> DictConfig:
+def training(name: str, values: dict[str, Any]) -> DictConfig:
     """What fairseq hands to advice: the schedule by its own dataclass, learning rate 0.0005, 1000 updates."""
     schedule = dataclasses.asdict(LR_SCHEDULER_DATACLASS_REGISTRY[name]())
     optimization = {"lr": [0.0005], "max_update": 1000}
-    return OmegaConf.create({"optimization": optimization, "lr_scheduler": {**schedule, "_name": name, **settings}})
+    return OmegaConf.create({"optimization": optimization, "lr_scheduler": {**schedule, "_name": name, **values}})
 
 
 WITH_WARM_UP: list[tuple[str, dict[str, Any], int]] = [
@@ -177,24 +177,24 @@ WITHOUT: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "settings", "updates"), WITH_WARM_UP)
-def test_a_warm_up_is_advised_against(name: str, settings: dict[str, Any], updates: int) -> None:
-    assert advice(training(name, settings)) == [
+@pytest.mark.parametrize(("name", "values", "updates"), WITH_WARM_UP)
+def test_a_warm_up_is_advised_against(name: str, values: dict[str, Any], updates: int) -> None:
+    assert advice(training(name, values)) == [
         f"T-Fixup needs no warm-up and its paper trains without, but --lr-scheduler {name} warms up for "
         f"{updates} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
     ]
 
 
-@pytest.mark.parametrize(("name", "settings"), WITHOUT)
-def test_no_advice_without_a_warm_up(name: str, settings: dict[str, Any]) -> None:
-    assert advice(training(name, settings)) == []
+@pytest.mark.parametrize(("name", "values"), WITHOUT)
+def test_no_advice_without_a_warm_up(name: str, values: dict[str, Any]) -> None:
+    assert advice(training(name, values)) == []
 
 
 def test_every_schedule_with_a_warm_up_is_known() -> None:
     """Whatever fairseq or this package registers: a schedule that has such a setting is in the table."""
     names = {
-        name: {field.name for field in dataclasses.fields(settings)}
-        for name, settings in LR_SCHEDULER_DATACLASS_REGISTRY.items()
+        name: {field.name for field in dataclasses.fields(schedule)}
+        for name, schedule in LR_SCHEDULER_DATACLASS_REGISTRY.items()
     }
     assert len(names) >= 10
     assert {name for name, fields in names.items() if {"warmup_updates", "warmup_steps"} & fields} == set(WARM_UPS)
