@@ -94,7 +94,7 @@ def calibrate(stacks: List[Tuple[str, nn.Module]], model: nn.Module, forward: Ca
     """Run ``forward`` once under observation and log what was found, one row a sub-layer.
 
     Args:
-        stacks: name and module of each stack; the carried value starts afresh at the bottom of each.
+        stacks: name and module of each stack that takes part; the carried value starts afresh at the bottom of each.
         model: the model that ``forward`` runs.
         forward: runs the model on the first training batch. Every process calls this at the same time.
     """
@@ -106,7 +106,7 @@ def calibrate(stacks: List[Tuple[str, nn.Module]], model: nn.Module, forward: Ca
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=forked), _every_layer(model):
             forward()
-            for m in model.modules():
+            for m in (one for _, stack in stacks for one in stack.modules()):
                 if isinstance(m, Calibrated):
                     m.settle()
                     m.calibrated.fill_(1.0)

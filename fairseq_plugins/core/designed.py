@@ -63,8 +63,10 @@ class DesignedModel(BaseFairseqModel):
         """
         if not self.training or self.data_seen:
             return
-        if calibration.pending(self):
-            calibration.calibrate(self.stacks(), self, lambda: self.run_stacks(*inputs))
+        # A stack may have come with the weights of another training, which have seen data.
+        stacks = [(name, stack) for name, stack in self.stacks() if calibration.pending(stack)]
+        if stacks:
+            calibration.calibrate(stacks, self, lambda: self.run_stacks(*inputs))
         # Asked once: reading the buffers on an accelerator costs a synchronisation. Set last, since fairseq skips a
         # batch that does not fit into memory and goes on with the next.
         self.data_seen = True

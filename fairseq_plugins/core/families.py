@@ -9,8 +9,9 @@ from fairseq_plugins.core.architectures import register_family
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.model import DeepTransformerModel
+from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 
-MODELS: Tuple[Type[DesignedModel], ...] = (DeepTransformerModel, DeepTransformerLanguageModel)
+MODELS: Tuple[Type[DesignedModel], ...] = (DeepTransformerModel, DeepTransformerLanguageModel, DeepS2TTransformerModel)
 
 
 @functools.cache

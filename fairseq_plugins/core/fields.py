@@ -114,6 +114,12 @@ def declared_by_task(fields: Tuple[Field, ...], *names: str) -> Tuple[Field, ...
     )
 
 
+def declared_elsewhere(name: str, kind: Any, group: str, default: Any) -> Field:
+    """A setting that a model takes from another group, which need not have it."""
+    value = "null" if default is None else default
+    return name, kind, field(default=f"${{oc.select:{group}.{name},{value}}}")
+
+
 def parser_fields(add_args: Callable[[argparse.ArgumentParser], None]) -> Tuple[Field, ...]:
     """Every flag of a stock model that declares its settings to a parser."""
     parser = argparse.ArgumentParser(add_help=False)
@@ -127,6 +133,7 @@ def parser_fields(add_args: Callable[[argparse.ArgumentParser], None]) -> Tuple[
         if len(action.option_strings) > 1:
             metadata["alias"] = action.option_strings[1]
         default = bool(action.default) if kind is bool else action.default
+        kind = Optional[kind] if default is None else kind
         fields.append((action.dest, kind, field(default=default, metadata=metadata)))
     return tuple(fields)
 

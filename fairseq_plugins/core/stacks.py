@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from fairseq.data import Dictionary
 from fairseq.distributed import fsdp_wrap
+from fairseq.models import FairseqEncoder
 from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
@@ -23,29 +24,53 @@ from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer
 from fairseq_plugins.core.word_dropout import WordDropout
 
 
-def _wrap(layer: nn.Module, cfg: Any) -> nn.Module:
+def wrap(layer: nn.Module, cfg: Any) -> nn.Module:
     """Activation checkpointing and FSDP, as stock wraps a layer."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
-class Encoder(TransformerEncoderBase):
+class EncoderLoop(FairseqEncoder):
+    """The loop over an encoder's layers. Stands before the stock encoder among the bases of an encoder of a design."""
+
+    def put_together(self, design: StackDesign) -> None:
+        """Add what stands around the layers. Call when the stock constructor has run."""
+        self.history = design.history()
+        if design.norm.top is not None:
+            self.layer_norm = design.norm.top(design.shape.width)
+
+    def run_layers(
+        self, x: Tensor, encoder_padding_mask: Optional[Tensor], outputs: List[Tensor], keep: bool
+    ) -> Tensor:
+        """From the embedding to the stack's output, ``(T, B, C)`` both; ``keep`` adds each layer's to ``outputs``."""
+        scores: Optional[Tensor] = None
+        states: List[Tensor] = [x]
+        for layer in self.layers:
+            x, scores = layer(self.history(states), encoder_padding_mask, scores)
+            states = self.history.remember(states, x)
+            if keep:
+                outputs.append(x)
+        x = self.history(states)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x
+
+
+class Encoder(EncoderLoop, TransformerEncoderBase):
     """Stock encoder built from a design; ``cfg`` is fairseq's nested ``TransformerConfig``."""
 
     def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Module, design: StackDesign) -> None:
         # The stock constructor builds the layers, gives them no number, and runs nn.Module's constructor first.
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
-        self.history = design.history()
-        if design.norm.top is not None:
-            self.layer_norm = design.norm.top(design.shape.width)
+        self.put_together(design)
         self.word_dropout = WordDropout(design.shape.options.word_dropout)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         """The next layer up."""
         self._depth += 1
-        return _wrap(EncoderLayer(cfg, self.design, self._depth), cfg)
+        return wrap(EncoderLayer(cfg, self.design, self._depth), cfg)
 
     def forward_scriptable(
         self,
@@ -69,18 +94,7 @@ class Encoder(TransformerEncoderBase):
         if return_all_hiddens:
             encoder_states.append(x)
 
-        scores: Optional[Tensor] = None
-        states: List[Tensor] = [x]
-        for layer in self.layers:
-            x, scores = layer(self.history(states), encoder_padding_mask if has_pads else None, scores)
-            states = self.history.remember(states, x)
-            if return_all_hiddens:
-                encoder_states.append(x)
-        x = self.history(states)
-
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-
+        x = self.run_layers(x, encoder_padding_mask if has_pads else None, encoder_states, return_all_hiddens)
         lengths = src_tokens.ne(self.padding_idx).sum(dim=1, dtype=torch.int32).reshape(-1, 1).contiguous()
         return {
             "encoder_out": [x],  # T B C
@@ -114,7 +128,7 @@ class Decoder(TransformerDecoderBase):
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         """The next layer up."""
         self._depth += 1
-        return _wrap(DecoderLayer(cfg, self.design, self._depth, no_encoder_attn), cfg)
+        return wrap(DecoderLayer(cfg, self.design, self._depth, no_encoder_attn), cfg)
 
     def embed(
         self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]]

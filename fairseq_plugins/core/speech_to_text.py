@@ -1,0 +1,217 @@
+"""Speech to text: stock ``s2t_transformer`` with layers built from designs, for fairseq's ``speech_to_text`` task.
+
+The convolutional front end, the embeddings and the output are stock's (Wang et al., AACL 2020,
+https://arxiv.org/abs/2010.05171). Stock is Pre-LN unless it is told otherwise by code; here ``--norm`` says it.
+"""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import lengths_to_padding_mask
+from fairseq.models.speech_to_text.s2t_transformer import S2TTransformerEncoder, S2TTransformerModel
+from fairseq.models.transformer import Embedding
+from omegaconf import OmegaConf, open_dict
+from torch import Tensor, nn
+
+from fairseq_plugins.core.designed import DesignedModel
+from fairseq_plugins.core.fields import Family, Field, Size, declared_elsewhere, parser_fields
+from fairseq_plugins.core.layers import EncoderLayer
+from fairseq_plugins.core.method import Stack
+from fairseq_plugins.core.stacks import Decoder, EncoderLoop, wrap
+from fairseq_plugins.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+FLAGS = parser_fields(S2TTransformerModel.add_args)
+PRETRAINED = "load_pretrained_encoder_from"
+# Not flags of the model: the task and the criterion say them, the front end's sizes when they build the model.
+ELSEWHERE: Tuple[Field, ...] = (
+    declared_elsewhere("max_source_positions", int, "task", 6000),
+    declared_elsewhere("max_target_positions", int, "task", 1024),
+    declared_elsewhere("input_feat_per_channel", int, "task", 80),
+    declared_elsewhere("input_channels", int, "task", 1),
+    declared_elsewhere("speaker_to_id", Any, "task", None),
+    declared_elsewhere("ctc_weight", float, "criterion", 0.0),
+)
+
+
+def _problems(config: Namespace) -> List[str]:
+    problems = []
+    kernels = [one.strip() for one in config.conv_kernel_sizes.split(",")]
+    if not all(one.isdecimal() and int(one) > 0 for one in kernels):
+        problems.append(
+            "--conv-kernel-sizes takes positive numbers with commas between them, for instance 5,5, "
+            f"not '{config.conv_kernel_sizes}'"
+        )
+    if config.conv_channels < 2 or config.conv_channels % 2:
+        problems.append(f"--conv-channels must be even, since its gate halves them, not {config.conv_channels}")
+    dropouts = [one.strip() for one in config.word_dropout.split(",")]
+    if len(dropouts) == 2 and dropouts[0] != dropouts[1]:
+        problems.append("--word-dropout takes one value here, the decoder's: the encoder hears, it reads no words")
+    return problems
+
+
+SPEECH_TO_TEXT = Family(
+    model="deep_s2t_transformer",
+    suffix="_s2t_transformer",
+    class_name="DeepS2TTransformerConfig",
+    stacks=tuple(Stack),
+    stock=(*FLAGS, *ELSEWHERE),
+    presettable=tuple(name for name, kind, _ in FLAGS if kind is not bool and name != PRETRAINED),
+    sizes={
+        suffix: Size(f"s2t_transformer{suffix}") for suffix in ("", "_xs", "_s", "_sp", "_m", "_mp", "_l", "_lp")
+    },
+    fallbacks={
+        "max_source_positions": 6000,
+        "max_target_positions": 1024,
+        "input_feat_per_channel": 80,
+        "input_channels": 1,
+        "speaker_to_id": None,
+        "ctc_weight": 0.0,
+    },
+    problems=_problems,
+)
+
+
+class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
+    """Stock front end, then layers built from a design.
+
+    Args:
+        flat: the flat configuration.
+        cfg: fairseq's nested ``TransformerConfig`` of the same.
+        words: size of the target dictionary, for the CTC head.
+    """
+
+    def __init__(self, flat: Namespace, cfg: Any, words: int) -> None:
+        design = cfg.designs[Stack.ENCODER]
+        # The stock constructor builds layers of its own. It is asked for none, nor for the head that follows them, so
+        # that the random numbers fall as in stock.
+        bare = {"encoder_layers": 0, "ctc_weight": 0.0, "encoder_normalize_before": design.norm.stock_top}
+        super().__init__(Namespace(**{**vars(flat), **bare}))
+        self.design = design
+        depths = range(1, flat.encoder_layers + 1)
+        self.transformer_layers.extend([wrap(EncoderLayer(cfg, design, depth), cfg) for depth in depths])
+        self.put_together(design)
+        if flat.ctc_weight > 0:
+            self.ctc_proj = nn.Linear(flat.encoder_embed_dim, words)
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The layers, which stock calls otherwise here."""
+        layers: nn.ModuleList = self.transformer_layers
+        return layers
+
+    def _forward(self, src_tokens: Tensor, src_lengths: Tensor, return_all_hiddens: bool = False) -> Dict[str, Any]:
+        """Encode features ``(B, T, F)``; arguments and result are those of stock, which calls this."""
+        x, lengths = self.subsample(src_tokens, src_lengths)
+        encoder_padding_mask = lengths_to_padding_mask(lengths)
+        positions = self.embed_positions(encoder_padding_mask).transpose(0, 1)
+        x = self.dropout_module(self.embed_scale * x + positions)
+        encoder_states: List[Tensor] = []
+        x = self.run_layers(x, encoder_padding_mask, encoder_states, return_all_hiddens)
+        return {
+            "encoder_out": [x],  # T B C
+            "encoder_padding_mask": [encoder_padding_mask] if encoder_padding_mask.any() else [],  # B T
+            "encoder_embedding": [],
+            "encoder_states": encoder_states,  # each T B C
+            "src_tokens": [],
+            "src_lengths": [],
+        }
+
+
+class S2TDecoder(Decoder):
+    """The decoder of a design; it also hands on the encoder's result, for the CTC criterion."""
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, List[Tensor]]] = None,
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        **kwargs: Any,
+    ) -> Tuple[Tensor, Optional[Dict[str, Any]]]:
+        """Features ``(B, T, C)``; arguments and result are those of stock."""
+        x, _ = self.extract_features_scriptable(prev_output_tokens, encoder_out, incremental_state, **kwargs)
+        return x, None if incremental_state is not None else {"encoder_out": encoder_out}
+
+
+class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
+    """Stock fairseq's speech-to-text Transformer whose layers are built from a design."""
+
+    family = SPEECH_TO_TEXT
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "DeepS2TTransformerModel":
+        """Build from a flat configuration.
+
+        Raises:
+            UserError: every problem of the configuration, before a module is built; or an encoder that does not fit.
+        """
+        flat, nested = cls.read(cfg)
+        words: Dictionary = task.target_dictionary
+        embed_tokens = Embedding(len(words), flat.decoder_embed_dim, words.pad())
+        encoder = S2TEncoder(flat, nested, len(words))
+        model = cls(encoder, S2TDecoder(nested, words, embed_tokens, nested.designs[Stack.DECODER]))
+        model.start(flat)
+        pretrained = getattr(flat, PRETRAINED)
+        if pretrained:
+            load_encoder(encoder, Path(pretrained))
+            # The weights are in the model's own checkpoints from now on, which must not look for the file again.
+            _forget(cfg)
+        return model
+
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> Tuple[Tensor, Any]:
+        """Transcribe or translate under teacher forcing.
+
+        Args:
+            src_tokens: features ``(B, S, F)``.
+            src_lengths: ``(B)``.
+            prev_output_tokens: ``(B, T)``, the target shifted right.
+        """
+        self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
+        return super().forward(src_tokens, src_lengths, prev_output_tokens)
+
+    def run_stacks(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> None:
+        """As :meth:`forward`, up to the output projection."""
+        encoder_out = self.encoder(src_tokens, src_lengths)
+        self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
+
+
+def _forget(cfg: Any) -> None:
+    if OmegaConf.is_config(cfg):
+        with open_dict(cfg):
+            cfg[PRETRAINED] = None
+    else:
+        setattr(cfg, PRETRAINED, None)
+
+
+def load_encoder(encoder: S2TEncoder, path: Path) -> None:
+    """Give ``encoder`` the weights of the encoder in the checkpoint at ``path``; stock skips one that is absent.
+
+    What a plain encoder lacks is added with its neutral value, as when a whole checkpoint is loaded.
+
+    Raises:
+        UserError: there is no such file, or its encoder has other sizes or parts.
+    """
+    flag = "--" + PRETRAINED.replace("_", "-")
+    if not path.is_file():
+        raise UserError(
+            f"{flag} {path}: no such file; to load a model that was trained from it, add "
+            f"--model-overrides \"{{'{PRETRAINED}': None}}\""
+        )
+    found = checkpoint_utils.load_checkpoint_to_cpu(str(path))["model"]
+    prefix = "encoder."
+    weights = {name[len(prefix) :]: value for name, value in found.items() if name.startswith(prefix)}
+    for name, module in encoder.named_modules():
+        if hasattr(module, "upgrade_state_dict_named") and name:
+            module.upgrade_state_dict_named(weights, name)
+    try:
+        encoder.load_state_dict(weights, strict=True)
+    except RuntimeError as error:
+        raise UserError(f"{flag} {path}: its encoder does not fit: {' '.join(str(error).split())}") from error
+    logger.info("the encoder starts from %s", path)
