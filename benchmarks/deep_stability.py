@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
-from common import METHODS, STOCK, Size, make_model, machine
+from common import METHODS, STOCK, Size, machine, make_model
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
@@ -74,7 +74,7 @@ def unigram_entropy(data: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> float:
 
 
 def learning_rate(update: int, peak: float, warmup: int) -> float:
-    """fairseq's inverse square root schedule; without warm-up T-Fixup's, which decays from 4,000 updates on."""
+    """Fairseq's inverse square root schedule; without warm-up T-Fixup's, which decays from 4,000 updates on."""
     if warmup == 0:
         return peak * math.sqrt(4000 / (4000 + update))
     return peak * min(update / warmup, math.sqrt(warmup / update))
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join((STOCK, *METHODS)), help="default: stock and all methods")
     parser.add_argument("--depths", default="60-12,100-100", help="encoder and decoder layers")
     parser.add_argument("--updates", type=int, default=200)
-    parser.add_argument("--tokens", type=int, default=256, help="target tokens an update")
+    parser.add_argument("--tokens", type=int, default=128, help="target tokens an update")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--peak", type=float, default=1e-3, help="highest learning rate")

@@ -69,9 +69,11 @@ def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:
     return model
 
 
-def stock_model(before: bool) -> TransformerModelBase:
-    """Stock fairseq's Transformer of the same sizes, Pre-LN if ``before``, else Post-LN."""
-    flat = Namespace(**_tiny_sizes(), encoder_normalize_before=before, decoder_normalize_before=before)
+def stock_model(encoder_before: bool, decoder_before: bool) -> TransformerModelBase:
+    """Stock fairseq's Transformer of the same sizes; each stack is Pre-LN if said so, else Post-LN."""
+    flat = Namespace(
+        **_tiny_sizes(), encoder_normalize_before=encoder_before, decoder_normalize_before=decoder_before
+    )
     model: TransformerModelBase = TransformerModelBase.build_model(TransformerConfig.from_namespace(flat), _tiny_task())
     return model
 
@@ -90,7 +92,8 @@ def _tiny_task() -> SimpleNamespace:
 
 def stock_twin(method: Method) -> TransformerModelBase:
     """The stock model whose state dict the method's is compared with."""
-    return stock_model(before=method.norm == "pre")
+    places = [place == "pre" for place in method.norm.split(",")]
+    return stock_model(places[0], places[-1])
 
 
 def level_and_name(key: str) -> Tuple[str, str]:
@@ -182,7 +185,7 @@ def _configurations() -> Iterator[Namespace]:
     """A plain configuration, then each single change to it that a part may object to."""
     usual = Namespace(
         **{**_tiny_sizes(), **method_preset(None)}, layernorm_embedding=False, no_cross_attention=False,
-        encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False, activation_dropout=0.0,
+        encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False, activation_dropout=0.0, relu_dropout=0.0,
         activation_fn="relu",
     )  # fmt: skip
     yield usual

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
-from tests import toy
 
 torch.set_num_threads(1)
 # No deadline: a busy machine is no defect. The same examples each time: a failure can be repeated.
@@ -45,4 +44,6 @@ def real_corpus() -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The binarised toy corpus: 120 training, 20 validation, 60 test sentences."""
+    from tests import toy
+
     return toy.binarise(tmp_path_factory.mktemp("toy"))

@@ -35,6 +35,11 @@ COMBINATIONS: Dict[str, str] = {
     "admin_paper": "--residual admin --admin-profile paper",
     "admin_frozen": "--residual admin --admin-omega frozen",
     "admin_scalar": "--residual admin --admin-scale scalar",
+    "deepnorm_matt": "--residual deepnorm --init deepnorm --attention matt",
+    "deepnorm_released": "--residual deepnorm --init deepnorm --deepnorm-init released",
+    "admin_torch_trained": "--residual admin_torch --admin-torch-omega trained",
+    "dlcl_window": "--norm pre --history dlcl --dlcl-window 2 --dlcl-weights dimension --dlcl-normalised yes",
+    "realformer_mean": "--attention realformer --realformer-logits mean",
     "rezero_per_sublayer": "--residual rezero --norm none --rezero-alpha-per sublayer",
 }
 CASES: Dict[str, Tuple[str, ...]] = {

@@ -121,7 +121,7 @@ class Decoder(TransformerDecoderBase):
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.history = design.history()
-        if design.norm.top is not None:
+        if design.norm.top is not None and not cfg.no_decoder_final_norm:
             self.layer_norm = design.norm.top(design.shape.width)
         self.word_dropout = WordDropout(design.shape.options.word_dropout, keep_first=True)
 

@@ -59,6 +59,7 @@ SUB_LAYERS = 2 * 3 + 3 * 2  # of the tiny models
         ("rezero_alpha_one_transformer", {}, 0, 0),
         ("b2t_without_ln_transformer", {}, 0, 0),
         ("b2t_without_ln_transformer", {"norm_on_top": "yes,no"}, 0, 1),
+        ("b2t_without_ln_transformer", {"norm_on_top": "yes", "no_decoder_final_norm": True}, 0, 1),
     ],
 )
 def test_number_of_layer_norms(arch: str, settings: dict[str, object], layers: int, top: int) -> None:

@@ -126,11 +126,11 @@ def test_new_parameters_of_a_method_are_those_documented(method: Method) -> None
 @pytest.mark.parametrize("part", ADDS_PARAMETERS, ids=name_of)
 def test_new_parameters_of_a_part_are_those_documented(part: Part) -> None:
     model = generate.tiny_model(METHODS["post_ln"], **{part.axis.value: part.name})
-    check(model, generate.stock_model(before=False), [part])
+    check(model, generate.stock_model(False, False), [part])
 
 
 def test_an_undocumented_parameter_is_noticed() -> None:
-    model, stock = generate.tiny_model(METHODS["admin"]), generate.stock_model(before=False)
+    model, stock = generate.tiny_model(METHODS["admin"]), generate.stock_model(False, False)
     with pytest.raises(AssertionError):
         check(model, stock, [])
 
