@@ -1,0 +1,203 @@
+"""Speech to text under fairseq's ``speech_to_text`` task: as stock where it is stock, and every method."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks.speech_to_text import SpeechToTextTask
+from torch import Tensor
+
+from fairseq_plugins.core.calibration import Calibrated
+from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
+from fairseq_plugins.errors import UserError
+from tests.speech_to_text import audio
+from tests.speech_to_text.test_stock_model import TINY, build, speech
+
+UPDATES = 10
+METHODS = [
+    name for name, model in ARCH_MODEL_REGISTRY.items()
+    if model is DeepS2TTransformerModel and name.endswith(SPEECH_TO_TEXT.suffix)
+]  # fmt: skip
+"""Every method, and the model without one."""
+CTC = ("--criterion", "label_smoothed_cross_entropy_with_ctc", "--label-smoothing", "0.1", "--ctc-weight", "0.3")
+
+
+def losses_and_weights(
+    data: Path, save_dir: Path, arch: str, *flags: str
+) -> tuple[list[float], dict[str, Tensor], dict[str, Any]]:
+    """The unrounded loss of every update; weights and settings after the last."""
+    losses: list[float] = []
+    train_step = SpeechToTextTask.train_step
+
+    def listen(task: SpeechToTextTask, *args: Any, **kwargs: Any) -> Any:
+        result = train_step(task, *args, **kwargs)
+        losses.append(result[0].item() / result[1])
+        return result
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SpeechToTextTask, "train_step", listen)
+        path = audio.train(data, save_dir, arch, "--max-update", str(UPDATES), *flags)
+    state = torch.load(path, weights_only=not arch.startswith("s2t"))  # stock keeps an argparse.Namespace
+    return losses, state["model"], dict(state["cfg"]["model"]) if not arch.startswith("s2t") else {}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [(), ("--conv-version", "convtransformer", "--share-decoder-input-output-embed"), CTC,
+     ("--encoder-freezing-updates", "4", "--dropout", "0.2")],
+    ids=["plain", "two-dimensional convolutions", "CTC", "frozen at first"],
+)  # fmt: skip
+def test_losses_and_weights_are_those_of_stock(data: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Stock is Pre-LN whatever its flags say."""
+    our_losses, our_weights, _ = losses_and_weights(data, tmp_path / "ours", "pre_ln_s2t_transformer_s", *flags)
+    losses, weights, _ = losses_and_weights(data, tmp_path / "stock", "s2t_transformer_s", *flags)
+    assert len(losses) == len(set(losses)) == UPDATES, "the model was learning"
+    assert our_losses == losses
+    assert list(our_weights) == list(weights)
+    names = [name for name in weights if not name.endswith("_float_tensor")]
+    assert [name for name in names if not torch.equal(our_weights[name], weights[name])] == []
+
+
+@pytest.mark.parametrize("arch", METHODS)
+def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, arch: str) -> None:
+    losses, _, settings = losses_and_weights(data, tmp_path, arch)
+    assert all(map(math.isfinite, losses))
+    assert sum(losses[-3:]) < sum(losses[:3])
+    assert {type(value) for value in settings.values()} <= {str, int, float, bool, type(None)}
+    assert settings["input_feat_per_channel"] == audio.FEATURES
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    assert all(float(one.calibrated) == 1.0 for one in model.modules() if isinstance(one, Calibrated))
+    found = audio.transcribe(data, checkpoint, tmp_path)
+    assert sorted(found) == list(range(audio.SIZES["test"]))
+    assert all(len(said.split()) in range(2, 6) for said, _ in found.values())
+
+
+@pytest.mark.parametrize("arch", METHODS)
+def test_incremental_equals_full(arch: str) -> None:
+    model, (features, lengths, previous) = build(arch, **TINY), speech()
+    previous = previous[:, :4]  # without pads
+    model.train()
+    model(features, lengths, previous)  # what has to see data sees it
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+        model.eval()
+        full = model(features, lengths, previous)[0]
+        encoded = model.encoder(features, lengths)
+        state: dict[str, dict[str, Tensor | None]] = {}
+        prefixes = [previous[:, :length] for length in range(1, previous.size(1) + 1)]
+        steps = [model.decoder(one, encoder_out=encoded, incremental_state=state)[0][:, -1] for one in prefixes]
+    assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-5)
+    assert not torch.allclose(full[:, 1], full[:, 2], atol=1e-2)
+
+
+@pytest.mark.parametrize("arch", METHODS)
+def test_what_stands_behind_a_sentence_does_not_matter(arch: str) -> None:
+    """Of the layers; stock's convolutions do reach across the end of a shorter sentence."""
+    encoder = build(arch, **TINY).eval().encoder
+    x, noise = torch.randn(7, 2, 16), torch.randn(3, 16)
+    silence = torch.zeros(2, 7, dtype=torch.bool)
+    silence[1, 4:] = True
+    with torch.no_grad():
+        quiet = encoder.run_layers(x, silence, [], False)
+        x[4:, 1] = noise
+        loud = encoder.run_layers(x, silence, [], False)
+    assert torch.allclose(quiet[:, 0], loud[:, 0], atol=1e-5)
+    assert torch.allclose(quiet[:4, 1], loud[:4, 1], atol=1e-5)
+    assert not torch.allclose(quiet[4:, 1], loud[4:, 1], atol=1e-2)
+
+
+def test_b2t_joins_the_input_of_a_layer() -> None:
+    """Equations 5 to 7: with silent branches a layer is LN(x + LN(x)), as a stack on the front end's output."""
+    model = build("b2t_s2t_transformer", **{**TINY, "encoder_layers": 1}).eval()
+    (layer,) = model.encoder.transformer_layers
+    x = torch.randn(5, 2, 16)
+    with torch.no_grad():
+        for linear in (layer.self_attn.out_proj, layer.fc2):
+            linear.weight.zero_()
+            linear.bias.zero_()
+        norm = torch.nn.LayerNorm(16)
+        assert torch.allclose(layer(x, None)[0], norm(x + norm(x)), atol=1e-5)
+
+
+def test_calibration_sees_the_first_batch() -> None:
+    """omega_1 = 1, omega_2^2 = Var(x_0) + Var(F_1): Admin's rule, from the front end's output on."""
+    model = build("admin_s2t_transformer", **TINY, dropout=0.0).train()
+    seen: dict[str, Tensor] = {}
+    junction = model.encoder.transformer_layers[0].self_attn_residual
+    handle = junction.register_forward_pre_hook(lambda _, inputs: seen.update(branch=inputs[0], stream=inputs[1]))
+    model(*speech())
+    handle.remove()
+    second = model.encoder.transformer_layers[0].ffn_residual.omega_profiled
+    expected = math.sqrt(float(seen["stream"].var(correction=0) + seen["branch"].var(correction=0)))
+    assert junction.omega_profiled.unique().tolist() == [1.0]
+    assert second.unique().tolist() == [pytest.approx(expected, rel=1e-5)]
+
+
+def saved(path: Path, arch: str, **values: Any) -> dict[str, Tensor]:
+    """A checkpoint that holds a model's weights and no more; returns them."""
+    weights = build(arch, seed=7, **{**TINY, **values}).state_dict()
+    torch.save({"model": weights, "args": None, "cfg": None}, path)
+    return weights
+
+
+@pytest.fixture
+def no_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoints of these tests hold weights alone, which fairseq's upgrade of old settings does not expect."""
+    monkeypatch.setattr(checkpoint_utils, "_upgrade_state_dict", lambda state: state)
+
+
+@pytest.mark.usefixtures("no_upgrade")
+@pytest.mark.parametrize("arch", ["pre_ln", "t_fixup", "ds_init"])
+def test_a_pretrained_encoder_is_loaded_behind_the_initialisation(tmp_path: Path, arch: str) -> None:
+    weights = saved(tmp_path / "asr.pt", f"{arch}_s2t_transformer")
+    values = {**TINY, "load_pretrained_encoder_from": str(tmp_path / "asr.pt")}
+    model = build(f"{arch}_s2t_transformer", **values)
+    for name, value in model.state_dict().items():
+        if not name.endswith("_float_tensor"):
+            same = torch.equal(value, weights[name])
+            assert same or name.startswith("decoder."), name
+    assert not torch.equal(model.decoder.embed_tokens.weight, weights["decoder.embed_tokens.weight"])
+
+
+@pytest.mark.usefixtures("no_upgrade")
+def test_a_plain_encoder_stays_as_it_was_trained_under_admin(tmp_path: Path) -> None:
+    weights = saved(tmp_path / "asr.pt", "post_ln_s2t_transformer")
+    model = build("admin_s2t_transformer", **TINY, load_pretrained_encoder_from=str(tmp_path / "asr.pt"))
+    model.train()
+    model(*speech())
+    plain = build("post_ln_s2t_transformer", **TINY)
+    plain.load_state_dict(weights)
+    features, lengths, _ = speech()
+    with torch.no_grad():
+        ours, stock = (one.eval().encoder(features, lengths)["encoder_out"][0] for one in (model, plain))
+    assert torch.allclose(ours, stock, atol=1e-6)
+    decoder = [one for one in model.decoder.modules() if isinstance(one, Calibrated)]
+    assert all(float(one.calibrated) == 1.0 for one in decoder)
+    assert decoder[-1].omega_profiled.min() > 1.0, "the decoder has seen the batch"
+
+
+def test_a_checkpoint_does_not_look_for_the_pretrained_encoder_again(data: Path, tmp_path: Path) -> None:
+    checkpoint = audio.train(data, tmp_path / "asr", "b2t_s2t_transformer", "--max-update", "2")
+    flags = ("--load-pretrained-encoder-from", str(checkpoint), "--max-update", "2")
+    second = audio.train(data, tmp_path / "st", "b2t_s2t_transformer", *flags)
+    checkpoint.unlink()
+    assert torch.load(second, weights_only=True)["cfg"]["model"]["load_pretrained_encoder_from"] is None
+    assert len(audio.transcribe(data, second, tmp_path)) == audio.SIZES["test"]
+
+
+@pytest.mark.usefixtures("no_upgrade")
+def test_an_encoder_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "asr.pt", "pre_ln_s2t_transformer", encoder_layers=2)
+    for path, words in (("asr.pt", "its encoder does not fit: .*transformer_layers.2"), ("absent.pt", "no such file")):
+        with pytest.raises(UserError, match=f"--load-pretrained-encoder-from .*{path}: {words}") as caught:
+            build("pre_ln_s2t_transformer", **TINY, load_pretrained_encoder_from=str(tmp_path / path))
+        assert all("\n" not in problem for problem in caught.value.problems)
