@@ -119,8 +119,8 @@ def test_fairseq_train_ends_with_code_2_and_a_line_for_each_problem(tmp_path: Pa
 
 def recipe(data: Path, save_dir: Path, model: dict[str, Any]) -> dict[str, Any]:
     """The recipe of ``audio.py`` as a YAML. fairseq's task is of the old kind: found by ``task``, without defaults."""
-    of_task: dict[str, Any] = {"_name": "speech_to_text", "task": "speech_to_text", "data": str(data), "config_yaml": "config.yaml"}
-    of_task.update(seed=3, max_source_positions=6000, max_target_positions=32)
+    of_task: dict[str, Any] = {"_name": "speech_to_text", "task": "speech_to_text", "data": str(data), "seed": 3}
+    of_task.update(config_yaml="config.yaml", max_source_positions=6000, max_target_positions=32)
     return {
         "common": {"seed": 3, "cpu": True, "no_progress_bar": True, "log_format": "none"},
         "task": of_task,
