@@ -14,7 +14,7 @@ from argparse import Namespace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
@@ -22,9 +22,13 @@ from torch import nn
 
 import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
 from fairseq_plugins import compat
+from fairseq_plugins.core.architectures import architecture_presets as family_presets
 from fairseq_plugins.core.architectures import method_preset
+from fairseq_plugins.core.architectures import refusals as refusals_in
 from fairseq_plugins.core.config import UNSUPPORTED, option_values, shape_of
+from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import AXIS_HELP
+from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.method import (
     METHODS,
     PARTS,
@@ -39,6 +43,7 @@ from fairseq_plugins.core.method import (
 )
 from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel, architecture_presets
 from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 8
@@ -185,8 +190,8 @@ def _configurations() -> Iterator[Namespace]:
     """A plain configuration, then each single change to it that a part may object to."""
     usual = Namespace(
         **{**_tiny_sizes(), **method_preset(None)}, layernorm_embedding=False, no_cross_attention=False,
-        encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False, activation_dropout=0.0, relu_dropout=0.0,
-        activation_fn="relu",
+        encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False, activation_dropout=0.0,
+        relu_dropout=0.0, activation_fn="relu",
     )  # fmt: skip
     yield usual
     changes: List[Tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
@@ -303,14 +308,45 @@ def architectures() -> str:
             table(("architecture", "sizes of", "layers", "width", "feed-forward", "heads", "dropout"), sizes),
             "Depths, after any size:",
             table(("suffix", "encoder layers", "decoder layers"), depths),
+            family_section("Language models", "language_modeling", DeepTransformerLanguageModel),
+            family_section("Speech to text", "speech_to_text", DeepS2TTransformerModel),
         ]
     )
 
 
-def _sizes(preset: Mapping[str, Any]) -> Tuple[str, ...]:
+def _sizes(preset: Mapping[str, Any], stacks: Sequence[Stack] = tuple(Stack)) -> Tuple[str, ...]:
+    """Layers, width, feed-forward width and heads, the encoder's first where the stacks differ; then the dropout."""
     names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
-    pairs = [(preset[f"encoder_{name}"], preset[f"decoder_{name}"]) for name in names]
-    return (*(str(e) if e == d else f"{e}, {d}" for e, d in pairs), str(preset["dropout"]))
+    values = [dict.fromkeys(str(preset[f"{stack.value}_{name}"]) for stack in stacks) for name in names]
+    return (*map(", ".join, values), str(preset["dropout"]))
+
+
+def family_section(title: str, task: str, model: Type[DesignedModel]) -> str:
+    """The architectures of a family other than translation, and the methods that are left out."""
+    family = model.family
+    presets = family_presets(family, None)
+    rows = []
+    for suffix, size in family.sizes.items():
+        beside = [name for name in size.changes if name != "dropout" and not name.startswith("decoder")]
+        settings = [code(size.stock), *(code(f"{flag(name)} {size.changes[name]}") for name in beside)]
+        shape = _sizes(presets[suffix], family.stacks)
+        rows.append((code(f"…{family.suffix}{suffix}"), " with ".join(settings), *shape))
+    left_out = [
+        (f"[{method.title}](#{_anchor(method.title)})", "; ".join(refusals_in(model.config_class, method)))
+        for method in ordered_methods()
+        if refusals_in(model.config_class, method)
+    ]
+    written = [
+        f"### {title}",
+        f"Task {code(task)}. An architecture is called `METHOD{family.suffix}`, then a size; {code(family.model)} with "
+        "the same sizes is a stock Transformer until the flags of the axes say otherwise.",
+        table(("architecture", "settings of", "layers", "width", "feed-forward", "heads", "dropout"), rows),
+    ]
+    if left_out:
+        written += ["Every method has them, but for these:", table(("method", "why not"), left_out)]
+    else:
+        written.append("Every method has them.")
+    return "\n\n".join(written)
 
 
 def method_section(method: Method) -> str:
