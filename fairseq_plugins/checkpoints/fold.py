@@ -38,6 +38,7 @@ from fairseq_plugins.checkpoints.files import (
 )
 from fairseq_plugins.compat.mismatched_checkpoints import explain
 from fairseq_plugins.core.config import plain_namespace
+from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.residual import Residual
@@ -243,6 +244,8 @@ def _own_options(state: Mapping[str, Any], path: Path) -> Namespace:
     if model_class is None or not issubclass(model_class, DeepTransformerModel):
         if model_class is not None and issubclass(model_class, TransformerModelBase):
             raise UserError(f"{path}: '{arch}' is an architecture of stock fairseq, there is nothing to fold")
+        if model_class is not None and issubclass(model_class, DesignedModel):
+            raise UserError(f"{path}: '{arch}' is no translation model, and only those can be folded")
         raise UserError(f"{path}: '{arch}' is no architecture of this package, so it cannot be folded")
     options = Namespace(**state["cfg"]["model"])
     ARCH_CONFIG_REGISTRY[arch](options)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor, nn
 
+from fairseq_plugins.checkpoints.fold import fold_checkpoint
 from fairseq_plugins.core.calibration import Calibrated
 from fairseq_plugins.core.language_model import LANGUAGE_MODEL, DeepTransformerLanguageModel
+from fairseq_plugins.errors import UserError
 from tests.language_model import text
 from tests.language_model.building import tiny, tokens
 
@@ -134,3 +138,17 @@ def test_incremental_equals_full(arch: str) -> None:
         steps = [model.decoder(prefix, incremental_state=state)[0][:, -1] for prefix in prefixes]
     assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-5)
     assert not torch.allclose(full[:, 1], full[:, 2], atol=1e-2)
+
+
+def test_only_translation_models_are_folded(data: Path, tmp_path: Path) -> None:
+    checkpoint = text.train(data, tmp_path, "admin_transformer_lm", "--max-update", "1")
+    with pytest.raises(UserError, match="'admin_transformer_lm' is no translation model, and only those can be folded"):
+        fold_checkpoint(checkpoint, tmp_path / "folded.pt")
+
+
+def test_the_page_prepares_the_text_as_these_tests_do(data: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "beyond_translation.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^sed .*$", page, flags=re.MULTILINE)
+    (tmp_path / "train.txt").write_bytes((data.parent / "text" / "train.txt").read_bytes())
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "train.chars").read_text() == (data.parent / "text" / "train.chars").read_text()
