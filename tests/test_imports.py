@@ -18,7 +18,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "methods": {"core"},
     "checkpoints": {"core", "compat"},
     "demo": {"checkpoints", "core", "compat", ""},
-    "cli": {"checkpoints", "demo", ""},
+    "cli": {"checkpoints", "core", "demo", ""},
     "decoding": {"core", "compat"},
     "training": {"core", "compat"},
     "": {"compat", "core", "decoding", "methods", "training"},

@@ -120,14 +120,31 @@ def _refuse_unknown_arch(arch: Optional[str], setting: str = "--arch") -> None:
 
     if arch in ARCH_MODEL_REGISTRY:
         return
-    hint = nearest(arch or "", list(ARCH_MODEL_REGISTRY))
+    hint = _why_not(arch or "") or nearest(arch or "", list(ARCH_MODEL_REGISTRY))
     problem = f"{setting} is missing" if arch is None else f"unknown {setting} '{arch}'{hint}"
-    ours = sorted(
-        name
-        for name, model in ARCH_MODEL_REGISTRY.items()
-        if model.__module__.startswith("fairseq_plugins.") and name.endswith("_transformer")
-    )
-    raise UserError(f"{problem}; legal: {', '.join([*ours, 'their sizes'])} and fairseq's own")
+    raise UserError(f"{problem}; legal: {_legal_archs()}, their sizes, and fairseq's own")
+
+
+def _legal_archs() -> str:
+    """The patterns of our architectures' names, and the methods that go into them."""
+    from fairseq_plugins.core.families import MODELS
+    from fairseq_plugins.core.method import METHODS
+
+    patterns = " or ".join(f"METHOD{model.family.suffix}" for model in MODELS)
+    return f"{patterns} with METHOD one of {', '.join(sorted(METHODS))}"
+
+
+def _why_not(arch: str) -> str:
+    """Why a method is no architecture of the family that ``arch`` names; empty if it names no such pair."""
+    from fairseq_plugins.core.architectures import refusals
+    from fairseq_plugins.core.families import MODELS
+    from fairseq_plugins.core.method import METHODS
+
+    for model in MODELS:
+        name, suffix, _ = arch.partition(model.family.suffix)
+        if suffix and name in METHODS and (reasons := refusals(model.config_class, METHODS[name])):
+            return f" ({'; '.join(reasons)})"
+    return ""
 
 
 def _in_hydra(job: Callable[..., Any]) -> Callable[..., Any]:
