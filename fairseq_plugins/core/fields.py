@@ -131,7 +131,7 @@ def parser_fields(add_args: Callable[[argparse.ArgumentParser], None]) -> Tuple[
             kind = ChoiceEnum(list(action.choices))
         metadata = {"help": action.help}
         if len(action.option_strings) > 1:
-            metadata["alias"] = action.option_strings[1]
+            metadata["argparse_alias"] = action.option_strings[1]
         default = bool(action.default) if kind is bool else action.default
         kind = Optional[kind] if default is None else kind
         fields.append((action.dest, kind, field(default=default, metadata=metadata)))

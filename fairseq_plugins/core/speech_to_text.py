@@ -20,7 +20,7 @@ from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from fairseq_plugins.core.designed import DesignedModel
-from fairseq_plugins.core.fields import Family, Field, Size, declared_elsewhere, parser_fields
+from fairseq_plugins.core.fields import Family, Size, declared_elsewhere, parser_fields
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder, EncoderLoop, wrap
@@ -30,15 +30,16 @@ logger = logging.getLogger(__name__)
 
 FLAGS = parser_fields(S2TTransformerModel.add_args)
 PRETRAINED = "load_pretrained_encoder_from"
-# Not flags of the model: the task and the criterion say them, the front end's sizes when they build the model.
-ELSEWHERE: Tuple[Field, ...] = (
-    declared_elsewhere("max_source_positions", int, "task", 6000),
-    declared_elsewhere("max_target_positions", int, "task", 1024),
-    declared_elsewhere("input_feat_per_channel", int, "task", 80),
-    declared_elsewhere("input_channels", int, "task", 1),
-    declared_elsewhere("speaker_to_id", Any, "task", None),
-    declared_elsewhere("ctc_weight", float, "criterion", 0.0),
-)
+# Not flags of the model: type, the group that says it, and the value where it does not. The sizes of the features are
+# told by the task when it builds the model.
+TOLD: Dict[str, Tuple[Any, str, Any]] = {
+    "max_source_positions": (int, "task", 6000),
+    "max_target_positions": (int, "task", 1024),
+    "input_feat_per_channel": (int, "task", 80),
+    "input_channels": (int, "task", 1),
+    "speaker_to_id": (Any, "task", None),
+    "ctc_weight": (float, "criterion", 0.0),
+}
 
 
 def _problems(config: Namespace) -> List[str]:
@@ -62,19 +63,12 @@ SPEECH_TO_TEXT = Family(
     suffix="_s2t_transformer",
     class_name="DeepS2TTransformerConfig",
     stacks=tuple(Stack),
-    stock=(*FLAGS, *ELSEWHERE),
+    stock=(*FLAGS, *(declared_elsewhere(name, *told) for name, told in TOLD.items())),
     presettable=tuple(name for name, kind, _ in FLAGS if kind is not bool and name != PRETRAINED),
     sizes={
         suffix: Size(f"s2t_transformer{suffix}") for suffix in ("", "_xs", "_s", "_sp", "_m", "_mp", "_l", "_lp")
     },
-    fallbacks={
-        "max_source_positions": 6000,
-        "max_target_positions": 1024,
-        "input_feat_per_channel": 80,
-        "input_channels": 1,
-        "speaker_to_id": None,
-        "ctc_weight": 0.0,
-    },
+    fallbacks={name: value for name, (_, _, value) in TOLD.items()},
     problems=_problems,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import subprocess
@@ -89,6 +90,27 @@ def test_parameters_of_the_enwik8_models() -> None:
             assert ffn == 4 * width
             counted = sum(parameter.numel() for parameter in model.parameters())
             assert counted == layers * (12 * width**2 + 9 * width + 1) + WORDS * width
+
+
+def test_parameters_of_the_wikitext_model() -> None:
+    """247 million: Baevski and Auli, ICLR 2019, https://arxiv.org/abs/1809.10853, table 2; 267,744 words."""
+    with torch.device("meta"):
+        model = DeepTransformerLanguageModel.build_model(settings("pre_ln_transformer_lm_wiki103"), task(267_744))
+    assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6) == 247
+
+
+def flags(arch: str) -> set[str]:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    ARCH_MODEL_REGISTRY[arch].add_args(parser)
+    return {name for action in parser._actions for name in action.option_strings}
+
+
+def test_flags_are_those_of_stock_and_of_the_parts() -> None:
+    # Translation adds one that stock's language model has.
+    added = flags("deep_transformer") - flags("transformer") - {"--decoder-input-dim"}
+    assert {"--norm", "--residual", "--word-dropout"} <= added
+    assert flags("deep_transformer_lm") - flags("transformer_lm") == added
+    assert flags("transformer_lm") - flags("deep_transformer_lm") == set()
 
 
 def test_what_the_user_says_wins() -> None:

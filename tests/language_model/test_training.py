@@ -13,6 +13,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor, nn
 
@@ -21,7 +22,7 @@ from fairseq_plugins.core.calibration import Calibrated
 from fairseq_plugins.core.language_model import LANGUAGE_MODEL, DeepTransformerLanguageModel
 from fairseq_plugins.errors import UserError
 from tests.language_model import text
-from tests.language_model.building import tiny, tokens
+from tests.language_model.building import task, tiny, tokens
 
 UPDATES = 12
 ENDS = ("--decoder-input-dim", "16", "--decoder-output-dim", "16")
@@ -138,6 +139,42 @@ def test_incremental_equals_full(arch: str) -> None:
         steps = [model.decoder(prefix, incremental_state=state)[0][:, -1] for prefix in prefixes]
     assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-5)
     assert not torch.allclose(full[:, 1], full[:, 2], atol=1e-2)
+
+
+@pytest.mark.parametrize("arch", METHODS)
+def test_beam_search_scores_are_those_of_a_full_forward(arch: str) -> None:
+    """Of every hypothesis that continues a prefix: a state that is not reordered with its beam would show here."""
+    model, inputs = tiny(arch), tokens()[:2, :4]
+    model.train()
+    model(inputs)
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    model.eval()
+    words = task().target_dictionary
+    search = SequenceGenerator([model], words, beam_size=3, max_len_b=9, normalize_scores=False)
+    sample = {"net_input": {"src_tokens": inputs, "src_lengths": torch.tensor([4, 4])}}
+    found = task().inference_step(search, [model], sample)
+    assert [len(hypotheses) for hypotheses in found] == [3, 3]
+    for prefix, hypotheses in zip(inputs, found, strict=True):
+        for one in hypotheses:
+            assert one["tokens"][:3].tolist() == prefix[1:].tolist()
+            source = torch.cat([prefix[:1], one["tokens"][:-1]]).unsqueeze(0)
+            scores = log_probabilities(model, source, one["tokens"].unsqueeze(0))[0]
+            assert torch.allclose(scores.float(), one["positional_scores"], atol=1e-4)
+
+
+def test_calibration_sees_the_first_batch() -> None:
+    """omega_1 = 1, omega_2^2 = Var(x_0) + Var(F_1): Admin's rule, from the embedding on."""
+    model, seen = tiny("admin_transformer_lm", dropout=0.0).train(), {}
+    layer = model.decoder.layers[0]
+    handle = layer.self_attn_residual.register_forward_pre_hook(lambda _, inputs: seen.update(f=inputs[0], x=inputs[1]))
+    model(tokens())
+    handle.remove()
+    expected = math.sqrt(float(seen["x"].var(correction=0) + seen["f"].var(correction=0)))
+    assert layer.self_attn_residual.omega_profiled.unique().tolist() == [1.0]
+    assert layer.ffn_residual.omega_profiled.unique().tolist() == [pytest.approx(expected, rel=1e-5)]
 
 
 def test_only_translation_models_are_folded(data: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import subprocess
@@ -48,6 +49,20 @@ def test_which_architectures_there_are() -> None:
     assert {"b2t", "post_ln", "pre_ln", "hybrid_ln", "admin", "dsinit_matt", "rezero"} <= names
     assert set(OURS) == {f"{name}_s2t_transformer{size}" for name in names for size in SIZES}
     assert {ARCH_MODEL_NAME_REGISTRY[arch] for arch in OURS} == {"deep_s2t_transformer"}
+
+
+def flags(arch: str) -> set[str]:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    ARCH_MODEL_REGISTRY[arch].add_args(parser)
+    return {name for action in parser._actions for name in action.option_strings}
+
+
+def test_flags_are_those_of_stock_and_of_the_parts() -> None:
+    # The widths at the decoder's ends are no setting of stock's model.
+    added = flags("deep_transformer") - flags("transformer") - {"--decoder-input-dim"}
+    assert {"--norm", "--residual", "--word-dropout"} <= added
+    assert flags("deep_s2t_transformer") - flags("s2t_transformer") == added
+    assert flags("s2t_transformer") - flags("deep_s2t_transformer") == set()
 
 
 @pytest.mark.parametrize("size", SIZES)
