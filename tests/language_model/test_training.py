@@ -177,6 +177,19 @@ def test_calibration_sees_the_first_batch() -> None:
     assert layer.ffn_residual.omega_profiled.unique().tolist() == [pytest.approx(expected, rel=1e-5)]
 
 
+def test_a_resumed_training_is_the_uninterrupted_one(data: Path, tmp_path: Path) -> None:
+    """Above all: what has seen data does not look at the first batch after the break."""
+    arch = "admin_transformer_lm"
+    text.train(data, tmp_path / "once", arch, "--max-update", "6")
+    for updates in ("3", "6"):
+        text.train(data, tmp_path / "twice", arch, "--max-update", updates)
+    first, second = (
+        torch.load(tmp_path / one / "checkpoint_last.pt", weights_only=True)["model"] for one in ("once", "twice")
+    )
+    assert first.keys() == second.keys()
+    assert [name for name, value in first.items() if not torch.equal(value, second[name])] == []
+
+
 def test_only_translation_models_are_folded(data: Path, tmp_path: Path) -> None:
     checkpoint = text.train(data, tmp_path, "admin_transformer_lm", "--max-update", "1")
     with pytest.raises(UserError, match="'admin_transformer_lm' is no translation model, and only those can be folded"):

@@ -142,6 +142,20 @@ def test_calibration_sees_the_first_batch() -> None:
     assert second.unique().tolist() == [pytest.approx(expected, rel=1e-5)]
 
 
+def test_a_resumed_training_is_the_uninterrupted_one(data: Path, tmp_path: Path) -> None:
+    """Across the end of an epoch; what has seen data does not look at the first batch after the break."""
+    arch = "admin_s2t_transformer"
+    audio.train(data, tmp_path / "once", arch, "--max-update", "6")
+    for updates in ("3", "6"):
+        audio.train(data, tmp_path / "twice", arch, "--max-update", updates)
+    first, second = (
+        torch.load(tmp_path / one / "checkpoint_last.pt", weights_only=True)["model"] for one in ("once", "twice")
+    )
+    assert first.keys() == second.keys()
+    names = [name for name in first if not name.endswith("_float_tensor")]
+    assert [name for name in names if not torch.equal(first[name], second[name])] == []
+
+
 def saved(path: Path, arch: str, **values: Any) -> dict[str, Tensor]:
     """A checkpoint that holds a model's weights and no more; returns them."""
     weights = build(arch, seed=7, **{**TINY, **values}).state_dict()
