@@ -30,6 +30,10 @@ MODULES: tuple[str, ...] = (
     "tokenizer_languages",
     "score_command",
     "shared_tensors_in_ema",
+    "norms_lost_from_ema",
+    "ema_from_plain_checkpoint",
+    "ema_interval_at_resume",
+    "polynomial_decay_by_flag",
     "hydra_traces",
 )
 """In the order in which they are applied: of two that wrap one function, the later is the outer."""
