@@ -1,7 +1,7 @@
 """``--store-ema`` on a checkpoint that has no average ends in "KeyError: 'model'".
 
 fairseq means to start the average from the weights of the checkpoint, but has deleted them by then. Here the weights
-stand where it looks for the average first. Not reported upstream so far.
+stand where it looks for the average first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A resumed training with ``--ema-update-freq`` above 1 averages after other updates than the uninterrupted one.
 
 A checkpoint does not hold how many updates were made since the last average, so counting begins anew. The number
-follows from that of all updates. Not reported upstream so far.
+follows from that of all updates.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The averaging leaves the buffer ``version`` out of the state that it loads into 
 encoder or decoder takes a state without it for one from before that LayerNorm existed: it removes ``layer_norm`` and
 writes version 1. The stored average then describes another model. Here the copy always keeps the versions of the model
 that it was made from. A file from before the mend still loads: what it lost is taken from its float32 average if it
-holds one, else from its last weights. Not reported upstream so far.
+holds one, else from its last weights.
 """
 
 from __future__ import annotations
