@@ -191,8 +191,8 @@ register_method(
         name="b2t_deep",
         title="B2T connection, recipe of 100L-100L",
         paper=PAPER,
-        equation=r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times 0.1; "
-        "dropout 0.5 and word dropout 0.1 (text and the released recipe of the 100-layer models)",
+        equation=r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times "
+        "0.1; dropout 0.5 and word dropout 0.1 (text and the released recipe of the 100-layer models)",
         norm="post",
         residual="b2t",
         init="b2t",

@@ -75,7 +75,7 @@ def test_what_a_command_is_given(argv: Sequence[str], seen: List[str], calls: Li
         (["trian"], "error: unknown command 'trian' (did you mean 'train'?); legal: train, hydra-train, "),
         (["xyzzy"], "error: unknown command 'xyzzy'; legal: train, "),
         (["train", "data", "--arch", "admin_transfromer"],
-         "error: unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: METHOD_transformer or "),
+         "error: unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: METHOD_transformer "),
         (["train", "data", "--arch=transformer_iwslt_deen"],
          "error: unknown --arch 'transformer_iwslt_deen' (did you mean 'transformer_iwslt_de_en'?); legal: "),
         (["train", "data"], "error: --arch is missing; legal: METHOD_transformer or "),
