@@ -31,14 +31,12 @@ def register() -> None:
         methods,  # noqa: F401  (registers every part and method)
         training,
     )
-    from fairseq_plugins.core import advice
     from fairseq_plugins.core.families import register_architectures
     from fairseq_plugins.errors import install_hook
 
     register_architectures()
     decoding.register()
     training.register()
-    advice.install()
     install_hook()
 
 

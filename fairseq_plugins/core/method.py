@@ -130,7 +130,7 @@ class Part:
         parameters: what it adds to the state dict.
         conflicts: from the choices and the shape of one stack and the whole configuration to messages, one a problem.
         advice: from fairseq's whole configuration of a training to warnings, for settings that the paper advises
-            against and that do not make a run wrong; see :mod:`fairseq_plugins.core.advice`.
+            against and that do not make a run wrong; see :mod:`fairseq_plugins.training.advice`.
         no_fold: why a model with this part cannot be turned into a plain stock Transformer; empty if it can.
     """
 

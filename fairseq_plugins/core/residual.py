@@ -8,12 +8,12 @@ layer at a time, so that sub-layers of a layer can share a parameter.
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Axis, Part, Shape, Site, register_part
+from fairseq_plugins.core.method import Axis, Choices, Part, Shape, Site, register_part
 
 
 class Residual(nn.Module):
@@ -64,6 +64,21 @@ class ScaledStream(Residual):
     def extra_repr(self) -> str:
         """The constant."""
         return f"scale={self.scale:.4f}"
+
+
+def needs_norm_after(name: str) -> Callable[[Choices, Shape, Any], List[str]]:
+    """``conflicts`` of the part ``name`` of this axis whose junctions scale the stream.
+
+    Without the LayerNorm that follows, every scale would multiply the stream of all layers above.
+    """
+
+    def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+        if choices.norm.build(shape).after:
+            return []
+        place = choices.norm.name
+        return [f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm post, not {place}"]
+
+    return conflicts
 
 
 def build_plain(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:

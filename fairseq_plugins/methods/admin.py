@@ -6,7 +6,7 @@ Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, section 4.
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Dict, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from fairseq_plugins.core.calibration import Calibrated, population_variance
 from fairseq_plugins.core.method import (
     Axis,
-    Choices,
     Method,
     NewParameter,
     Option,
@@ -24,7 +23,7 @@ from fairseq_plugins.core.method import (
     register_method,
     register_part,
 )
-from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.residual import Residual, needs_norm_after
 
 
 class AdminResidual(Calibrated):
@@ -98,14 +97,6 @@ def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Resid
     return {site: AdminResidual(size, shape.options.admin_profile, trained) for site in sites}
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
-    """Without the LayerNorm that follows, every omega would multiply the stream of all layers above."""
-    if choices.norm.name == "post":
-        return []
-    name = choices.norm.name
-    return [f"--residual admin scales the stream for the LayerNorm after it: it needs --norm post, not {name}"]
-
-
 register_part(
     Part(
         Axis.RESIDUAL,
@@ -124,7 +115,7 @@ register_part(
             Option("admin_scale", "elementwise", "one omega for each of the C dimensions, or one for all of them",
                    choices=("elementwise", "scalar")),
         ),
-        conflicts=conflicts,
+        conflicts=needs_norm_after("admin"),
         parameters=tuple(
             NewParameter(f"{site.value}_residual.{name}", size, initial, buffer)
             for site in Site

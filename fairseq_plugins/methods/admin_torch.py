@@ -7,14 +7,13 @@ Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249.
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Dict, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.method import (
     Axis,
-    Choices,
     Method,
     NewParameter,
     Option,
@@ -24,7 +23,7 @@ from fairseq_plugins.core.method import (
     register_method,
     register_part,
 )
-from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.residual import Residual, needs_norm_after
 
 
 class AdminTorchResidual(Residual):
@@ -74,14 +73,6 @@ def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Resid
     return {site: AdminTorchResidual(omega, shape.width, trained) for site in sites}
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
-    """Without the LayerNorm that follows, every omega would multiply the stream of all layers above."""
-    if choices.norm.build(shape).after:
-        return []
-    name = choices.norm.name
-    return [f"--residual admin_torch scales the stream for the LayerNorm after it: it needs --norm post, not {name}"]
-
-
 register_part(
     Part(
         Axis.RESIDUAL,
@@ -103,7 +94,7 @@ register_part(
                 choices=("fixed", "trained"),
             ),
         ),
-        conflicts=conflicts,
+        conflicts=needs_norm_after("admin_torch"),
         parameters=tuple(
             NewParameter(
                 f"{site.value}_residual.omega",

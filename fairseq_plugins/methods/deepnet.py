@@ -5,14 +5,13 @@ Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2. The authors call t
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Dict, Tuple
 
 from torch import nn
 
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import (
     Axis,
-    Choices,
     Method,
     Option,
     Part,
@@ -22,7 +21,7 @@ from fairseq_plugins.core.method import (
     register_method,
     register_part,
 )
-from fairseq_plugins.core.residual import Residual, ScaledStream
+from fairseq_plugins.core.residual import Residual, ScaledStream, needs_norm_after
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
 """The maps of gain beta; those of self-attention and of cross-attention alike."""
@@ -66,14 +65,6 @@ def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Resid
     return {site: ScaledStream(scale) for site in sites}
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
-    """Without the LayerNorm that follows, every alpha would multiply the stream of all layers above."""
-    if choices.norm.build(shape).after:
-        return []
-    name = choices.norm.name
-    return [f"--residual deepnorm scales the stream for the LayerNorm after it: it needs --norm post, not {name}"]
-
-
 def initialise(weights: StackWeights, shape: Shape) -> None:
     """Draw the maps that the text names anew, whatever the base has drawn; all other weights stay.
 
@@ -112,7 +103,7 @@ register_part(
         "deepnorm",
         build,
         summary="alpha * stream + branch, alpha a constant of the depths of both stacks",
-        conflicts=conflicts,
+        conflicts=needs_norm_after("deepnorm"),
     )
 )
 register_part(

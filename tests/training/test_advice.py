@@ -13,8 +13,8 @@ from fairseq.trainer import Trainer
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from fairseq_plugins.core import advice
 from fairseq_plugins.core.method import Axis
+from fairseq_plugins.training import advice
 from tests import toy
 from tests.building import tiny
 from tests.config.test_hydra import TINY, read, recipe, run_hydra

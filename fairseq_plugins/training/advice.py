@@ -7,13 +7,13 @@ schedule are known to nobody but fairseq's trainer, so that is where the questio
 
 from __future__ import annotations
 
-import functools
 import logging
 from typing import Any, Callable, List
 
 from fairseq.trainer import Trainer
 from torch import nn
 
+from fairseq_plugins.compat.wrapping import wrap
 from fairseq_plugins.core.design import StackDesign
 
 logger = logging.getLogger(__name__)
@@ -32,17 +32,15 @@ def advice(model: nn.Module, config: Any) -> List[str]:
     return list(dict.fromkeys(found))
 
 
+def give(
+    build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: nn.Module, *args: Any, **kwargs: Any
+) -> None:
+    """``Trainer.__init__`` that logs the advice when the trainer has been made."""
+    build(trainer, cfg, task, model, *args, **kwargs)
+    for message in advice(model, cfg):
+        logger.warning(message)
+
+
 def install() -> None:
-    """Let fairseq's trainer log the advice when it is made; a second call changes nothing."""
-    if hasattr(Trainer.__init__, "gives_advice"):
-        return
-    original: Callable[..., None] = Trainer.__init__
-
-    @functools.wraps(original)
-    def initialise(self: Trainer, cfg: Any, task: Any, model: nn.Module, *args: Any, **kwargs: Any) -> None:
-        original(self, cfg, task, model, *args, **kwargs)
-        for message in advice(model, cfg):
-            logger.warning(message)
-
-    initialise.gives_advice = True  # type: ignore[attr-defined]
-    Trainer.__init__ = initialise
+    """Let fairseq's trainer give the advice; a second call changes nothing."""
+    wrap(Trainer, "__init__", give)
