@@ -1,0 +1,155 @@
+# shellcheck shell=bash
+# What every script here shares: messages, DRY_RUN, stages that are renamed when whole, settings that may not change
+# under a result, one job a directory. Sourced, never run:
+#
+#     set -euo pipefail
+#     source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+#
+# A stage is a command that gets the name to write as its last argument. It writes NAME.partial, which is renamed to
+# NAME when the command has succeeded; what is there under its own name is therefore whole, and is kept. So a script
+# that was stopped anywhere (Ctrl-C, kill -9, a full disk) continues when it is called again, and makes the same bytes.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+DRY_RUN=${DRY_RUN:-0}
+# Sorting and byte order are the same for every user.
+export LC_ALL=C.UTF-8
+
+if [[ -z ${PYTHON:-} ]]; then
+    if [[ -n ${VIRTUAL_ENV:-} ]]; then
+        PYTHON=$VIRTUAL_ENV/bin/python
+    elif [[ -x $ROOT/.venv/bin/python ]]; then
+        PYTHON=$ROOT/.venv/bin/python
+    else
+        PYTHON=python3
+    fi
+fi
+
+# say WORD ...: one line about what is done now.
+say() { printf '%s\n' "$*"; }
+
+# die WORD ...: one line about what is wrong, exit code 2.
+die() {
+    printf 'error: %s\n' "$*" >&2
+    exit 2
+}
+
+# usage_and_exit_if_asked "$@": print the comment at the head of the calling script where -h or --help is among the
+# arguments.
+usage_and_exit_if_asked() {
+    local argument
+    for argument in "$@"; do
+        if [[ $argument == -h || $argument == --help ]]; then
+            sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p;}' "$0"
+            exit 0
+        fi
+    done
+}
+
+require_command() {
+    local name
+    for name in "$@"; do
+        command -v "$name" >/dev/null || die "$name is needed and not installed"
+    done
+}
+
+# require_file FILE ...: it is there, it can be read, it is not empty. (Not under DRY_RUN: earlier stages made nothing.)
+require_file() {
+    local file
+    ((!DRY_RUN)) || return 0
+    for file in "$@"; do
+        [[ -e $file ]] || die "$file: no such file"
+        [[ -f $file && -r $file ]] || die "$file: cannot be read"
+        [[ -s $file ]] || die "$file: empty"
+    done
+}
+
+# require_number NAME VALUE: VALUE is a whole number from 1 on.
+require_number() {
+    [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 must be a whole number of at least 1, not '$2'"
+}
+
+# require_choice NAME VALUE LEGAL ...
+require_choice() {
+    local name=$1 value=$2 legal
+    shift 2
+    for legal in "$@"; do
+        [[ $value != "$legal" ]] || return 0
+    done
+    die "unknown $name '$value'; legal values: $*"
+}
+
+# require_package: the Python that runs the stages has this package.
+require_package() {
+    "$PYTHON" -c 'import fairseq_plugins.errors, fairseq' 2>/dev/null ||
+        die "$PYTHON cannot import fairseq_plugins and fairseq: run 'make setup', or set PYTHON"
+}
+
+# run COMMAND [ARGUMENT ...]: run it; under DRY_RUN=1 only print it, as one could type it.
+run() {
+    if ((DRY_RUN)); then
+        printf '%q ' "$@"
+        printf '\n'
+        return 0
+    fi
+    "$@"
+}
+
+# deep COMMAND [ARGUMENT ...]: fairseq-deep, of the same Python as everything else.
+deep() { run "$PYTHON" -m fairseq_plugins.cli "$@"; }
+
+# corpora STEP [ARGUMENT ...]: one step of the preparation of text.
+corpora() { run "$PYTHON" -m fairseq_plugins.corpora "$@"; }
+
+# make_once TARGET COMMAND [ARGUMENT ...]: the stage. Never call it where a failure is caught (`if`, `||`, `&&`): bash
+# would then go on after a failed command inside it.
+make_once() {
+    local target=$1 partial=$1.partial
+    shift
+    if [[ -e $target ]]; then
+        say "$target: there already, kept"
+        return 0
+    fi
+    if ((DRY_RUN)); then
+        printf '# %s\n' "$target"
+        "$@" "$partial"
+        return 0
+    fi
+    say "$target: making it"
+    rm -rf -- "$partial"
+    mkdir -p -- "$(dirname -- "$target")"
+    "$@" "$partial"
+    [[ -e $partial ]] || die "$target: '$1' did not make it"
+    mv -T -- "$partial" "$target"
+}
+
+# claim DIR: keep a second job out of DIR until this one and all its children have ended, however they end.
+claim() {
+    ((!DRY_RUN)) || return 0
+    mkdir -p -- "$1" || die "$1: cannot be made"
+    require_command flock
+    local lock
+    exec {lock}>"$1/.lock" || die "$1: cannot be written"
+    flock --nonblock "$lock" || die "$1: another job is at work there; wait for it, or give another directory"
+}
+
+# remember_settings DIR NAME=VALUE ...: what the results in DIR are made with. A later call with other values stops:
+# nothing is ever kept that was made with other settings.
+remember_settings() {
+    local file=$1/settings new
+    shift
+    new=$(printf '%s\n' "$@")
+    ((!DRY_RUN)) || return 0
+    if [[ -f $file ]]; then
+        local changed
+        changed=$(diff <(printf '%s\n' "$new") "$file" | sed -n 's/^< //p; s/^> \(.*\)/was \1/p' | paste -sd ';' - |
+            sed 's/;/; /g') || true
+        [[ -z $changed ]] ||
+            die "${file%/settings} was made with other settings ($changed); give another directory, or delete it"
+        return 0
+    fi
+    printf '%s\n' "$new" >"$file.partial"
+    mv -- "$file.partial" "$file"
+}
+
+# Ctrl-C and kill say so once; what was half-made has a name of its own.
+trap 'printf "\ninterrupted; the same command continues where this one stopped\n" >&2; exit 130' INT TERM
