@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import select
@@ -15,6 +16,9 @@ INTERRUPTED = 130
 
 READER_LEFT = 141
 """128 + SIGPIPE: what a program gets that writes into ``| head`` after ``head`` has ended."""
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+"""What the system answers where nothing more can be written."""
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 
@@ -51,6 +55,8 @@ def users_mistake(error: Exception) -> Optional[UserError]:
         return error
     if isinstance(error, MISSING) and error.strerror:
         return UserError(f"{error.strerror}: {error.filename}")
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return UserError(f"{error.strerror}: {error.filename or 'nothing more can be written'}")
     # fairseq raises "Dataset not found: ..." and "Model file not found: ..." with a message instead of a number.
     if isinstance(error, MISSING) or (type(error) is OSError and error.errno is None):
         return UserError(str(error))

@@ -41,6 +41,9 @@ def test_code_of_a_command_that_returns(returned: Optional[int], code: int) -> N
             '\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  File "x.py", '
             "line 1, in f\nfairseq_plugins.errors.UserError: unknown norm 'pst'; legal values: post, pre\n", 1, 99),
          2, "error: unknown norm 'pst'; legal values: post, pre\n"),
+        (OSError(28, "No space left on device", "train.bpe"), 2, "error: No space left on device: train.bpe\n"),
+        (OSError(28, "No space left on device"), 2,
+         "error: No space left on device: nothing more can be written\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )  # fmt: skip
@@ -56,7 +59,7 @@ def test_what_the_user_can_mend_is_one_line(
     [
         ValueError("shape"),
         AssertionError("ours"),
-        OSError(28, "No space left on device"),
+        OSError(5, "Input/output error"),
         ProcessRaisedException("\n\n-- Process 0 terminated ...\nRuntimeError: size mismatch\n", 0, 99),
         BrokenPipeError("a worker's, not standard output"),
         SystemExit(5),
