@@ -15,7 +15,7 @@ WORKERS ?= 2
 FAIRSEQ := fairseq-fixed==0.12.3.1
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
-SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh)
+SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 
 .PHONY: help setup demo test check clean
 

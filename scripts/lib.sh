@@ -24,6 +24,9 @@ if [[ -z ${PYTHON:-} ]]; then
     fi
 fi
 
+# What one script was told, the scripts that it calls know.
+export DRY_RUN PYTHON
+
 # say WORD ...: one line about what is done now.
 say() { printf '%s\n' "$*"; }
 

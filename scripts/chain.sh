@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# From a prepared directory to a report: train, average, decode and score each configuration and seed, then compare.
+# Sourced after lib.sh by compare.sh and by the scripts of reproduce/.
+
+SEEDS=${SEEDS:-}
+BASELINE=${BASELINE:-}
+
+# run_directory OUT CONFIG SEED OVERRIDE ...: where a run goes; a change of the recipe is another run.
+run_directory() {
+    local out=$1 name seed=$3 override
+    name=$(basename -- "${2%.yaml}")
+    shift 3
+    for override in "$@"; do
+        # Every comparison has its common settings in OUT/settings; only what tells rows apart is in the name.
+        name+=,${override//\//_}
+    done
+    printf '%s/%s/seed%s\n' "$out" "$name" "$seed"
+}
+
+# train_and_evaluate CONFIG DATA RUN [KEY=VALUE ...]: one row, one seed. Both scripts skip what is done.
+#
+# A training that diverged is a result: it is a row of the report, and the comparison goes on.
+train_and_evaluate() {
+    local config=$1 data=$2 directory=$3 code=0
+    shift 3
+    "$ROOT/scripts/train.sh" "$config" "$data" "$directory" "$@" || code=$?
+    case $code in
+        0) "$ROOT/scripts/evaluate.sh" "$directory" "$data" ;;
+        1) say "$directory: diverged; nothing to translate with" ;;
+        *) exit "$code" ;;
+    esac
+}
+
+# write_report OUT RUN ...: the leaderboard; made anew each time, from what the runs hold.
+write_report() {
+    local out=$1
+    shift
+    deep report "$@" ${BASELINE:+--baseline "$BASELINE"} --output "$out/report"
+}
