@@ -1,8 +1,8 @@
 """Transformers that train deep: a fairseq user directory, to be imported or handed to ``--user-dir``.
 
-Importing the package mends fairseq and makes the methods known to it. Two processes are spared that import, because
-they may only want to print a line: ``python -m fairseq_plugins``, and ``fairseq-deep``, which calls :func:`register`
-itself before it runs a command.
+Importing the package mends fairseq and makes the methods known to it. Three processes are spared that import:
+``python -m fairseq_plugins`` prints a line, ``python -m fairseq_plugins.corpora`` works on text and needs no fairseq,
+and ``fairseq-deep`` calls :func:`register` itself before it runs a command.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ def _log_as_fairseq_does() -> None:
 
 
 def _registers_later() -> bool:
-    """Whether this process is one of the two that call :func:`register` themselves, or need it never.
+    """Whether this process is one of the three that call :func:`register` themselves, or need it never.
 
     ``sys.orig_argv`` is what the interpreter was started with. A worker spawned by such a process was started
     differently (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
     """
     started_with = sys.orig_argv[1:]
-    if started_with[:2] == ["-m", f"{__name__}.cli"] or started_with == ["-m", __name__]:
+    by_itself = [["-m", f"{__name__}.cli"], ["-m", f"{__name__}.corpora"]]
+    if started_with == ["-m", __name__] or started_with[:2] in by_itself:
         return True
     return bool(started_with) and Path(started_with[0]).stem == "fairseq-deep"
 
