@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable, Sequence
+from typing import Sequence
 
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.demo.children import Children, fairseq_command
-from fairseq_plugins.demo.stage import write_whole
 from fairseq_plugins.demo.text import Tokeniser
 from fairseq_plugins.errors import UserError
-
-_HYPOTHESIS = re.compile(r"^D-(\d+)\t[^\t]*\t(.*)$")
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.runs.generated import hypotheses_in_order
 
 
 @dataclass(frozen=True)
@@ -25,27 +23,6 @@ class Search:
     beam: int
     length_penalty: float
     batch_size: int = 64
-
-
-def hypotheses_in_order(lines: Iterable[str], expected: int) -> list[str]:
-    """The translations in ``fairseq-generate``'s output, in the order of the test set.
-
-    Raises:
-        UserError: a sentence is missing, comes twice, or is not of this test set.
-    """
-    found: dict[int, str] = {}
-    for line in lines:
-        if not (match := _HYPOTHESIS.match(line.rstrip("\n"))):
-            continue
-        index = int(match.group(1))
-        if index in found:
-            raise UserError(f"sentence {index} was translated twice")
-        found[index] = match.group(2)
-    missing = [index for index in range(expected) if index not in found]
-    if missing or len(found) != expected:
-        first = f"; the first missing is {missing[0]}" if missing else ""
-        raise UserError(f"{len(found)} translations for {expected} test sentences{first}")
-    return [found[index] for index in range(expected)]
 
 
 def translate(

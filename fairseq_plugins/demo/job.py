@@ -17,8 +17,8 @@ from fairseq_plugins.demo.progress import Board, duration, training_status
 from fairseq_plugins.demo.report import Report, Result, notes, samples, text_table, write_report
 from fairseq_plugins.demo.stage import Settings, claimed, make_once
 from fairseq_plugins.demo.training import Recipe, Training
-from fairseq_plugins.demo.training_log import LogReader, TrainingLog, judge, read_log, tail
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.runs.training_log import LogReader, TrainingLog, judge, read_log, tail
 
 
 @dataclass(frozen=True)

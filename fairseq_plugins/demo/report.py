@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass, field
-from itertools import cycle
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
-from fairseq_plugins.demo.stage import write_whole
-from fairseq_plugins.demo.training_log import FAILED_TO_LEARN_MARGIN
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.runs import pictures, tables
+from fairseq_plugins.runs.tables import ABSENT, markdown_table, number, strict_json
+from fairseq_plugins.runs.training_log import FAILED_TO_LEARN_MARGIN
 
 NUM_SAMPLES = 10
 
-# Line style, marker, colour; the colours run from dark to light in grey and are apart for the colour-blind.
-_LOOKS = (
-    ("-", "o", "#000000"), ("--", "s", "#0072b2"), ("-.", "^", "#d55e00"), (":", "D", "#009e73"),
-    ("-", "v", "#cc79a7"), ("--", "<", "#e69f00"), ("-.", ">", "#56b4e9"),
-)  # fmt: skip
 _HEADER = ("method", "parameters", "diverged", "valid loss", "BLEU", "tokens/s")
-_ABSENT = "-"
 
 
 @dataclass(frozen=True)
@@ -67,38 +61,20 @@ def _row(result: Result) -> tuple[str, ...]:
     if result.failed:
         diverged = "failed"
     else:
-        diverged = _ABSENT if result.diverged is None else ("yes" if result.diverged else "no")
+        diverged = ABSENT if result.diverged is None else ("yes" if result.diverged else "no")
     return (
         result.method,
-        _number(result.parameters, ",d"),
+        number(result.parameters, ",d"),
         diverged,
-        _number(result.valid_loss, ".2f"),
-        _number(result.bleu, ".1f"),
-        _number(result.tokens_per_second, ",.0f"),
+        number(result.valid_loss, ".2f"),
+        number(result.bleu, ".1f"),
+        number(result.tokens_per_second, ",.0f"),
     )
 
 
-def _number(value: Optional[float], form: str) -> str:
-    return _ABSENT if value is None else format(value, form)
-
-
 def text_table(results: Sequence[Result]) -> str:
-    """The table for a terminal: first column left, numbers right."""
-    cells = rows(results)
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
-    lines = []
-    for row in cells:
-        line = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(line).rstrip())
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines)
-
-
-def markdown_table(cells: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first row is its header, numbers are to the right."""
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in cells]
-    rule = ["---", *("---:" for _ in escaped[0][1:])]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [escaped[0], rule, *escaped[1:]])
+    """The table for a terminal."""
+    return tables.text_table(rows(results))
 
 
 def notes(report: Report) -> list[str]:
@@ -157,16 +133,7 @@ def as_json(report: Report) -> str:
     del content["sources"], content["references"]
     for result in content["results"]:
         del result["hypotheses"]
-    return json.dumps(_without_nan(content), indent=1, allow_nan=False) + "\n"
-
-
-def _without_nan(content: Any) -> Any:
-    """JSON has no number for what is not finite: it becomes null."""
-    if isinstance(content, dict):
-        return {key: _without_nan(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_without_nan(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    return strict_json(content)
 
 
 def draw_curves(report: Report, path: Path) -> bool:
@@ -174,29 +141,17 @@ def draw_curves(report: Report, path: Path) -> bool:
 
     Told apart without colour: each method has its own line style and marker.
     """
-    try:
-        import matplotlib
-    except ImportError:
+    pyplot = pictures.load_pyplot()
+    if pyplot is None:
         return False
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     figure, axes = pyplot.subplots(1, 2, figsize=(12, 5), sharey=True, layout="constrained")
     for axis, curve, title in zip(axes, ("valid_curve", "train_curve"), ("validation", "training"), strict=True):
-        for result, (style, marker, colour) in zip(report.results, cycle(_LOOKS), strict=False):
-            points = sorted(getattr(result, curve).items())
-            if points:
-                axis.plot(*zip(*points, strict=True), linestyle=style, marker=marker, color=colour, markersize=5,
-                          label=result.method, markevery=max(1, len(points) // 10))  # fmt: skip
+        pictures.draw_curves(axis, [pictures.Curve(result.method, getattr(result, curve)) for result in report.results])
         axis.axhline(report.unigram_entropy, color="0.4", linestyle=(0, (6, 4)), linewidth=1, label="unigram entropy")
-        axis.set(title=f"{title} loss", xlabel="updates")
-        axis.grid(alpha=0.3)
+        axis.set(title=f"{title} loss")
     axes[0].set_ylabel("negative log-likelihood (bits per target token)")
     axes[1].legend()
-    partial = path.with_name(path.name + ".partial")
-    figure.savefig(partial, dpi=130, format="png")
-    pyplot.close(figure)
-    partial.replace(path)
+    pictures.save(pyplot, figure, path)
     return True
 
 

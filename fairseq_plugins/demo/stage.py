@@ -12,18 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
 
 STAMP = "settings.json"
 """File that records the settings a finished stage was made with."""
 
 Settings = dict[str, Any]
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file that is never seen half-written."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(partial, path)
 
 
 def write_stamp(directory: Path, settings: Settings) -> None:

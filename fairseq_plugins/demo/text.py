@@ -22,8 +22,8 @@ from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_plugins.demo.stage import write_whole
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
 
 SPLITS = ("train", "valid", "test")
 _LINES_NAMED = 5

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from fairseq_plugins.checkpoints.average import UPDATE_CHECKPOINT, numbered_checkpoints
 from fairseq_plugins.demo.children import Children, CommandFailed, fairseq_command
-from fairseq_plugins.demo.stage import Settings, differing, read_stamp, write_stamp, write_whole
-from fairseq_plugins.demo.training_log import read_log
+from fairseq_plugins.demo.stage import Settings, differing, read_stamp, write_stamp
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.runs.training_log import read_log
 
 STOCK = "transformer"
 """fairseq's own Transformer, to compare with."""

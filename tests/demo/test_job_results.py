@@ -1,83 +1,26 @@
-"""From logs and translations to the report: nothing lost, nothing reordered, verdicts and cells by hand."""
+"""From results to the report: cells by hand."""
 
 from __future__ import annotations
 
 import json
 import math
-import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fairseq_plugins.demo.decoding import hypotheses_in_order, sacrebleu_score
+from fairseq_plugins.demo.decoding import sacrebleu_score
 from fairseq_plugins.demo.report import (
     Report,
     Result,
     as_json,
     draw_curves,
     markdown,
-    markdown_table,
     notes,
     rows,
     sample_indices,
     text_table,
 )
-from fairseq_plugins.demo.training_log import LogReader, TrainingLog, judge
 from fairseq_plugins.errors import UserError
-
-PREFIX = "2026-01-02 03:04:05 | INFO |"
-
-
-def train_line(updates: int, nll: str, wps: str = "1000") -> str:
-    record = {"epoch": 1, "loss": "9", "nll_loss": nll, "wps": wps, "ups": "2", "num_updates": str(updates)}
-    return f"{PREFIX} train_inner | {json.dumps(record)}\n"
-
-
-def valid_line(updates: int, nll: str) -> str:
-    record = {"epoch": 1, "valid_loss": "9", "valid_nll_loss": nll, "valid_num_updates": str(updates)}
-    return f"{PREFIX} valid | {json.dumps(record)}\n"
-
-
-def log_of(*lines: str) -> TrainingLog:
-    log = TrainingLog()
-    for line in lines:
-        log.take(line)
-    return log
-
-
-def generated(index: int, text: str) -> list[str]:
-    return [f"S-{index}\tein Haus\n", f"T-{index}\ta house\n", f"H-{index}\t-0.5\tnot this\n",
-            f"D-{index}\t-0.5\t{text}\n", f"P-{index}\t-0.5 -0.5\n"]  # fmt: skip
-
-
-@given(st.lists(st.text(st.characters(exclude_characters="\t\n\r", codec="utf-8")), min_size=1, max_size=30))
-def test_translations_come_back_in_the_order_of_the_test_set(texts):
-    order = list(range(len(texts)))
-    random.Random(len(texts)).shuffle(order)
-    lines = ["2026 | INFO | fairseq_cli.generate | D-ictionary\n"]
-    for index in order:
-        lines += generated(index, texts[index])
-    assert hypotheses_in_order(lines, len(texts)) == texts
-
-
-def test_an_empty_translation_is_kept():
-    assert hypotheses_in_order([*generated(1, ""), *generated(0, "a")], 2) == ["a", ""]
-
-
-@pytest.mark.parametrize(
-    ("indices", "message"),
-    [
-        ([0, 2], "2 translations for 3 test sentences; the first missing is 1"),
-        ([0, 1, 2, 3], "4 translations for 3 test sentences"),
-        ([0, 1, 1, 2], "sentence 1 was translated twice"),
-        ([], "0 translations for 3 test sentences; the first missing is 0"),
-    ],
-)
-def test_lost_and_surplus_translations_are_refused(indices, message):
-    with pytest.raises(UserError, match=message):
-        hypotheses_in_order([line for index in indices for line in generated(index, "x")], 3)
 
 
 def test_perfect_translation_scores_100_and_the_signature_names_the_tokeniser():
@@ -90,55 +33,6 @@ def test_perfect_translation_scores_100_and_the_signature_names_the_tokeniser():
 def test_unequal_counts_are_not_scored():
     with pytest.raises(UserError, match="1 translations but 2 references"):
         sacrebleu_score(["a"], ["a", "b"])
-
-
-def test_numbers_of_a_log():
-    log = log_of(
-        f"{PREFIX} fairseq_cli.train | num. shared model params: 1,234,567 (num. trained: 1,234,567)\n",
-        train_line(10, "9.5", "0"), train_line(20, "8.5", "900"), train_line(30, "7.5", "1100"), valid_line(30, "7.25"),
-    )  # fmt: skip
-    assert log.parameters == 1234567
-    assert log.train_loss == {10: 9.5, 20: 8.5, 30: 7.5}
-    assert log.valid_loss == {30: 7.25}
-    assert log.final_valid_loss == 7.25
-    assert log.median_speed == 1000.0
-    assert log.updates == 30
-    assert not log.not_finite
-
-
-def test_a_resumed_training_counts_each_update_once():
-    log = log_of(train_line(10, "9.5"), valid_line(10, "9.0"), train_line(10, "9.4"), valid_line(10, "8.9"))
-    assert log.train_loss == {10: 9.4}
-    assert log.valid_loss == {10: 8.9}
-
-
-def test_a_log_is_read_as_it_grows(tmp_path):
-    path = tmp_path / "train.log"
-    reader = LogReader(path)
-    assert reader.poll().updates == 0
-    line = train_line(40, "6.0")
-    path.write_text(train_line(20, "7.0") + line[:30])
-    assert reader.poll().updates == 20
-    path.write_text(train_line(20, "7.0") + line)
-    assert reader.poll().updates == 40
-
-
-@pytest.mark.parametrize(
-    ("lines", "diverged"),
-    [
-        ([valid_line(10, "9.0"), valid_line(20, "3.0")], False),
-        ([valid_line(10, "3.0"), valid_line(20, "9.0")], True),
-        ([valid_line(10, "7.61")], True),  # the limit is 0.95 * 8 = 7.6 bits
-        ([valid_line(10, "7.59")], False),
-        ([valid_line(10, "3.0"), train_line(20, "nan")], True),
-        ([valid_line(10, "3.0"), train_line(20, "inf")], True),
-        ([valid_line(10, "nan")], True),
-        ([valid_line(10, "3.0"), "FloatingPointError: gradients are Nan/Inf\n"], True),
-        ([], False),
-    ],
-)
-def test_verdict(lines, diverged):
-    assert judge(log_of(*lines), unigram_entropy=8.0).diverged is diverged
 
 
 def result_of(method: str, **numbers: object) -> Result:
@@ -175,7 +69,6 @@ def test_tables_hold_the_cells():
     assert lines[0].split() == ["method", "parameters", "diverged", "valid", "loss", "BLEU", "tokens/s"]
     assert lines[3].split() == ["admin", "1,234,999", "no", "2.35", "33.2", "12,346"]
     assert len({len(line) for line in lines}) == 1
-    assert markdown_table([("a", "b"), ("1", "x|y")]) == "| a | b |\n| --- | ---: |\n| 1 | x\\|y |"
 
 
 def test_samples_are_spread_over_the_test_set():

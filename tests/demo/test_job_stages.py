@@ -17,8 +17,8 @@ from fairseq_plugins.demo.children import Children, CommandFailed
 from fairseq_plugins.demo.progress import Board, duration, training_status
 from fairseq_plugins.demo.stage import claimed, differing, make_once, read_stamp
 from fairseq_plugins.demo.training import Recipe, Training, train_command
-from fairseq_plugins.demo.training_log import TrainingLog
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.runs.training_log import TrainingLog
 
 RECIPE = Recipe(
     encoder_layers=18, decoder_layers=12, width=64, ffn_width=256, heads=4, dropout=0.1, learning_rate=1e-3,

@@ -1,0 +1,13 @@
+"""Files that are never seen half-written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file under another name and rename it when it is whole."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    os.replace(partial, path)

@@ -1,0 +1,58 @@
+"""Pictures of a report: curves and bars that can be told apart in grey; matplotlib is optional."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Iterator, Mapping, Optional, Sequence
+
+# Line style, marker, colour; the colours run from dark to light in grey and are apart for the colour-blind.
+LOOKS = (
+    ("-", "o", "#000000"), ("--", "s", "#0072b2"), ("-.", "^", "#d55e00"), (":", "D", "#009e73"),
+    ("-", "v", "#cc79a7"), ("--", "<", "#e69f00"), ("-.", ">", "#56b4e9"),
+)  # fmt: skip
+
+
+def load_pyplot() -> Optional[Any]:
+    """``matplotlib.pyplot`` without a screen; None where matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values by number of updates, under a name."""
+
+    name: str
+    points: Mapping[int, float]
+
+
+def draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
+    """Draw ``curves`` on a matplotlib axis, each with a line style and marker of its own."""
+    for curve, (style, marker, colour) in zip(curves, looks(), strict=False):
+        points = sorted(curve.points.items())
+        if points:
+            axis.plot(*zip(*points, strict=True), linestyle=style, marker=marker, color=colour, markersize=5,
+                      label=curve.name, markevery=max(1, len(points) // 10))  # fmt: skip
+    axis.set(xlabel="updates")
+    axis.grid(alpha=0.3)
+
+
+def looks() -> Iterator[tuple[str, str, str]]:
+    """Looks without end; the first is the first curve's."""
+    return cycle(LOOKS)
+
+
+def save(pyplot: Any, figure: Any, path: Path) -> None:
+    """Write a figure as PNG, whole or not at all, and close it. Equal figures make equal files."""
+    partial = path.with_name(path.name + ".partial")
+    figure.savefig(partial, dpi=130, format="png", metadata={"Software": None})
+    pyplot.close(figure)
+    partial.replace(path)
