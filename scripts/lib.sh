@@ -154,5 +154,131 @@ remember_settings() {
     mv -- "$file.partial" "$file"
 }
 
+# Where downloads are kept. ARCHIVE_DIR=DIR uses your own copies in DIR instead, and never the network.
+# SHA256SUMS names the file of known sums (`sha256sum`'s format, base names only); every user may pin more there.
+CACHE=${CACHE:-$ROOT/data/cache}
+ARCHIVE_DIR=${ARCHIVE_DIR:-}
+SHA256SUMS=${SHA256SUMS:-$ROOT/scripts/SHA256SUMS}
+
+# archive NAME: the path that `fetch NAME ...` leaves it under.
+archive() { printf '%s\n' "${ARCHIVE_DIR:-$CACHE}/$1"; }
+
+# known_sum NAME: its SHA-256 as in SHA256SUMS, or nothing.
+known_sum() { NAME=$1 awk '$2 == ENVIRON["NAME"] { print $1; exit }' "$SHA256SUMS"; }
+
+sum_of() { sha256sum <"$1" | cut -d ' ' -f 1; }
+
+# what_is_wrong NAME FILE: nothing where FILE is what NAME should be, otherwise what is wrong with it, in one line.
+# Without a known sum, the archive is read to its end: a mirror's error page and a cut-off file are noticed.
+what_is_wrong() {
+    local known found
+    known=$(known_sum "$1")
+    if [[ -n $known ]]; then
+        found=$(sum_of "$2")
+        [[ $known == "$found" ]] || printf 'wrong checksum: SHA-256 %s expected, %s found\n' "$known" "$found"
+        return 0
+    fi
+    "$PYTHON" -m fairseq_plugins.corpora check-archive --name "$1" "$2" 2>&1 >/dev/null | tail -n 1 |
+        sed 's/^error: //' || true
+}
+
+# download URL FILE: what is missing at the end of FILE; returns curl's exit code. A connection that breaks is taken up
+# again as long as it brings anything.
+download() {
+    local url=$1 file=$2 before after code
+    local -a progress=(--silent --show-error)
+    [[ ! -t 2 ]] || progress=(--progress-bar)
+    while true; do
+        before=$(stat -c %s -- "$file" 2>/dev/null || printf 0)
+        code=0
+        curl --fail --location --continue-at - --retry 3 --connect-timeout 30 --speed-limit 1000 --speed-time 60 \
+            "${progress[@]}" --output "$file" "$url" || code=$?
+        case $code in
+            0 | 22 | 33 | 36) return "$code" ;;
+            23) die "$file: cannot be written; is the disk full?" ;;
+        esac
+        after=$(stat -c %s -- "$file" 2>/dev/null || printf 0)
+        ((after > before)) || return "$code"
+    done
+}
+
+# from_mirrors NAME URL ...: each in turn until one has given NAME. What went wrong is added to the caller's `problems`,
+# and `restart` is set where a part on the disk was in the way: a server cannot continue it, or it belongs to
+# another file.
+from_mirrors() {
+    local name=$1 part=$CACHE/$1.part url code problem began
+    shift
+    for url in "$@"; do
+        began=0
+        [[ ! -s $part ]] || began=1
+        say "$name: from $url"
+        code=0
+        download "$url" "$part" || code=$?
+        if ((code)); then
+            problems+=("$url: curl ended with code $code")
+            [[ $code != 33 && $code != 36 ]] || restart=1
+            continue
+        fi
+        problem=$(what_is_wrong "$name" "$part")
+        [[ -n $problem ]] || return 0
+        mv -T -- "$part" "$CACHE/$name.wrong"
+        problems+=("$url: $problem")
+        ((!began)) || restart=1
+    done
+    return 1
+}
+
+# fetch NAME URL ...: the file NAME, from the first of these mirrors that has it, under `archive NAME`. An interrupted
+# download is continued. What has the wrong sum, or is not whole, is kept as NAME.wrong and never used.
+fetch() {
+    local name=$1 target part lock problem restart=0
+    local -a problems=()
+    target=$(archive "$name")
+    part=$target.part
+    shift
+    if ((DRY_RUN)); then
+        [[ -n $ARCHIVE_DIR ]] || printf 'curl --output %q %q\n' "$target" "$1"
+        return 0
+    fi
+    if [[ -n $ARCHIVE_DIR ]]; then
+        [[ -e $target ]] || die "$target: no such file; ARCHIVE_DIR is set, so it is not downloaded from $*"
+        require_file "$target"
+        problem=$(what_is_wrong "$name" "$target")
+        [[ -z $problem ]] || die "$target: $problem"
+        return 0
+    fi
+    require_command curl flock sha256sum
+    mkdir -p -- "$CACHE" || die "$CACHE: cannot be made"
+    # A second job waits here for the first one's download, then finds it.
+    exec {lock}>"$CACHE/.$name.lock" || die "$CACHE: cannot be written"
+    flock "$lock"
+    if [[ -e $target ]]; then
+        say "$target: there already, kept"
+    elif from_mirrors "$name" "$@" || { ((restart)) && rm -f -- "$part" && from_mirrors "$name" "$@"; }; then
+        [[ -n $(known_sum "$name") ]] || printf '%s: this sum is not pinned; scripts/SHA256SUMS could say: %s  %s\n' \
+            "$target" "$(sum_of "$part")" "$name"
+        mv -T -- "$part" "$target"
+    else
+        problem=$(printf '%s; ' "${problems[@]}")
+        [[ ! -e $target.wrong ]] || problem+="what came is kept as $target.wrong; "
+        die "$target: not downloaded: ${problem}or put a copy of your own into a directory and set ARCHIVE_DIR to it"
+    fi
+    exec {lock}>&-
+}
+
+# unpack_once DIR NAME [--only PATTERN ...] URL ...: the archive NAME, unpacked as DIR. With DIR there, the archive is
+# needed no more. --only unpacks the members whose paths match a pattern, such as '*.de-en.*'.
+unpack_once() {
+    local dir=$1 name=$2
+    local -a only=()
+    shift 2
+    while [[ $1 == --only ]]; do
+        only+=(--only "$2")
+        shift 2
+    done
+    [[ -e $dir ]] || fetch "$name" "$@"
+    make_once "$dir" corpora unpack --sums "$SHA256SUMS" "${only[@]}" "$(archive "$name")"
+}
+
 # Ctrl-C and kill say so once; what was half-made has a name of its own.
 trap 'printf "\ninterrupted; the same command continues where this one stopped\n" >&2; exit 130' INT TERM

@@ -27,6 +27,8 @@ _HERE = "fairseq_plugins.corpora"
 
 STEPS: Mapping[str, Step] = {
     "check": Step("are these files UTF-8, not empty, and of equally many lines?", f"{_HERE}.check"),
+    "check-archive": Step("is a downloaded file whole?", f"{_HERE}.archives", "main_of_check"),
+    "unpack": Step("an archive as a directory", f"{_HERE}.archives", "main_of_unpack"),
     "ted": Step("take the sentences out of the files of a TED release", f"{_HERE}.ted"),
     "normalise": Step("one form for punctuation; no control characters", f"{_HERE}.normalise"),
     "tokenise": Step("split words from punctuation", f"{_HERE}.tokenise"),
