@@ -1,0 +1,149 @@
+"""Reading and writing lines of text: strict UTF-8, lines end at the line feed alone, files appear when whole.
+
+Python's text mode and ``str.splitlines`` also end lines at a carriage return, U+2028 and others. Two files of a corpus
+would then no longer be parallel, without any message.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, Iterable, Iterator, Sequence
+
+from fairseq_plugins.errors import UserError
+
+
+def read_lines(*paths: Path) -> Iterator[str]:
+    """The lines of all files, one file behind the other, without their line ends.
+
+    A name that ends in ``.gz`` is read as gzip. A byte order mark at the beginning of a file is not part of the text.
+
+    Raises:
+        UserError: a file is absent, empty, not UTF-8 (with the number of the line), or not a whole gzip file.
+    """
+    for path in paths:
+        yield from _lines_of(path)
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    number = 0
+    for number, line in enumerate(_raw_lines(path), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: line {number}: not UTF-8 (byte 0x{line[error.start]:02x})") from None
+    if not number:
+        raise UserError(f"{path}: empty")
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    try:
+        with open_bytes(path) as stream:
+            yield from stream
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise UserError(f"{path}: not a whole gzip file") from None
+    except OSError as error:
+        raise UserError(f"{path}: {_cause(error)}") from None
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """The content of a file, unpacked where its name ends in ``.gz``."""
+    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
+
+
+def _cause(error: OSError) -> str:
+    return "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+
+
+def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
+    """Line k of every file, for every k.
+
+    Raises:
+        UserError: as :func:`read_lines`, and where one file has fewer lines than another; both counts are given.
+    """
+    readers = [read_lines(path) for path in paths]
+    number = 0
+    while True:
+        lines = [next(reader, None) for reader in readers]
+        if any(line is None for line in lines):
+            break
+        number += 1
+        yield tuple(line for line in lines if line is not None)
+    if any(line is not None for line in lines):
+        counts = [
+            number + (line is not None) + sum(1 for _ in reader) for line, reader in zip(lines, readers, strict=True)
+        ]
+        raise UserError(unequal(paths, counts))
+
+
+def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
+    """Message for parallel files of unequal length."""
+    found = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
+    return f"{paths[0]}: not parallel: {found}; line k must translate line k"
+
+
+class Writer:
+    """A file that lines are written to; see :func:`whole_files`."""
+
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self.path = path
+        self._stream = stream
+
+    def write(self, line: str) -> None:
+        """Write one line, which must not hold a line end."""
+        try:
+            self._stream.write(line.encode("utf-8") + b"\n")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written: {_cause(error)}") from None
+
+    def close(self) -> None:
+        """Write out what is still in memory."""
+        try:
+            self._stream.close()
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written: {_cause(error)}") from None
+
+
+@contextmanager
+def whole_files(*paths: Path) -> Iterator[list[Writer]]:
+    """Writers of ``paths``, which appear when the block has ended well; after an error none of them does.
+
+    Raises:
+        UserError: a file cannot be written; it is named.
+    """
+    partials = [path.with_name(path.name + ".partial") for path in paths]
+    try:
+        with ExitStack() as stack:
+            writers = [_opened(path, partial) for path, partial in zip(paths, partials, strict=True)]
+            for writer in writers:
+                stack.callback(writer.close)
+            yield writers
+        for path, partial in zip(paths, partials, strict=True):
+            os.replace(partial, path)
+    finally:
+        for partial in partials:
+            partial.unlink(missing_ok=True)
+
+
+def _opened(path: Path, partial: Path) -> Writer:
+    try:
+        return Writer(path, open(partial, "wb", buffering=1 << 20))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {_cause(error)}") from None
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Write a whole file and return the number of its lines.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    count = 0
+    with whole_files(path) as [writer]:
+        for line in lines:
+            writer.write(line)
+            count += 1
+    return count

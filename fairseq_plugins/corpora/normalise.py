@@ -1,0 +1,58 @@
+"""One form for punctuation, and no characters that cannot be printed.
+
+These are Moses' normalize-punctuation and remove-non-printing-char.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from typing import Callable, Sequence
+
+from sacremoses import MosesPunctNormalizer
+
+from fairseq_plugins.corpora import moses
+from fairseq_plugins.corpora.command import add_files, add_workers, parser_of
+from fairseq_plugins.corpora.lines import read_lines, write_lines
+from fairseq_plugins.corpora.workers import map_lines
+
+
+def without_control_characters(line: str) -> str:
+    """Every character of Unicode's category "other" becomes a space, as remove-non-printing-char.perl has it."""
+    if line.isprintable():
+        return line
+    return "".join(" " if unicodedata.category(character).startswith("C") else character for character in line)
+
+
+@cache
+def punctuation_normaliser(language: str, as_perl: bool = True) -> Callable[[str], str]:
+    """Normalisation of punctuation.
+
+    Args:
+        language: two letters; the order of quotation marks and commas depends on it.
+        as_perl: as the Perl script has it, which turns a lone ’ into ". Otherwise it becomes '.
+    """
+    normalise: Callable[[str], str] = MosesPunctNormalizer(lang=language, perl_parity=as_perl).normalize
+    return normalise
+
+
+def normaliser(language: str) -> Callable[[str], str]:
+    """Both, in the order of fairseq's preparation of WMT."""
+    normalise = punctuation_normaliser(language)
+    return lambda line: without_control_characters(normalise(line))
+
+
+def main(argv: Sequence[str]) -> int:
+    """``normalise --language L INPUT ... OUTPUT``."""
+    flags = parser_of("normalise", __doc__)
+    flags.add_argument("--language", required=True, metavar="L")
+    add_workers(flags)
+    add_files(flags)
+    args = flags.parse_args(argv)
+    lines = read_lines(*args.inputs)
+    if scripts := moses.scripts():
+        normal = moses.through(moses.normalise_command(scripts, args.language), lines)
+        write_lines(args.output, map(without_control_characters, normal))
+    else:
+        write_lines(args.output, map_lines(lambda: normaliser(args.language), lines, args.workers))
+    return 0

@@ -1,0 +1,69 @@
+"""One function over many lines, on several cores, in order."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from itertools import islice
+from typing import Callable, Iterable, Iterator
+
+CHUNK = 2000
+"""Lines handed to a worker at a time."""
+
+_PR_SET_PDEATHSIG = 1
+
+Transform = Callable[[str], str]
+
+_transform: Transform = str
+
+
+def map_lines(make: Callable[[], Transform], lines: Iterable[str], workers: int = 1) -> Iterator[str]:
+    """``make()(line)`` for every line, in order.
+
+    Args:
+        make: makes the function; called once in each worker, because such functions hold tables and caches.
+        lines: are read only as fast as the workers take them, so a corpus may be larger than the memory.
+        workers: processes; 1 means that the lines are worked on here.
+
+    Raises:
+        Exception: whatever the function raises.
+    """
+    if workers == 1:
+        yield from map(make(), lines)
+        return
+    # fork: a spawned worker would import the package as a whole, which takes seconds.
+    context = multiprocessing.get_context("fork")
+    iterator = iter(lines)
+    with ProcessPoolExecutor(workers, context, _start, (make, os.getpid())) as pool:
+        waiting: deque[Future[list[str]]] = deque()
+        try:
+            while chunk := list(islice(iterator, CHUNK)):
+                waiting.append(pool.submit(_work, chunk))
+                if len(waiting) > 2 * workers:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _start(make: Callable[[], Transform], parent: int) -> None:
+    """Set up a worker: Ctrl-C is the parent's business, and a worker does not outlive it."""
+    global _transform
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        # Orphans would keep the lock on the directory that is being prepared.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+    _transform = make()
+
+
+def _work(lines: list[str]) -> list[str]:
+    return [_transform(line) for line in lines]
