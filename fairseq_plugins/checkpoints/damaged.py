@@ -1,0 +1,62 @@
+"""What a kill left of the checkpoints of a directory, put right so that a training resumes from the newest whole one.
+
+Stock fairseq copies a checkpoint to its other names, ``checkpoint_last.pt`` among them, in place: a kill meanwhile
+leaves a piece under the very name from which it resumes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+from fairseq_plugins.errors import UserError
+
+LAST = "checkpoint_last.pt"
+LEFT_OVERS = ("checkpoint*.pt.tmp", "checkpoint*.pt.partial")
+"""Names under which a checkpoint is written before it is whole."""
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether ``path`` is empty or the beginning of a checkpoint; the end of a whole one lists what is in it."""
+    with open(path, "rb") as stream:
+        start = stream.read(4)
+    return not start or (b"PK\3\4".startswith(start) and not zipfile.is_zipfile(path))
+
+
+def mend_last_checkpoint(directory: Path) -> list[str]:
+    """Remove damaged checkpoints and, where none is the last now, put the newest whole one in its place.
+
+    Args:
+        directory: of the checkpoints; may be absent.
+
+    Returns:
+        What was done, a line each.
+    """
+    for pattern in LEFT_OVERS:
+        for path in directory.glob(pattern):
+            path.unlink()
+    damaged = [path for path in sorted(directory.glob("checkpoint*.pt")) if is_damaged(path)]
+    for path in damaged:
+        path.unlink()
+    said = [f"{path}: cut off by a kill, removed" for path in damaged]
+    last = directory / LAST
+    if not last.is_file() and (newest := _newest(directory)):
+        partial = last.with_name(f"{last.name}.partial")
+        shutil.copyfile(newest, partial)
+        os.replace(partial, last)
+        said.append(f"{last}: restored from {newest.name}")
+    return said
+
+
+def _newest(directory: Path) -> Path | None:
+    """The whole checkpoint with the most updates; None where there is none."""
+    updates: dict[Path, int] = {}
+    for path in sorted(directory.glob("checkpoint*.pt")):
+        try:
+            updates[path] = num_updates(read_checkpoint(path)) or 0
+        except UserError:
+            continue
+    return max(updates, key=lambda path: updates[path]) if updates else None

@@ -1,0 +1,204 @@
+"""A YAML file of ``configs/`` with KEY=VALUE changes, read as ``fairseq-deep hydra-train`` will read it.
+
+Every key and value is checked before a training starts: Hydra itself says in a page what is wrong with one word.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Iterator, Mapping, Sequence
+
+from fairseq_plugins.errors import UserError, nearest
+
+GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
+"""Groups whose keys depend on their ``_name``."""
+CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
+
+
+def quoted(value: object) -> str:
+    """``value`` as Hydra reads it back, whatever characters a path has."""
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", str(value))
+    trailing = len(escaped) - len(escaped.rstrip("\\"))
+    return f"'{escaped}{chr(92) * trailing}'"
+
+
+def read_configuration(
+    path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]
+) -> tuple[Any, tuple[str, ...]]:
+    """Compose the configuration of a training and check all that is said in it.
+
+    Args:
+        path: the YAML file.
+        changes: the user's KEY=VALUE.
+        data: value of ``task.data``.
+        fixed: keys that are not the user's to set, and what to do instead.
+
+    Returns:
+        The complete configuration, and ``changes`` as Hydra wants them.
+
+    Raises:
+        UserError: there is no such file, or a key or value in it or in ``changes`` is not legal.
+    """
+    import fairseq_plugins
+
+    if not path.is_file():
+        raise UserError(_no_such_file(path))
+    fairseq_plugins.register()
+    split = [_split(change) for change in changes]
+    if problems := [f"{key} cannot be set here: {fixed[key]}" for key, _ in split if key in fixed]:
+        raise UserError(problems)
+    given = [f"task.data={quoted(data)}"]
+    legal = set(_legal_keys(_composed(path, given), dict(split)))
+    if problems := [_unknown_key(key, legal) for key, _ in split if key not in legal]:
+        raise UserError(problems)
+    overrides = tuple(_override(key, value) for key, value in split)
+    return _completed(path, _composed(path, [*given, *overrides])), overrides
+
+
+def _no_such_file(path: Path) -> str:
+    others = sorted(str(each) for each in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+    return f"{path}: no such file{nearest(str(path), others)}"
+
+
+def _split(change: str) -> tuple[str, str]:
+    found = CHANGE.fullmatch(change)
+    if not found:
+        raise UserError(f"'{change}' is not of the form KEY=VALUE, for instance optimization.max_update=1000")
+    return found["key"], found["value"]
+
+
+def _override(key: str, value: str) -> str:
+    """Keys of a group that depends on a name may be absent from the YAML, which Hydra wants marked."""
+    return f"{'++' if key.split('.')[0] in GROUPS_BY_NAME else ''}{key}={value}"
+
+
+def _composed(path: Path, overrides: Sequence[str]) -> Any:
+    from fairseq.dataclass.initialize import hydra_init
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError  # type: ignore[import-untyped]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hydra_init(path.stem)
+        try:
+            with initialize_config_dir(config_dir=str(path.parent.resolve()), version_base="1.1"):
+                return compose(path.stem, overrides=list(overrides))
+        except (HydraException, OmegaConfBaseException, YAMLError) as error:
+            raise UserError(f"{path}: {_one_line(error)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    """The message of ``error`` and of what caused it, without the lines that repeat the type."""
+    said = [str(error), *([str(error.__cause__)] if error.__cause__ else [])]
+    lines = [line.strip() for text in said for line in text.splitlines()]
+    kept = [line for line in lines if line and not line.startswith(("object_type=", "reference_type=", "See http"))]
+    return "; ".join(dict.fromkeys(kept))
+
+
+def _completed(path: Path, config: Any) -> Any:
+    """What ``fairseq-hydra-train`` makes of the composed configuration, every default filled in."""
+    from fairseq.dataclass.initialize import add_defaults
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    missing = sorted(OmegaConf.missing_keys(config))
+    if missing:
+        raise UserError([f"{path}: {key} is not given: write {key}=VALUE after the command" for key in missing])
+    try:
+        add_defaults(config)
+        plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    except (OmegaConfBaseException, ValueError) as error:
+        raise UserError(f"{path}: {_one_line(error)}") from error
+    completed = OmegaConf.create(plain)
+    OmegaConf.set_struct(completed, True)
+    return completed
+
+
+def _legal_keys(config: Any, changes: Mapping[str, str]) -> Iterator[str]:
+    """Every key that the composed ``config`` has or that the dataclass of a named group adds to it."""
+    yield from _keys_of(config, "")
+    for group in GROUPS_BY_NAME:
+        content = config.get(group)
+        name = content if isinstance(content, str) else (content or {}).get("_name")
+        name = changes.get(f"{group}._name", changes.get(group, name))
+        yield f"{group}._name"
+        if known := _dataclass_of(group, str(name)):
+            yield from (f"{group}.{each.name}" for each in fields(known))
+
+
+def _keys_of(config: Any, prefix: str) -> Iterator[str]:
+    from omegaconf import DictConfig
+
+    for key in config:
+        node = config._get_node(key)
+        if isinstance(node, DictConfig) and not node._is_none():
+            yield from _keys_of(node, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _dataclass_of(group: str, name: str) -> Any:
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
+    from fairseq.registry import REGISTRIES
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+    if group == "task":
+        found = TASK_DATACLASS_REGISTRY.get(name)
+    elif group == "model":
+        found = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name, name))
+    else:
+        found = REGISTRIES.get(group, {}).get("dataclass_registry", {}).get(name)
+    return found if is_dataclass(found) else None
+
+
+def _unknown_key(key: str, legal: set[str]) -> str:
+    if key.isupper():
+        return f"{key} is a setting of the script: write {key}=VALUE before the command, not behind it"
+    group, _, name = key.rpartition(".")
+    siblings = sorted(each for each in legal if each.startswith(f"{group}."))
+    hint = nearest(key, siblings) or nearest(key, sorted(legal))
+    if not hint:
+        others = sorted(each for each in legal if each.rpartition(".")[2] == name)
+        hint = f" (did you mean '{others[0]}'?)" if others else ""
+    return f"unknown key '{key}'{hint}"
+
+
+def configured_processes(path: Path, changes: Sequence[str]) -> int:
+    """GPUs that the configuration was written for; 1 where it does not say.
+
+    fairseq's own default is the number of GPUs that are found, which would make the batch depend on the machine.
+
+    Raises:
+        UserError: the number is none.
+    """
+    from omegaconf import OmegaConf
+
+    key = "distributed_training.distributed_world_size"
+    said = OmegaConf.select(OmegaConf.load(path), key)
+    value = dict(_split(change) for change in changes).get(key, 1 if said is None else said)
+    if not str(value).isdigit() or int(value) < 1:
+        raise UserError(f"{key} must be a whole number of at least 1, not '{value}'")
+    return int(value)
+
+
+def configured_precision(config: Any) -> str:
+    """One of fp32, fp16, bf16 and amp."""
+    common = config.common
+    if common.fp16 or common.memory_efficient_fp16:
+        return "fp16"
+    if common.bf16 or common.memory_efficient_bf16:
+        return "bf16"
+    return "amp" if common.amp else "fp32"
+
+
+def precision_overrides(precision: str, configured: str) -> list[str]:
+    """The overrides that turn the configured precision into another; none where it stays."""
+    if precision == configured:
+        return []
+    chosen = [f"common.{name}={str(name == precision).lower()}" for name in ("fp16", "bf16", "amp")]
+    return [*chosen, "common.memory_efficient_fp16=false", "common.memory_efficient_bf16=false"]

@@ -1,0 +1,152 @@
+"""What this machine can train on: its GPUs, or else its processor, and the precisions that they have."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_plugins.errors import UserError, unknown_name
+
+PRECISIONS = ("fp32", "fp16", "bf16", "amp")
+BF16_CAPABILITY = (8, 0)
+"""CUDA compute capability (Ampere) from which on a GPU has bfloat16."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The devices of one kind that trainings here run on.
+
+    Args:
+        gpus: names of the GPUs, empty where there are none or they are not to be used.
+        memory: bytes of the smallest GPU, or bytes of main memory that are free; None where this is not known.
+        has_bf16: whether the device computes in bfloat16.
+        processor: name of the CPU.
+        cores: CPU cores that this process may use.
+    """
+
+    gpus: tuple[str, ...]
+    memory: int | None
+    has_bf16: bool
+    processor: str = "CPU"
+    cores: int = 1
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether there is no GPU to train on."""
+        return not self.gpus
+
+
+def this_machine(*, cpu_wanted: bool = False) -> Machine:
+    """Look at the machine; ``cpu_wanted`` leaves its GPUs alone."""
+    import torch
+
+    count = 0 if cpu_wanted or not torch.cuda.is_available() else torch.cuda.device_count()
+    if not count:
+        return Machine((), _free_memory(), True, _processor(), _cores())
+    properties = [torch.cuda.get_device_properties(index) for index in range(count)]
+    return Machine(
+        tuple(torch.cuda.get_device_name(index) for index in range(count)),
+        min(int(each.total_memory) for each in properties),
+        min((each.major, each.minor) for each in properties) >= BF16_CAPABILITY,
+        _processor(),
+        _cores(),
+    )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _free_memory() -> int | None:
+    """Bytes of main memory that a new process can have, from Linux; None elsewhere."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    kilobytes = dict(line.split(":", 1) for line in lines if ":" in line).get("MemAvailable", "").split()
+    return int(kilobytes[0]) * 1024 if kilobytes else None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "CPU"
+
+
+def choose_precision(wanted: str, configured: str, machine: Machine) -> str:
+    """The precision to train in.
+
+    ``auto`` is what the configuration says where the device has it; else the nearest that the device has: fp16 for
+    bf16 on an older GPU, fp32 for fp16 on a CPU.
+
+    Args:
+        wanted: ``auto`` or one of :data:`PRECISIONS`.
+        configured: one of :data:`PRECISIONS`.
+        machine: what is there.
+
+    Raises:
+        UserError: ``wanted`` is unknown, or this machine does not have it.
+    """
+    if wanted not in ("auto", *PRECISIONS):
+        raise UserError(unknown_name("PRECISION", wanted, ("auto", *PRECISIONS)))
+    if wanted == "auto":
+        if machine.on_cpu:
+            return configured if configured == "bf16" else "fp32"
+        return "fp16" if configured == "bf16" and not machine.has_bf16 else configured
+    if machine.on_cpu and wanted in ("fp16", "amp"):
+        raise UserError(f"PRECISION={wanted} needs a GPU; on a CPU there are fp32 and bf16")
+    if wanted == "bf16" and not machine.has_bf16:
+        raise UserError(f"PRECISION=bf16: {machine.gpus[0]} has no bfloat16; PRECISION=fp16 is the nearest")
+    return wanted
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How the batches of one update are shared among processes.
+
+    Args:
+        processes: of this machine.
+        update_freq: batches that each process takes for one update, by epoch as in fairseq.
+        note: what to tell the user of it; empty where there is nothing to tell.
+    """
+
+    processes: int
+    update_freq: tuple[int, ...]
+    note: str = ""
+
+
+def share(batches: tuple[int, ...], nodes: int, asked: int | None, found: int) -> Sharing:
+    """Share the batches of an update so that each update sees as many as the configuration says.
+
+    fairseq deals the shuffled batches of an epoch to its processes in turn, so the batches of an update are the same
+    ones, whichever number of processes they are dealt to.
+
+    Args:
+        batches: configured GPUs x update_freq, by epoch.
+        nodes: machines.
+        asked: processes that each machine is to run; None for as many as there are devices.
+        found: devices of this machine; 1 for a CPU.
+
+    Raises:
+        UserError: ``asked`` does not divide the batches; what was not asked for is made to divide.
+    """
+    legal = [count for count in range(1, min(batches) + 1) if all(each % (count * nodes) == 0 for each in batches)]
+    shown = " then ".join(str(each) for each in batches)
+    if not legal:
+        raise UserError(f"{shown} batches an update do not share equally among {nodes} machines: give other NODES")
+    if asked is not None and asked not in legal:
+        raise UserError(
+            f"{shown} batches an update do not share equally among {asked * nodes} processes: "
+            f"the nearest PROCESSES is {min(legal, key=lambda count: (abs(count - asked), count))}; "
+            f"legal values: {', '.join(map(str, legal))}"
+        )
+    processes = asked if asked is not None else max(count for count in legal if count <= max(found, 1))
+    note = ""
+    if asked is None and processes < found:
+        note = f"{found} GPUs found and {processes} used: {shown} batches an update do not share equally among more"
+    return Sharing(processes, tuple(each // (processes * nodes) for each in batches), note)
