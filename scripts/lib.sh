@@ -155,18 +155,24 @@ remember_settings() {
 }
 
 # Where downloads are kept. ARCHIVE_DIR=DIR uses your own copies in DIR instead, and never the network.
-# SHA256SUMS names the file of known sums (`sha256sum`'s format, base names only); every user may pin more there.
+# CHECKSUMS names the file of known sums; every user may pin more there.
 CACHE=${CACHE:-$ROOT/data/cache}
 ARCHIVE_DIR=${ARCHIVE_DIR:-}
-SHA256SUMS=${SHA256SUMS:-$ROOT/scripts/SHA256SUMS}
+CHECKSUMS=${CHECKSUMS:-$ROOT/scripts/checksums}
 
 # archive NAME: the path that `fetch NAME ...` leaves it under.
 archive() { printf '%s\n' "${ARCHIVE_DIR:-$CACHE}/$1"; }
 
-# known_sum NAME: its SHA-256 as in SHA256SUMS, or nothing.
-known_sum() { NAME=$1 awk '$2 == ENVIRON["NAME"] { print $1; exit }' "$SHA256SUMS"; }
+# known_sum NAME: its MD5, SHA-1 or SHA-256 as in CHECKSUMS, or nothing.
+known_sum() { NAME=$1 awk '$2 == ENVIRON["NAME"] { print $1; exit }' "$CHECKSUMS"; }
 
-sum_of() { sha256sum <"$1" | cut -d ' ' -f 1; }
+# sum_of FILE [KNOWN]: its sum, of the kind of the sum KNOWN (told by its length); SHA-256 without one.
+sum_of() {
+    local kind=sha256sum
+    [[ ${#2} != 32 ]] || kind=md5sum
+    [[ ${#2} != 40 ]] || kind=sha1sum
+    "$kind" <"$1" | cut -d ' ' -f 1
+}
 
 # what_is_wrong NAME FILE: nothing where FILE is what NAME should be, otherwise what is wrong with it, in one line.
 # Without a known sum, the archive is read to its end: a mirror's error page and a cut-off file are noticed.
@@ -174,8 +180,8 @@ what_is_wrong() {
     local known found
     known=$(known_sum "$1")
     if [[ -n $known ]]; then
-        found=$(sum_of "$2")
-        [[ $known == "$found" ]] || printf 'wrong checksum: SHA-256 %s expected, %s found\n' "$known" "$found"
+        found=$(sum_of "$2" "$known")
+        [[ $known == "$found" ]] || printf 'wrong checksum: %s expected, %s found\n' "$known" "$found"
         return 0
     fi
     "$PYTHON" -m fairseq_plugins.corpora check-archive --name "$1" "$2" 2>&1 >/dev/null | tail -n 1 |
@@ -247,7 +253,7 @@ fetch() {
         [[ -z $problem ]] || die "$target: $problem"
         return 0
     fi
-    require_command curl flock sha256sum
+    require_command curl flock md5sum sha1sum sha256sum
     mkdir -p -- "$CACHE" || die "$CACHE: cannot be made"
     # A second job waits here for the first one's download, then finds it.
     exec {lock}>"$CACHE/.$name.lock" || die "$CACHE: cannot be written"
@@ -255,8 +261,8 @@ fetch() {
     if [[ -e $target ]]; then
         say "$target: there already, kept"
     elif from_mirrors "$name" "$@" || { ((restart)) && rm -f -- "$part" && from_mirrors "$name" "$@"; }; then
-        [[ -n $(known_sum "$name") ]] || printf '%s: this sum is not pinned; scripts/SHA256SUMS could say: %s  %s\n' \
-            "$target" "$(sum_of "$part")" "$name"
+        [[ -n $(known_sum "$name") ]] || printf '%s: this sum is not pinned; scripts/checksums could say: %s  %s\n' \
+            "$target" "$(sum_of "$part" '')" "$name"
         mv -T -- "$part" "$target"
     else
         problem=$(printf '%s; ' "${problems[@]}")
@@ -277,7 +283,7 @@ unpack_once() {
         shift 2
     done
     [[ -e $dir ]] || fetch "$name" "$@"
-    make_once "$dir" corpora unpack --sums "$SHA256SUMS" "${only[@]}" "$(archive "$name")"
+    make_once "$dir" corpora unpack --sums "$CHECKSUMS" "${only[@]}" "$(archive "$name")"
 }
 
 # Ctrl-C and kill say so once; what was half-made has a name of its own.

@@ -29,6 +29,7 @@ STEPS: Mapping[str, Step] = {
     "check": Step("are these files UTF-8, not empty, and of equally many lines?", f"{_HERE}.check"),
     "check-archive": Step("is a downloaded file whole?", f"{_HERE}.archives", "main_of_check"),
     "unpack": Step("an archive as a directory", f"{_HERE}.archives", "main_of_unpack"),
+    "sgm": Step("take the sentences out of a test set of WMT", f"{_HERE}.sgm"),
     "ted": Step("take the sentences out of the files of a TED release", f"{_HERE}.ted"),
     "normalise": Step("one form for punctuation; no control characters", f"{_HERE}.normalise"),
     "tokenise": Step("split words from punctuation", f"{_HERE}.tokenise"),
@@ -41,6 +42,8 @@ STEPS: Mapping[str, Step] = {
     "apply-bpe": Step("split words by learned merges", f"{_HERE}.bpe", "main_of_apply"),
     "learn-sentencepiece": Step("learn a SentencePiece model", f"{_HERE}.pieces", "main_of_learn"),
     "apply-sentencepiece": Step("split lines by a SentencePiece model", f"{_HERE}.pieces", "main_of_apply"),
+    "cut-bytes": Step("cut a file after given numbers of bytes", f"{_HERE}.bytes", "main_of_cut"),
+    "bytes": Step("one token a byte", f"{_HERE}.bytes"),
     "count": Step("lines, tokens and types of files", f"{_HERE}.count"),
 }
 

@@ -38,6 +38,7 @@ _DECOMPRESSORS: tuple[tuple[bytes, Callable[[Path], Any]], ...] = (
 _WEB_PAGE = (b"<!doctype html", b"<html", b"<head", b"<?xml")
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 _PIECE = 1 << 20
+_KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
 
 
 @dataclass
@@ -85,7 +86,7 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Optio
         archive: a tar archive, compressed or not, or a zip archive.
         directory: must not exist yet.
         only: patterns such as ``*.de-en.*``; members whose path matches none are left out.
-        sums: SHA-256 by base name; a member with one of these names must have it.
+        sums: MD5, SHA-1 or SHA-256 by base name; a member with one of these names must have it.
 
     Raises:
         UserError: as for :func:`check_archive`; or a pattern matches nothing, a sum is wrong, a path leads outside.
@@ -112,12 +113,12 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Optio
 def read_sums(path: Path) -> dict[str, str]:
     """The sums of a file in ``sha256sum``'s format, by name; lines that begin with ``#`` are remarks."""
     lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    return {words[1].lstrip("*"): words[0] for words in lines if len(words) == 2}
+    return {words[1]: words[0] for words in lines if len(words) == 2 and len(words[0]) in _KINDS}
 
 
-def sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    state = hashlib.sha256()
+def sum_like(known: str, path: Path) -> str:
+    """The sum of a file, in hexadecimal, of the kind of ``known``, which its length tells."""
+    state = hashlib.new(_KINDS[len(known)], usedforsecurity=False)
     with open(path, "rb") as stream:
         while piece := stream.read(_PIECE):
             state.update(piece)
@@ -136,8 +137,8 @@ def _require_unpackable(archive: Path, directory: Path) -> None:
 def _check_sums(archive: Path, files: Sequence[Path], sums: Mapping[str, str]) -> None:
     for path in files:
         known = sums.get(path.name)
-        if known is not None and known != (found := sha256(path)):
-            raise UserError(f"{archive}: {path.name}: wrong checksum: SHA-256 {known} expected, {found} found")
+        if known is not None and known != (found := sum_like(known, path)):
+            raise UserError(f"{archive}: {path.name}: wrong checksum: {known} expected, {found} found")
 
 
 def _read(path: Path, name: str, wanted: Wanted) -> list[str]:
@@ -261,7 +262,7 @@ def main_of_unpack(argv: Sequence[str]) -> int:
     """The step ``unpack``."""
     parser = argparse.ArgumentParser(prog="unpack", description="Unpack an archive as a directory.")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="leave out what matches none")
-    parser.add_argument("--sums", type=Path, help="known SHA-256 sums of members, by base name")
+    parser.add_argument("--sums", type=Path, help="known checksums of members, by base name")
     parser.add_argument("archive", type=Path)
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args(argv)

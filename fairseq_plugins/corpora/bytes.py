@@ -1,0 +1,96 @@
+"""Cut a file into training, validation and test data, and make one token of each byte.
+
+The token of a byte is its number, 0 to 255. A line feed ends a line and has no token of its own, because fairseq counts
+the end of a line as one token; so there are as many predictions as bytes (and one more where a part does not end with a
+line feed), and the loss in base 2 is bits per byte.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO, Iterator, Sequence
+
+from fairseq_plugins.corpora.command import parser_of
+from fairseq_plugins.errors import UserError
+
+SPLITS = ("train", "valid", "test")
+ENWIK8 = (90_000_000, 5_000_000, 5_000_000)
+"""Bytes of the three parts in every paper on enwik8."""
+
+_TOKENS = [b"\n" if byte == ord("\n") else b"%d " % byte for byte in range(256)]
+_PIECE = 1 << 20
+
+
+def tokens_of(text: bytes) -> bytes:
+    """``text`` with each byte as its number and a space behind it; line feeds stay."""
+    return b"".join(map(_TOKENS.__getitem__, text))
+
+
+def cut(source: Path, directory: Path, sizes: Sequence[int] = ENWIK8) -> None:
+    """Write the three parts of ``source`` as ``train``, ``valid`` and ``test`` into ``directory``.
+
+    Args:
+        source: the file.
+        directory: made if it is not there.
+        sizes: bytes of the parts, one behind the other; together the size of the file.
+
+    Raises:
+        UserError: the file has another size.
+        OSError: it cannot be read, or nothing can be written.
+    """
+    found = source.stat().st_size
+    if found != sum(sizes):
+        raise UserError(f"{source}: {found:,} bytes, not {sum(sizes):,}")
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(source, "rb") as stream:
+        for split, size in zip(SPLITS, sizes, strict=True):
+            with open(directory / split, "wb") as part:
+                for piece in _pieces(stream, size):
+                    part.write(piece)
+
+
+def write_tokens(source: Path, output: Path) -> None:
+    """Write the bytes of ``source`` to ``output``, one token each.
+
+    Raises:
+        UserError: ``source`` is empty.
+        OSError: it cannot be read, or nothing can be written.
+    """
+    size = source.stat().st_size
+    if size == 0:
+        raise UserError(f"{source}: empty")
+    last = b""
+    with open(source, "rb") as stream, open(output, "wb") as text:
+        for piece in _pieces(stream, size):
+            text.write(tokens_of(piece))
+            last = piece[-1:]
+        if last != b"\n":
+            text.write(b"\n")
+
+
+def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    while size:
+        piece = stream.read(min(size, _PIECE))
+        size -= len(piece)
+        yield piece
+
+
+def main_of_cut(argv: Sequence[str]) -> int:
+    """The step ``cut-bytes``."""
+    flags = parser_of("cut-bytes", __doc__)
+    flags.add_argument("--sizes", type=int, nargs=3, default=ENWIK8, metavar="N", help="default: those of enwik8")
+    flags.add_argument("input", type=Path, metavar="INPUT")
+    flags.add_argument("output", type=Path, metavar="DIRECTORY")
+    arguments = flags.parse_args(argv)
+    cut(arguments.input, arguments.output, arguments.sizes)
+    return 0
+
+
+def main(argv: Sequence[str]) -> int:
+    """The step ``bytes``."""
+    flags = parser_of("bytes", __doc__)
+    flags.add_argument("input", type=Path, metavar="INPUT")
+    flags.add_argument("output", type=Path, metavar="OUTPUT")
+    arguments = flags.parse_args(argv)
+    write_tokens(arguments.input, arguments.output)
+    return 0

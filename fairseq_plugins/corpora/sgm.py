@@ -1,0 +1,87 @@
+"""Take the sentences out of the SGML files of a WMT test set.
+
+One ``<seg>`` a line makes one line of text, in the order of the file. The text is what ``sacrebleu --echo`` gives, so a
+reference made here is the one that sacreBLEU scores against: white space is collapsed, entities stay as they are (WMT
+has used none since 2009), and the files, which are no valid XML, are not parsed as such.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, Optional, Sequence
+
+from fairseq_plugins.corpora.command import parser_of
+from fairseq_plugins.corpora.lines import read_lines, write_lines
+from fairseq_plugins.errors import UserError
+
+_DOCUMENT = re.compile(r'<doc\b[^>]*?\bdocid="([^"]*)"', re.IGNORECASE)
+_SEGMENT = re.compile(r'<seg\b[^>]*?\bid="?([^">\s]*)"?[^>]*>(.*)</seg>', re.IGNORECASE)
+_OPENS = re.compile(r"<seg\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One sentence: where it stands, by the names of the file, and its text."""
+
+    document: str
+    number: str
+    text: str
+
+
+def segments(path: Path) -> Iterator[Segment]:
+    """The segments of an SGML file, in the order of the file.
+
+    Raises:
+        UserError: the file cannot be read, or a segment is not on one line of its own.
+    """
+    document = ""
+    for number, line in enumerate(read_lines(path), start=1):
+        opened = _DOCUMENT.search(line)
+        document = opened.group(1) if opened else document
+        found = _SEGMENT.search(line)
+        if found is None and _OPENS.search(line) or found is not None and _OPENS.search(found.group(2)):
+            raise UserError(f"{path}: line {number}: not one whole <seg>...</seg>")
+        if found is not None:
+            yield Segment(document, found.group(1), " ".join(found.group(2).split()))
+
+
+def text_of(path: Path, like: Optional[Path] = None) -> list[str]:
+    """The lines of a test set.
+
+    Args:
+        path: the source or the reference.
+        like: the other side. Both must hold the same segments of the same documents in the same order.
+
+    Raises:
+        UserError: as for :func:`segments`; the file holds no segment; or the two files are not of one test set.
+    """
+    own = list(segments(path))
+    if not own:
+        raise UserError(f"{path}: holds no <seg>")
+    if like is not None:
+        _require_same(path, own, like, list(segments(like)))
+    return [segment.text for segment in own]
+
+
+def _require_same(path: Path, own: Sequence[Segment], like: Path, other: Sequence[Segment]) -> None:
+    if len(own) != len(other):
+        raise UserError(f"{path}: holds {len(own):,} segments, {like} {len(other):,}")
+    for mine, theirs in zip(own, other, strict=True):
+        if (mine.document, mine.number) != (theirs.document, theirs.number):
+            raise UserError(
+                f"{path}: segment {mine.number} of document '{mine.document}' stands where {like} has segment "
+                f"{theirs.number} of '{theirs.document}'"
+            )
+
+
+def main(argv: Sequence[str]) -> int:
+    """The step ``sgm``."""
+    flags = parser_of("sgm", __doc__)
+    flags.add_argument("--like", type=Path, metavar="FILE", help="the other side, which must hold the same segments")
+    flags.add_argument("input", type=Path, metavar="INPUT")
+    flags.add_argument("output", type=Path, metavar="OUTPUT")
+    arguments = flags.parse_args(argv)
+    write_lines(arguments.output, text_of(arguments.input, arguments.like))
+    return 0
