@@ -1,0 +1,250 @@
+"""The corpora of ``known_corpora.yaml``, and what of a measured directory agrees with one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Optional, Union
+
+import yaml
+
+from fairseq_plugins.corpora.measure import Directory, File
+
+Rows = Union[int, Sequence[int]]
+
+NEAR = 0.01
+"""A split with up to this share of sentences fewer than a known one is that one with sentences lost."""
+
+SAME, NOTE, DIFFERS, BROKEN = "same", "note", "differs", "broken"
+"""Levels of a verdict; the last two make the exit code 1."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of the judgement: a level, what it is about, and what is to be said."""
+
+    level: str
+    about: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.level:<9}{self.about}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One known form of a split; see the head of ``known_corpora.yaml``."""
+
+    rows: Rows
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    unk: Mapping[str, int] = field(default_factory=dict)
+    description: str = ""
+    wrong: bool = False
+
+    def has(self, rows: int) -> bool:
+        """Whether a split of so many rows may be this one."""
+        return rows == self.rows if isinstance(self.rows, int) else self.rows[0] <= rows <= self.rows[1]
+
+    def lost(self, rows: int) -> int:
+        """Sentences missing from it, if it is this one with few sentences lost; else 0."""
+        if not isinstance(self.rows, int):
+            return 0
+        missing = self.rows - rows
+        return missing if 0 < missing <= NEAR * self.rows else 0
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One known preparation of one corpus; see the head of ``known_corpora.yaml``."""
+
+    name: str
+    title: str
+    languages: frozenset[str]
+    splits: Mapping[str, Sequence[Form]]
+    dictionaries: Sequence[Mapping[str, Any]] = ()
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    variant_of: Optional[str] = None
+
+    def form(self, split: str, rows: int) -> Optional[Form]:
+        """The known form of a split with so many rows."""
+        return next((form for form in self.splits.get(split, ()) if form.has(rows)), None)
+
+    def speaks_of(self, found: Directory) -> bool:
+        """Whether its languages are those of the directory."""
+        return bool(found.languages) == bool(self.languages) and self.languages <= set(found.languages)
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A published test set, known in any corpus by its name."""
+
+    __test__ = False
+    name: str
+    rows: int
+    known_as: Mapping[int, str]
+    sha256: Mapping[str, str]
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    text = files(__package__).joinpath("known_corpora.yaml").read_text(encoding="utf-8")
+    data: Mapping[str, Any] = yaml.safe_load(text)
+    return data
+
+
+@cache
+def corpora() -> Mapping[str, Corpus]:
+    """All known corpora by name."""
+    return {entry["name"]: _corpus(entry) for entry in _data()["corpora"]}
+
+
+@cache
+def test_sets() -> Mapping[str, TestSet]:
+    """All known test sets by name."""
+    entries = _data()["test_sets"]
+    return {
+        entry["name"]: TestSet(entry["name"], entry["rows"], entry.get("known_as", {}), entry["sha256"])
+        for entry in entries
+    }
+
+
+def _corpus(entry: Mapping[str, Any]) -> Corpus:
+    splits = {name: [_form(form) for form in forms] for name, forms in entry["splits"].items()}
+    return Corpus(
+        entry["name"], entry["title"], frozenset(entry["languages"]), splits,
+        entry.get("dictionaries", ()), entry.get("sha256", {}), entry.get("variant_of"),
+    )  # fmt: skip
+
+
+def _form(entry: Mapping[str, Any]) -> Form:
+    return Form(
+        entry["rows"], entry.get("tokens", {}), entry.get("unk", {}), entry.get("is", ""), entry.get("wrong", False)
+    )
+
+
+def recognise(found: Directory) -> Optional[Corpus]:
+    """The known corpus that the directory most looks like; None where nothing tells.
+
+    The training set tells, or the sum of a file. The size of a test set does not: many corpora have one of 1,000 rows.
+    """
+    ranked = [(evidence(corpus, found), corpus) for corpus in corpora().values() if corpus.speaks_of(found)]
+    best = max(ranked, key=lambda pair: pair[0], default=None)
+    return best[1] if best is not None and best[0] >= 1 else None
+
+
+def evidence(corpus: Corpus, found: Directory) -> float:
+    """How much of ``found`` agrees with ``corpus``; from 1 on it is enough to claim that it is this corpus."""
+    total = 0.0
+    for file in found.files:
+        forms = corpus.splits.get(file.split, ())
+        alike = any(form.has(file.rows) for form in forms)
+        if file.split == "train":
+            total += 2 * alike or any(form.lost(file.rows) for form in forms)
+        total += 0.01 * alike
+        total += any(form.tokens.get(file.language) == file.tokens for form in forms)
+        total += file.sha256 in corpus.sha256.values()
+    return total + sum(vocabulary.sha256 in corpus.sha256.values() for vocabulary in found.vocabularies)
+
+
+def compare(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
+    """Every known fact of ``corpus`` that the directory can be held against, agreeing or not."""
+    for split in dict.fromkeys(file.split for file in found.files):
+        if split in corpus.splits:
+            yield from _compare_rows(corpus, split, found)
+    for file in found.files:
+        yield from _compare_tokens(corpus, file)
+    yield from _compare_dictionaries(corpus, found)
+    yield from _compare_sums(corpus, found)
+
+
+def _compare_rows(corpus: Corpus, split: str, found: Directory) -> Iterator[Verdict]:
+    # What was published may be longer than what is trained on: sentences too long are dropped in between.
+    kept = [file for file in found.of_split(split) if split != "train" or file.kind not in ("raw", "tok")]
+    for rows in dict.fromkeys(file.rows for file in kept):
+        yield _rows_verdict(corpus, split, rows)
+
+
+def _rows_verdict(corpus: Corpus, split: str, rows: int) -> Verdict:
+    form = corpus.form(split, rows)
+    if form is not None:
+        says = f"{rows:,} rows" + (f": {form.description}" if form.description else "")
+        return Verdict(DIFFERS if form.wrong else SAME, split, says)
+    usual = corpus.splits[split][0]
+    expected = f"{usual.rows:,}" if isinstance(usual.rows, int) else f"{usual.rows[0]:,} to {usual.rows[1]:,}"
+    lost = usual.lost(rows)
+    why = f"{lost:,} sentences dropped" if lost else f"{corpus.name} has {expected}"
+    return Verdict(DIFFERS, split, f"{rows:,} rows instead of {expected}" + (f": {why}" if lost else ""))
+
+
+def _compare_tokens(corpus: Corpus, file: File) -> Iterator[Verdict]:
+    form = corpus.form(file.split, file.rows)
+    if form is None or file.kind not in ("text", "binarised"):
+        return
+    tokens = form.tokens.get(file.language)
+    if tokens is not None:
+        same = tokens == file.tokens
+        how = "" if same else f" instead of {tokens:,}: tokenised or split into subwords otherwise"
+        yield Verdict(SAME if same else DIFFERS, file.path, f"{file.tokens:,} tokens{how}")
+    unk = form.unk.get(file.language)
+    if unk is not None and file.unk is not None:
+        how = "" if unk == file.unk else f" instead of {unk:,}"
+        yield Verdict(DIFFERS if how else SAME, file.path, f"{file.unk:,} <unk>{how}")
+
+
+def _compare_dictionaries(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
+    if not corpus.dictionaries or not found.vocabularies:
+        return
+    about = ", ".join(vocabulary.path for vocabulary in found.vocabularies)
+    types = {vocabulary.language: vocabulary.types for vocabulary in found.vocabularies}
+    sizes = " and ".join(f"{count:,}" for count in dict.fromkeys(types.values()))
+    for entry in corpus.dictionaries:
+        if entry.get("types") == types or (found.joined and {entry.get("joined")} == set(types.values())):
+            described = f": {entry['is']}" if "is" in entry else ""
+            yield Verdict(SAME, about, f"{sizes} types{described}")
+            return
+    known = "; ".join(_described(entry) for entry in corpus.dictionaries)
+    # A joined dictionary where only separate ones are known, or the other way round, is another choice, no defect.
+    chosen = any(("joined" in entry) == found.joined for entry in corpus.dictionaries)
+    yield Verdict(DIFFERS if chosen else NOTE, about, f"{sizes} types; known: {known}")
+
+
+def _described(entry: Mapping[str, Any]) -> str:
+    if "joined" in entry:
+        return f"{entry['joined']:,} joined"
+    return " and ".join(f"{count:,} ({language})" for language, count in entry["types"].items())
+
+
+def _compare_sums(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
+    known = {total: name for name, total in corpus.sha256.items()}
+    for file in found.files:
+        if file.sha256 in known:
+            yield Verdict(SAME, file.path, f"exactly the known text ({known[file.sha256]})")
+        elif file.kind in ("text", "tok", "raw") and f"{file.kind}/{file.split}.{file.language}" in corpus.sha256:
+            yield Verdict(DIFFERS, file.path, "not the known text: its SHA-256 is another")
+    for vocabulary in found.vocabularies:
+        if vocabulary.sha256 in known:
+            yield Verdict(SAME, vocabulary.path, "exactly the known dictionary")
+    if found.codes and found.codes in known:
+        yield Verdict(SAME, "codes", "exactly the known byte-pair merges")
+
+
+def compare_test_sets(found: Directory) -> Iterator[Verdict]:
+    """Published test sets among the files: by their names, and by their sums under any name."""
+    known_texts = {
+        total: f"exactly {name} in {language}"
+        for name, known in test_sets().items()
+        for language, total in known.sha256.items()
+    }
+    for file in found.files:
+        if file.sha256 in known_texts:
+            yield Verdict(SAME, file.path, known_texts[file.sha256])
+    for split, known in test_sets().items():
+        for rows in dict.fromkeys(file.rows for file in found.of_split(split)):
+            if rows == known.rows:
+                yield Verdict(SAME, split, f"{rows:,} rows")
+            else:
+                described = known.known_as.get(rows)
+                why = f": {described}" if described else ""
+                yield Verdict(DIFFERS, split, f"{rows:,} rows instead of {known.rows:,}{why}")
