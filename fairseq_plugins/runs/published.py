@@ -1,0 +1,196 @@
+"""The published results that this package sets out to reproduce: one row of ``published.tsv`` for each printed result.
+
+A row names the configuration below ``configs/`` that trains the model, what to average and which test set to translate,
+which score the paper printed and by which scorer, and what was run here. The YAML files, docs/reproduction.md, the
+evaluation and the reports read it; nobody else writes down a published number.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from fairseq_plugins.errors import UserError, nearest
+
+FILE = Path(__file__).with_name("published.tsv")
+SCORERS: Mapping[str, Tuple[str, ...]] = {
+    "BLEU": ("tokenised", "compound-split", "sacreBLEU"),
+    "bits per byte": ("eval-lm",),
+    "updates to 1.2 bits per byte": ("eval-lm",),
+    "perplexity": ("eval-lm",),
+    "ROUGE-1 ROUGE-2 ROUGE-L": ("ROUGE",),
+    "WER": ("WER",),
+}
+"""The scorers of each metric; ``tokenised`` is the BLEU that ``fairseq-generate`` and ``multi-bleu.perl`` print."""
+PAPERS = ("Admin", "admin-torch", "DS-Init", "ReZero", "B2T")
+FAIL = "fail"
+NOT_RUN = "not run"
+_PRINTED = re.compile(r"fail|\d+(\.\d+)?(±\d+(\.\d+)?)?( \d+(\.\d+)?)*")
+_AVERAGE = re.compile(r"none|(last-epochs|last-updates|best)=[1-9]\d*")
+_CONFIG = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
+_OVERRIDE = re.compile(r"\+?[a-z_]+\.[a-z_0-9]+=\S+")
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One printed result.
+
+    Attributes:
+        paper: one of :data:`PAPERS`.
+        table: where it is printed, for instance ``Table 2``, ``Figure 10`` or ``README``.
+        row: the row of the table, and its column where the table has several.
+        config: the YAML file below ``configs/``, without ``.yaml``.
+        overrides: Hydra overrides of it.
+        seeds: those of the paper; one training each.
+        tokens_per_update: at most so many tokens, over all GPUs; None where the paper does not say.
+        gpus: of the paper; None where it does not say.
+        gpu_days: of the paper; None where it does not say.
+        average: what is decoded: ``last-epochs=N``, ``last-updates=N``, ``best=N`` or ``none``.
+        test: names of the test sets; the printed number is their mean, or there are as many numbers as sets.
+        metric: one of the keys of :data:`SCORERS`.
+        scorer: one of its values.
+        printed: what the paper prints: a number, ``mean±deviation`` over the seeds, several numbers, or ``fail``.
+        run_here: what was run here, in words; ``not run`` else.
+        note: what a reader must know.
+    """
+
+    paper: str
+    table: str
+    row: str
+    config: str
+    overrides: Tuple[str, ...]
+    seeds: Tuple[int, ...]
+    tokens_per_update: Optional[int]
+    gpus: Optional[int]
+    gpu_days: Optional[float]
+    average: str
+    test: Tuple[str, ...]
+    metric: str
+    scorer: str
+    printed: str
+    run_here: str
+    note: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether the paper reports that the training failed."""
+        return self.printed == FAIL
+
+    @property
+    def was_run(self) -> bool:
+        """Whether it was run here."""
+        return self.run_here != NOT_RUN
+
+    @property
+    def script(self) -> str:
+        """Name of the script in ``scripts/reproduce/`` that runs the table."""
+        if self.paper == "ReZero":
+            return "rezero_enwik8.sh"
+        paper = self.paper.lower().replace("-", "" if self.paper == "DS-Init" else "_")
+        return f"{paper}_{self.table.lower().replace(' ', '')}.sh"
+
+
+COLUMNS = tuple(field.name for field in fields(PublishedRow))
+
+
+def read(file: Path) -> Tuple[PublishedRow, ...]:
+    """The rows of a file like ``published.tsv``.
+
+    Raises:
+        UserError: every problem of the file, all reported together with their lines.
+    """
+    with file.open(encoding="utf-8", newline="") as stream:
+        lines = list(csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+    if not lines or tuple(lines[0]) != COLUMNS:
+        raise UserError(f"{file}: line 1: the columns must be {', '.join(COLUMNS)}")
+    rows: List[PublishedRow] = []
+    problems: List[str] = []
+    for number, cells in enumerate(lines[1:], start=2):
+        try:
+            rows.append(_row(cells))
+        except UserError as error:
+            problems += [f"{file}: line {number}: {problem}" for problem in error.problems]
+    problems += [f"{file}: twice the same row: {' / '.join(identity)}" for identity in _twice(rows)]
+    if problems:
+        raise UserError(problems)
+    return tuple(rows)
+
+
+def _twice(rows: Iterable[PublishedRow]) -> List[Tuple[str, ...]]:
+    times = Counter((row.paper, row.table, row.row, row.scorer) for row in rows)
+    return [identity for identity, count in times.items() if count > 1]
+
+
+def _row(cells: Sequence[str]) -> PublishedRow:
+    if len(cells) != len(COLUMNS):
+        raise UserError(f"{len(cells)} cells instead of {len(COLUMNS)}")
+    texts = dict(zip(COLUMNS, cells, strict=True))
+    problems = [f"{name} begins or ends with a space" for name, text in texts.items() if text != text.strip()]
+    problems += [f"{name} is empty" for name in ("table", "row", "test", "run_here") if not texts[name].strip()]
+    problems += [f"{name} '{texts[name]}': {why}" for name, (legal, why) in _CHECKS.items() if not legal(texts[name])]
+    problems += _wrong_name("paper", texts["paper"], PAPERS) + _wrong_name("metric", texts["metric"], tuple(SCORERS))
+    problems += _wrong_name("scorer", texts["scorer"], SCORERS.get(texts["metric"], (texts["scorer"],)))
+    if problems:
+        raise UserError(problems)
+    values: Dict[str, Any] = dict(texts)
+    values.update({name: convert(texts[name]) for name, convert in _CONVERTED.items()})
+    return PublishedRow(**values)
+
+
+def _wrong_name(kind: str, name: str, legal: Sequence[str]) -> List[str]:
+    if name in legal:
+        return []
+    return [f"unknown {kind} '{name}'{nearest(name, legal)}; legal values: {', '.join(legal)}"]
+
+
+def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda text: pattern.fullmatch(text) is not None
+
+
+def _number_or_nothing(text: str) -> bool:
+    return not text or re.fullmatch(r"[1-9]\d*", text) is not None
+
+
+_CHECKS: Mapping[str, Tuple[Callable[[str], bool], str]] = {
+    "config": (_matches(_CONFIG), "CORPUS/NAME is expected, as iwslt14_de_en/admin_6e6d"),
+    "overrides": (lambda text: all(map(_matches(_OVERRIDE), text.split())), "GROUP.KEY=VALUE are expected"),
+    "seeds": (lambda text: bool(text) and all(one.isdecimal() for one in text.split()), "whole numbers are expected"),
+    "tokens_per_update": (_number_or_nothing, "a whole number of at least 1, or nothing, is expected"),
+    "gpus": (_number_or_nothing, "a whole number of at least 1, or nothing, is expected"),
+    "gpu_days": (_matches(re.compile(r"(\d+(\.\d+)?)?")), "a number, or nothing, is expected"),
+    "average": (_matches(_AVERAGE), "last-epochs=N, last-updates=N, best=N or none is expected"),
+    "printed": (_matches(_PRINTED), "a number, MEAN±DEVIATION, several numbers or fail is expected"),
+}
+
+
+def _whole(text: str) -> Optional[int]:
+    return int(text) if text else None
+
+
+_CONVERTED: Mapping[str, Callable[[str], object]] = {
+    "overrides": lambda text: tuple(text.split()),
+    "seeds": lambda text: tuple(map(int, text.split())),
+    "tokens_per_update": _whole,
+    "gpus": _whole,
+    "gpu_days": lambda text: float(text) if text else None,
+    "test": lambda text: tuple(text.split()),
+}
+
+ROWS: Tuple[PublishedRow, ...] = read(FILE)
+
+
+def rows_of(config: str) -> Tuple[PublishedRow, ...]:
+    """The rows that a configuration below ``configs/`` (named without ``.yaml``) is for; empty if there are none."""
+    return tuple(row for row in ROWS if row.config == config)
+
+
+def rows_by_table() -> Dict[Tuple[str, str], List[PublishedRow]]:
+    """The rows by paper and table, in the order of the file."""
+    tables: Dict[Tuple[str, str], List[PublishedRow]] = {}
+    for row in ROWS:
+        tables.setdefault((row.paper, row.table), []).append(row)
+    return tables
