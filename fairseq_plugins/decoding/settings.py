@@ -7,6 +7,7 @@ search is wrapped. Neither has an effect unless ``gnmt`` is asked for.
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of a dataclass, not of their names.
 
+import json
 import logging
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Mapping, Optional
@@ -129,17 +130,26 @@ def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *give
 
 
 def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: Any, *given: Any, **named: Any) -> None:
-    """``Trainer.__init__`` that refuses the key of ``generation``: in training only ``eval_bleu_args`` are read.
+    """``Trainer.__init__`` that refuses a form in ``generation`` which the BLEU of validation does not follow.
+
+    A configuration may carry the search that its model is evaluated with; a training reads ``eval_bleu_args`` only.
 
     Raises:
-        UserError: a configuration for training asks for the GNMT form there.
+        UserError: a training that translates in validation would do so in fairseq's form, and is asked for GNMT's.
     """
-    if form_of(getattr(cfg, "generation", None)) == GNMT:
+    if form_of(getattr(cfg, "generation", None)) == GNMT and _translates_in_form(getattr(cfg, "task", None)) == STOCK:
         raise UserError(
-            f"generation.lenpen_form={GNMT} is not read in training: leave it out, or, for the BLEU of validation, "
-            f'write "lenpen_form": "{GNMT}" into task.eval_bleu_args instead'
+            f"generation.lenpen_form={GNMT} is not read in validation: "
+            f'write "lenpen_form": "{GNMT}" into task.eval_bleu_args, too'
         )
     initialise(trainer, cfg, *given, **named)
+
+
+def _translates_in_form(task: Any) -> Optional[str]:
+    """The form in which validation translates; None where it does not."""
+    if not getattr(task, "eval_bleu", False):
+        return None
+    return str(json.loads(getattr(task, "eval_bleu_args", None) or "{}").get("lenpen_form", STOCK))
 
 
 def register() -> None:

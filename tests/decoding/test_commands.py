@@ -179,16 +179,27 @@ def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptu
     assert '"valid_bleu"' in caplog.text
 
 
-@pytest.mark.parametrize("form", ["fairseq", "gnmt"])
-def test_training_does_not_take_the_key_of_generation(form: str, data: Path, tmp_path: Path) -> None:
-    """In YAML it can be given to a training, which would not read it."""
-    config = toy.parse_training(data, tmp_path, "--max-update", "1")
+@pytest.mark.parametrize(
+    ("form", "validation", "refused"),
+    [
+        ("gnmt", ("--eval-bleu",), True),
+        ("gnmt", ("--eval-bleu", "--eval-bleu-args", '{"lenpen": 0.6}'), True),
+        ("gnmt", ("--eval-bleu", "--eval-bleu-args", '{"max_len_b": 9, "lenpen_form": "gnmt"}'), False),
+        ("gnmt", (), False),
+        ("fairseq", (), False),
+    ],
+)
+def test_a_training_may_carry_the_search_of_its_evaluation(
+    form: str, validation: Tuple[str, ...], refused: bool, data: Path, tmp_path: Path
+) -> None:
+    """In a YAML file; but the BLEU of its own validation must not be in another form unnoticed."""
+    config = toy.parse_training(data, tmp_path, "--max-update", "1", *validation)
     config.generation.lenpen_form = form
-    if form == "fairseq":
+    if not refused:
         toy.run_training(config)
         assert (tmp_path / "checkpoint_last.pt").exists()
         return
-    with pytest.raises(UserError, match='write "lenpen_form": "gnmt" into task.eval_bleu_args instead'):
+    with pytest.raises(UserError, match='write "lenpen_form": "gnmt" into task.eval_bleu_args, too'):
         toy.run_training(config)
     assert not (tmp_path / "checkpoint_last.pt").exists()
 
