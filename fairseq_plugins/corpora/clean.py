@@ -64,9 +64,9 @@ def clean(inputs: Sequence[Path], outputs: Sequence[Path], kept: Path, limits: L
                 faults[fault] += 1
                 continue
             count += 1
-            numbers.write(str(number))
+            numbers.write_line(str(number))
             for writer, side in zip(writers, sides, strict=True):
-                writer.write(" ".join(side))
+                writer.write_line(" ".join(side))
         if not count:
             raise UserError(f"{inputs[0]}: no pair is left after cleaning: {_told(faults)}")
     return count, faults

@@ -30,7 +30,7 @@ def read_lines(*paths: Path) -> Iterator[str]:
 
 def _lines_of(path: Path) -> Iterator[str]:
     number = 0
-    for number, line in enumerate(_raw_lines(path), start=1):
+    for number, line in enumerate(raw_lines(path), start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:
@@ -39,7 +39,8 @@ def _lines_of(path: Path) -> Iterator[str]:
         raise UserError(f"{path}: empty")
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file with their line ends, whatever their encoding; the errors are :func:`read_lines`'s."""
     try:
         with open_bytes(path) as stream:
             yield from stream
@@ -86,25 +87,40 @@ def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
 
 
 class Writer:
-    """A file that lines are written to; see :func:`whole_files`."""
+    """A file that is written to under another name; see :func:`whole_files`."""
 
-    def __init__(self, path: Path, stream: BinaryIO) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._stream = stream
+        self.partial = path.with_name(path.name + ".partial")
+        with self._named():
+            self._stream = open(self.partial, "wb", buffering=1 << 20)
 
-    def write(self, line: str) -> None:
+    def write(self, content: bytes) -> None:
+        """Write bytes as they are."""
+        with self._named():
+            self._stream.write(content)
+
+    def write_line(self, line: str) -> None:
         """Write one line, which must not hold a line end."""
         try:
             self._stream.write(line.encode("utf-8") + b"\n")
         except OSError as error:
-            raise UserError(f"{self.path}: cannot be written: {_cause(error)}") from None
+            raise self._failure(error) from None
 
     def close(self) -> None:
         """Write out what is still in memory."""
-        try:
+        with self._named():
             self._stream.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise UserError(f"{self.path}: cannot be written: {_cause(error)}") from None
+            raise self._failure(error) from None
+
+    def _failure(self, error: OSError) -> UserError:
+        return UserError(f"{self.path}: cannot be written: {_cause(error)}")
 
 
 @contextmanager
@@ -114,25 +130,18 @@ def whole_files(*paths: Path) -> Iterator[list[Writer]]:
     Raises:
         UserError: a file cannot be written; it is named.
     """
-    partials = [path.with_name(path.name + ".partial") for path in paths]
+    writers: list[Writer] = []
     try:
         with ExitStack() as stack:
-            writers = [_opened(path, partial) for path, partial in zip(paths, partials, strict=True)]
-            for writer in writers:
-                stack.callback(writer.close)
+            for path in paths:
+                writers.append(Writer(path))
+                stack.callback(writers[-1].close)
             yield writers
-        for path, partial in zip(paths, partials, strict=True):
-            os.replace(partial, path)
+        for writer in writers:
+            os.replace(writer.partial, writer.path)
     finally:
-        for partial in partials:
-            partial.unlink(missing_ok=True)
-
-
-def _opened(path: Path, partial: Path) -> Writer:
-    try:
-        return Writer(path, open(partial, "wb", buffering=1 << 20))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {_cause(error)}") from None
+        for writer in writers:
+            writer.partial.unlink(missing_ok=True)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
@@ -144,6 +153,6 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
     count = 0
     with whole_files(path) as [writer]:
         for line in lines:
-            writer.write(line)
+            writer.write_line(line)
             count += 1
     return count

@@ -1,13 +1,19 @@
-"""The lines of given numbers: what became of a file's lines elsewhere is done to a second file."""
+"""Some lines of a file: the numbers are given, or every n-th; what was done to one file is done to a second."""
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Iterator, Sequence
 
-from fairseq_plugins.corpora.command import add_files, parser_of
+from fairseq_plugins.corpora.command import add_files, at_least_one, parser_of
 from fairseq_plugins.corpora.lines import read_lines, write_lines
 from fairseq_plugins.errors import UserError
+
+
+def every(paths: Sequence[Path], step: int) -> Iterator[str]:
+    """Lines ``step``, 2 ``step``, ... (from 1) of all ``paths``."""
+    return islice(read_lines(*paths), step - 1, None, step)
 
 
 def selected(paths: Sequence[Path], numbers: Path) -> Iterator[str]:
@@ -27,10 +33,13 @@ def selected(paths: Sequence[Path], numbers: Path) -> Iterator[str]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """``select --lines NUMBERS INPUT ... OUTPUT``."""
+    """``select --lines NUMBERS|--every N INPUT ... OUTPUT``."""
     flags = parser_of("select", __doc__)
-    flags.add_argument("--lines", type=Path, required=True, metavar="NUMBERS", help="file of line numbers, rising")
+    which = flags.add_mutually_exclusive_group(required=True)
+    which.add_argument("--lines", type=Path, metavar="NUMBERS", help="file of line numbers, rising")
+    which.add_argument("--every", type=at_least_one, metavar="N", help="every N-th line")
     add_files(flags)
     args = flags.parse_args(argv)
-    write_lines(args.output, selected(args.inputs, args.lines))
+    chosen = every(args.inputs, args.every) if args.every else selected(args.inputs, args.lines)
+    write_lines(args.output, chosen)
     return 0

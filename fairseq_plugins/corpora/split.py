@@ -19,7 +19,7 @@ def split(path: Path, rest: Path, taken: Path, every: int) -> int:
     with whole_files(rest, taken) as [stays, goes]:
         number = 0
         for number, line in enumerate(read_lines(path), start=1):
-            (stays if number % every else goes).write(line)
+            (stays if number % every else goes).write_line(line)
         if number < every or every < 2:
             raise UserError(f"{path}: {number:,} lines cannot be split at every {every}th; both parts need some")
     return number // every

@@ -1,0 +1,363 @@
+#!/usr/bin/env bash
+# Prepare a parallel corpus for training: check, tokenise, clean, split into subwords, binarise.
+#
+# usage: [SETTING=VALUE ...] scripts/prepare.sh DIR train=PREFIX valid=PREFIX|every-Nth [NAME=PREFIX ...]
+#
+#   SOURCE=de TARGET=en scripts/prepare.sh data/mine train=text/train valid=text/dev test=text/test
+#   scripts/prepare.sh data/wmt train=europarl train=commoncrawl valid=newstest2013 newstest2014=newstest2014
+#
+# inputs
+#   PREFIX        two parallel files PREFIX.SOURCE and PREFIX.TARGET, or these with .gz; UTF-8, a sentence a line
+#   train=        may be given several times; the files are put behind one another
+#   valid=        a set of its own, or every-23rd (any number): every 23rd training pair, after cleaning
+#   NAME=         a test set; any number of them, any names
+#   NAME.raw=     the references of a set as published, where they are not what is to be tokenised
+#
+# outputs, in DIR
+#   raw/          <set>.<language>: the development and test sets untouched, for sacreBLEU
+#   text/         <set>.tok.<language>: in tokens; <set>.<language>: in subwords
+#   codes         merges of byte-pair encoding, or sentencepiece.model
+#   data-bin/     for training; test_sets says which test set is `test`, `test1`, ... in it
+#   settings      what all this was made with; a call with other settings or other text is refused
+#
+# settings
+#   SOURCE=de TARGET=en         languages: the ends of the file names, and the rules of the tokeniser
+#   NORMALISE=none              none, train or all: one form for punctuation, no control characters; train is the
+#                               training text and what is split off it
+#   TOKENISER=moses             moses, or none for text that has its tokens
+#   AGGRESSIVE=0                1: split words at hyphens
+#   ESCAPE=1                    0: no &apos; for ' and the like
+#   LOWER_CASE=0                1: all letters small
+#   CLEAN=tokens                tokens, subwords or none: what the lengths below are counted in; whole sets that were
+#                               given for validation and test are never cleaned
+#   MIN_LENGTH=1 MAX_LENGTH=250 of both sides of a training pair
+#   RATIO=1.5                   most tokens of one side for each of the other
+#   SUBWORDS=bpe                bpe (joint for both languages), sentencepiece (joint, too) or none
+#   SIZE=32000                  merges, or pieces of sentencepiece
+#   CODES=                      a file of merges, or a sentencepiece model, to use instead of learning
+#   VOCABULARY_THRESHOLD=0      with bpe: split subwords that are rarer than that in the training text of a language
+#   JOINED=1                    one dictionary for both languages; 0: one for each
+#   SOURCE_DICT= TARGET_DICT=   dictionaries (dict.<language>.txt) to use instead of making them
+#   WORKERS=<cores>             processes; the result does not depend on it
+#   MOSES=                      a checkout of Moses: use its Perl tools
+#   DRY_RUN=1                   print the commands, make nothing
+#
+# time: 4.5 million pairs (WMT'14 English-German) take about two hours on 8 cores; disk: about 10 times the text,
+# a half of which is freed at the end (DIR/work).
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+usage_and_exit_if_asked "$@"
+
+SOURCE=${SOURCE:-de}
+TARGET=${TARGET:-en}
+NORMALISE=${NORMALISE:-none}
+TOKENISER=${TOKENISER:-moses}
+AGGRESSIVE=${AGGRESSIVE:-0}
+ESCAPE=${ESCAPE:-1}
+LOWER_CASE=${LOWER_CASE:-0}
+CLEAN=${CLEAN:-tokens}
+MIN_LENGTH=${MIN_LENGTH:-1}
+MAX_LENGTH=${MAX_LENGTH:-250}
+RATIO=${RATIO:-1.5}
+SUBWORDS=${SUBWORDS:-bpe}
+SIZE=${SIZE:-32000}
+CODES=${CODES:-}
+VOCABULARY_THRESHOLD=${VOCABULARY_THRESHOLD:-0}
+JOINED=${JOINED:-1}
+SOURCE_DICT=${SOURCE_DICT:-}
+TARGET_DICT=${TARGET_DICT:-}
+WORKERS=${WORKERS:-$(nproc)}
+MOSES=${MOSES:-}
+export MOSES
+
+# ---- what was asked for ------------------------------------------------------------------------------------------
+
+(($# >= 1)) || die "no directory given; usage: scripts/prepare.sh DIR train=PREFIX valid=PREFIX|every-Nth [NAME=PREFIX ...]"
+DIR=${1%/}
+shift
+[[ $DIR != *=* ]] || die "the first argument is the directory to make, not '$DIR'"
+# fairseq takes a comma in a path for the end of it.
+[[ $DIR != *,* ]] || die "$DIR: a comma in the name of the directory; fairseq cannot read it"
+
+LANGUAGES=("$SOURCE" "$TARGET")
+TRAIN=()
+TESTS=()
+EVERY=
+declare -A PREFIX=() RAW=()
+
+take_set() {
+    local name=${1%%=*} prefix=${1#*=}
+    [[ $1 == *=* && -n $prefix ]] || die "'$1' is no NAME=PREFIX"
+    case $name in
+        train) TRAIN+=("$prefix") ;;
+        *.raw) RAW[${name%.raw}]=$prefix ;;
+        *)
+            [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9_.-]*$ && $name != *.tok ]] ||
+                die "'$name' cannot be the name of a set: letters, digits, '-', '_' and '.', not .tok at the end"
+            [[ -z ${PREFIX[$name]:-} ]] || die "$name= is given twice; only train= may be"
+            PREFIX[$name]=$prefix
+            [[ $name == valid ]] || TESTS+=("$name")
+            ;;
+    esac
+}
+for argument in "$@"; do take_set "$argument"; done
+
+[[ ${#TRAIN[@]} -gt 0 ]] || die "no train=PREFIX given"
+[[ -n ${PREFIX[valid]:-} ]] || die "no valid=PREFIX given (or valid=every-23rd: that part of the training pairs)"
+if [[ ${PREFIX[valid]} =~ ^every-([0-9]+)(st|nd|rd|th)$ ]]; then
+    EVERY=${BASH_REMATCH[1]}
+    ((EVERY >= 2)) || die "valid=${PREFIX[valid]} would leave no training pair"
+    unset 'PREFIX[valid]'
+fi
+for name in "${!RAW[@]}"; do
+    [[ -n ${PREFIX[$name]:-} ]] || die "$name.raw= is given without $name="
+done
+
+[[ $SOURCE != "$TARGET" ]] || die "SOURCE and TARGET are both '$SOURCE'; name two languages"
+require_choice NORMALISE "$NORMALISE" none train all
+require_choice TOKENISER "$TOKENISER" moses none
+require_choice CLEAN "$CLEAN" tokens subwords none
+require_choice SUBWORDS "$SUBWORDS" bpe sentencepiece none
+for name in AGGRESSIVE ESCAPE LOWER_CASE JOINED; do require_choice "$name" "${!name}" 0 1; done
+for name in MIN_LENGTH MAX_LENGTH SIZE WORKERS; do require_number "$name" "${!name}"; done
+[[ $VOCABULARY_THRESHOLD == 0 ]] || require_number VOCABULARY_THRESHOLD "$VOCABULARY_THRESHOLD"
+[[ $VOCABULARY_THRESHOLD == 0 || $SUBWORDS == bpe ]] || die "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe"
+[[ -z $CODES || $SUBWORDS != none ]] || die "CODES is given, but SUBWORDS=none"
+[[ $RATIO =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "RATIO must be a number of at least 1, not '$RATIO'"
+[[ $JOINED == 0 || -z $TARGET_DICT ]] || die "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT"
+
+# ---- the files ---------------------------------------------------------------------------------------------------
+
+# file_of PREFIX LANGUAGE: the file itself, or the one with .gz.
+file_of() {
+    if [[ ! -e $1.$2 && -e $1.$2.gz ]]; then printf '%s' "$1.$2.gz"; else printf '%s' "$1.$2"; fi
+}
+
+# fingerprint FILE: what tells one text from another.
+fingerprint() {
+    ((!DRY_RUN)) || return 0
+    sha256sum <"$1" | cut -c 1-16
+}
+
+declare -A INPUT=()
+SOURCE_INPUTS=()
+TARGET_INPUTS=()
+TEXTS=()
+remember_text() {
+    require_file "$2"
+    TEXTS+=("$1=$(fingerprint "$2")")
+}
+for index in "${!TRAIN[@]}"; do
+    SOURCE_INPUTS+=("$(file_of "${TRAIN[index]}" "$SOURCE")")
+    TARGET_INPUTS+=("$(file_of "${TRAIN[index]}" "$TARGET")")
+    remember_text "train.$SOURCE" "${SOURCE_INPUTS[index]}"
+    remember_text "train.$TARGET" "${TARGET_INPUTS[index]}"
+done
+GIVEN=("${TESTS[@]}")
+[[ -n $EVERY ]] || GIVEN=(valid "${TESTS[@]}")
+for name in "${GIVEN[@]}"; do
+    for language in "${LANGUAGES[@]}"; do
+        INPUT[$name.$language]=$(file_of "${PREFIX[$name]}" "$language")
+        remember_text "$name.$language" "${INPUT[$name.$language]}"
+        INPUT[$name.raw.$language]=${INPUT[$name.$language]}
+        if [[ -n ${RAW[$name]:-} ]]; then
+            INPUT[$name.raw.$language]=$(file_of "${RAW[$name]}" "$language")
+            remember_text "$name.raw.$language" "${INPUT[$name.raw.$language]}"
+        fi
+    done
+done
+for name in CODES SOURCE_DICT TARGET_DICT; do
+    [[ -z ${!name} ]] || remember_text "$name" "${!name}"
+done
+
+require_package
+claim "$DIR"
+remember_settings "$DIR" "SOURCE=$SOURCE" "TARGET=$TARGET" "NORMALISE=$NORMALISE" "TOKENISER=$TOKENISER" \
+    "AGGRESSIVE=$AGGRESSIVE" "ESCAPE=$ESCAPE" "LOWER_CASE=$LOWER_CASE" "CLEAN=$CLEAN" "MIN_LENGTH=$MIN_LENGTH" \
+    "MAX_LENGTH=$MAX_LENGTH" "RATIO=$RATIO" "SUBWORDS=$SUBWORDS" "SIZE=$SIZE" \
+    "VOCABULARY_THRESHOLD=$VOCABULARY_THRESHOLD" "JOINED=$JOINED" "valid=${EVERY:+every-$EVERY}" \
+    "moses=$([[ -n $MOSES ]] && printf Perl || printf Python)" "${TEXTS[@]}"
+
+WORK=$DIR/work
+if [[ -e $DIR/data-bin && -e $DIR/test_sets ]] && ((!DRY_RUN)); then
+    rm -rf -- "$WORK"
+    say "$DIR: prepared already, kept"
+    exit 0
+fi
+
+# ---- stages: each gets the name to write as its last argument ---------------------------------------------------
+
+checked() {
+    local name index language
+    for index in "${!TRAIN[@]}"; do corpora check "${SOURCE_INPUTS[index]}" "${TARGET_INPUTS[index]}"; done
+    for name in "${GIVEN[@]}"; do
+        corpora check "${INPUT[$name.$SOURCE]}" "${INPUT[$name.$TARGET]}"
+        for language in "${LANGUAGES[@]}"; do
+            [[ -z ${RAW[$name]:-} ]] ||
+                corpora check "${INPUT[$name.$language]}" "${INPUT[$name.raw.$language]}"
+        done
+    done
+    run touch -- "$1"
+}
+
+# tokenised SET LANGUAGE INPUT ... OUTPUT
+tokenised() {
+    local name=$1 language=$2
+    local -a options=(--language "$language" --kind "$TOKENISER" --workers "$WORKERS")
+    shift 2
+    [[ $NORMALISE != all && ! ($NORMALISE == train && $name == train) ]] || options+=(--normalise)
+    ((!AGGRESSIVE)) || options+=(--aggressive)
+    ((ESCAPE)) || options+=(--no-escape)
+    ((!LOWER_CASE)) || options+=(--lower-case)
+    corpora tokenise "${options[@]}" "$@"
+}
+
+# cleaned PREFIX SET OUTPUT: OUTPUT/SET.<language> and OUTPUT/kept, the numbers of the lines that stay.
+cleaned() {
+    run mkdir -p -- "$3"
+    corpora clean --min "$MIN_LENGTH" --max "$MAX_LENGTH" --ratio "$RATIO" "$1.$SOURCE" "$1.$TARGET" \
+        "$3/$2.$SOURCE" "$3/$2.$TARGET" "$3/kept"
+}
+
+# split_off FROM OUTPUT: train and valid out of FROM/train, and the raw lines of valid.
+split_off() {
+    local from=$1 to=$2 language
+    run mkdir -p -- "$to"
+    for language in "${LANGUAGES[@]}"; do
+        corpora split --every "$EVERY" "$from/train.$language" "$to/train.$language" "$to/valid.$language"
+    done
+    [[ $CLEAN != tokens ]] || corpora split --every "$EVERY" "$from/kept" "$to/train.kept" "$to/valid.kept"
+    raw_of_split_off "$to" "$SOURCE" "${SOURCE_INPUTS[@]}"
+    raw_of_split_off "$to" "$TARGET" "${TARGET_INPUTS[@]}"
+}
+
+raw_of_split_off() {
+    local to=$1 language=$2
+    local -a which=(--every "$EVERY")
+    shift 2
+    [[ $CLEAN != tokens ]] || which=(--lines "$to/valid.kept")
+    corpora select "${which[@]}" "$@" "$to/valid.raw.$language"
+}
+
+learned() {
+    case $SUBWORDS in
+        bpe) corpora learn-bpe --merges "$SIZE" "$FROM/train.$SOURCE" "$FROM/train.$TARGET" "$1" ;;
+        *) corpora learn-sentencepiece --size "$SIZE" "$FROM/train.$SOURCE" "$FROM/train.$TARGET" "$1" ;;
+    esac
+}
+
+# vocabulary LANGUAGE OUTPUT: subwords of the training text and their counts, none of them split as rare.
+vocabulary() {
+    corpora apply-bpe --codes "$MODEL" --workers "$WORKERS" "$FROM/train.$1" "$WORK/unfiltered.$1"
+    corpora count "$WORK/unfiltered.$1" --vocabulary "$2"
+    run rm -f -- "$WORK/unfiltered.$1"
+}
+
+# in_subwords LANGUAGE INPUT OUTPUT
+in_subwords() {
+    local language=$1
+    local -a rare=()
+    shift
+    [[ $VOCABULARY_THRESHOLD == 0 ]] ||
+        rare=(--vocabulary "$DIR/vocabulary.$language" --threshold "$VOCABULARY_THRESHOLD")
+    case $SUBWORDS in
+        bpe) corpora apply-bpe --codes "$MODEL" "${rare[@]}" --workers "$WORKERS" "$@" ;;
+        sentencepiece) corpora apply-sentencepiece --model "$MODEL" --workers "$WORKERS" "$@" ;;
+        none) placed "$@" ;;
+    esac
+}
+
+# placed FILE OUTPUT: the same file under a second name, or a copy where a file can have only one.
+placed() {
+    run cp --link -- "$1" "$2" 2>/dev/null || corpora copy "$1" "$2"
+}
+
+selected() { corpora select --lines "$1" "$2" "$3"; }
+
+copied() { corpora copy "$1" "$2"; }
+
+binarised() {
+    local -a options=(--source-lang "$SOURCE" --target-lang "$TARGET" --workers "$WORKERS" --destdir "$1")
+    local -a tests=("${TESTS[@]/#/$DIR/text/}")
+    options+=(--trainpref "$DIR/text/train" --validpref "$DIR/text/valid")
+    ((${#TESTS[@]} == 0)) || options+=(--testpref "$(IFS=,; printf '%s' "${tests[*]}")")
+    ((!JOINED)) || options+=(--joined-dictionary)
+    [[ -z $SOURCE_DICT ]] || options+=(--srcdict "$SOURCE_DICT")
+    [[ -z $TARGET_DICT ]] || options+=(--tgtdict "$TARGET_DICT")
+    deep preprocess "${options[@]}"
+}
+
+# named_test_sets OUTPUT: fairseq's name and the given name of each test set.
+named_test_sets() {
+    local index
+    if ((DRY_RUN)); then return 0; fi
+    for index in "${!TESTS[@]}"; do
+        printf 'test%s\t%s\n' "${index#0}" "${TESTS[index]}"
+    done >"$1"
+}
+
+# ---- from text to numbers ----------------------------------------------------------------------------------------
+
+make_once "$WORK/checked" checked
+
+for name in "${GIVEN[@]}"; do
+    for language in "${LANGUAGES[@]}"; do
+        make_once "$DIR/raw/$name.$language" copied "${INPUT[$name.raw.$language]}"
+        make_once "$DIR/text/$name.tok.$language" tokenised "$name" "$language" "${INPUT[$name.$language]}"
+    done
+done
+make_once "$WORK/tokens/train.$SOURCE" tokenised train "$SOURCE" "${SOURCE_INPUTS[@]}"
+make_once "$WORK/tokens/train.$TARGET" tokenised train "$TARGET" "${TARGET_INPUTS[@]}"
+
+FROM=$WORK/tokens
+FROM_TRAINING=(train)
+if [[ $CLEAN == tokens ]]; then
+    make_once "$WORK/cleaned" cleaned "$FROM/train" train
+    FROM=$WORK/cleaned
+fi
+if [[ -n $EVERY ]]; then
+    make_once "$WORK/split" split_off "$FROM"
+    FROM=$WORK/split
+    FROM_TRAINING=(train valid)
+fi
+
+MODEL=$DIR/codes
+[[ $SUBWORDS != sentencepiece ]] || MODEL=$DIR/sentencepiece.model
+if [[ $SUBWORDS != none && -n $CODES ]]; then
+    make_once "$MODEL" copied "$CODES"
+elif [[ $SUBWORDS != none ]]; then
+    make_once "$MODEL" learned
+fi
+if [[ $VOCABULARY_THRESHOLD != 0 ]]; then
+    for language in "${LANGUAGES[@]}"; do make_once "$DIR/vocabulary.$language" vocabulary "$language"; done
+fi
+
+for name in "${FROM_TRAINING[@]}"; do
+    for language in "${LANGUAGES[@]}"; do
+        make_once "$WORK/subwords/$name.$language" in_subwords "$language" "$FROM/$name.$language"
+    done
+    SUBWORDS_FROM=$WORK/subwords
+    if [[ $CLEAN == subwords ]]; then
+        make_once "$WORK/cleaned-$name" cleaned "$WORK/subwords/$name" "$name"
+        SUBWORDS_FROM=$WORK/cleaned-$name
+    fi
+    for language in "${LANGUAGES[@]}"; do
+        make_once "$DIR/text/$name.$language" placed "$SUBWORDS_FROM/$name.$language"
+        # What cleaning took out of the subwords goes from the tokens, too: line k stays line k.
+        as_kept=(placed)
+        [[ $CLEAN != subwords ]] || as_kept=(selected "$SUBWORDS_FROM/kept")
+        make_once "$DIR/text/$name.tok.$language" "${as_kept[@]}" "$FROM/$name.$language"
+        [[ $name != valid ]] || make_once "$DIR/raw/valid.$language" "${as_kept[@]}" "$FROM/valid.raw.$language"
+    done
+done
+for name in "${GIVEN[@]}"; do
+    for language in "${LANGUAGES[@]}"; do
+        make_once "$DIR/text/$name.$language" in_subwords "$language" "$DIR/text/$name.tok.$language"
+    done
+done
+
+make_once "$DIR/test_sets" named_test_sets
+make_once "$DIR/data-bin" binarised
+run rm -rf -- "$WORK"
+say "$DIR: prepared"
