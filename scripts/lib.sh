@@ -188,23 +188,29 @@ what_is_wrong() {
         sed 's/^error: //' || true
 }
 
-# download URL FILE: what is missing at the end of FILE; returns curl's exit code. A connection that breaks is taken up
-# again as long as it brings anything.
+# download URL FILE: what is missing at the end of FILE. A connection that breaks is taken up again as long as it brings
+# anything. Fails with curl's code, and with the caller's `problem` set.
 download() {
-    local url=$1 file=$2 before after code
-    local -a progress=(--silent --show-error)
+    local url=$1 file=$2 before after code status
+    local -a progress=(--silent)
     [[ ! -t 2 ]] || progress=(--progress-bar)
     while true; do
         before=$(stat -c %s -- "$file" 2>/dev/null || printf 0)
         code=0
-        curl --fail --location --continue-at - --retry 3 --connect-timeout 30 --speed-limit 1000 --speed-time 60 \
-            "${progress[@]}" --output "$file" "$url" || code=$?
-        case $code in
-            0 | 22 | 33 | 36) return "$code" ;;
-            23) die "$file: cannot be written; is the disk full?" ;;
-        esac
+        status=$(curl --fail --location --continue-at - --retry 3 --connect-timeout 30 --speed-limit 1000 \
+            --speed-time 60 "${progress[@]}" --write-out '%{http_code}' --output "$file" "$url") || code=$?
+        # 416: there is nothing behind what we have, so it is all; whether it is the right file is checked next.
+        ((code)) && [[ $status != 416 ]] || return 0
         after=$(stat -c %s -- "$file" 2>/dev/null || printf 0)
-        ((after > before)) || return "$code"
+        case $code in
+            6) problem='no such host' ;;
+            7) problem='no connection' ;;
+            22) problem="HTTP status $status" ;;
+            23) die "$file: cannot be written; is the disk full?" ;;
+            28) problem='no answer in time' ;;
+            *) problem="curl's error $code" ;;
+        esac
+        ((after > before && code != 33)) || return "$code"
     done
 }
 
@@ -221,14 +227,14 @@ from_mirrors() {
         code=0
         download "$url" "$part" || code=$?
         if ((code)); then
-            problems+=("$url: curl ended with code $code")
+            problems+=("$url: $problem")
             [[ $code != 33 && $code != 36 ]] || restart=1
             continue
         fi
         problem=$(what_is_wrong "$name" "$part")
         [[ -n $problem ]] || return 0
         mv -T -- "$part" "$CACHE/$name.wrong"
-        problems+=("$url: $problem")
+        problems+=("$url: ${problem#"$part: "}")
         ((!began)) || restart=1
     done
     return 1
@@ -250,7 +256,7 @@ fetch() {
         [[ -e $target ]] || die "$target: no such file; ARCHIVE_DIR is set, so it is not downloaded from $*"
         require_file "$target"
         problem=$(what_is_wrong "$name" "$target")
-        [[ -z $problem ]] || die "$target: $problem"
+        [[ -z $problem ]] || die "$target: ${problem#"$target: "}"
         return 0
     fi
     require_command curl flock md5sum sha1sum sha256sum

@@ -1,0 +1,244 @@
+"""`fetch` and `unpack_once` of scripts/lib.sh: mirrors, continued downloads, checksums, copies of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import random
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from tests.scripts.server import Server, serving
+
+LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "lib.sh"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    directory = tmp_path / "a directory with spaces"
+    directory.mkdir()
+    return directory
+
+
+def shell(here: Path, command: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run ``command`` as a line of a script that has sourced the library; known sums are those of ``here/checksums``."""
+    sums = here / "checksums"
+    sums.touch()
+    environment = {
+        **os.environ, "PYTHON": sys.executable, "CACHE": str(here / "cache"), "CHECKSUMS": str(sums),
+        "ARCHIVE_DIR": "", "no_proxy": "*", "DRY_RUN": "0", **settings,
+    }  # fmt: skip
+    program = ["bash", "-c", 'set -euo pipefail; source "$0"; eval "$1"', str(LIBRARY), command]
+    return subprocess.run(program, env=environment, cwd=here, capture_output=True, text=True, timeout=60)
+
+
+def tgz(*names: str, size: int = 3000) -> bytes:
+    """An archive whose members hold bytes that cannot be compressed."""
+    stream = io.BytesIO()
+    generator = random.Random(str(names))
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = size
+            archive.addfile(member, io.BytesIO(generator.randbytes(size)))
+    return stream.getvalue()
+
+
+def pin(here: Path, name: str, content: bytes, kind: str = "sha256") -> str:
+    known = hashlib.new(kind, content).hexdigest()
+    (here / "checksums").write_text(f"# remark\n{known}  {name}\n")
+    return known
+
+
+ARCHIVE = tgz("training/a b.de", "training/a b.en", "other/c.fr")
+
+
+def test_the_sum_of_what_nobody_knows_is_printed(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    done = shell(here, f'fetch x.tgz {server.url}/whole/x.tgz; echo "is $(archive x.tgz)"')
+    assert done.returncode == 0, done.stderr
+    assert (here / "cache/x.tgz").read_bytes() == ARCHIVE
+    assert f"{hashlib.sha256(ARCHIVE).hexdigest()}  x.tgz" in done.stdout
+    assert f"is {here}/cache/x.tgz" in done.stdout
+    assert sorted(path.name for path in (here / "cache").iterdir()) == [".x.tgz.lock", "x.tgz"]
+
+
+@pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
+def test_a_known_sum_is_checked(server: Server, here: Path, kind: str) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    pin(here, "x.tgz", ARCHIVE, kind)
+    done = shell(here, f"fetch x.tgz {server.url}/whole/x.tgz")
+    assert (done.returncode, "not pinned" in done.stdout) == (0, False)
+
+
+def test_a_wrong_sum_names_file_expected_and_found_and_is_never_used(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    known = pin(here, "x.tgz", b"another file")
+    done = shell(here, f"fetch x.tgz {server.url}/whole/x.tgz")
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    for word in (f"error: {here}/cache/x.tgz:", known, hashlib.sha256(ARCHIVE).hexdigest(), "x.tgz.wrong"):
+        assert word in line
+    assert (here / "cache/x.tgz.wrong").read_bytes() == ARCHIVE
+    assert not (here / "cache/x.tgz").exists()
+
+
+def test_mirrors_are_tried_in_turn(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    done = shell(here, f"fetch x.tgz {server.url}/gone/x.tgz {server.url}/page/x.tgz {server.url}/moved/x.tgz")
+    assert done.returncode == 0, done.stderr
+    assert (here / "cache/x.tgz").read_bytes() == ARCHIVE
+    assert server.asked_for() == ["/gone/x.tgz", "/page/x.tgz", "/moved/x.tgz", "/whole/x.tgz"]
+
+
+def test_a_web_page_is_no_archive(server: Server, here: Path) -> None:
+    done = shell(here, f"fetch x.tgz {server.url}/page/x.tgz {server.url}/gone/x.tgz")
+    assert done.returncode == 2
+    assert "a web page, not x.tgz" in done.stderr
+    assert f"{server.url}/gone/x.tgz: HTTP status 404" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (here / "cache/x.tgz").exists()
+
+
+def test_a_cut_off_archive_is_not_used(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE[:-100]
+    done = shell(here, f"fetch x.tgz {server.url}/whole/x.tgz")
+    assert done.returncode == 2
+    assert "cut off before its end" in done.stderr
+
+
+def test_an_interrupted_download_is_continued(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    (here / "cache").mkdir()
+    (here / "cache/x.tgz.part").write_bytes(ARCHIVE[:2000])
+    done = shell(here, f"fetch x.tgz {server.url}/whole/x.tgz")
+    assert done.returncode == 0, done.stderr
+    assert (here / "cache/x.tgz").read_bytes() == ARCHIVE
+    assert server.asked == [("/whole/x.tgz", "bytes=2000-")]
+
+
+def test_a_connection_that_breaks_is_taken_up_again(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    done = shell(here, f"fetch x.tgz {server.url}/drops/x.tgz")
+    assert done.returncode == 0, done.stderr
+    assert (here / "cache/x.tgz").read_bytes() == ARCHIVE
+    assert server.asked[1:3] == [("/drops/x.tgz", "bytes=1000-"), ("/drops/x.tgz", "bytes=2000-")]
+
+
+def test_a_download_that_was_complete_before_the_kill_is_not_repeated(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    (here / "cache").mkdir()
+    (here / "cache/x.tgz.part").write_bytes(ARCHIVE)
+    done = shell(here, f"fetch x.tgz {server.url}/whole/x.tgz")
+    assert done.returncode == 0, done.stderr
+    assert (here / "cache/x.tgz").read_bytes() == ARCHIVE
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("how", ["plain", "whole"])
+def test_a_part_that_cannot_be_continued_is_downloaded_anew(server: Server, here: Path, how: str) -> None:
+    """``plain``: the server does not continue. ``whole``: the part was the beginning of something else."""
+    server.files["x.tgz"] = ARCHIVE
+    pin(here, "x.tgz", ARCHIVE)
+    (here / "cache").mkdir()
+    (here / "cache/x.tgz.part").write_bytes(ARCHIVE[:500] if how == "plain" else b"?" * 500)
+    done = shell(here, f"fetch x.tgz {server.url}/{how}/x.tgz")
+    assert done.returncode == 0, done.stderr
+    assert (here / "cache/x.tgz").read_bytes() == ARCHIVE
+
+
+def test_a_part_outlives_mirrors_that_are_gone(server: Server, here: Path) -> None:
+    (here / "cache").mkdir()
+    (here / "cache/x.tgz.part").write_bytes(ARCHIVE[:500])
+    done = shell(here, f"fetch x.tgz {server.url}/gone/x.tgz http://127.0.0.1:9/x.tgz")
+    assert done.returncode == 2
+    assert (here / "cache/x.tgz.part").read_bytes() == ARCHIVE[:500]
+
+
+def test_nothing_is_downloaded_twice(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    for _ in range(2):
+        done = shell(here, f"fetch x.tgz {server.url}/whole/x.tgz")
+        assert done.returncode == 0
+    assert len(server.asked) == 1
+    assert "kept" in done.stdout
+
+
+def test_a_copy_of_ones_own_needs_no_network(server: Server, here: Path) -> None:
+    (here / "own").mkdir()
+    (here / "own/x.tgz").write_bytes(ARCHIVE)
+    done = shell(here, f"fetch x.tgz {server.url}/whole/x.tgz; archive x.tgz", ARCHIVE_DIR=str(here / "own"))
+    assert (done.returncode, done.stdout) == (0, f"{here}/own/x.tgz\n")
+    assert server.asked == []
+
+
+def test_a_copy_of_ones_own_is_checked_and_left_where_it_is(here: Path) -> None:
+    (here / "own").mkdir()
+    (here / "own/x.tgz").write_bytes(ARCHIVE)
+    known = pin(here, "x.tgz", b"another file")
+    done = shell(here, "fetch x.tgz http://127.0.0.1:9/x.tgz", ARCHIVE_DIR=str(here / "own"))
+    found = hashlib.sha256(ARCHIVE).hexdigest()
+    assert done.returncode == 2
+    assert done.stderr == f"error: {here}/own/x.tgz: wrong checksum: {known} expected, {found} found\n"
+    assert (here / "own/x.tgz").exists()
+
+
+def test_a_missing_copy_is_one_line_with_all_addresses(here: Path) -> None:
+    done = shell(here, "fetch x.tgz http://one/x.tgz http://two/x.tgz", ARCHIVE_DIR=str(here / "own"))
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"error: {here}/own/x.tgz: no such file")
+    assert line.endswith("http://one/x.tgz http://two/x.tgz")
+
+
+def test_a_dry_run_prints_and_touches_nothing(server: Server, here: Path) -> None:
+    done = shell(here, f"unpack_once '{here}/x y' x.tgz {server.url}/whole/x.tgz", DRY_RUN="1")
+    assert done.returncode == 0, done.stderr
+    assert "curl --output" in done.stdout
+    assert "fairseq_plugins.corpora unpack" in done.stdout
+    assert server.asked == []
+    assert [path.name for path in here.iterdir()] == ["checksums"]
+
+
+def test_unpacking_takes_what_is_wanted_once(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    command = f"unpack_once '{here}/x y' x.tgz --only '*.de' --only '*.en' {server.url}/whole/x.tgz"
+    assert shell(here, command).returncode == 0
+    found = sorted(str(path.relative_to(here / "x y")) for path in (here / "x y").rglob("*.*"))
+    assert found == ["training/a b.de", "training/a b.en"]
+    # The archive is needed no more.
+    (here / "cache/x.tgz").unlink()
+    again = shell(here, command)
+    assert (again.returncode, "kept" in again.stdout) == (0, True)
+    assert len(server.asked) == 1
+
+
+def test_a_member_with_a_wrong_sum_stops_the_script(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    known = pin(here, "c.fr", b"another file", "sha1")
+    done = shell(here, f"unpack_once '{here}/x' x.tgz {server.url}/whole/x.tgz")
+    assert done.returncode == 2
+    assert f"c.fr: wrong checksum: {known} expected" in done.stderr
+    assert not (here / "x").exists()
+    assert not (here / "x.partial").exists()
+
+
+def test_a_second_job_waits_and_then_finds_the_file(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    job = f"fetch x.tgz {server.url}/whole/x.tgz"
+    done = shell(here, f"({job}) & one=$!; ({job}) & two=$!; wait $one; wait $two")
+    assert done.returncode == 0, done.stderr
+    assert len(server.asked) == 1
+    assert done.stdout.count("kept") == 1
