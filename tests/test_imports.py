@@ -18,6 +18,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "core": set(),
     "methods": {"core"},
     "checkpoints": {"core", "compat"},
+    "scoring": {"corpora", ""},
     "runs": {"checkpoints", "core", "compat", "scoring", ""},
     "demo": {"checkpoints", "core", "compat", "runs", ""},
     "cli": {"checkpoints", "core", "demo", "runs", ""},

@@ -44,8 +44,11 @@ COMMANDS: Mapping[str, Command] = {
     "validate": Command("loss on a binarised split", "fairseq_cli.validate", stock.validate),
     "eval-lm": Command("perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
-    "score": Command("BLEU of a translation", "fairseq_cli.score", stock.plain),
+    "stock-score": Command("BLEU of a translation, by fairseq's own scorer", "fairseq_cli.score", stock.plain),
+    "score": Command("score translations: BLEU of every kind, chrF, TER, ROUGE, WER; compare systems",
+                     "fairseq_plugins.scoring.command"),
     "demo": Command("train every method on a small corpus and compare them", "fairseq_plugins.demo.__main__"),
+    "verify-data": Command("count, sum and name a corpus; find what is wrong with it", "fairseq_plugins.corpora.verify"),
     "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
     "fold": Command("turn an Admin checkpoint into a plain Post-LN one", "fairseq_plugins.checkpoints.fold"),
 }

@@ -1,0 +1,11 @@
+"""From translations to a score that can be compared: which BLEU, of which text, and whether a difference is real.
+
+>>> from fairseq_plugins.scoring import score
+>>> found = score({"mine": ["The cat sat on the mat."]}, [["The cat sat on the mat."]], metrics=["sacrebleu"])
+>>> round(found.systems[0].scores["sacreBLEU"].mean, 2)
+100.0
+"""
+
+from fairseq_plugins.scoring.scores import Scores, score
+
+__all__ = ["Scores", "score"]

@@ -1,0 +1,279 @@
+"""``fairseq-deep score``: the scores of translations, each with its signature, and whether differences are real.
+
+  fairseq-deep score HYP REF [REF ...]
+  fairseq-deep score --systems NAME=HYP ... --references REF [REF ...]
+  fairseq-deep score --set newstest2014 HYP REF --set newstest2015 HYP REF ...
+
+HYP and REF are UTF-8 files with one sentence a line, detokenised and as published. Several runs (seeds) of one system:
+NAME=HYP1,HYP2,HYP3, or NAME several times. Systems are compared with the first one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn, Optional
+
+from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report, unknown_name
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.scoring.forms import Forms, Text
+from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, metric_named
+from fairseq_plugins.scoring.scores import Scores, score_test_set
+from fairseq_plugins.scoring.several_sets import average_over
+from fairseq_plugins.scoring.significance import TESTS, compare
+from fairseq_plugins.scoring.tables import FORMATS, SUFFIXES, Content
+from fairseq_plugins.scoring.text import read_sentences, require_equal_counts
+
+STOCK_FLAGS = ("-s", "--sys", "-r", "--ref", "-o", "--order", "--ignore-case", "--sacrebleu", "--sentence-bleu")
+"""What ``fairseq-score`` takes."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends in one line and code 2, like every other mistake."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (fairseq-deep score --help says more)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Flags of ``fairseq-deep score``."""
+    flags = _Parser(
+        prog="fairseq-deep score", description=__doc__, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="fairseq-deep score HYP REF [REF ...] | --systems NAME=HYP ... --references REF ... | --set NAME HYP REF",
+    )  # fmt: skip
+    flags.add_argument("files", nargs="*", metavar="HYP REF", help="the translations of one system, then references")
+    text = flags.add_argument_group("text")
+    text.add_argument("--systems", nargs="+", action="extend", metavar="NAME=HYP[,HYP...]", help="several systems")
+    text.add_argument("--references", nargs="+", action="extend", type=Path, metavar="REF")
+    text.add_argument("--set", nargs="+", action="append", dest="sets", metavar="NAME",
+                      help="a test set: its name, HYP (or NAME=HYP ...) and REF; several for their mean")  # fmt: skip
+    text.add_argument("--tokenised-hypotheses", nargs="+", action="extend", metavar="[NAME=]HYP",
+                      help="the same translations in Moses tokens, subwords joined")  # fmt: skip
+    text.add_argument("--tokenised-references", nargs="+", action="extend", type=Path, metavar="REF",
+                      help="the same references in Moses tokens; default: sacremoses makes both")  # fmt: skip
+    text.add_argument("--language-pair", metavar="SRC-TGT", help="as en-de; needed to tokenise and to split compounds")
+    text.add_argument("--lower-case", action="store_true", help="lower-case both sides, as IWSLT'14 tables do")
+    scores = flags.add_argument_group("scores")
+    scores.add_argument("--task", choices=tuple(TASKS), default="translation", help="default: translation")
+    scores.add_argument("--metrics", metavar="A,B,...", help=f"instead of those of the task: {', '.join(METRICS)}")
+    scores.add_argument("--confidence", nargs="?", type=_at_least_one, const=1000, default=0, metavar="N",
+                        help="95 %% intervals from N bootstrap resamples (1000)")  # fmt: skip
+    _add_comparison_flags(flags.add_argument_group("comparison of systems"))
+    output = flags.add_argument_group("output")
+    output.add_argument("--format", choices=tuple(FORMATS), help="default: by the ending of --output, else text")
+    output.add_argument("--output", type=Path, action="append", metavar="FILE",
+                        help=f"write there ({', '.join(SUFFIXES)}); several times for several formats")  # fmt: skip
+    return flags
+
+
+def _add_comparison_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--baseline", metavar="NAME", help="the system the others are compared with; default: the first")
+    group.add_argument("--significance", choices=(*TESTS, "both", "none"), default="both", help="default: both")
+    group.add_argument("--significance-metric", metavar="A", help="default: the first of the scores")
+    for test, kind in TESTS.items():
+        group.add_argument(f"--{test}-samples", type=_at_least_one, default=kind.samples, metavar="N",
+                           help=f"of {kind.name}; default: {kind.samples}")  # fmt: skip
+    group.add_argument("--seed", type=_at_least_one, metavar="N", help="default: SACREBLEU_SEED, else 12345")
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not '{text}'")
+    return int(text)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The flags of ``argv``.
+
+    Raises:
+        UserError: a flag of fairseq's own scorer, an unknown flag (the nearest is named), or a wrong value.
+    """
+    for argument in argv:
+        if argument.partition("=")[0] in STOCK_FLAGS:
+            raise UserError(
+                f"{argument} is a flag of fairseq's own scorer, which is now fairseq-deep stock-score; "
+                "here: fairseq-deep score HYP REF"
+            )
+    flags = parser()
+    args, unknown = flags.parse_known_args(argv)
+    for argument in unknown:
+        legal = [option for action in flags._actions for option in action.option_strings if option.startswith("--")]
+        name = argument.partition("=")[0]
+        raise UserError(f"unknown option '{name}'{nearest(name, legal)}; fairseq-deep score --help lists all")
+    return args
+
+
+def sets_of(args: argparse.Namespace) -> dict[str, Forms]:
+    """The test sets to score, by name; the name is empty where there is one and no ``--set``.
+
+    Raises:
+        UserError: the three ways to name files are mixed, one is incomplete, or a file is not fit to be scored.
+    """
+    ways = [bool(args.files), bool(args.systems or args.references), bool(args.sets)]
+    if sum(ways) != 1:
+        raise UserError(
+            f"{'no files' if not any(ways) else 'files in more than one way'}: give HYP REF, or --systems NAME=HYP ... "
+            "--references REF ..., or --set NAME HYP REF ..."
+        )
+    if args.sets:
+        return _several(args)
+    if args.files:
+        if len(args.files) < 2:
+            raise UserError(f"{args.files[0]}: no reference given: fairseq-deep score HYP REF")
+        systems, references = {Path(args.files[0]).name: [Path(args.files[0])]}, [Path(name) for name in args.files[1:]]
+    else:
+        if not (args.systems and args.references):
+            raise UserError("--systems and --references go together")
+        systems, references = systems_of(args.systems), args.references
+    tokens = _tokens(args, systems)
+    return {"": Forms(_read(systems, references), tokens, args.language_pair)}
+
+
+def _several(args: argparse.Namespace) -> dict[str, Forms]:
+    if args.tokenised_hypotheses or args.tokenised_references:
+        raise UserError("--set takes plain text: --tokenised-hypotheses and --tokenised-references are for one set")
+    found: dict[str, Forms] = {}
+    for name, *files in args.sets:
+        if name in found:
+            raise UserError(f"--set {name} is given twice")
+        named = [file for file in files if _is_named(file)]
+        rest = [file for file in files if not _is_named(file)]
+        hypotheses, references = (named, rest) if named else (rest[:1], rest[1:])
+        if not hypotheses or not references:
+            raise UserError(f"--set {name}: give its name, HYP (or NAME=HYP ...) and REF")
+        systems = systems_of(hypotheses) if named else {"hypotheses": [Path(hypotheses[0])]}
+        found[name] = Forms(_read(systems, [Path(file) for file in references]), None, args.language_pair)
+    return found
+
+
+def _is_named(argument: str) -> bool:
+    """Whether this is NAME=HYP rather than a file whose name has an equals sign in it."""
+    return "=" in argument and not Path(argument).exists()
+
+
+def systems_of(arguments: Sequence[str]) -> dict[str, list[Path]]:
+    """``NAME=HYP[,HYP...]`` as the files of every system; without ``NAME=`` the file's name is the system's."""
+    systems: dict[str, list[Path]] = {}
+    for argument in arguments:
+        name, equals, files = argument.partition("=")
+        if not equals or Path(argument).exists():
+            name, files = Path(argument).name, argument
+        if not name or not files:
+            raise UserError(f"--systems {argument}: must be NAME=HYP or NAME=HYP1,HYP2,...")
+        whole = Path(files).exists()
+        systems.setdefault(name, []).extend([Path(files)] if whole else [Path(file) for file in files.split(",")])
+    return systems
+
+
+def _tokens(args: argparse.Namespace, systems: Mapping[str, Sequence[Path]]) -> Optional[Text]:
+    given, references = args.tokenised_hypotheses, args.tokenised_references
+    if not given and not references:
+        return None
+    if not (given and references):
+        raise UserError("--tokenised-hypotheses and --tokenised-references go together: one tokeniser must make both")
+    named = len(systems) > 1 or any(_is_named(argument) for argument in given)
+    files = systems_of(given) if named else {next(iter(systems)): [Path(file) for file in given]}
+    return _read(files, references)
+
+
+def _read(systems: Mapping[str, Sequence[Path]], references: Sequence[Path]) -> Text:
+    """Read all files, and refuse unequal counts by the names of the files rather than of the systems."""
+    paths = [*(path for files in systems.values() for path in files), *reversed(references)]
+    read: dict[Path, list[str]] = {}
+    problems: list[str] = []
+    for path in dict.fromkeys(paths):
+        try:
+            read[path] = read_sentences(path)
+        except UserError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise UserError(problems)
+    require_equal_counts({str(path): sentences for path, sentences in read.items()})
+    return Text({name: [read[path] for path in files] for name, files in systems.items()},
+                [read[path] for path in references])  # fmt: skip
+
+
+def scores_of(test_set: Forms, args: argparse.Namespace) -> Scores:
+    """Score one test set as the flags say, and compare its systems.
+
+    Raises:
+        UserError: a metric cannot be computed, or there is no system of the name given to ``--baseline``.
+    """
+    names: Optional[Sequence[str]] = None if args.task == "translation" else TASKS[args.task]
+    if args.metrics is not None:
+        names = [name.strip() for name in args.metrics.split(",") if name.strip()]
+        if not names:
+            raise UserError(f"--metrics names none; legal: {', '.join(METRICS)}")
+    scores = score_test_set(test_set, names, lower_case=args.lower_case, resamples=args.confidence)
+    if args.baseline is not None and args.baseline not in test_set.plain.systems:
+        raise UserError(unknown_name("--baseline", args.baseline, test_set.plain.systems))
+    metric = _compared(scores, args)
+    if metric is None or len(scores.systems) == 1:
+        return scores
+    text = test_set.text(metric.reads)
+    tests = tuple(TESTS) if args.significance == "both" else (args.significance,)
+    comparisons = compare(
+        text.systems, text.references, metric=metric, baseline=args.baseline, tests=tests, seed=args.seed,
+        samples={test: getattr(args, f"{test}_samples") for test in TESTS}, lower_case=args.lower_case,
+    )  # fmt: skip
+    return replace(scores, significance=comparisons)
+
+
+def _compared(scores: Scores, args: argparse.Namespace) -> Optional[Metric]:
+    """The metric to test differences of; None for no tests."""
+    if args.significance == "none":
+        return None
+    if args.significance_metric is not None:
+        return metric_named(args.significance_metric)
+    return next((metric for metric in scores.metrics if metric.paired), None)
+
+
+def write(content: Content, args: argparse.Namespace) -> None:
+    """Write ``content`` to every ``--output``, or print it where there is none.
+
+    Raises:
+        UserError: no format is known for a file's ending, or it cannot be written.
+    """
+    if not args.output:
+        sys.stdout.write(FORMATS[args.format or "text"](content))
+        return
+    for path in args.output:
+        try:
+            write_whole(path, FORMATS[_format_of(path, args.format)](content))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _format_of(path: Path, given: Optional[str]) -> str:
+    if given is None and path.suffix not in SUFFIXES:
+        raise UserError(f"--output {path}: give --format, or an ending that says it: {', '.join(SUFFIXES)}")
+    return given or SUFFIXES[path.suffix]
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Score as the flags say; 0, or 2 after one line for each problem. Doubts go to standard error as warnings."""
+    # What sacreBLEU and rouge-score remark about themselves is not for this command's reader.
+    logging.getLogger("sacrebleu").setLevel(logging.ERROR)
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    try:
+        args = parse(sys.argv[1:] if argv is None else argv)
+        for path in args.output or ():
+            _format_of(path, args.format)
+        scored = {name: scores_of(test_set, args) for name, test_set in sets_of(args).items()}
+        for name, scores in scored.items():
+            for warning in scores.warnings:
+                print(f"warning: {name + ': ' if name else ''}{warning}", file=sys.stderr)
+        write(scored[""] if "" in scored else average_over(scored), args)
+    except UserError as error:
+        report(error)
+        return EXIT_CODE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""What a library that scores a whole corpus looks like from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional, Protocol
+
+
+@dataclass(frozen=True)
+class Value:
+    """One score of one output.
+
+    Args:
+        value: the score, in points (0 to 100; error rates may be above).
+        signature: everything the number depends on besides the text, with the version of what computed it.
+        reference_length: tokens of the references as the score counts them; None where it counts none.
+        interval: half the width of the 95 % interval over bootstrap resamples; None where it was not asked for.
+    """
+
+    value: float
+    signature: str
+    reference_length: Optional[int] = None
+    interval: Optional[float] = None
+
+
+class CorpusMetric(Protocol):
+    """Computes one score of a corpus."""
+
+    def value(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> Value:
+        """The score of ``hypotheses``; with ``resamples`` above 0, its interval too."""
+        ...

@@ -1,0 +1,69 @@
+"""What the length of the references says about how they were made.
+
+The number of reference tokens is printed with every BLEU score and differs with each way of preparing a test set, so
+it tells a comparable number from one that is not. ``reference_lengths.tsv`` holds the known lengths.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fairseq_plugins.scoring.text import LOST_BY_BATCHES
+
+KNOWN = Path(__file__).with_name("reference_lengths.tsv")
+
+
+@dataclass(frozen=True)
+class KnownLength:
+    """One published length: of which test set, in which form of text, and what it means."""
+
+    reads: str
+    length: int
+    sentences: int
+    test_set: str
+    meaning: str
+
+
+@cache
+def known_lengths() -> tuple[KnownLength, ...]:
+    """All rows of the table."""
+    with open(KNOWN, encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return tuple(
+        KnownLength(row["reads"], int(row["length"]), int(row["sentences"]), row["test_set"], row["meaning"])
+        for row in rows
+    )
+
+
+def what_length_says(reads: str, length: int, sentences: int) -> str:
+    """One sentence about references of ``length`` tokens in the form ``reads``; empty where nothing is known."""
+    known = [row for row in known_lengths() if row.reads == reads]
+    for row in known:
+        if (row.length, row.sentences) == (length, sentences):
+            return f"{row.test_set}: {row.meaning}"
+    for row in known:
+        lost = row.sentences - sentences
+        if 0 < lost <= LOST_BY_BATCHES and _like(row, length, sentences):
+            return (
+                f"{row.test_set} with {lost} of {row.sentences} sentences lost: not comparable; decode every sentence"
+            )
+    near = [row for row in known if row.sentences == sentences and _like(row, length, sentences)]
+    return _unknown(near, length) if near else ""
+
+
+def _unknown(near: Sequence[KnownLength], length: int) -> str:
+    closest = min(near, key=lambda row: abs(row.length - length))
+    return (
+        f"{closest.test_set} prepared in a way that is not known here: {abs(length - closest.length)} tokens "
+        f"{'fewer' if length < closest.length else 'more'} than {closest.length} ({closest.meaning})"
+    )
+
+
+def _like(row: KnownLength, length: int, sentences: int) -> bool:
+    """Whether the mean sentence is as long as in ``row``, within 2 %: longest sentences are lost first."""
+    ratio = (length / sentences) / (row.length / row.sentences)
+    return abs(ratio - 1) < 0.02

@@ -1,0 +1,109 @@
+"""The scores there are: one row each, with what it reads, who computes it and whose tables print it.
+
+Nothing here is computed by this package: sacreBLEU, rouge-score and jiwer do that. A new score is one line in
+:data:`METRICS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Optional
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.scoring.corpus_metric import CorpusMetric, Value
+from fairseq_plugins.scoring.rouge import rouge
+from fairseq_plugins.scoring.sacre import bleu, bleu_of_tokens, chrf, ter
+from fairseq_plugins.scoring.word_errors import word_error_rate
+
+Reads = Literal["plain", "tokens", "compounds"]
+"""Detokenised text as it was published, Moses tokens, or Moses tokens with compounds split at hyphens."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row of the table of scores.
+
+    Args:
+        name: what a table calls it.
+        metric: the quantity (``BLEU``), whoever computes it.
+        scorer: which of its versions (``sacreBLEU``, ``tokenised``, ``compound-split``, ...).
+        reads: the form of text it is computed on.
+        used_by: the published tables that print this version; empty where none of the papers' here does.
+        build: makes the computation; its argument says whether both sides are lower-cased.
+        higher_is_better: False for error rates.
+        paired: whether sacreBLEU's paired tests can be run on it.
+    """
+
+    name: str
+    metric: str
+    scorer: str
+    reads: Reads
+    used_by: str
+    build: Callable[[bool], CorpusMetric]
+    higher_is_better: bool = True
+    paired: bool = True
+
+
+METRICS: Mapping[str, Metric] = {
+    "sacrebleu": Metric(
+        "sacreBLEU", "BLEU", "sacreBLEU", "plain",
+        "B2T (all WMT tables); DS-Init+MAtt (in brackets, WMT); Ott et al. 2018 (28.6)", bleu,
+    ),
+    "tokenised": Metric(
+        "tokenised BLEU", "BLEU", "tokenised", "tokens",
+        "Admin (what fairseq-generate prints: IWSLT'14, WMT'14); DS-Init+MAtt (multi-bleu.perl)", bleu_of_tokens,
+    ),
+    "compound-split": Metric(
+        "compound-split BLEU", "BLEU", "compound-split", "compounds",
+        "Vaswani et al. 2017 and Ott et al. 2018 (29.3), WMT'14 En-De; T-Fixup's recipe", bleu_of_tokens,
+    ),
+    "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "", chrf(word_order=0)),
+    "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", chrf(word_order=2)),
+    "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", ter, higher_is_better=False),
+    "rouge-1": Metric("ROUGE-1", "ROUGE-1", "rouge-score", "plain", "B2T (headlines)", rouge("rouge1"), paired=False),
+    "rouge-2": Metric("ROUGE-2", "ROUGE-2", "rouge-score", "plain", "B2T (headlines)", rouge("rouge2"), paired=False),
+    "rouge-l": Metric("ROUGE-L", "ROUGE-L", "rouge-score", "plain", "B2T (headlines)", rouge("rougeL"), paired=False),
+    "wer": Metric(
+        "WER", "WER", "jiwer", "plain", "B2T (LibriSpeech)", word_error_rate, higher_is_better=False, paired=False,
+    ),
+}  # fmt: skip
+"""By the name that ``--metrics`` takes."""
+
+TASKS: Mapping[str, tuple[str, ...]] = {
+    "translation": ("sacrebleu", "tokenised", "compound-split", "chrf", "chrf++", "ter"),
+    "summarisation": ("rouge-1", "rouge-2", "rouge-l"),
+    "speech": ("wer",),
+}
+"""Which scores a task is reported with, best-known first."""
+
+
+def metric_named(name: str) -> Metric:
+    """The score that ``--metrics`` calls ``name``, in any case.
+
+    Raises:
+        UserError: there is none; the nearest is named.
+    """
+    if name.lower() not in METRICS:
+        raise UserError(unknown_name("metric", name, METRICS))
+    return METRICS[name.lower()]
+
+
+def value_of(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lower_case: bool = False,
+    resamples: int = 0,
+) -> Value:  # fmt: skip
+    """``metric`` of one output.
+
+    ``references`` holds one list of sentences for each reference translation; ``resamples`` is the number of bootstrap
+    resamples behind the 95 % interval, 0 for none.
+
+    Raises:
+        UserError: the library behind it is not installed, or it has no interval.
+    """
+    return metric.build(lower_case).value(hypotheses, references, resamples)
+
+
+def sacre_metric(metric: Metric, *, lower_case: bool) -> Optional[Any]:
+    """SacreBLEU's own object behind ``metric``; None where another library computes it."""
+    return getattr(metric.build(lower_case), "metric", None)

@@ -1,0 +1,249 @@
+"""The scores of one or several systems on one test set, and the form in which they are stored.
+
+``Scores.as_dict()`` is what ``score.json`` holds:
+
+- ``schema``: 1. A later number means that a field below changed its meaning.
+- ``made_by``: versions of ``fairseq-deep``, ``sacrebleu`` and Python.
+- ``sentences``, ``references``: how many of each.
+- ``language_pair``, ``lower_case``, ``tokens_made_by`` (``files``, ``sacremoses 0.2.0 (de)`` or null).
+- ``reference_length``: tokens of the references, by name of the score.
+- ``remarks``: what these lengths say, and which scores were left out and why.
+- ``warnings``: what makes a number doubtful.
+- ``systems``: a list of ``{name, runs, metrics}``; each metric is ``{name, metric, scorer, value, values, deviation,
+  interval, reference_length, signature, higher_is_better, used_by}``. ``value`` is the mean over ``values``, one for
+  each run; ``deviation`` their standard deviation (n - 1), null for one run; ``interval`` half the width of the 95 %
+  interval over bootstrap resamples, null where it was not asked for or there are several runs. ``signature`` is the
+  library's; where tokens were scored, ``tokens:`` and ``compounds:split`` behind it say of which text.
+- ``metrics``: the metrics of the first system once more: of a run that was scored alone, all there is.
+- ``significance``: a list of ``{system, baseline, metric, test, samples, difference, p, p_values, signature}``, as in
+  :mod:`fairseq_plugins.scoring.significance`.
+
+All scores are in points and not rounded.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Optional
+
+from fairseq_plugins.scoring.corpus_metric import Value
+from fairseq_plugins.scoring.fingerprint import what_length_says
+from fairseq_plugins.scoring.forms import Forms, Outputs, forms_of
+from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, metric_named, value_of
+from fairseq_plugins.scoring.significance import Comparison
+from fairseq_plugins.scoring.suspicions import marks, reference_suspicions, suspicions
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class SystemScore:
+    """One score of one system: a value for each run."""
+
+    metric: Metric
+    values: tuple[Value, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean over the runs."""
+        return statistics.fmean(one.value for one in self.values)
+
+    @property
+    def deviation(self) -> Optional[float]:
+        """Standard deviation over the runs (n - 1), None for a single one."""
+        return statistics.stdev(one.value for one in self.values) if len(self.values) > 1 else None
+
+    @property
+    def interval(self) -> Optional[float]:
+        """Half the width of the 95 % interval over resampled test sets, of a single run."""
+        return self.values[0].interval if len(self.values) == 1 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as the module says."""
+        first = self.values[0]
+        return {
+            "name": self.metric.name, "metric": self.metric.metric, "scorer": self.metric.scorer, "value": self.mean,
+            "values": [one.value for one in self.values], "deviation": self.deviation, "interval": self.interval,
+            "reference_length": first.reference_length, "signature": first.signature,
+            "higher_is_better": self.metric.higher_is_better, "used_by": self.metric.used_by,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class System:
+    """All scores of one system, by the metric's name."""
+
+    name: str
+    scores: Mapping[str, SystemScore]
+
+    @property
+    def runs(self) -> int:
+        """How many outputs (seeds) there are."""
+        return len(next(iter(self.scores.values())).values)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as the module says."""
+        return {
+            "name": self.name, "runs": self.runs, "metrics": [score.as_dict() for score in self.scores.values()]
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Everything that was computed about one test set."""
+
+    sentences: int
+    references: int
+    metrics: tuple[Metric, ...]
+    systems: tuple[System, ...]
+    language_pair: Optional[str]
+    lower_case: bool
+    tokens_made_by: Optional[str]
+    remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
+    significance: tuple[Comparison, ...] = ()
+
+    def reference_lengths(self) -> dict[str, int]:
+        """Tokens of the references, by name of the score."""
+        found = {name: score.values[0].reference_length for name, score in self.systems[0].scores.items()}
+        return {name: length for name, length in found.items() if length is not None}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as the module says."""
+        return {
+            "schema": SCHEMA, "made_by": made_by(), "sentences": self.sentences, "references": self.references,
+            "language_pair": self.language_pair, "lower_case": self.lower_case, "tokens_made_by": self.tokens_made_by,
+            "reference_length": self.reference_lengths(), "remarks": list(self.remarks),
+            "warnings": list(self.warnings), "metrics": self.systems[0].as_dict()["metrics"],
+            "systems": [system.as_dict() for system in self.systems],
+            "significance": [{**asdict(one), "p_values": list(one.p_values)} for one in self.significance],
+        }  # fmt: skip
+
+
+def made_by() -> dict[str, str]:
+    """Versions of what computed the numbers."""
+    try:
+        own = version("fairseq-deep")
+    except PackageNotFoundError:
+        own = "not installed"
+    return {"fairseq-deep": own, "sacrebleu": version("sacrebleu"), "python": platform.python_version()}
+
+
+def score(
+    systems: Mapping[str, Outputs], references: Sequence[Sequence[str]], *,
+    tokenised_systems: Optional[Mapping[str, Outputs]] = None,
+    tokenised_references: Optional[Sequence[Sequence[str]]] = None, language_pair: Optional[str] = None,
+    metrics: Optional[Sequence[str]] = None, lower_case: bool = False, resamples: int = 0,
+) -> Scores:  # fmt: skip
+    """Score the outputs of one or several systems on one test set.
+
+    Args:
+        systems: detokenised translations by name of the system; a list of such lists for several runs of it.
+        references: detokenised references, one list for each.
+        tokenised_systems: the same translations in Moses tokens; made by sacremoses where they are not given.
+        tokenised_references: the same references in Moses tokens.
+        language_pair: as ``en-de``; tokenising needs it, and compounds are split for ``en-de`` only.
+        metrics: keys of :data:`~fairseq_plugins.scoring.metrics.METRICS`; None for those of a translation.
+        lower_case: lower-case both sides first, as for the tables of IWSLT'14.
+        resamples: bootstrap resamples behind the 95 % intervals; 0 for none.
+
+    Raises:
+        UserError: unequal counts, an unknown metric, a metric without the text it reads, a library not installed.
+    """
+    test_set = forms_of(
+        systems, references, tokenised_systems=tokenised_systems, tokenised_references=tokenised_references,
+        language_pair=language_pair,
+    )  # fmt: skip
+    return score_test_set(test_set, metrics, lower_case=lower_case, resamples=resamples)
+
+
+def score_test_set(
+    test_set: Forms, metrics: Optional[Sequence[str]] = None, *, lower_case: bool = False, resamples: int = 0
+) -> Scores:
+    """:func:`score` of a test set that is already put together."""
+    chosen, left_out = chosen_metrics(test_set, metrics)
+    systems = tuple(
+        System(name, {metric.name: _system_score(test_set, name, metric, lower_case, resamples) for metric in chosen})
+        for name in test_set.plain.systems
+    )
+    return Scores(
+        test_set.sentences, len(test_set.plain.references), chosen, systems, test_set.language_pair, lower_case,
+        test_set.tokens_made_by(), (*_length_remarks(systems[0], test_set.sentences), *left_out),
+        tuple(_warnings(test_set, chosen, lower_case)),
+    )  # fmt: skip
+
+
+def chosen_metrics(test_set: Forms, names: Optional[Sequence[str]]) -> tuple[tuple[Metric, ...], list[str]]:
+    """The metrics to compute, and a remark for each usual one that is left out.
+
+    Raises:
+        UserError: a name is unknown, or a metric asked for by name cannot be computed.
+    """
+    if names is not None:
+        chosen = tuple(dict.fromkeys(metric_named(name) for name in names))
+        for metric in chosen:
+            test_set.require_readable(metric)
+        return chosen, []
+    usual, left_out = [], []
+    for metric in (METRICS[name] for name in TASKS["translation"]):
+        why = _why_not(test_set, metric)
+        if why:
+            left_out.append(f"{metric.name} left out: {why}")
+        else:
+            usual.append(metric)
+    return tuple(usual), left_out
+
+
+def _why_not(test_set: Forms, metric: Metric) -> str:
+    if metric.reads == "compounds" and test_set.language_pair != "en-de":
+        return "tables print it for WMT'14 En-De; --language-pair en-de or --metrics compound-split asks for it"
+    return test_set.why_no_tokens() if metric.reads != "plain" else ""
+
+
+def _system_score(test_set: Forms, name: str, metric: Metric, lower_case: bool, resamples: int) -> SystemScore:
+    text = test_set.text(metric.reads)
+    made = {
+        "plain": "", "tokens": f"|tokens:{test_set.tokens_made_by()}",
+        "compounds": f"|tokens:{test_set.tokens_made_by()}|compounds:split",
+    }[metric.reads]  # fmt: skip
+    values = (
+        value_of(metric, run, text.references, lower_case=lower_case, resamples=resamples) for run in text.systems[name]
+    )
+    return SystemScore(metric, tuple(replace(value, signature=value.signature + made) for value in values))
+
+
+def _length_remarks(system: System, sentences: int) -> list[str]:
+    remarks = []
+    for name, found in system.scores.items():
+        length = found.values[0].reference_length
+        says = what_length_says(found.metric.reads, length, sentences) if length is not None else ""
+        if says:
+            remarks.append(f"{name}, reference length {length}: {says}")
+    return remarks
+
+
+def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> list[str]:
+    reads = {metric.reads for metric in metrics}
+    found: list[str] = []
+    if "plain" in reads or test_set.tokens is None:
+        references = test_set.plain.references[0]
+        found += reference_suspicions(references)
+        for name, run in _every_run(test_set.plain.systems):
+            found += suspicions(name, run, references, lower_case=lower_case)
+    if test_set.tokens is not None and reads - {"plain"}:
+        found += marks("the tokenised references", test_set.tokens.references[0])
+        for name, run in _every_run(test_set.tokens.systems):
+            found += marks(f"{name} (tokenised)", run)
+    return found
+
+
+def _every_run(systems: Mapping[str, Sequence[Sequence[str]]]) -> list[tuple[str, Sequence[str]]]:
+    return [
+        (f"{name}, run {number}" if len(runs) > 1 else name, run)
+        for name, runs in systems.items()
+        for number, run in enumerate(runs, start=1)
+    ]

@@ -1,0 +1,186 @@
+"""Whether one system is better than another, by sacreBLEU's paired tests and, over seeds, by Welch's test.
+
+A score is uncertain for two reasons, and one test does not answer for the other.
+
+- *Would another test set turn the order?* Paired bootstrap (Koehn 2004) and paired approximate randomisation (Riezler
+  and Maxwell 2005) resample the sentences of two given outputs. sacreBLEU does both.
+- *Would another seed?* With several runs of each system, Welch's t-test on the runs' scores says so. (Clark et al.
+  2011 show that one run a system is not enough to call a gain real.)
+
+With several runs the paired tests are made for each pair of runs, the k-th of one system with the k-th of the other
+(all pairs where one has more), and the largest p-value counts: the difference is called significant where it is in
+every pair. Concatenating the outputs of all runs into one long output is what is *not* done: it counts every test
+sentence once for each seed, as if the test set were that much larger, and the p-values come out too small.
+
+No p-value is corrected for the number of systems compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Optional
+from unittest import mock
+
+from sacrebleu.significance import PairedTest
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.scoring.forms import Outputs, Text, forms_of
+from fairseq_plugins.scoring.metrics import METRICS, Metric, sacre_metric
+
+SEED = 12345
+"""SacreBLEU's own."""
+
+
+@dataclass(frozen=True)
+class PairedKind:
+    """One of sacreBLEU's tests: the name in a table, sacreBLEU's own, and how many samples it draws by default."""
+
+    name: str
+    sacre: str
+    samples: int
+
+
+TESTS: Mapping[str, PairedKind] = {
+    "bootstrap": PairedKind("paired bootstrap", "bs", 1000),
+    "randomisation": PairedKind("approximate randomisation", "ar", 10000),
+}
+WELCH = "Welch's t-test over runs"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One test of one system against the baseline.
+
+    Args:
+        system, baseline, metric: their names.
+        test: its name.
+        samples: resamples or trials; 0 for Welch's test.
+        difference: mean of the system minus mean of the baseline, in points.
+        p: the largest of ``p_values``; None where there is none (Welch's test of runs that are all equal).
+        p_values: one for each pair of runs. 1 where both outputs are the same text.
+        signature: sacreBLEU's, with number of samples and seed.
+    """
+
+    system: str
+    baseline: str
+    metric: str
+    test: str
+    samples: int
+    difference: float
+    p: Optional[float]
+    p_values: tuple[float, ...]
+    signature: str
+
+
+def compare(
+    systems: Mapping[str, Outputs], references: Sequence[Sequence[str]], *, metric: Metric = METRICS["sacrebleu"],
+    baseline: Optional[str] = None, tests: Sequence[str] = tuple(TESTS), samples: Optional[Mapping[str, int]] = None,
+    lower_case: bool = False, seed: Optional[int] = None,
+) -> tuple[Comparison, ...]:  # fmt: skip
+    """Test every system against ``baseline`` (the first where it is None).
+
+    Args:
+        systems: outputs in the form of text that ``metric`` reads; a list of lists for several runs.
+        references: one list for each, in the same form.
+        metric: one that sacreBLEU computes.
+        baseline: name of a system.
+        tests: keys of :data:`TESTS`. Welch's test is added where both systems have several runs.
+        samples: resamples or trials by test; sacreBLEU's 1000 and 10000 where not given.
+        lower_case: lower-case both sides first.
+        seed: of the random numbers; the environment's SACREBLEU_SEED or 12345 where it is None.
+
+    Raises:
+        UserError: an unknown system or test, a metric without paired tests, a seed that gives other p-values each time.
+    """
+    text = forms_of(systems, references).plain
+    first = next(iter(systems)) if baseline is None else baseline
+    if first not in systems:
+        raise UserError(unknown_name("baseline", first, systems))
+    for test in tests:
+        if test not in TESTS:
+            raise UserError(unknown_name("test", test, TESTS))
+    with _seeded(seed):
+        found = [
+            comparison
+            for name in systems
+            if name != first
+            for comparison in _compare_two(text, name, first, metric, tests, samples or {}, lower_case)
+        ]
+    return tuple(found)
+
+
+def _compare_two(
+    text: Text, name: str, baseline: str, metric: Metric, tests: Sequence[str], samples: Mapping[str, int],
+    lower_case: bool,
+) -> Iterator[Comparison]:  # fmt: skip
+    runs, base = text.systems[name], text.systems[baseline]
+    scorer = sacre_metric(metric, lower_case=lower_case) if metric.paired else None
+    if scorer is None:
+        legal = ", ".join(one.name for one in METRICS.values() if one.paired)
+        raise UserError(f"{metric.name} has no paired test; legal: {legal}")
+    references = [list(one) for one in text.references]
+    ours, theirs = ([float(scorer.corpus_score(run, references).score) for run in side] for side in (runs, base))
+    difference = statistics.fmean(ours) - statistics.fmean(theirs)
+    for test in tests:
+        kind = TESTS[test]
+        count = samples.get(test, kind.samples)
+        p_values, signature = _paired(scorer, references, kind, count, _pairs(base, runs))
+        yield Comparison(name, baseline, metric.name, kind.name, count, difference, max(p_values), p_values, signature)
+    if len(runs) > 1 and len(base) > 1:
+        p = _welch(ours, theirs)
+        yield Comparison(name, baseline, metric.name, WELCH, 0, difference, p, () if p is None else (p,), "")
+
+
+def _pairs(base: Sequence[Sequence[str]], runs: Sequence[Sequence[str]]) -> list[tuple[Sequence[str], Sequence[str]]]:
+    return list(zip(base, runs, strict=True)) if len(base) == len(runs) else list(itertools.product(base, runs))
+
+
+def _paired(
+    scorer: Any, references: list[list[str]], kind: PairedKind, samples: int,
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
+) -> tuple[tuple[float, ...], str]:  # fmt: skip
+    p_values: list[float] = []
+    signature = ""
+    for base, run in pairs:
+        test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind.sacre, samples)
+        signatures, results = test()
+        ((name, made),) = signatures.items()
+        signature = str(made)
+        # sacreBLEU counts what lies beyond the observed difference, so of two equal outputs it says p = 1 / (n + 1).
+        p_values.append(1.0 if list(base) == list(run) else _p_value(results[name][1]))
+    return tuple(p_values), signature
+
+
+def _p_value(result: Any) -> float:
+    return float(result.p_value)
+
+
+def _welch(ours: Sequence[float], theirs: Sequence[float]) -> Optional[float]:
+    """Two-sided p-value; None where no run differs from another, so that there is no variance to test against."""
+    if statistics.pvariance(ours) == statistics.pvariance(theirs) == 0:
+        return None
+    from scipy.stats import ttest_ind
+
+    return float(ttest_ind(ours, theirs, equal_var=False).pvalue)
+
+
+@contextmanager
+def _seeded(seed: Optional[int]) -> Iterator[None]:
+    """Have sacreBLEU draw with ``seed``.
+
+    Raises:
+        UserError: it is no number, or one with which sacreBLEU draws anew each time.
+    """
+    value = os.environ.get("SACREBLEU_SEED", str(SEED)) if seed is None else str(seed)
+    if not value.isdecimal() or int(value) == 0:
+        raise UserError(
+            f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED or "
+            "--seed): with none, or with 0, sacreBLEU draws other numbers each time"
+        )
+    with mock.patch.dict(os.environ, SACREBLEU_SEED=value):
+        yield
