@@ -7,6 +7,7 @@ leaves a piece under the very name from which it resumes.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -56,7 +57,13 @@ def _newest(directory: Path) -> Path | None:
     updates: dict[Path, int] = {}
     for path in sorted(directory.glob("checkpoint*.pt")):
         try:
-            updates[path] = num_updates(read_checkpoint(path)) or 0
+            said = num_updates(read_checkpoint(path))
         except UserError:
             continue
+        updates[path] = said if said is not None else _number_in(path.name)
     return max(updates, key=lambda path: updates[path]) if updates else None
+
+
+def _number_in(name: str) -> int:
+    """The last number in the name of a checkpoint that does not say its updates."""
+    return int((re.findall(r"\d+", name) or ["0"])[-1])

@@ -5,7 +5,8 @@ absent. :func:`apply` runs at import of the plugin, so a spawned worker, which i
 ``--user-dir``, is mended too. fairseq's functions are wrapped where they are looked up, never copied.
 
 ``fairseq-hydra-train`` and ``fairseq-score`` start before they look for a plugin, or never do; the mends of several
-processes on CPUs and of scoring reach them as ``fairseq-deep hydra-train`` and ``fairseq-deep score``.
+processes on CPUs and of scoring reach them as ``fairseq-deep hydra-train`` and
+``fairseq-deep stock-score``.
 
 What is left alone, because mending it would be a hack larger than the defect: a forgotten ``--user-dir`` (no code of
 ours is loaded then); a resumed ``--fp16`` training, whose master weights are rounded; fully sharded training without
@@ -19,6 +20,7 @@ from importlib import import_module
 MODULES: tuple[str, ...] = (
     "refused_checkpoints",
     "unreadable_checkpoints",
+    "torn_checkpoints",
     "mismatched_checkpoints",
     "dropped_sentences",
     "short_max_tokens",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import shutil
-import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.average import UPDATE_CHECKPOINT, numbered_checkpoints
+from fairseq_plugins.checkpoints.damaged import mend_last_checkpoint
 from fairseq_plugins.demo.children import Children, CommandFailed, fairseq_command
 from fairseq_plugins.demo.stage import Settings, differing, read_stamp, write_stamp
 from fairseq_plugins.files import write_whole
@@ -131,7 +129,7 @@ class Training:
             return
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         write_stamp(self.directory, self.settings)
-        self._mend_last_checkpoint()
+        mend_last_checkpoint(self.checkpoints)
         command = train_command(self.method, self.recipe, self.data, self.checkpoints, gpu=gpu)
         write_whole(self.directory / "command.json", json.dumps(command, indent=1) + "\n")
         try:
@@ -149,18 +147,6 @@ class Training:
             return ""
         typed = ["fairseq-deep", "train", *command[len(fairseq_command("train")) :]]
         return shlex.join(str(word).removeprefix(f"{self.directory.parent}/") for word in typed)
-
-    def _mend_last_checkpoint(self) -> None:
-        """Put the newest whole checkpoint in the place of one that a kill left half-copied: fairseq resumes from it."""
-        last = self.checkpoints / "checkpoint_last.pt"
-        for path in self.checkpoints.glob("*.pt"):
-            if not zipfile.is_zipfile(path):
-                path.unlink()
-        saved = numbered_checkpoints(self.checkpoints, UPDATE_CHECKPOINT)
-        if saved and not last.is_file():
-            partial = last.with_name(last.name + ".partial")
-            shutil.copyfile(saved[-1], partial)
-            os.replace(partial, last)
 
     def to_average(self) -> list[Path]:
         """The last checkpoints, oldest first; the very last may have another name, at the end of an epoch."""

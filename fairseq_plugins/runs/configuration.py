@@ -187,7 +187,16 @@ def configured_processes(path: Path, changes: Sequence[str]) -> int:
 
 
 def configured_precision(config: Any) -> str:
-    """One of fp32, fp16, bf16 and amp."""
+    """One of fp32, fp16, bf16 and amp: what the configuration switches on or, failing that, has settings for.
+
+    A configuration with settings of the loss scale was written for fp16, which it leaves to the GPU to have.
+    """
+    stated, common = _switched_on(config), config.common
+    scaled = common.fp16_scale_window is not None or common.threshold_loss_scale is not None
+    return "fp16" if stated == "fp32" and scaled else stated
+
+
+def _switched_on(config: Any) -> str:
     common = config.common
     if common.fp16 or common.memory_efficient_fp16:
         return "fp16"
@@ -196,9 +205,9 @@ def configured_precision(config: Any) -> str:
     return "amp" if common.amp else "fp32"
 
 
-def precision_overrides(precision: str, configured: str) -> list[str]:
-    """The overrides that turn the configured precision into another; none where it stays."""
-    if precision == configured:
+def precision_overrides(precision: str, config: Any) -> list[str]:
+    """The overrides that switch ``precision`` on; none where the configuration does."""
+    if precision == _switched_on(config):
         return []
     chosen = [f"common.{name}={str(name == precision).lower()}" for name in ("fp16", "bf16", "amp")]
     return [*chosen, "common.memory_efficient_fp16=false", "common.memory_efficient_bf16=false"]

@@ -134,7 +134,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     if request.checks:
         check_disk(request.run, disk[0], disk[1])
         _check_memory(bytes_in_memory(parameters, vocabulary, config, precision), machine, sharing)
-    fitted = _fitted(request, data, machine, sharing, precision_overrides(precision, configured))
+    fitted = _fitted(request, data, machine, sharing, precision_overrides(precision, config))
     command = _launcher(request, sharing, machine) + _training_command(request.config, (*changes, *fitted))
     record = _record(request, config, corpus, machine, sharing)
     record |= {"precision": precision, "tokens_per_update": tokens, "parameters": parameters, "command": list(command)}
