@@ -67,7 +67,8 @@ VOCABULARY_THRESHOLD=${VOCABULARY_THRESHOLD:-0}
 JOINED=${JOINED:-1}
 SOURCE_DICT=${SOURCE_DICT:-}
 TARGET_DICT=${TARGET_DICT:-}
-WORKERS=${WORKERS:-$(nproc)}
+# (nproc would answer with OMP_NUM_THREADS where that is set, which is about threads inside a process.)
+WORKERS=${WORKERS:-$(env -u OMP_NUM_THREADS nproc)}
 MOSES=${MOSES:-}
 export MOSES
 
@@ -360,4 +361,4 @@ done
 make_once "$DIR/test_sets" named_test_sets
 make_once "$DIR/data-bin" binarised
 run rm -rf -- "$WORK"
-say "$DIR: prepared"
+((DRY_RUN)) || say "$DIR: prepared"
