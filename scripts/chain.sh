@@ -23,6 +23,12 @@ run_directory() {
 train_and_evaluate() {
     local config=$1 data=$2 directory=$3 code=0
     shift 3
+    if ((DRY_RUN)); then
+        # Both have a DRY_RUN of their own, which wants to see the data and the checkpoints that are not there yet.
+        run "$ROOT/scripts/train.sh" "$config" "$data" "$directory" "$@"
+        run "$ROOT/scripts/evaluate.sh" "$directory" "$data"
+        return 0
+    fi
     "$ROOT/scripts/train.sh" "$config" "$data" "$directory" "$@" || code=$?
     case $code in
         0) "$ROOT/scripts/evaluate.sh" "$directory" "$data" ;;

@@ -1,0 +1,175 @@
+"""Small archives with the layout of the published ones: what ``SMOKE=1`` prepares instead of gigabytes.
+
+``python -m fairseq_plugins.demo.archives CORPUS DIR`` writes what the preparation script of CORPUS would download, under
+the same names and with the same files inside, so that the script runs unchanged on it with ``ARCHIVE_DIR=DIR``. The text
+is that of the embedded German-English corpus; where a corpus is French, only the name is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Callable, Iterator, Mapping, Optional, Sequence
+
+from fairseq_plugins.demo.corpus import pairs
+from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+
+Files = dict[str, bytes]
+"""Content by the name inside an archive."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentence pairs of one part of a corpus, by language."""
+
+    german: Sequence[str]
+    english: Sequence[str]
+
+    def of(self, language: str) -> Sequence[str]:
+        """The side that stands for ``language``: English for ``en``, German for any other."""
+        return self.english if language == "en" else self.german
+
+
+class Source:
+    """The embedded corpus, dealt out in parts that have no sentence in common."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._pairs = pairs(seed)
+
+    def take(self, count: int) -> Sentences:
+        """The next ``count`` sentence pairs."""
+        drawn = [next(self._pairs) for _ in range(count)]
+        return Sentences([pair.german for pair in drawn], [pair.english for pair in drawn])
+
+
+def _lines(sentences: Sequence[str]) -> bytes:
+    return "".join(line + "\n" for line in sentences).encode()
+
+
+# --- the markup of the campaigns ---------------------------------------------------------------------------------------
+
+
+def ted_training(sentences: Sequence[str], language: str) -> bytes:
+    """Training talks of IWSLT: lines of text between lines of markup about each talk."""
+    talk = 20
+    text: list[str] = []
+    for first in range(0, len(sentences), talk):
+        number = first // talk + 1
+        text += [f"<url>http://www.ted.com/talks/talk_{number}.html</url>", "<keywords>talks, example</keywords>",
+                 "<speaker>Somebody</speaker>", f"<talkid>{number}</talkid>", f"<title>Talk {number}</title>",
+                 f"<description>TED Talk Subtitles ({language}): talk {number}.</description>"]  # fmt: skip
+        text += [f" {escape(line, quote=False)} " for line in sentences[first : first + talk]]
+        text += [f'<reviewer href="http://www.ted.com/{number}">Somebody</reviewer>',
+                 f'<translator href="http://www.ted.com/{number}">Somebody else</translator>']  # fmt: skip
+    return _lines(text)
+
+
+def ted_evaluation(sentences: Sequence[str], language: str, name: str) -> bytes:
+    """Development and test talks of IWSLT: XML with a ``<seg>`` for each sentence."""
+    kind = "refset" if language == "en" else "srcset"
+    text = ['<?xml version="1.0" encoding="UTF-8"?>', "<mteval>", f'<{kind} setid="{name}" srclang="german">',
+            '<doc docid="1" genre="lectures">', "<title>A talk</title>", "<keywords>talks</keywords>"]  # fmt: skip
+    text += [f'<seg id="{number}"> {escape(line, quote=False)} </seg>' for number, line in enumerate(sentences, 1)]
+    return _lines([*text, "</doc>", f"</{kind}>", "</mteval>"])
+
+
+def newstest(sentences: Sequence[str], language: str, name: str, kind: str) -> bytes:
+    """A test set of WMT in SGML: ``kind`` is ``src`` or ``ref``."""
+    attribute = f' trglang="{language}"' if kind == "ref" else ""
+    text = [f'<{kind}set setid="{name}" srclang="any"{attribute}>', f'<doc sysid="{kind}" docid="doc-1" origlang="en">']
+    text += [f'<seg id="{number}">{escape(line, quote=False)}</seg>' for number, line in enumerate(sentences, 1)]
+    return _lines([*text, "</doc>", f"</{kind}set>"])
+
+
+# --- the corpora -------------------------------------------------------------------------------------------------------
+
+
+def iwslt14_de_en(source: Source, count: int) -> Iterator[tuple[str, Files]]:
+    """The archive of IWSLT'14 German-English."""
+    languages, files = ("de", "en"), Files()
+    train = source.take(count)
+    for language in languages:
+        files[f"de-en/train.tags.de-en.{language}"] = ted_training(train.of(language), language)
+    for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"):
+        part = source.take(max(4, count // 100))
+        for language in languages:
+            files[f"de-en/IWSLT14.{name}.de-en.{language}.xml"] = ted_evaluation(part.of(language), language, name)
+    yield "de-en.tgz", files
+
+
+CORPORA: Mapping[str, Callable[[Source, int], Iterator[tuple[str, Files]]]] = {
+    "iwslt14_de_en": iwslt14_de_en,
+}
+
+
+# --- the files ---------------------------------------------------------------------------------------------------------
+
+
+def write_archive(path: Path, files: Files) -> None:
+    """Write ``files`` as a tar, a compressed tar or a zip file, as the name says; equal content gives equal bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as pack:
+            for name, content in files.items():
+                pack.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    else:
+        _write_tar(partial, files, compressed=path.suffix != ".tar")
+    os.replace(partial, path)
+
+
+def _write_tar(path: Path, files: Files, *, compressed: bool) -> None:
+    import gzip
+
+    with open(path, "wb") as raw:
+        # Without a name and a time of its own, which gzip would write into the file.
+        stream = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if compressed else raw
+        with tarfile.open(fileobj=stream, mode="w") as pack:  # type: ignore[arg-type]
+            for name, content in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                pack.addfile(entry, io.BytesIO(content))
+        if compressed:
+            stream.close()
+
+
+def write_archives(corpus: str, directory: Path, count: int = 400) -> list[Path]:
+    """Write the archives of ``corpus`` with ``count`` training sentences; the paths.
+
+    Raises:
+        UserError: the corpus is unknown.
+    """
+    if corpus not in CORPORA:
+        raise UserError(unknown_name("corpus", corpus, CORPORA))
+    written = []
+    for name, files in CORPORA[corpus](Source(), count):
+        write_archive(directory / name, files)
+        written.append(directory / name)
+    return written
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Write the archives that the flags name; 0, or 2 after one line for each problem."""
+    flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.demo.archives", description=__doc__.partition(":")[0])
+    flags.add_argument("corpus", metavar="CORPUS", help=", ".join(CORPORA))
+    flags.add_argument("directory", type=Path, metavar="DIR")
+    flags.add_argument("--sentences", type=int, default=400, metavar="N", help="of the training part; default: 400")
+    args = flags.parse_args(argv)
+    try:
+        for path in write_archives(args.corpus, args.directory, args.sentences):
+            print(path)
+    except UserError as error:
+        report(error)
+        return EXIT_CODE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
