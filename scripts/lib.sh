@@ -81,9 +81,10 @@ require_choice() {
     die "unknown $name '$value'; legal values: $*"
 }
 
-# require_package: the Python that runs the stages has this package.
+# require_package: the Python that runs the stages has this package. (Looked up, not imported: that takes seconds.)
 require_package() {
-    "$PYTHON" -c 'import fairseq_plugins.errors, fairseq' 2>/dev/null ||
+    "$PYTHON" -c 'import sys; from importlib.util import find_spec as has
+sys.exit(not (has("fairseq_plugins") and has("fairseq")))' 2>/dev/null ||
         die "$PYTHON cannot import fairseq_plugins and fairseq: run 'make setup', or set PYTHON"
 }
 
