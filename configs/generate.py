@@ -64,7 +64,6 @@ class Recipe:
         model: settings of the model that are not the method's.
         gpus: how many GPUs the paper has, 0 where it does not say.
         update_freq: batches of each GPU before an update.
-        batch: tokens of a batch, for the arithmetic: the name of its setting (``max_tokens``), or ``batch_size``.
         end: the last part of the names of its files where another recipe has the same models.
         base_init: the initialisation that its plain models start from; the method's own where this is None.
         remarks: what a reader of each file must know.
@@ -76,7 +75,6 @@ class Recipe:
     model: Mapping[str, Any]
     gpus: int
     update_freq: int
-    batch: str = "max_tokens"
     end: str = ""
     base_init: Optional[str] = None
     remarks: Tuple[str, ...] = ()
@@ -378,7 +376,6 @@ ENWIK8 = Recipe(
            "activation_fn": "gelu"},
     gpus=0,
     update_freq=24,
-    batch="batch_size",
     remarks=(
         "Validated every 1,000 updates; finer where the update at which 1.2 bits per byte are reached matters:",
         "dataset.validate_interval_updates=100.",
@@ -386,9 +383,10 @@ ENWIK8 = Recipe(
 )  # fmt: skip
 
 
-def enwik8(batch_size: int, update_freq: int) -> Recipe:
-    """The recipe with batches of ``batch_size * update_freq`` samples."""
-    dataset = {"dataset": {"batch_size": batch_size, "validate_interval_updates": 1000}}
+def enwik8(samples: int, update_freq: int) -> Recipe:
+    """The recipe with updates of ``samples * update_freq`` samples."""
+    batch = Noted(samples * 512, f"{samples} samples; {samples * update_freq} an update")
+    dataset = {"dataset": {"max_tokens": batch, "validate_interval_updates": 1000}}
     return replace(ENWIK8, settings=merged(ENWIK8.settings, dataset), update_freq=update_freq)
 
 
@@ -408,7 +406,10 @@ B2T_DE = Recipe(
             "dataset": {"max_tokens": 3584},
             "optimization": {"lr": [0.001], "max_update": 50000, "clip_norm": 0.0, "stop_min_lr": 1e-9},
             "checkpoint": {"keep_last_epochs": 10},
-            "generation": {"beam": 4, "lenpen": Noted(1.0, "0.6 for newstest2014: LENPEN=0.6 evaluate.sh")},
+            "generation": {
+                "beam": 4,
+                "lenpen": Noted(1.0, "0.6 for newstest2014: LENGTH_PENALTY=0.6 scripts/evaluate.sh"),
+            },
         },
     ),
     model={**BASE, **rates(0.3, 0.0, 0.0), "share_all_embeddings": True},
@@ -424,16 +425,15 @@ B2T_DE_WORDS = replace(
 B2T_DE_100 = replace(B2T_DE_WORDS, settings=merged(B2T_DE_WORDS.settings, {"optimization": {"max_update": 25000}}))
 HEADLINE = replace(
     B2T_DE,
-    corpus="headlines of news articles; the text is not public",
-    source="not at hand: the recipe of the same paper for En-De",
+    corpus="Headlines of news articles; the text is not public",
+    source="the same paper's for En-De",
     settings=merged(
         B2T_DE.settings,
         translation("source", "target"),
         {"generation": {"beam": not_stated(4, AS_DE), "lenpen": not_stated(1.0, AS_DE)}},
     ),
     model={**BASE, **rates(not_stated(0.3, AS_DE), 0.0, 0.0), "share_all_embeddings": not_stated(True, AS_DE)},
-    gpus=0,
-    remarks=("All settings but the depth are those for En-De: not stated for this task where we could read it.",),
+    remarks=("All settings but the depth are those for En-De: the recipe of this task is not at hand.",),
 )
 BAEVSKI = "that of Baevski and Auli, ICLR 2019, in fairseq's examples/language_model/README.adaptive_inputs.md"
 WIKITEXT = Recipe(
@@ -630,19 +630,11 @@ def plain(value: Any) -> Any:
 
 def tokens(config: Config) -> Tuple[str, int]:
     """The arithmetic of an update in words, and its result."""
-    recipe, settings = config.recipe, groups(config)
-    factors = [("GPUs", recipe.gpus)] if recipe.gpus else []
-    factors.append((recipe.batch, plain(settings["dataset"][recipe.batch])))
-    if recipe.batch == "batch_size":
-        factors.append(("tokens_per_sample", settings["task"]["tokens_per_sample"]))
-    factors.append(("update_freq", recipe.update_freq))
-    product = 1
-    for _, factor in factors:
-        product *= factor
-    words = [
-        f"{name} {factor:,}" if name != "GPUs" else f"{factor} GPU{'s'[factor == 1 :]}" for name, factor in factors
-    ]
-    return " x ".join(words), product
+    recipe = config.recipe
+    batch = plain(recipe.settings["dataset"]["max_tokens"])
+    gpus = f"{recipe.gpus} GPU{'s'[recipe.gpus == 1 :]} x " if recipe.gpus else ""
+    words = f"{gpus}max_tokens {batch:,} x update_freq {recipe.update_freq}"
+    return words, max(1, recipe.gpus) * batch * recipe.update_freq
 
 
 def heading(name: str, config: Config) -> List[str]:

@@ -1,0 +1,267 @@
+"""The YAML files of the published results: complete, legal, as large as printed, and with the papers' arithmetic."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, Optional
+
+import pytest
+import torch
+import yaml
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from fairseq.models import build_model
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from fairseq_plugins.core.method import Axis
+from fairseq_plugins.runs.published import ROWS, PublishedRow, rows_of
+from tests.building import dictionary, translation_task
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+NAMES = sorted(dict.fromkeys(row.config for row in ROWS))
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("configs_generate", CONFIGS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = _load()
+
+
+@cache
+def content(name: str) -> dict[str, Any]:
+    found = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+@cache
+def schema() -> DictConfig:
+    return OmegaConf.structured(FairseqConfig)
+
+
+def completed(values: dict[str, Any]) -> DictConfig:
+    """A configuration as ``fairseq-hydra-train`` completes it, every key checked; without Hydra's search for files."""
+    config = OmegaConf.merge(schema(), {group: value for group, value in values.items() if group != "hydra"})
+    add_defaults(config)
+    config.task.data = "nowhere"
+    plain = OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    OmegaConf.set_struct(plain, True)
+    return plain
+
+
+def composed(name: str, *overrides: str) -> DictConfig:
+    """The same by way of Hydra."""
+    path = CONFIGS / f"{name}.yaml"
+    hydra_init(path.stem)
+    with warnings.catch_warnings(), initialize_config_dir(config_dir=str(path.parent), version_base="1.1"):
+        warnings.simplefilter("ignore")
+        return compose(path.stem, overrides=list(overrides))
+
+
+def model_of(config: DictConfig, source: int = 50, target: int = 50) -> torch.nn.Module:
+    """The model, without memory; ``source`` and ``target`` are the sizes of the dictionaries."""
+    task: Any = translation_task(source, target)
+    if config.task._name != "translation":
+        words = dictionary(target)
+        task = SimpleNamespace(
+            source_dictionary=words, target_dictionary=words, dictionary=words, output_dictionary=words
+        )
+    with torch.device("meta"):
+        return build_model(config.model, task)
+
+
+@cache
+def completed_file(name: str) -> DictConfig:
+    return completed(content(name))
+
+
+def test_the_files_are_what_the_generator_writes() -> None:
+    assert sorted(generate.CONFIGS) == NAMES
+    stale = [name for name in NAMES if (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8") != generate.text_of(name)]
+    assert stale == []
+
+
+def test_the_generator_finds_a_file_that_is_out_of_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate, "HERE", tmp_path)
+    monkeypatch.setattr(generate, "CONFIGS", {name: generate.CONFIGS[name] for name in NAMES[:2]})
+    assert generate.main(["--check"]) == 1
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+    capsys.readouterr()
+    (tmp_path / f"{NAMES[1]}.yaml").write_text("common: {}\n", encoding="utf-8")
+    assert generate.main(["--check"]) == 1
+    assert capsys.readouterr().err == (
+        f"error: configs/{NAMES[1]}.yaml is out of date: run `python configs/generate.py`\n"
+    )
+
+
+def test_a_number_is_read_back_as_a_number() -> None:
+    """PyYAML writes 1e-07, and reads it as text."""
+    for value in (1e-7, 1e-9, 3.5e-05, 0.0007, 16000, 1.0, [1e-7, 0.5], "0.1", "0.1,0.1", "(0.9, 0.98)", True, "none"):
+        assert yaml.safe_load(f"key: {generate._scalar(value)}") == {"key": value}
+
+
+def test_a_misspelt_key_is_refused() -> None:
+    values = content("iwslt14_de_en/admin_6e6d")
+    for group, key in (("optimization", "max_updates"), ("generation", "len_pen"), ("model", "encoder_layer")):
+        with pytest.raises(OmegaConfBaseException, match=key):
+            completed({**values, group: {**values[group], key: 1}})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_a_whole_configuration_of_a_model_that_can_be_built(name: str) -> None:
+    values, config = content(name), completed_file(name)
+    if not name.startswith("wikitext103"):
+        model = model_of(config)
+        depths = [len(getattr(model, stack).layers) for stack in ("encoder", "decoder") if hasattr(model, stack)]
+        said = [values["model"].get(f"{stack}_layers") for stack in ("encoder", "decoder")]
+        assert depths == [depth for depth in said if depth is not None]
+    assert all(values["model"].get(axis.value) is not None for axis in Axis)
+    assert values["task"]["data"] == "???"
+    assert not {"fp16", "bf16", "amp", "cpu"} & set(values["common"])
+    assert "distributed_world_size" not in values.get("distributed_training", {})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_update_has_as_many_tokens_as_the_paper_says(name: str) -> None:
+    """In one process, max_tokens x update_freq is what all GPUs of the paper have together."""
+    for row in rows_of(name):
+        values = content(name)
+        update_freq = values["optimization"]["update_freq"][0]
+        for override in row.overrides:
+            if override.startswith("optimization.update_freq="):
+                update_freq = int(override.partition("=")[2].strip("[]"))
+        if row.tokens_per_update is not None:
+            assert values["dataset"]["max_tokens"] * update_freq == row.tokens_per_update
+        if row.gpus is not None:
+            assert update_freq % row.gpus == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_averaged_is_kept(name: str) -> None:
+    checkpoint = content(name)["checkpoint"]
+    for row in rows_of(name):
+        kind, _, number = row.average.partition("=")
+        if kind == "last-epochs":
+            assert checkpoint["keep_last_epochs"] == int(number)
+        elif kind == "last-updates":
+            assert checkpoint["keep_interval_updates"] == int(number)
+            assert checkpoint["save_interval_updates"] > 0
+        else:
+            assert kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("names", "search"),
+    [
+        ("iwslt14_de_en/admin_6e6d", {"beam": 5, "lenpen": 1.0}),
+        ("wmt14_en_de/admin_18e18d", {"beam": 4, "lenpen": 0.6}),
+        ("wmt14_en_fr/admin_60e12d", {"beam": 5, "lenpen": 0.8}),
+        ("wmt16_en_de/b2t_18e18d", {"beam": 4, "lenpen": 1.0}),
+        ("librispeech/b2t_12e6d", {"beam": 5, "lenpen": 1.0}),
+        (
+            "wmt14_en_de/dsinit_matt_12e12d",
+            {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50},
+        ),
+    ],
+)
+def test_the_search_stands_in_the_file(names: str, search: dict[str, Any]) -> None:
+    assert content(names)["generation"] == search
+    config = completed_file(names)
+    assert {key: config.generation[key] for key in search} == search
+
+
+WIKITEXT_WORDS = 267744
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "target", "beside", "millions"),
+    [
+        # Admin: one dictionary. The same for all that have no parameters of their own.
+        ("iwslt14_de_en/post_ln_6e6d", 10152, None, 0, 36.741),
+        ("iwslt14_de_en/admin_6e6d", 10152, None, 0, 36.756),
+        ("wmt14_en_de/admin_6e6d", 36500, None, 0, 63),
+        ("wmt14_en_de/admin_12e12d", 36500, None, 0, 107),
+        ("wmt14_en_de/admin_18e18d", 36500, None, 0, 151),
+        ("wmt14_en_fr/admin_6e6d", 44512, None, 0, 67),
+        ("wmt14_en_fr/admin_60e12d", 44512, None, 0, 262),
+        # DS-Init: two dictionaries of 55,022 words together, and 512 numbers beside them that only its toolkit has.
+        ("wmt14_en_de/post_ln_6e6d_dsinit", 27511, 27511, 512, 72.3),
+        ("wmt14_en_de/dsinit_matt_6e6d", 27511, 27511, 512, 66.0),
+        ("wmt14_en_de/dsinit_matt_self_6e6d", 27511, 27511, 512, 72.3),
+        ("wmt14_en_de/pre_ln_12e12d_dsinit", 27511, 27511, 512, 116.5),
+        ("wmt14_en_de/ds_init_12e12d", 27511, 27511, 512, 116.4),
+        ("wmt14_en_de/dsinit_matt_12e12d", 27511, 27511, 512, 103.8),
+        ("wmt14_en_de/ds_init_20e20d", 27511, 27511, 512, 175.3),
+        ("wmt14_en_de/dsinit_matt_20e20d", 27511, 27511, 512, 154.3),
+        ("wmt14_en_de/post_ln_6e6d_big", 27511, 27511, 1024, 233),
+        ("wmt14_en_de/dsinit_matt_12e12d_big", 27511, 27511, 1024, 359),
+        ("wmt14_en_de/dsinit_matt_20e20d_big", 27511, 27511, 1024, 560),
+        # ReZero: 256 bytes and four special ones. The 34M that is printed for 12 layers follows from no layout.
+        ("enwik8/post_ln_12d", 260, None, 0, 38),
+        ("enwik8/rezero_64d", 260, None, 0, 51),
+        ("enwik8/rezero_128d", 260, None, 0, 101),
+        # The models of fairseq's recipes on which those of the B2T paper rest.
+        ("wikitext103/pre_ln_16d", WIKITEXT_WORDS, None, 0, 247),
+        ("librispeech/pre_ln_12e6d", 10000, None, 0, 71),
+    ],
+)
+def test_a_model_is_as_large_as_printed(
+    name: str, source: int, target: Optional[int], beside: int, millions: float
+) -> None:
+    model = model_of(completed_file(name), source, target or source)
+    found = sum(parameter.numel() for parameter in model.parameters()) + beside
+    digits = len(str(millions).partition(".")[2])
+    assert round(found / 1e6, digits) == millions
+
+
+@pytest.mark.parametrize("method", ["post_ln", "pre_ln", "admin"])
+def test_the_sweep_is_the_grid_of_the_figure(method: str) -> None:
+    name = f"iwslt14_de_en/{method}_6e6d_no_warmup"
+    params = content(name)["hydra"]["sweeper"]["params"]
+    parsed = [OverridesParser.create().parse_override(f"{key}={values}") for key, values in params.items()]
+    swept = [{str(value) for value in override.sweep_string_iterator()} for override in parsed]
+    rows = rows_of(name)
+    printed = [{row.overrides[index].partition("=")[2] for row in rows} for index in (0, 1)]
+    assert swept[0] == printed[0]
+    assert {text.replace(", ", ",") for text in swept[1]} == printed[1]
+    assert [key for key in params] == [override.partition("=")[0] for override in rows[0].overrides]
+
+
+def with_overrides() -> list[PublishedRow]:
+    """A row for each set of keys that is overridden in a file."""
+    found: dict[Any, PublishedRow] = {}
+    for row in ROWS:
+        keys = tuple(override.partition("=")[0] for override in row.overrides)
+        if keys:
+            found.setdefault((row.config.rpartition("/")[0], keys), row)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("row", with_overrides(), ids=lambda row: f"{row.config}-{row.row}")
+def test_overrides_change_what_they_name(row: PublishedRow) -> None:
+    marked = [f"++{override}" for override in row.overrides]
+    before, after = (completed(OmegaConf.to_container(composed(row.config, *said))) for said in ([], marked))
+    for override in row.overrides:
+        key, _, value = override.partition("=")
+        assert OmegaConf.select(before, key) != OmegaConf.select(after, key)
+        said = OverridesParser.create().parse_override(f"key={value}").value()
+        assert OmegaConf.select(after, key) == said
+    model_of(after)
