@@ -16,16 +16,14 @@ from fairseq_plugins.corpora.command import parser_of
 from fairseq_plugins.corpora.lines import read_lines, write_lines
 from fairseq_plugins.errors import UserError
 
-_DOCUMENT = re.compile(r'<doc\b[^>]*?\bdocid="([^"]*)"', re.IGNORECASE)
 _SEGMENT = re.compile(r'<seg\b[^>]*?\bid="?([^">\s]*)"?[^>]*>(.*)</seg>', re.IGNORECASE)
 _OPENS = re.compile(r"<seg\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One sentence: where it stands, by the names of the file, and its text."""
+    """One sentence: its number in its document, as the file has it, and its text."""
 
-    document: str
     number: str
     text: str
 
@@ -36,15 +34,12 @@ def segments(path: Path) -> Iterator[Segment]:
     Raises:
         UserError: the file cannot be read, or a segment is not on one line of its own.
     """
-    document = ""
     for number, line in enumerate(read_lines(path), start=1):
-        opened = _DOCUMENT.search(line)
-        document = opened.group(1) if opened else document
         found = _SEGMENT.search(line)
-        if found is None and _OPENS.search(line) or found is not None and _OPENS.search(found.group(2)):
+        if len(_OPENS.findall(line)) != (found is not None):
             raise UserError(f"{path}: line {number}: not one whole <seg>...</seg>")
         if found is not None:
-            yield Segment(document, found.group(1), " ".join(found.group(2).split()))
+            yield Segment(found.group(1), " ".join(found.group(2).split()))
 
 
 def text_of(path: Path, like: Optional[Path] = None) -> list[str]:
@@ -52,7 +47,7 @@ def text_of(path: Path, like: Optional[Path] = None) -> list[str]:
 
     Args:
         path: the source or the reference.
-        like: the other side. Both must hold the same segments of the same documents in the same order.
+        like: the other side, which must have the same numbers in the same order.
 
     Raises:
         UserError: as for :func:`segments`; the file holds no segment; or the two files are not of one test set.
@@ -68,12 +63,9 @@ def text_of(path: Path, like: Optional[Path] = None) -> list[str]:
 def _require_same(path: Path, own: Sequence[Segment], like: Path, other: Sequence[Segment]) -> None:
     if len(own) != len(other):
         raise UserError(f"{path}: holds {len(own):,} segments, {like} {len(other):,}")
-    for mine, theirs in zip(own, other, strict=True):
-        if (mine.document, mine.number) != (theirs.document, theirs.number):
-            raise UserError(
-                f"{path}: segment {mine.number} of document '{mine.document}' stands where {like} has segment "
-                f"{theirs.number} of '{theirs.document}'"
-            )
+    for line, (mine, theirs) in enumerate(zip(own, other, strict=True), start=1):
+        if mine.number != theirs.number:
+            raise UserError(f"{path}: the {line:,}th segment has the number {mine.number}, in {like} {theirs.number}")
 
 
 def main(argv: Sequence[str]) -> int:
