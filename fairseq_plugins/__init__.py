@@ -57,13 +57,13 @@ def _log_as_fairseq_does() -> None:
 
 
 def _registers_later() -> bool:
-    """Whether this process is one of the three that call :func:`register` themselves, or need it never.
+    """Whether this process is one of those that call :func:`register` themselves, or need it never.
 
     ``sys.orig_argv`` is what the interpreter was started with. A worker spawned by such a process was started
     differently (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
     """
     started_with = sys.orig_argv[1:]
-    by_itself = [["-m", f"{__name__}.cli"], ["-m", f"{__name__}.corpora"]]
+    by_itself = [["-m", f"{__name__}.{module}"] for module in ("cli", "corpora", "runs.evaluation")]
     if started_with == ["-m", __name__] or started_with[:2] in by_itself:
         return True
     return bool(started_with) and Path(started_with[0]).stem == "fairseq-deep"

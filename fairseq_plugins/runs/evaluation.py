@@ -1,0 +1,432 @@
+"""What ``scripts/evaluate.sh`` cannot ask a shell: ``python -m fairseq_plugins.runs.evaluation STEP``.
+
+``plan`` prints, as lines of NAME, tab, VALUE, how a run is to be averaged and decoded; ``texts`` turns the output of
+``fairseq-generate`` into hypotheses and references in the order of the test set; ``signature`` says in one line what a
+score was made with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+
+import fairseq_plugins
+from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.runs.generated import hypotheses_in_order, references_in_order
+from fairseq_plugins.runs.run import SCORES, Run, read_run
+from fairseq_plugins.scoring.text import read_sentences
+
+ROOT = Path(__file__).resolve().parents[2]
+TEST_SETS = "test_sets"
+KINDS: Mapping[str, str] = {
+    "translation": "translation",
+    "language_modeling": "language_model",
+    "speech_to_text": "speech",
+}
+"""How a model of each fairseq task is evaluated."""
+
+SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
+"""Settings of ``generation`` that are handed on, besides the beam and the length penalty."""
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A test set: the split of ``data-bin`` that holds it, and its name."""
+
+    subset: str
+    name: str
+
+
+def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
+    """The test sets of a prepared directory, all of them or those that are named; ``valid`` can be named too.
+
+    Raises:
+        UserError: ``DATA/test_sets`` is damaged, or has no set of such a name.
+    """
+    table = data / TEST_SETS
+    sets = [TestSet("test", "test")]
+    if table.exists():
+        rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if not rows or any(len(row) != 2 or not all(row) for row in rows):
+            raise UserError(f"{table}: each line must be the split in data-bin, a tab, and the name of the test set")
+        sets = [TestSet(subset, name) for subset, name in rows]
+    by_name = {each.name: each for each in [*sets, TestSet("valid", "valid")]}
+    if unknown := [name for name in wanted if name not in by_name]:
+        raise UserError([f"{data}: {unknown_name('test set', name, by_name)}" for name in unknown])
+    return [by_name[name] for name in wanted] if wanted else sets
+
+
+# --- plan -----------------------------------------------------------------------------------------------------------
+
+
+def plan(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """What is to be done with a run, as pairs of a name and a value; a name may come several times.
+
+    Raises:
+        UserError: whatever is missing or does not fit, before anything is done.
+    """
+    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+    from fairseq_plugins.runs import averaging
+
+    run = read_run(args.run)
+    newest = read_checkpoint(averaging.newest(run.checkpoints))
+    config = newest.get("cfg") or {}
+    task = config.get("task") or {}
+    kind = KINDS.get(str(task.get("_name")))
+    if kind is None:
+        raise UserError(f"{args.run}: task '{task.get('_name')}' is not evaluated here; tasks: {', '.join(KINDS)}")
+    choice = averaging.choose(run, args.average)
+    yield "kind", kind
+    yield "average", choice
+    yield from (("average_flag", flag) for flag in averaging.flags(choice, run.checkpoints))
+    yield "updates", str(num_updates(newest) or run.updates)
+    yield "finished", "1" if run.finished else "0"
+    yield "cpu", "0" if _gpu(args.device) else "1"
+    yield "data", str(_binarised(args.data, kind))
+    yield from _PLANS[kind](args, config, run)
+
+
+def _gpu(device: str) -> bool:
+    if device == "cpu":
+        return False
+    import torch
+
+    present = bool(torch.cuda.is_available())
+    if device == "gpu" and not present:
+        raise UserError("DEVICE=gpu: there is no GPU that torch can use; legal here: auto, cpu")
+    return present
+
+
+def _binarised(data: Path, kind: str) -> Path:
+    """What fairseq reads: ``data-bin``, or the directory itself for speech, whose tables are text."""
+    if not data.is_dir():
+        raise UserError(f"{data}: no such directory of prepared data")
+    inside = data / "data-bin"
+    if inside.is_dir():
+        return inside
+    if kind == "speech":
+        return data
+    raise UserError(f"{data}: no data-bin/ in it; give the directory that a preparation script made")
+
+
+def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:
+    source, target = _languages(args.data / "data-bin", config)
+    yield "source", source
+    yield "target", target
+    yield "scored_as", _scored_as(run)
+    yield from _search(args, config)
+    yield "subwords", _subwords(args.data)
+    wanted = test_sets(args.data, args.test_sets)
+    yield "tokenised", "1" if _is_tokenised(args.data, target) else "0"
+    yield "lower_case", "1" if _is_lower_cased(args.data, wanted[0].name, target) else "0"
+    for each in wanted:
+        raw = args.data / "raw" / f"{each.name}.{target}"
+        prefix = args.data / "data-bin" / f"{each.subset}.{source}-{target}.{target}"
+        _same_count(raw, len(read_sentences(raw)), prefix, _size_of(prefix))
+        yield "test_set", f"{each.subset}\t{each.name}"
+
+
+def _plan_language_model(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:
+    task = config["task"]
+    window = args.context_window or str((config.get("eval_lm") or {}).get("context_window") or 0)
+    flags = ["--sample-break-mode", str(task.get("sample_break_mode") or "none")]
+    flags += ["--tokens-per-sample", str(task.get("tokens_per_sample") or 1024), "--context-window", window]
+    yield from _decoding(flags)
+    yield from [("decode_flag", "--add-bos-token")] if task.get("add_bos_token") else []
+    yield "context_window", window
+    for each in test_sets(args.data, args.test_sets):
+        yield "test_set", f"{each.subset}\t{each.name}"
+
+
+def _plan_speech(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:
+    table = _binarised(args.data, "speech")
+    yield from _search(args, config)
+    yield "decode_flag", "--config-yaml"
+    yield "decode_flag", str(config["task"].get("config_yaml") or "config.yaml")
+    yield "subwords", "sentencepiece"
+    for each in test_sets(args.data, args.test_sets):
+        if not (table / f"{each.subset}.tsv").is_file():
+            raise UserError(f"{table / each.subset}.tsv: no such file")
+        yield "test_set", f"{each.subset}\t{each.name}"
+
+
+def _scored_as(run: Run) -> str:
+    """Summaries are trained as translations; that they are summaries, the published row says."""
+    from fairseq_plugins.runs.averaging import published_rows
+
+    return "summarisation" if any(row.metric.startswith("ROUGE") for row in published_rows(run)) else "translation"
+
+
+_PLANS = {"translation": _plan_translation, "language_model": _plan_language_model, "speech": _plan_speech}
+
+
+def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Beam and length penalty as the configuration or the user says, and whatever else the configuration says."""
+    generation = config.get("generation") or {}
+    form = str(generation.get("lenpen_form", "fairseq"))
+    beam = args.beam or str(generation.get("beam", 5))
+    penalty = args.length_penalty or str(generation.get("lenpen", 1.0))
+    if not beam.isdecimal() or not int(beam):
+        raise UserError(f"BEAM must be a whole number of at least 1, not '{beam}'")
+    try:
+        penalty = f"{float(penalty):g}"
+    except ValueError:
+        raise UserError(f"LENGTH_PENALTY must be a number, not '{penalty}'") from None
+    yield "beam", beam
+    yield "length_penalty", penalty if form == "fairseq" else f"{penalty} ({form})"
+    flags = ["--beam", beam, "--lenpen", penalty]
+    flags += [] if form == "fairseq" else ["--lenpen-form", form]
+    for key in SEARCH:
+        flags += [f"--{key.replace('_', '-')}", str(generation[key])] if key in generation else []
+    yield from _decoding(flags)
+
+
+def _decoding(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Flags with one value each, and once more as settings that later calls are compared with."""
+    yield from (("decode_flag", flag) for flag in flags)
+    for flag, value in zip(flags[::2], flags[1::2], strict=True):
+        yield "setting", f"{flag.removeprefix('--')}={value}"
+
+
+def _languages(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:
+    from fairseq.data.data_utils import infer_language_pair
+
+    task = config["task"]
+    pair = (task.get("source_lang"), task.get("target_lang"))
+    source, target = pair if all(pair) else infer_language_pair(str(binarised))
+    if not source or not target:
+        raise UserError(f"{binarised}: its languages are not known; it holds no train.SOURCE-TARGET.* files")
+    return source, target
+
+
+def _size_of(prefix: Path) -> int:
+    from fairseq.data.data_utils import load_indexed_dataset
+
+    found = load_indexed_dataset(str(prefix), None)
+    if found is None:
+        raise UserError(f"{prefix}.bin: no such binarised test set")
+    return len(found)
+
+
+def _same_count(raw: Path, lines: int, binarised: Path, sentences: int) -> None:
+    if lines != sentences:
+        raise UserError(
+            f"{raw}: {lines} lines, but {binarised.name} of data-bin has {sentences} sentences: "
+            "not the references of this test set"
+        )
+
+
+def _is_tokenised(data: Path, language: str) -> bool:
+    """Whether a recipe tokenises: as the settings of its preparation say, else where there is tokenised text."""
+    settings = data / "settings"
+    said = settings.read_text(encoding="utf-8").splitlines() if settings.is_file() else []
+    return "TOKENISER=none" not in said and any((data / "text").glob(f"*.tok.{language}"))
+
+
+def _is_lower_cased(data: Path, name: str, language: str) -> bool:
+    """Whether a recipe lower-cases: its text has no capital and the published references have."""
+    prepared = data / "text" / f"{name}.{language}"
+    raw = read_sentences(data / "raw" / f"{name}.{language}")
+    return prepared.is_file() and not _has_capital(read_sentences(prepared)) and _has_capital(raw)
+
+
+def _has_capital(lines: Sequence[str]) -> bool:
+    return any(character.isupper() for line in lines for character in line)
+
+
+def _subwords(data: Path) -> str:
+    """What fairseq calls the subwords that are to be removed."""
+    if (data / "sentencepiece.model").exists():
+        return "sentencepiece"
+    return "subword_nmt" if (data / "codes").exists() else "none"
+
+
+# --- texts ----------------------------------------------------------------------------------------------------------
+
+
+def texts(args: argparse.Namespace) -> None:
+    """Write ``hypotheses.tok``, ``references.tok`` and ``references.txt`` into the place of a test set.
+
+    The tokenised references are those from before the subwords, so that no unknown word is replaced in them; where a
+    corpus has none, what ``fairseq-generate`` printed.
+
+    Raises:
+        UserError: not every sentence was translated, once.
+    """
+    raw = read_sentences(args.raw)
+    with open(args.log, encoding="utf-8", newline="\n") as lines:
+        content = list(lines)
+    try:
+        hypotheses = hypotheses_in_order(content, len(raw))
+        printed = references_in_order(content, len(raw))
+    except UserError as error:
+        raise UserError(f"{args.log}: {error}") from None
+    references = read_sentences(args.tokenised) if args.tokenised.is_file() else printed
+    if len(references) != len(raw):
+        raise UserError(f"{args.tokenised}: {len(references)} lines, but {args.raw} has {len(raw)}")
+    write_lines(args.out / "references.tok", references)
+    write_lines(args.out / "references.txt", raw)
+    write_lines(args.target, hypotheses)
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
+    """Write lines, each ended by a line feed."""
+    write_whole(path, "".join(line + "\n" for line in lines))
+
+
+# --- perplexity -----------------------------------------------------------------------------------------------------
+
+_LOSS = re.compile(r"Loss \(base 2\): ([\d.]+|nan|inf), Perplexity: ([\d.]+|nan|inf)")
+_TOKENS = re.compile(r"Evaluated ([\d,]+) tokens")
+
+
+def perplexity(args: argparse.Namespace) -> None:
+    """Write the scores of a language model, from what ``eval-lm`` printed.
+
+    Bits per byte are the bits of the whole text over its bytes, so that they can be compared whatever the tokens are.
+
+    Raises:
+        UserError: the log holds no result.
+    """
+    log = args.log.read_text(encoding="utf-8", errors="replace")
+    loss, tokens = _LOSS.search(log), _TOKENS.search(log)
+    if loss is None or tokens is None:
+        raise UserError(f"{args.log}: fairseq-deep eval-lm printed no loss")
+    bits, count = float(loss[1]), int(tokens[1].replace(",", ""))
+    how = f"eval-lm|tokens:{count}"
+    metrics = [_metric("perplexity", 2**bits, how), _metric("bits per token", bits, how)]
+    if args.raw.is_file():
+        size = args.raw.stat().st_size
+        metrics.append(_metric("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
+    content = {"tokens": count, "metrics": metrics}
+    shown = [f"{metric['name']:<16}{metric['value']:.4f}  {metric['signature']}\n" for metric in metrics]
+    write_whole(args.target.parent / "score.txt", "".join(shown))
+    write_whole(args.target, json.dumps(content, indent=1) + "\n")
+
+
+def _metric(name: str, value: float, signature: str) -> dict[str, Any]:
+    return {"name": name, "value": value, "signature": signature, "higher_is_better": False}
+
+
+# --- signature ------------------------------------------------------------------------------------------------------
+
+
+def signature(args: argparse.Namespace) -> str:
+    """One line: everything that a score depends on."""
+    run = read_run(args.run)
+    scores = json.loads((args.place / SCORES).read_text(encoding="utf-8"))
+    metrics = [metric for metric in scores.get("metrics", []) if metric.get("signature")]
+    parts = {
+        "commit": _commit(),
+        "config": _config_hash(run),
+        "checkpoint": _hash_of_file(args.model),
+        "average": args.average,
+        "updates": args.updates,
+        "beam": args.beam,
+        "length-penalty": args.length_penalty,
+        "sentences": scores.get("sentences"),
+        "score": metrics[0]["signature"] if metrics else None,
+    }
+    return " ".join(f"{name}:{value}" for name, value in parts.items() if value not in (None, ""))
+
+
+def _commit() -> str:
+    """The commit of this package, with a plus where files were changed since; ``-`` outside a repository."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=True).stdout
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no").strip()
+        return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "-"
+
+
+def _config_hash(run: Run) -> str:
+    """A fingerprint of the configuration file and its changes; ``-`` where the run does not name one that is here."""
+    path = ROOT / "configs" / f"{run.config}.yaml"
+    if run.config is None or not path.is_file():
+        return "-"
+    content = path.read_bytes() + "\n".join(run.overrides).encode()
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _hash_of_file(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def parser() -> argparse.ArgumentParser:
+    """Flags of the steps; empty values mean: not given."""
+    flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.runs.evaluation", description=__doc__)
+    steps = flags.add_subparsers(dest="step", required=True)
+    step = steps.add_parser("plan")
+    step.add_argument("run", type=Path)
+    step.add_argument("data", type=Path)
+    step.add_argument("test_sets", nargs="*")
+    for name in ("average", "beam", "length-penalty", "context-window"):
+        step.add_argument(f"--{name}", default="")
+    step.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
+    step = steps.add_parser("texts")
+    for name in ("log", "raw", "tokenised", "out"):
+        step.add_argument(f"--{name}", type=Path, required=True)
+    step.add_argument("target", type=Path)
+    step = steps.add_parser("perplexity")
+    for name in ("log", "raw"):
+        step.add_argument(f"--{name}", type=Path, required=True)
+    step.add_argument("target", type=Path)
+    step = steps.add_parser("signature")
+    for name in ("run", "place", "model"):
+        step.add_argument(f"--{name}", type=Path, required=True)
+    for name in ("average", "updates", "beam", "length-penalty"):
+        step.add_argument(f"--{name}", default="")
+    return flags
+
+
+def print_plan(args: argparse.Namespace) -> None:
+    """Print :func:`plan`, a pair a line."""
+    fairseq_plugins.register()
+    # fairseq remarks on everything it loads, on standard output.
+    logging.getLogger().setLevel(logging.WARNING)
+    print("".join(f"{name}\t{value}\n" for name, value in plan(args)), end="")
+
+
+def print_signature(args: argparse.Namespace) -> None:
+    """Print :func:`signature`."""
+    print(signature(args))
+
+
+STEPS: Mapping[str, Callable[[argparse.Namespace], None]] = {
+    "plan": print_plan,
+    "texts": texts,
+    "perplexity": perplexity,
+    "signature": print_signature,
+}
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run one step; 0, or 2 after one line for each problem."""
+    args = parser().parse_args(argv)
+    try:
+        STEPS[args.step](args)
+    except UserError as error:
+        report(error)
+        return EXIT_CODE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

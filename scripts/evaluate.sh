@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# Average the checkpoints of a run, translate the test sets, and score the translations.
+#
+#     [NAME=VALUE ...] scripts/evaluate.sh RUN DATA [TEST_SET ...]
+#
+#     RUN        a directory of scripts/train.sh
+#     DATA       the directory made by scripts/prepare*.sh that it was trained on
+#     TEST_SET   names in DATA/test_sets; default: all of them, or `test` where there is no such file
+#
+# It writes
+#     RUN/averaged.pt                    the mean of the checkpoints
+#     RUN/evaluation/TEST_SET/
+#         generate.log                   what fairseq-generate printed
+#         hypotheses.tok references.tok  tokenised, without subwords, in the order of the test set
+#         hypotheses.txt references.txt  detokenised translations; the references as they were published
+#         score.json score.txt           all scores, each with its signature
+#         signature                      one line: everything that the score depends on
+# For a language model: eval-lm.log, score.json, score.txt and signature.
+#
+# Every sentence of a test set is translated once, or the script stops: the translations are counted against the
+# published references and against the binarised ones. What is there already is kept; with other settings the script
+# stops, and OUTPUT=DIR puts the results elsewhere.
+#
+# Settings (of the environment):
+#     AVERAGE=          last-epochs=N, last-updates=N, best=N, none (the last checkpoint), or the path of a checkpoint;
+#                       default: as the published row of the configuration says; where there is none, the last 5
+#                       checkpoints saved by update or 10 saved by epoch, or fewer where there are fewer
+#     BEAM=             default: generation.beam of the configuration
+#     LENGTH_PENALTY=   default: generation.lenpen of the configuration
+#     CONTEXT_WINDOW=   language models: tokens of context that are not counted; default: of the configuration
+#     METRICS=          names for fairseq-deep score; default: those of the task
+#     MAX_TOKENS=4000   size of a batch
+#     DEVICE=auto       auto, cpu or gpu
+#     OUTPUT=           default: RUN/evaluation. With another directory, the mean of the checkpoints is put there too
+#     MOSES=            a checkout of Moses: detokenise with its Perl script instead of sacremoses
+#     DRY_RUN=0         1: only print the commands
+#
+# Time: minutes on a GPU. Disk: one checkpoint without its optimiser, and the text.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+AVERAGE=${AVERAGE:-}
+BEAM=${BEAM:-}
+LENGTH_PENALTY=${LENGTH_PENALTY:-}
+CONTEXT_WINDOW=${CONTEXT_WINDOW:-}
+METRICS=${METRICS:-}
+MAX_TOKENS=${MAX_TOKENS:-4000}
+DEVICE=${DEVICE:-auto}
+OUTPUT=${OUTPUT:-}
+# What torch says on every CPU.
+export PYTHONWARNINGS="ignore:'pin_memory' argument"
+
+usage_and_exit_if_asked "$@"
+(($# >= 2)) || die "give RUN DATA [TEST_SET ...]; --help says more"
+run=$1 data=$2
+shift 2
+require_number MAX_TOKENS "$MAX_TOKENS"
+require_choice DEVICE "$DEVICE" auto cpu gpu
+require_choice DRY_RUN "$DRY_RUN" 0 1
+require_package
+place=${OUTPUT:-$run/evaluation}
+model=${OUTPUT:-$run}/averaged.pt
+
+step() { run "$PYTHON" -m fairseq_plugins.runs.evaluation "$@"; }
+
+# into FILE COMMAND ...: the command's output in a file.
+into() {
+    local file=$1
+    shift
+    if ((DRY_RUN)); then
+        printf '%s > %q\n' "$("$@")" "$file"
+    else
+        "$@" >"$file"
+    fi
+}
+
+# The stages; each gets the name to write as its last argument.
+
+average() { deep average "${average_flags[@]}" --output "$1" | sed 's/\.partial: /: /'; }
+
+generate() {
+    local subset=$1 file=$2
+    local -a flags=(--path "$model" --gen-subset "$subset" --max-tokens "$MAX_TOKENS" --num-workers 0 "${decode_flags[@]}")
+    [[ $kind != translation ]] || flags+=(--task translation --source-lang "${plan[source]}" --target-lang "${plan[target]}")
+    [[ $kind != speech ]] || flags+=(--task speech_to_text)
+    [[ ${plan[subwords]} == none ]] || flags+=("--remove-bpe=${plan[subwords]}")
+    into "$file" deep generate "$binarised" "${flags[@]}" "${device_flags[@]}"
+}
+
+texts() {
+    local directory=$1 raw=$2 tokenised=$3
+    step texts --log "$directory/$log" --raw "$raw" --tokenised "$tokenised" --out "$directory" "$4"
+}
+
+detokenise() {
+    if [[ $1 == none ]]; then run cp -- "$2" "$3"; else corpora detokenise --language "$1" "$2" "$3"; fi
+}
+
+score() {
+    local directory=$1 new=${2%.partial}.new.json
+    local -a flags=(--task "${plan[scored_as]:-speech}" --output "$directory/score.txt" --output "$new")
+    [[ -z $METRICS ]] || flags+=(--metrics "$METRICS")
+    [[ ${plan[lower_case]:-0} == 0 ]] || flags+=(--lower-case)
+    [[ $kind != translation ]] || flags+=(--language-pair "${plan[source]}-${plan[target]}")
+    [[ ${plan[tokenised]:-0} == 0 ]] || flags+=(--tokenised-hypotheses "$directory/hypotheses.tok"
+        --tokenised-references "$directory/references.tok")
+    deep score "$directory/hypotheses.txt" "$directory/references.txt" "${flags[@]}"
+    run mv -T -- "$new" "$2"
+}
+
+eval_lm() {
+    into "$2" deep eval-lm "$binarised" --path "$model" --gen-subset "$1" --max-tokens "$MAX_TOKENS" --num-workers 0 \
+        "${decode_flags[@]}" "${device_flags[@]}"
+}
+
+perplexity() { step perplexity --log "$1/$log" --raw "$2" "$3"; }
+
+# One function for each kind of model: SUBSET NAME DIRECTORY.
+
+evaluate_translation() {
+    local directory=$3 language=${plan[target]}
+    local raw=$data/raw/$2.$language tokenised=$data/text/$2.tok.$language
+    make_once "$directory/$log" generate "$1"
+    make_once "$directory/hypotheses.tok" texts "$directory" "$raw" "$tokenised"
+    [[ ${plan[tokenised]} == 1 ]] || language=none
+    make_once "$directory/hypotheses.txt" detokenise "$language" "$directory/hypotheses.tok"
+    make_once "$directory/score.json" score "$directory"
+}
+
+evaluate_speech() {
+    local directory=$3
+    make_once "$directory/$log" generate "$1"
+    make_once "$directory/hypotheses.tok" texts "$directory" "$data/raw/$2.${plan[target]}" ""
+    make_once "$directory/hypotheses.txt" detokenise none "$directory/hypotheses.tok"
+    make_once "$directory/score.json" score "$directory"
+}
+
+evaluate_language_model() {
+    make_once "$3/$log" eval_lm "$1"
+    make_once "$3/score.json" perplexity "$3" "$data/raw/$2"
+}
+
+sign() {
+    into "${!#}" step signature --run "$run" --place "$1" --model "$model" --average "${plan[average]}" \
+        --updates "${plan[updates]}" --beam "${plan[beam]:-}" --length-penalty "${plan[length_penalty]:-}"
+}
+
+# What is to be done, as Python finds it out: one value for each name, or several.
+if ((DRY_RUN)) && [[ ! -d $run ]]; then
+    say "# $run is not there yet, so neither is what its configuration says about decoding"
+    exit 0
+fi
+lines=$("$PYTHON" -m fairseq_plugins.runs.evaluation plan --average "$AVERAGE" --beam "$BEAM" \
+    --length-penalty "$LENGTH_PENALTY" --context-window "$CONTEXT_WINDOW" --device "$DEVICE" -- "$run" "$data" "$@")
+declare -A plan=()
+average_flags=() decode_flags=() device_flags=() search=() subsets=() names=()
+while IFS=$'\t' read -r name value; do
+    case $name in
+        average_flag) average_flags+=("$value") ;;
+        decode_flag) decode_flags+=("$value") ;;
+        setting) search+=("$value") ;;
+        test_set) subsets+=("${value%%$'\t'*}") names+=("${value##*$'\t'}") ;;
+        *) plan[$name]=$value ;;
+    esac
+done <<<"$lines"
+kind=${plan[kind]} binarised=${plan[data]} log=generate.log
+[[ $kind != language_model ]] || log=eval-lm.log
+((!plan[cpu])) || device_flags+=(--cpu)
+# A bar for a reader, nothing for a file.
+[[ -t 2 ]] || device_flags+=(--no-progress-bar --log-format none)
+
+claim "$place"
+((plan[finished])) || say "$run: the training has not finished; evaluating what is there after ${plan[updates]} updates"
+# forget_unless_made SETTINGS RESULT: the one without the other says nothing, and is removed.
+forget_unless_made() {
+    ((!DRY_RUN)) || return 0
+    [[ -e $1 && -e $2 ]] || rm -f -- "$@"
+}
+
+made_with=("average=${plan[average]}" "updates=${plan[updates]}")
+forget_unless_made "$place/settings" "$model"
+remember_settings "$place" "${made_with[@]}"
+say "$run: ${plan[average]}${plan[beam]:+, beam ${plan[beam]}, length penalty ${plan[length_penalty]}}"
+make_once "$model" average
+
+for index in "${!names[@]}"; do
+    name=${names[index]} directory=$place/${names[index]}
+    ((DRY_RUN)) || mkdir -p -- "$directory"
+    forget_unless_made "$directory/settings" "$directory/$log"
+    remember_settings "$directory" "${made_with[@]}" "subset=${subsets[index]}" "${search[@]}" \
+        "metrics=$METRICS"
+    "evaluate_$kind" "${subsets[index]}" "$name" "$directory"
+    make_once "$directory/signature" sign "$directory"
+    ((DRY_RUN)) || cat -- "$directory/score.txt" "$directory/signature"
+done
