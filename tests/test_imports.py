@@ -21,6 +21,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "scoring": {"corpora", ""},
     "runs": {"checkpoints", "core", "compat", "scoring", ""},
     "demo": {"checkpoints", "core", "compat", "runs", ""},
+    "doctor": {"core", "compat", ""},
     "cli": {"checkpoints", "core", "demo", "runs", ""},
     "decoding": {"core", "compat"},
     "training": {"core", "compat"},

@@ -29,11 +29,13 @@ class Command:
         summary: what it does, in one line of the help.
         module: where it is found; imported when it is asked for.
         runner: called with the command's name, ``module`` and the arguments; returns the exit code.
+        needs_fairseq: whether fairseq is imported and mended first, and our methods registered with it.
     """
 
     summary: str
     module: str
     runner: Callable[[str, str, Sequence[str]], int] = own
+    needs_fairseq: bool = True
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -48,7 +50,8 @@ COMMANDS: Mapping[str, Command] = {
     "score": Command("score translations: BLEU of every kind, chrF, TER, ROUGE, WER; compare systems",
                      "fairseq_plugins.scoring.command"),
     "demo": Command("train every method on a small corpus and compare them", "fairseq_plugins.demo.__main__"),
-    "verify-data": Command("count, sum and name a corpus; find what is wrong with it", "fairseq_plugins.corpora.verify"),
+    "doctor": Command("say what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
+    "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.corpora.verify"),
     "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
     "fold": Command("turn an Admin checkpoint into a plain Post-LN one", "fairseq_plugins.checkpoints.fold"),
 }
@@ -79,9 +82,21 @@ def _dispatch(argv: List[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UserError(_unknown_command(name))
-    fairseq_plugins.register()
     command = COMMANDS[name]
+    if command.needs_fairseq:
+        _register()
     return command.runner(name, command.module, rest)
+
+
+def _register() -> None:
+    try:
+        fairseq_plugins.register()
+    except Exception as error:
+        # A package whose import has failed is not in the table; with fairseq in it, the defect is ours.
+        if "fairseq" in sys.modules:
+            raise
+        message = f"fairseq cannot be imported ({type(error).__name__}: {error}); fairseq-deep doctor says why"
+        raise UserError(message) from error
 
 
 def usage() -> str:

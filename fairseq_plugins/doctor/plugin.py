@@ -1,0 +1,124 @@
+"""fairseq itself, what is registered with it, and what of it is mended."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Optional
+
+import fairseq_plugins
+from fairseq_plugins.doctor.finding import UPSTREAM, Finding, Level
+from fairseq_plugins.doctor.packages import INSTALL_FAIRSEQ
+
+NAME = fairseq_plugins.__name__
+_REBUILD = f"{INSTALL_FAIRSEQ} --force-reinstall --no-deps --no-cache-dir, with a C++ compiler and cython"
+
+EXTENSIONS: tuple[tuple[str, Level, str, str], ...] = (
+    ("fairseq.data.data_utils_fast", Level.ERROR, "no batch can be made", f"{UPSTREAM}2133"),
+    ("fairseq.data.token_block_utils_fast", Level.WARNING, "no language model can be trained", f"{UPSTREAM}1376"),
+    ("fairseq.libbleu", Level.WARNING, "--scoring bleu fails; --scoring sacrebleu works", f"{UPSTREAM}2427"),
+)
+"""Compiled parts of fairseq: module, how bad it is without, what fails without, where that is explained."""
+
+
+@cache
+def obstacle() -> Optional[str]:
+    """Why fairseq cannot be imported and our methods registered with it; None if they are."""
+    try:
+        # What is logged at import belongs to a training, not into this report.
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            fairseq_plugins.register()
+    except (Exception, SystemExit) as error:
+        message = " ".join(str(error).split())
+        return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return None
+
+
+def importing() -> Iterator[Finding]:
+    """The check that decides whether those that need fairseq are run."""
+    problem = obstacle()
+    if problem is not None:
+        yield Finding(Level.ERROR, "fairseq", f"cannot be imported: {problem}", f"see above, or {INSTALL_FAIRSEQ}")
+        return
+    import fairseq
+
+    yield Finding(Level.OK, "fairseq", f"imported from {Path(fairseq.__file__).parent}")
+
+
+def user_directory() -> Iterator[Finding]:
+    """The directory for ``--user-dir``, whose name fairseq wants to be the only one."""
+    here = Path(fairseq_plugins.__file__).resolve().parent
+    others = {path for path in _namesakes() if path != here}
+    if not others:
+        yield Finding(Level.OK, "--user-dir", str(here))
+        return
+    also = ", ".join(sorted(map(str, others)))
+    says = f"{here}, and there is another {NAME}: {also}; fairseq refuses the second"
+    yield Finding(Level.WARNING, "--user-dir", says, "keep one of them on the path", f"{UPSTREAM}2081")
+
+
+def _namesakes() -> Iterator[Path]:
+    for entry in {*sys.path, str(Path.cwd())}:
+        candidate = Path(entry or ".") / NAME
+        if (candidate / "__init__.py").is_file():
+            yield candidate.resolve()
+
+
+def extensions() -> Iterator[Finding]:
+    """Compiled parts of fairseq."""
+    for module, level, without, thread in EXTENSIONS:
+        try:
+            import_module(module)
+        except ImportError as error:
+            yield Finding(level, module, f"cannot be imported ({error}): {without}", _REBUILD, thread)
+        else:
+            yield Finding(Level.OK, module, "compiled")
+
+
+def architectures() -> Iterator[Finding]:
+    """What of ours fairseq knows."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    from fairseq_plugins.core.families import MODELS
+    from fairseq_plugins.core.method import METHODS
+
+    ours = [name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, tuple(MODELS))]
+    says = f"{len(ours)} architectures of {len(METHODS)} methods are registered"
+    yield Finding(Level.OK if ours else Level.ERROR, "methods", says)
+
+
+def mends() -> Iterator[Finding]:
+    """Every mend of fairseq: whether it is in place, what it mends, and where that was reported."""
+    from fairseq_plugins import compat
+
+    for name in compat.MODULES:
+        module = import_module(f"{compat.__name__}.{name}")
+        text = (module.__doc__ or "").strip()
+        defect = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
+        thread = re.search(r"https://github\.com/\S+?/(?:issues|pull)/\d+", text)
+        active = in_place(module)
+        says = defect if active else f"not in place: {defect}"
+        yield Finding(Level.OK if active else Level.NOTE, name, says, thread=thread.group() if thread else "")
+
+
+def in_place(mend: Any) -> bool:
+    """Whether every function that ``mend.apply`` would wrap is wrapped by it."""
+    from fairseq_plugins.compat.wrapping import is_wrapped
+
+    wanted: list[tuple[Any, str, Callable[..., Any]]] = []
+    wrap = getattr(mend, "wrap", None)
+    if wrap is None:
+        # It changes something else, as torch's list of classes, and has done so at import if that went well.
+        return obstacle() is None
+    mend.wrap = lambda owner, name, wrapper: wanted.append((owner, name, wrapper))
+    try:
+        mend.apply()
+    finally:
+        mend.wrap = wrap
+    return bool(wanted) and all(is_wrapped(getattr(owner, name), wrapper) for owner, name, wrapper in wanted)
