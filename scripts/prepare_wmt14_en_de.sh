@@ -37,6 +37,7 @@
 #   VARIANT=wmt14               see above
 #   VALID=                      newstest2013 or every-100th, if not as above
 #   SIZE=                       merges, if not as above
+#   JOINED=1                    one dictionary; 0: one for each language (DS-Init)
 #   TEST_SETS="newstest2014 newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016"
 #   WORKERS=<cores>             processes
 #   MOSES=                      a checkout of Moses: use its Perl tools
@@ -90,7 +91,8 @@ esac
 require_choice VALID "$VALID" newstest2013 every-100th
 [[ $VARIANT != wmt16-google || $VALID == newstest2013 ]] || die "VARIANT=wmt16-google goes with VALID=newstest2013"
 export NORMALISE TOKENISER AGGRESSIVE ESCAPE SUBWORDS CODES SOURCE_DICT CLEAN MAX_LENGTH RATIO SIZE
-export LOWER_CASE=0 MIN_LENGTH=1 VOCABULARY_THRESHOLD=0 JOINED=1 TARGET_DICT=''
+export LOWER_CASE=0 MIN_LENGTH=1 VOCABULARY_THRESHOLD=0 JOINED=${JOINED:-1} TARGET_DICT=''
+[[ $VARIANT != wmt16-google || $JOINED == 1 ]] || die "VARIANT=wmt16-google goes with JOINED=1"
 
 DIR=${1:-$ROOT/data/$NAME}
 DIR=${DIR%/}
