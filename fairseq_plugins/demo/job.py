@@ -18,7 +18,7 @@ from fairseq_plugins.demo.report import Report, Result, notes, samples, text_tab
 from fairseq_plugins.demo.stage import Settings, claimed, make_once
 from fairseq_plugins.demo.training import Recipe, Training
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.runs.training_log import LogReader, TrainingLog, judge, read_log, tail
+from fairseq_plugins.runs.training_log import LogReader, TrainingLog, judge, read_log, tail, unigram_entropy
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _show_progress(training: Training, reader: LogReader, board: Board) -> None:
 
 def _target_entropy(job: Job) -> float:
     with open(job.out / "text" / f"train.{job.languages[1]}", encoding="utf-8", newline="\n") as lines:
-        return text.unigram_entropy(lines)
+        return unigram_entropy(lines)
 
 
 def _one_method(

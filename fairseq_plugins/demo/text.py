@@ -9,14 +9,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import math
 import zlib
-from collections import Counter
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Callable, Iterable, Optional, Sequence
+from typing import Callable, Sequence
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
@@ -219,21 +217,3 @@ def _drop_long(sides: list[list[str]], limit: int, say: Say) -> list[list[str]]:
     dropped = len(sides[0]) - len(kept)
     say(f"training pairs: {len(kept):,}; dropped as longer than {limit} subwords: {dropped:,}")
     return [list(side) for side in zip(*kept, strict=True)]
-
-
-def unigram_entropy(lines: Iterable[str]) -> float:
-    """Entropy of the token distribution, in bits per token, with one end of sentence a line, as fairseq counts them.
-
-    It is the loss of a model that has learned how frequent each token is and nothing else.
-
-    Raises:
-        ValueError: there is no line.
-    """
-    counts: Counter[Optional[str]] = Counter()
-    for line in lines:
-        counts.update(line.split())
-        counts[None] += 1
-    total = sum(counts.values())
-    if not total:
-        raise ValueError("no text to take the entropy of")
-    return sum(-count / total * math.log2(count / total) for count in counts.values())

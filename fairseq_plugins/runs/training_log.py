@@ -6,9 +6,10 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
 _RECORD = re.compile(r"\b(train_inner|valid)\b[ |:]+(\{.*\})\s*$")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
@@ -44,18 +45,20 @@ class TrainingLog:
 
     def _take_record(self, kind: str, record: dict[str, Any]) -> None:
         if kind == "valid":
-            self._note(self.valid_loss, record, "valid_num_updates", "valid_nll_loss")
+            self._note(self.valid_loss, record, "valid_num_updates", "valid_")
             return
-        self._note(self.train_loss, record, "num_updates", "nll_loss")
+        self._note(self.train_loss, record, "num_updates", "")
         if "wps" in record and float(record["wps"]) > 0:
             self.tokens_per_second[int(record["num_updates"])] = float(record["wps"])
         if "ups" in record and float(record["ups"]) > 0:
             self.updates_per_second = float(record["ups"])
 
-    def _note(self, losses: dict[int, float], record: dict[str, Any], updates: str, loss: str) -> None:
-        if updates not in record or loss not in record:
+    def _note(self, losses: dict[int, float], record: dict[str, Any], updates: str, prefix: str) -> None:
+        # Where the loss itself is the negative log-likelihood, as of language models, it has no second name.
+        loss = record.get(f"{prefix}nll_loss", record.get(f"{prefix}loss"))
+        if updates not in record or loss is None:
             return
-        value = float(record[loss])
+        value = float(loss)
         losses[int(record[updates])] = value
         self.not_finite = self.not_finite or not math.isfinite(value)
 
@@ -103,28 +106,57 @@ def read_log(path: Path) -> TrainingLog:
     return LogReader(path).poll()
 
 
+OK, DIVERGED, FAILED_TO_TRAIN, UNKNOWN = "ok", "diverged", "failed to train", "unknown"
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a training diverged, and what that is said of."""
+    """What became of a training: one of the words above, and what that is said of."""
 
-    diverged: bool
+    outcome: str
     reason: str
 
+    @property
+    def diverged(self) -> bool:
+        """Whether nothing was learned, for whichever of the two reasons."""
+        return self.outcome in (DIVERGED, FAILED_TO_TRAIN)
 
-def judge(log: TrainingLog, unigram_entropy: float) -> Verdict:
-    """Say whether a training diverged: its loss was not finite, or it ended where word frequencies alone would.
 
-    ``unigram_entropy`` is that of the training target text in subwords, in bits per token.
+def judge(log: TrainingLog, unigram_entropy: Optional[float]) -> Verdict:
+    """Say whether a training diverged (its loss was not finite) or ended where word frequencies alone would.
+
+    ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None where it is not known.
     """
     final = log.final_valid_loss
     if log.not_finite:
-        return Verdict(True, "loss not finite")
+        return Verdict(DIVERGED, "loss not finite")
     if final is None:
-        return Verdict(False, "never validated")
+        return Verdict(UNKNOWN, "never validated")
+    if unigram_entropy is None:
+        return Verdict(UNKNOWN, f"valid loss {final:.2f} bits; the frequencies of the training text are not known")
     limit = (1 - FAILED_TO_LEARN_MARGIN) * unigram_entropy
     if final >= limit:
-        return Verdict(True, f"valid loss {final:.2f} bits, token frequencies alone give {unigram_entropy:.2f}")
-    return Verdict(False, f"valid loss {final:.2f} bits is below {limit:.2f}")
+        reason = f"valid loss {final:.2f} bits, token frequencies alone give {unigram_entropy:.2f}"
+        return Verdict(FAILED_TO_TRAIN, reason)
+    return Verdict(OK, f"valid loss {final:.2f} bits is below {limit:.2f}")
+
+
+def unigram_entropy(lines: Iterable[str]) -> float:
+    """Entropy of the token distribution, in bits per token, with one end of sentence a line, as fairseq counts them.
+
+    It is the loss of a model that has learned how frequent each token is and nothing else.
+
+    Raises:
+        ValueError: there is no line.
+    """
+    counts: Counter[Optional[str]] = Counter()
+    for line in lines:
+        counts.update(line.split())
+        counts[None] += 1
+    total = sum(counts.values())
+    if not total:
+        raise ValueError("no text to take the entropy of")
+    return sum(-count / total * math.log2(count / total) for count in counts.values())
 
 
 def tail(path: Path, lines: int = 5) -> list[str]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import math
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fairseq_plugins.demo.__main__ import main
 from fairseq_plugins.demo.text import (
@@ -18,7 +14,6 @@ from fairseq_plugins.demo.text import (
     Tokeniser,
     find_prefix,
     read_corpus,
-    unigram_entropy,
     write_subwords,
 )
 from fairseq_plugins.errors import UserError
@@ -143,19 +138,6 @@ def test_detokenising_undoes_tokenising(sentence):
     assert "&apos;" not in tokeniser.split(sentence)
     assert "&amp;" not in tokeniser.split(sentence)
     assert tokeniser.join(tokeniser.split(sentence)) == sentence
-
-
-@given(st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8), min_size=1, max_size=20))
-def test_unigram_entropy_is_the_mean_surprise(lines):
-    tokens = [token for line in lines for token in [*line, "</s>"]]
-    counts = Counter(tokens)
-    surprise = sum(-math.log2(counts[token] / len(tokens)) for token in tokens) / len(tokens)
-    assert unigram_entropy(" ".join(line) + "\n" for line in lines) == pytest.approx(surprise, abs=1e-9)
-
-
-def test_unigram_entropy_closed_form():
-    # Seven tokens once each and one end of sentence: eight equally frequent symbols are three bits.
-    assert unigram_entropy(["a b c d e f g\n"]) == pytest.approx(3.0)
 
 
 def corpus_of(train: list[str]) -> Corpus:

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fairseq_plugins.runs.training_log import LogReader, TrainingLog, judge
+from fairseq_plugins.runs.training_log import (
+    DIVERGED,
+    FAILED_TO_TRAIN,
+    OK,
+    UNKNOWN,
+    LogReader,
+    TrainingLog,
+    judge,
+    unigram_entropy,
+)
 
 PREFIX = "2026-01-02 03:04:05 | INFO |"
 
@@ -60,18 +73,42 @@ def test_a_log_is_read_as_it_grows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "diverged"),
+    ("lines", "outcome"),
     [
-        ([valid_line(10, "9.0"), valid_line(20, "3.0")], False),
-        ([valid_line(10, "3.0"), valid_line(20, "9.0")], True),
-        ([valid_line(10, "7.61")], True),  # the limit is 0.95 * 8 = 7.6 bits
-        ([valid_line(10, "7.59")], False),
-        ([valid_line(10, "3.0"), train_line(20, "nan")], True),
-        ([valid_line(10, "3.0"), train_line(20, "inf")], True),
-        ([valid_line(10, "nan")], True),
-        ([valid_line(10, "3.0"), "FloatingPointError: gradients are Nan/Inf\n"], True),
-        ([], False),
+        ([valid_line(10, "9.0"), valid_line(20, "3.0")], OK),
+        ([valid_line(10, "3.0"), valid_line(20, "9.0")], FAILED_TO_TRAIN),
+        ([valid_line(10, "7.61")], FAILED_TO_TRAIN),  # the limit is 0.95 * 8 = 7.6 bits
+        ([valid_line(10, "7.59")], OK),
+        ([valid_line(10, "3.0"), train_line(20, "nan")], DIVERGED),
+        ([valid_line(10, "3.0"), train_line(20, "inf")], DIVERGED),
+        ([valid_line(10, "nan")], DIVERGED),
+        ([valid_line(10, "3.0"), "FloatingPointError: gradients are Nan/Inf\n"], DIVERGED),
+        ([], UNKNOWN),
     ],
 )
-def test_verdict(lines, diverged):
-    assert judge(log_of(*lines), unigram_entropy=8.0).diverged is diverged
+def test_verdict(lines, outcome):
+    verdict = judge(log_of(*lines), unigram_entropy=8.0)
+    assert verdict.outcome == outcome
+    assert verdict.diverged is (outcome in (DIVERGED, FAILED_TO_TRAIN))
+
+
+def test_without_frequencies_there_is_no_verdict():
+    assert judge(log_of(valid_line(10, "3.0")), unigram_entropy=None).outcome == UNKNOWN
+
+
+def test_the_loss_of_a_language_model_has_one_name():
+    record = {"epoch": 1, "valid_loss": "1.25", "valid_num_updates": "30"}
+    assert log_of(f"{PREFIX} valid | {json.dumps(record)}\n").valid_loss == {30: 1.25}
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8), min_size=1, max_size=20))
+def test_unigram_entropy_is_the_mean_surprise(lines):
+    tokens = [token for line in lines for token in [*line, "</s>"]]
+    counts = Counter(tokens)
+    surprise = sum(-math.log2(counts[token] / len(tokens)) for token in tokens) / len(tokens)
+    assert unigram_entropy(" ".join(line) + "\n" for line in lines) == pytest.approx(surprise, abs=1e-9)
+
+
+def test_unigram_entropy_closed_form():
+    # Seven tokens once each and one end of sentence: eight equally frequent symbols are three bits.
+    assert unigram_entropy(["a b c d e f g\n"]) == pytest.approx(3.0)
