@@ -12,7 +12,8 @@ import yaml
 
 from fairseq_plugins.corpora.measure import Directory, File
 
-Rows = Union[int, Sequence[int]]
+Count = Union[int, Sequence[int]]
+"""One number, or the first and the last of a range."""
 
 NEAR = 0.01
 """A split with up to this share of sentences fewer than a known one is that one with sentences lost."""
@@ -33,19 +34,29 @@ class Verdict:
         return f"{self.level:<9}{self.about}: {self.message}"
 
 
+def is_one_of(number: int, known: Count) -> bool:
+    """Whether ``number`` is the known one, or in the known range."""
+    return number == known if isinstance(known, int) else known[0] <= number <= known[1]
+
+
+def shown(known: Count) -> str:
+    """``1,000``, or ``1,000 to 1,100``."""
+    return f"{known:,}" if isinstance(known, int) else " to ".join(f"{number:,}" for number in known)
+
+
 @dataclass(frozen=True)
 class Form:
     """One known form of a split; see the head of ``known_corpora.yaml``."""
 
-    rows: Rows
-    tokens: Mapping[str, int] = field(default_factory=dict)
+    rows: Optional[Count]
+    tokens: Mapping[str, Count] = field(default_factory=dict)
     unk: Mapping[str, int] = field(default_factory=dict)
     description: str = ""
     wrong: bool = False
 
     def has(self, rows: int) -> bool:
         """Whether a split of so many rows may be this one."""
-        return rows == self.rows if isinstance(self.rows, int) else self.rows[0] <= rows <= self.rows[1]
+        return self.rows is None or is_one_of(rows, self.rows)
 
     def lost(self, rows: int) -> int:
         """Sentences missing from it, if it is this one with few sentences lost; else 0."""
@@ -139,11 +150,11 @@ def evidence(corpus: Corpus, found: Directory) -> float:
     total = 0.0
     for file in found.files:
         forms = corpus.splits.get(file.split, ())
-        alike = any(form.has(file.rows) for form in forms)
+        alike = any(form.rows is not None and form.has(file.rows) for form in forms)
         if file.split == "train":
             total += 2 * alike or any(form.lost(file.rows) for form in forms)
         total += 0.01 * alike
-        total += any(form.tokens.get(file.language) == file.tokens for form in forms)
+        total += any(is_one_of(file.tokens, form.tokens.get(file.language, -1)) for form in forms)
         total += file.sha256 in corpus.sha256.values()
     return total + sum(vocabulary.sha256 in corpus.sha256.values() for vocabulary in found.vocabularies)
 
@@ -154,7 +165,7 @@ def compare(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
         if split in corpus.splits:
             yield from _compare_rows(corpus, split, found)
     for file in found.files:
-        yield from _compare_tokens(corpus, file)
+        yield from _compare_tokens(corpus, file, found.joined)
     yield from _compare_dictionaries(corpus, found)
     yield from _compare_sums(corpus, found)
 
@@ -162,33 +173,35 @@ def compare(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
 def _compare_rows(corpus: Corpus, split: str, found: Directory) -> Iterator[Verdict]:
     # What was published may be longer than what is trained on: sentences too long are dropped in between.
     kept = [file for file in found.of_split(split) if split != "train" or file.kind not in ("raw", "tok")]
-    for rows in dict.fromkeys(file.rows for file in kept):
-        yield _rows_verdict(corpus, split, rows)
+    verdicts = (_rows_verdict(corpus, split, rows) for rows in dict.fromkeys(file.rows for file in kept))
+    yield from (verdict for verdict in verdicts if verdict is not None)
 
 
-def _rows_verdict(corpus: Corpus, split: str, rows: int) -> Verdict:
+def _rows_verdict(corpus: Corpus, split: str, rows: int) -> Optional[Verdict]:
+    """None where the number of rows is not known."""
     form = corpus.form(split, rows)
     if form is not None:
+        if form.rows is None:
+            return None
         says = f"{rows:,} rows" + (f": {form.description}" if form.description else "")
         return Verdict(DIFFERS if form.wrong else SAME, split, says)
     usual = corpus.splits[split][0]
-    expected = f"{usual.rows:,}" if isinstance(usual.rows, int) else f"{usual.rows[0]:,} to {usual.rows[1]:,}"
     lost = usual.lost(rows)
-    why = f"{lost:,} sentences dropped" if lost else f"{corpus.name} has {expected}"
-    return Verdict(DIFFERS, split, f"{rows:,} rows instead of {expected}" + (f": {why}" if lost else ""))
+    why = f": {lost:,} sentences dropped" if lost else ""
+    return Verdict(DIFFERS, split, f"{rows:,} rows instead of {shown(usual.rows or 0)}{why}")
 
 
-def _compare_tokens(corpus: Corpus, file: File) -> Iterator[Verdict]:
+def _compare_tokens(corpus: Corpus, file: File, joined: bool) -> Iterator[Verdict]:
     form = corpus.form(file.split, file.rows)
     if form is None or file.kind not in ("text", "binarised"):
         return
-    tokens = form.tokens.get(file.language)
+    tokens, unk = form.tokens.get(file.language), form.unk.get(file.language)
     if tokens is not None:
-        same = tokens == file.tokens
-        how = "" if same else f" instead of {tokens:,}: tokenised or split into subwords otherwise"
+        same = is_one_of(file.tokens, tokens)
+        how = "" if same else f" instead of {shown(tokens)}: tokenised or split into subwords otherwise"
         yield Verdict(SAME if same else DIFFERS, file.path, f"{file.tokens:,} tokens{how}")
-    unk = form.unk.get(file.language)
-    if unk is not None and file.unk is not None:
+    # The known ones are those of separate dictionaries; a joined one knows the words of the other language, too.
+    if unk is not None and file.unk is not None and not joined:
         how = "" if unk == file.unk else f" instead of {unk:,}"
         yield Verdict(DIFFERS if how else SAME, file.path, f"{file.unk:,} <unk>{how}")
 

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Optional, cast
+from typing import Any, Optional
 
 import numpy as np
 
+from fairseq_plugins.corpora.lines import open_bytes
 from fairseq_plugins.errors import UserError
 
 BLOCK = 1 << 24
@@ -159,15 +160,23 @@ def _add_text(found: Directory, root: Path, directory: Path, kind: str) -> None:
     paths = sorted(path for path in directory.iterdir() if path.is_file())
     languages = _languages(paths)
     for path in paths:
-        parts = path.name.removesuffix(".gz").split(".")
-        if len(parts) < 2 or parts[0] == "dict" or parts[-1] not in languages:
+        stem, _, language = path.name.removesuffix(".gz").rpartition(".")
+        if not stem or stem == "dict" or language not in languages:
             continue
-        tokenised = kind != "raw" and "tok" in parts[1:-1] and "bpe" not in parts
-        file = File(
-            str(path.relative_to(root)), "tok" if tokenised else kind, _SPLITS.get(parts[0], parts[0]), parts[-1]
-        )
+        split, what = _split_and_kind(stem, kind)
+        file = File(str(path.relative_to(root)), what, _SPLITS.get(split, split), language)
         measure_text(path, file)
         found.files.append(file)
+
+
+def _split_and_kind(stem: str, kind: str) -> tuple[str, str]:
+    """``test.tok`` as test, in tokens; only our own names are taken literally."""
+    if kind == "plain":
+        split, *steps = stem.split(".")
+        return split, "tok" if "tok" in steps and "bpe" not in steps else kind
+    if kind == "text" and stem.endswith(".tok"):
+        return stem.removesuffix(".tok"), "tok"
+    return stem, kind
 
 
 def _languages(paths: list[Path]) -> set[str]:
@@ -216,7 +225,7 @@ def measure_text(path: Path, file: File) -> None:
 def _blocks(path: Path) -> Iterator[bytes]:
     """The file in blocks of whole lines."""
     rest = b""
-    with cast(IO[bytes], gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")) as stream:
+    with open_bytes(path) as stream:
         while block := stream.read(BLOCK):
             lines, end, begun = block.rpartition(b"\n")
             if not end:

@@ -228,6 +228,39 @@ def test_cleaned_training_text_may_be_shorter_than_the_tokenised(prepared: Path,
     assert verify(prepared).bad == []
 
 
+def test_test_set_with_a_dot_in_its_name(prepared: Path, verify: Callable[..., Result]) -> None:
+    for language in ("de", "en"):
+        for kind in ("", ".tok"):
+            path = prepared / "text" / f"test.{language}"
+            shutil.copy(path, path.with_name(f"my.test{kind}.{language}"))
+    files = verify(prepared).content["files"]
+    assert {file["kind"] for file in files if file["split"] == "my.test"} == {"text", "tok"}
+
+
+def test_bytes_are_recognised_by_their_number(tmp_path: Path, verify: Callable[..., Result]) -> None:
+    """As many tokens as enwik8's smaller parts have bytes; the training part is left out for its size."""
+    write(tmp_path / "data-bin" / "dict.txt", (f"{byte} 1" for byte in range(204)))
+    for split, tokens in (("valid", 5000000), ("test", 5000001)):
+        write_rows(tmp_path / "data-bin" / split, tokens // 2, tokens % 2)
+    result = verify(tmp_path)
+    assert (result.code, result.content["corpus"], result.bad) == (0, "enwik8", [])
+    assert "data-bin/test.bin: 5,000,001 tokens" in result.says("same")
+    assert verify(tmp_path, "--expect", "wikitext-103").code == 1
+
+
+def test_joined_dictionary_knows_more_words(iwslt: Path, tmp_path: Path, verify: Callable[..., Result]) -> None:
+    shutil.copytree(iwslt / "text", tmp_path / "text")
+    words = dict(line.rsplit(" ", 1) for language in ("de", "en")
+                 for line in lines_of(iwslt / "data-bin" / f"dict.{language}.txt"))  # fmt: skip
+    for language in ("de", "en"):
+        write(tmp_path / "joined" / f"dict.{language}.txt", (" ".join(item) for item in words.items()))
+    binarise(tmp_path / "text", tmp_path / "data-bin", ("test",), tmp_path / "joined")
+    result = verify(tmp_path)
+    assert result.file("data-bin/test.de-en.de.bin")["unk"] < 103
+    # Another dictionary than Admin's, which is made of the whole training text; but that is all.
+    assert [line.split(":")[0] for line in result.bad] == ["data-bin/dict.de.txt, data-bin/dict.en.txt"]
+
+
 def test_names_of_further_test_sets(prepared: Path, verify: Callable[..., Result]) -> None:
     for language in ("de", "en"):
         shutil.copy(prepared / "text" / f"test.{language}", prepared / "text" / f"other.{language}")
@@ -345,6 +378,7 @@ def test_dictionary_of_another_text_is_noted(prepared: Path, verify: Callable[..
         (3960793, "wmt17-en-de"),
         (4500966, "wmt16-en-de-google"),
         (4520620, "wmt14-en-de"),
+        (3940217, "wmt14-en-de"),
         (4590101, "wmt17-en-de"),
         (1000000, None),
     ],
@@ -372,11 +406,11 @@ def test_wmt17_is_not_wmt14(tmp_path: Path, verify: Callable[..., Result]) -> No
     assert "corpus: not wmt14-en-de: compare scores with care" in alone.says("note")
 
 
-def write_rows(prefix: Path, rows: int) -> None:
-    """A binarised file of ``rows`` sentences of one token, written as fairseq's builder does but at once."""
-    np.tile(np.array([4, 2], dtype=np.uint16), rows).tofile(f"{prefix}.bin")
+def write_rows(prefix: Path, rows: int, more: int = 0) -> None:
+    """A binarised file of ``rows`` sentences of one token, the first longer, written as fairseq's builder does."""
+    np.concatenate([[4] * more, np.tile(np.array([4, 2]), rows)]).astype(np.uint16).tofile(f"{prefix}.bin")
     with MMapIndexedDataset.Index.writer(f"{prefix}.idx", np.uint16) as index:
-        index.write([2] * rows)
+        index.write([2 + more] + [2] * (rows - 1))
 
 
 # The known corpora themselves ---------------------------------------------------------------------------------------
