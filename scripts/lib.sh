@@ -36,13 +36,15 @@ die() {
     exit 2
 }
 
-# usage_and_exit_if_asked "$@": print the comment at the head of the calling script where -h or --help is among the
-# arguments.
+# header: the comment at the head of the calling script.
+header() { sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p;}' "$0"; }
+
+# usage_and_exit_if_asked "$@": print that where -h or --help is among the arguments.
 usage_and_exit_if_asked() {
     local argument
     for argument in "$@"; do
         if [[ $argument == -h || $argument == --help ]]; then
-            sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p;}' "$0"
+            header
             exit 0
         fi
     done

@@ -1,22 +1,28 @@
 """Small archives with the layout of the published ones: what ``SMOKE=1`` prepares instead of gigabytes.
 
-``python -m fairseq_plugins.demo.archives CORPUS DIR`` writes what the preparation script of CORPUS would download, under
-the same names and with the same files inside, so that the script runs unchanged on it with ``ARCHIVE_DIR=DIR``. The text
-is that of the embedded German-English corpus; where a corpus is French, only the name is.
+``python -m fairseq_plugins.demo.archives CORPUS DIR`` writes what the preparation script of CORPUS would download,
+under the same names and with the same files inside, so that the script runs unchanged on it with ``ARCHIVE_DIR=DIR``.
+The text is that of the embedded German-English corpus; where a corpus is French, only the name is.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import os
+import re
 import sys
 import tarfile
 import zipfile
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional, Sequence
+
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.demo.corpus import pairs
 from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
@@ -53,7 +59,7 @@ def _lines(sentences: Sequence[str]) -> bytes:
     return "".join(line + "\n" for line in sentences).encode()
 
 
-# --- the markup of the campaigns ---------------------------------------------------------------------------------------
+# --- the markup of the campaigns --------------------------------------------------------------------------------------
 
 
 def ted_training(sentences: Sequence[str], language: str) -> bytes:
@@ -88,7 +94,7 @@ def newstest(sentences: Sequence[str], language: str, name: str, kind: str) -> b
     return _lines([*text, "</doc>", f"</{kind}set>"])
 
 
-# --- the corpora -------------------------------------------------------------------------------------------------------
+# --- the corpora ------------------------------------------------------------------------------------------------------
 
 
 def iwslt14_de_en(source: Source, count: int) -> Iterator[tuple[str, Files]]:
@@ -104,12 +110,123 @@ def iwslt14_de_en(source: Source, count: int) -> Iterator[tuple[str, Files]]:
     yield "de-en.tgz", files
 
 
+_NEWSTESTS = {
+    "2010": ("wmt10-test.tgz", "test/newstest2010-src", "test/newstest2010-src"),
+    "2011": ("wmt11-test.tgz", "newstest2011-src", "newstest2011-src"),
+    "2012": ("wmt12-test.tgz", "test/newstest2012-src", "test/newstest2012-src"),
+    "2013": ("wmt13-test.tgz", "test/newstest2013-src", "test/newstest2013-src"),
+    "2014": ("wmt14-test-full.tgz", "test-full/newstest2014-{pair}-src", "test-full/newstest2014-{pair}-ref"),
+    "2015": ("wmt15-test.tgz", "test/newstest2015-ende-src", "test/newstest2015-ende-ref"),
+    "2016": ("wmt16-test.tgz", "test/newstest2016-ende-src", "test/newstest2016-ende-ref"),
+}
+"""Archive of each test set of WMT, and its SGML files of source and reference without language and ending."""
+
+
+def _newstests(source: Source, languages: tuple[str, str], count: int) -> Iterator[tuple[str, Files]]:
+    pair = languages[1] + languages[0]
+    for year, (archive, *names) in _NEWSTESTS.items():
+        part, files = source.take(count), Files()
+        for language, name, kind in zip(languages, names, ("src", "ref"), strict=True):
+            member = f"{name.format(pair=pair)}.{language}.sgm"
+            files[member] = newstest(part.of(language), language, f"newstest{year}", kind)
+        yield archive, files
+
+
+def _training_texts(
+    source: Source, languages: tuple[str, str], count: int, places: Mapping[str, str]
+) -> Iterator[tuple[str, Files]]:
+    """Equal parts of ``count`` sentences, each in its archive under the name that ``places`` gives."""
+    for archive, name in places.items():
+        part = source.take(max(8, count // len(places)))
+        yield archive, {f"{name}.{language}": _lines(part.of(language)) for language in languages}
+
+
+def wmt14_en_de(source: Source, count: int) -> Iterator[tuple[str, Files]]:
+    """The archives of WMT'14 English-German, and News Commentary 12, which other variants take."""
+    languages = ("en", "de")
+    places = {
+        "training-parallel-europarl-v7.tgz": "training/europarl-v7.de-en",
+        "training-parallel-commoncrawl.tgz": "commoncrawl.de-en",
+        "training-parallel-nc-v9.tgz": "training/news-commentary-v9.de-en",
+        "training-parallel-nc-v12.tgz": "training/news-commentary-v12.de-en",
+    }
+    yield from _training_texts(source, languages, count, places)
+    yield from _newstests(source, languages, max(8, count // 40))
+
+
+def wmt14_en_fr(source: Source, count: int) -> Iterator[tuple[str, Files]]:
+    """The archives of WMT'14 English-French; two of its texts are themselves compressed or not, as published."""
+    languages = ("en", "fr")
+    places = {
+        "training-parallel-europarl-v7.tgz": "training/europarl-v7.fr-en",
+        "training-parallel-commoncrawl.tgz": "commoncrawl.fr-en",
+        "training-parallel-un.tgz": "un/undoc.2000.fr-en",
+        "training-parallel-nc-v9.tgz": "training/news-commentary-v9.fr-en",
+    }
+    yield from _training_texts(source, languages, count, places)
+    giga = source.take(max(8, count // 4))
+    name = "giga-fren.release2.fixed"
+    yield (
+        "training-giga-fren.tar",
+        {f"{name}.{language}.gz": gzip.compress(_lines(giga.of(language)), mtime=0) for language in languages},
+    )
+    for archive, files in _newstests(source, languages, max(8, count // 40)):
+        if archive.startswith(("wmt10", "wmt11", "wmt12", "wmt13", "wmt14")):
+            yield archive, files
+
+
+def wmt16_en_de(source: Source, count: int) -> Iterator[tuple[str, Files]]:
+    """Google's WMT'16 English-German, tokenised and in subwords."""
+    merges, files = 400, Files()
+    train = source.take(count)
+    tokenised = {language: [_tokens(line) for line in train.of(language)] for language in ("en", "de")}
+    codes = io.StringIO()
+    with redirect_stderr(io.StringIO()):
+        learn_bpe([*tokenised["en"], *tokenised["de"]], codes, merges)
+    subwords = BPE(io.StringIO(codes.getvalue()))
+    files["bpe.32000"] = codes.getvalue().encode()
+    for language, lines in tokenised.items():
+        files[f"train.tok.clean.bpe.32000.{language}"] = _lines([subwords.process_line(line) for line in lines])
+    for year in _NEWSTESTS:
+        part = source.take(max(8, count // 40))
+        for language in ("en", "de"):
+            lines = [_tokens(line) for line in part.of(language)]
+            files[f"newstest{year}.{language}"] = _lines(part.of(language))
+            files[f"newstest{year}.tok.{language}"] = _lines(lines)
+            files[f"newstest{year}.tok.bpe.32000.{language}"] = _lines([subwords.process_line(line) for line in lines])
+    yield "wmt16_en_de.tar.gz", files
+
+
+def _tokens(line: str) -> str:
+    """Enough of a tokeniser for this text: the marks apart."""
+    return re.sub(r" +", " ", re.sub(r"([.,?!])", r" \1 ", line)).strip()
+
+
+def enwik8(source: Source, count: int) -> Iterator[tuple[str, Files]]:
+    """The first bytes of a made-up encyclopedia."""
+    yield "enwik8.zip", {"enwik8": _lines(source.take(count).german)}
+
+
+def wikitext103(source: Source, count: int) -> Iterator[tuple[str, Files]]:
+    """Articles with headings, words apart."""
+    files = Files()
+    for split, share in (("train", 1), ("valid", 10), ("test", 10)):
+        text = [" " + _tokens(line) + " " for line in source.take(max(20, count // share)).english]
+        files[f"wikitext-103/wiki.{split}.tokens"] = _lines([" ", " = An article = ", " ", *text])
+    yield "wikitext-103-v1.zip", files
+
+
 CORPORA: Mapping[str, Callable[[Source, int], Iterator[tuple[str, Files]]]] = {
     "iwslt14_de_en": iwslt14_de_en,
+    "wmt14_en_de": wmt14_en_de,
+    "wmt14_en_fr": wmt14_en_fr,
+    "wmt16_en_de": wmt16_en_de,
+    "enwik8": enwik8,
+    "wikitext103": wikitext103,
 }
 
 
-# --- the files ---------------------------------------------------------------------------------------------------------
+# --- the files --------------------------------------------------------------------------------------------------------
 
 
 def write_archive(path: Path, files: Files) -> None:
@@ -126,8 +243,6 @@ def write_archive(path: Path, files: Files) -> None:
 
 
 def _write_tar(path: Path, files: Files, *, compressed: bool) -> None:
-    import gzip
-
     with open(path, "wb") as raw:
         # Without a name and a time of its own, which gzip would write into the file.
         stream = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if compressed else raw
@@ -157,7 +272,8 @@ def write_archives(corpus: str, directory: Path, count: int = 400) -> list[Path]
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Write the archives that the flags name; 0, or 2 after one line for each problem."""
-    flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.demo.archives", description=__doc__.partition(":")[0])
+    summary = __doc__.partition(":")[0]
+    flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.demo.archives", description=summary)
     flags.add_argument("corpus", metavar="CORPUS", help=", ".join(CORPORA))
     flags.add_argument("directory", type=Path, metavar="DIR")
     flags.add_argument("--sentences", type=int, default=400, metavar="N", help="of the training part; default: 400")

@@ -1,7 +1,7 @@
 """The trainings behind a published table, as lines that a script reads: ``python -m fairseq_plugins.runs.rows``.
 
-One line a training, its parts separated by ``|``: the configuration below ``configs/``, the seeds, the overrides, and what
-makes it small where that is wanted. Rows of a table that differ only in the score they print are one training.
+One line a training, its parts separated by ``|``: the configuration below ``configs/``, the seeds, the overrides, and
+what makes it small where that is wanted. Rows of a table that differ only in the score they print are one training.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any, Iterator, Mapping
 import yaml
 
 LAYERS, WIDTH, FFN_WIDTH, HEADS = 2, 32, 64, 2
-UPDATES = 16
+UPDATES = 24
 _SIZES: Mapping[str, int] = {
     "_layers": LAYERS,
     "_ffn_embed_dim": FFN_WIDTH,
@@ -24,10 +24,16 @@ _SIZES: Mapping[str, int] = {
 """By the end of a setting's name; the longer ending is asked first."""
 _BUDGET: Mapping[str, Mapping[str, Any]] = {
     "optimization": {"max_update": UPDATES, "max_epoch": 0, "update_freq": "[1]"},
-    "dataset": {"max_tokens": 600, "batch_size": None, "num_workers": 0},
-    "lr_scheduler": {"warmup_updates": 4, "total_num_update": UPDATES},
+    "dataset": {"max_tokens": 600, "num_workers": 0},
     "checkpoint": {"save_interval_updates": 4, "keep_interval_updates": 2},
 }
+_WHERE_THERE: Mapping[str, Mapping[str, Any]] = {
+    "task": {"tokens_per_sample": 64},
+    "lr_scheduler": {"warmup_updates": 4, "total_num_update": UPDATES, "lr_period_updates": UPDATES},
+    "eval_lm": {"context_window": 16},
+    "dataset": {"batch_size": "null"},
+}
+"""A schedule without warm-up has no such setting, and a batch counted in tokens no number of sentences."""
 
 
 def smaller(config: Path) -> tuple[str, ...]:
@@ -37,7 +43,11 @@ def smaller(config: Path) -> tuple[str, ...]:
         OSError: it cannot be read.
     """
     recipe = yaml.safe_load(config.read_text(encoding="utf-8"))
-    return tuple([*_sizes(recipe.get("model") or {}), *_budget(recipe)])
+    there = {
+        group: {name: value for name, value in values.items() if name in (recipe.get(group) or {})}
+        for group, values in _WHERE_THERE.items()
+    }
+    return tuple([*_sizes(recipe.get("model") or {}), *_settings(_BUDGET), *_settings(there)])
 
 
 def _sizes(model: Mapping[str, Any]) -> Iterator[str]:
@@ -50,9 +60,6 @@ def _sizes(model: Mapping[str, Any]) -> Iterator[str]:
             yield f"model.{name}='20,40'"
 
 
-def _budget(recipe: Mapping[str, Any]) -> Iterator[str]:
-    for group, values in _BUDGET.items():
-        for name, value in values.items():
-            # A schedule without warm-up has no such setting, and what a recipe leaves alone stays alone.
-            if name in (recipe.get(group) or {}) or name == "max_update":
-                yield f"{group}.{name}={'null' if value is None else value}"
+def _settings(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for group, values in groups.items():
+        yield from (f"{group}.{name}={value}" for name, value in values.items())

@@ -15,9 +15,48 @@ SMOKE=${SMOKE:-0}
 # A recipe at toy size has its text from archives with the published layout, made on the spot.
 SMOKE_SENTENCES=${SMOKE_SENTENCES:-400}
 
+# prepared CORPUS DIR: DIR as a corpus of that name, from its own script where there is one.
+prepared() {
+    local variant=() script=$ROOT/scripts/prepare_$1.sh
+    if [[ $1 == wmt16_en_de ]]; then
+        script=$ROOT/scripts/prepare_wmt14_en_de.sh variant=(env VARIANT=wmt16-google)
+    fi
+    if [[ -x $script ]]; then
+        "${variant[@]}" "$script" "$2"
+    elif [[ ! -d $2/data-bin ]]; then
+        die "$2: not there, and no script prepares $1: put your own text through scripts/prepare.sh into it"
+    fi
+}
+
+# common_settings: the end of every --help of this folder.
+common_settings() {
+    cat <<'HELP'
+
+  NAME   a corpus or a configuration of the table, as iwslt14_de_en or admin_6e6d; default: all of them
+
+Settings, before the command:
+  OUT=runs/<script>   results: OUT/<corpus>/<configuration>/seed<N>, OUT/report
+  DATA=OUT/data       prepared corpora, to share them between tables
+  SEEDS=              instead of the paper's
+  SMOKE=1             the whole chain at toy size, on small archives made on the spot: minutes on a CPU
+  DRY_RUN=1           print the commands
+  ARCHIVE_DIR=, WORKERS=, MOSES=: see the preparation scripts; PROCESSES=, PRECISION=, NODES=, ...: see train.sh;
+  AVERAGE=, BEAM=, ...: see evaluate.sh
+
+Stopped anywhere, the same command continues. docs/reproduction.md has the printed scores, the budgets, and what was run.
+HELP
+}
+
 # reproduce PAPER TABLE [NAME ...]: the trainings of a published table; NAME is a corpus or a configuration of it.
 reproduce() {
     local paper=$1 table=$2 out default corpus config seeds overrides toy rows seed directory
+    for default in "${@:3}"; do
+        if [[ $default == -h || $default == --help ]]; then
+            header
+            common_settings
+            exit 0
+        fi
+    done
     local -a names=("${@:3}") changes small runs=() selection=()
     default=$ROOT/runs/$(basename -- "$0" .sh)
     ((!SMOKE)) || default+=_smoke
@@ -28,7 +67,7 @@ reproduce() {
     rows=$("$PYTHON" -m fairseq_plugins.runs.rows "$paper" "$table" "${selection[@]}") || exit 2
     claim "$out"
     remember_settings "$out" "smoke=$SMOKE"
-    ((!SMOKE)) || smoke_settings "$out"
+    ((!SMOKE)) || smoke_settings
     while IFS='|' read -r config seeds overrides toy <&3; do
         corpus=${config%%/*}
         prepare_once "$corpus" "$out"
@@ -56,11 +95,18 @@ prepare_once() {
 }
 
 smoke_settings() {
+    # A test set for each year is more than a test needs.
+    export TEST_SETS=${TEST_SETS:-newstest2014}
     # Known sums are those of the published files.
-    export SHA256SUMS=/dev/null ARCHIVE_DIR=$1/archives
+    export CHECKSUMS=/dev/null
     export AVERAGE=${AVERAGE:-last-updates=2} PRECISION=${PRECISION:-fp32}
 }
 
 smoke_archives() {
-    ((DRY_RUN)) || "$PYTHON" -m fairseq_plugins.demo.archives "$1" "$2/archives" --sentences "$SMOKE_SENTENCES"
+    export ARCHIVE_DIR=$2/archives/$1
+    [[ -d $ARCHIVE_DIR ]] || make_once "$ARCHIVE_DIR" made_archives "$1"
+}
+
+made_archives() {
+    run "$PYTHON" -m fairseq_plugins.demo.archives "$1" "$2" --sentences "$SMOKE_SENTENCES"
 }

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Admin (Liu et al., EMNLP 2020), appendix E: ReZero, ReZero with Post-LN, FixUp and LookLinear.
+#
+#     scripts/reproduce/admin_appendixe.sh [NAME ...]
+#
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+prepare() {
+    case $1 in
+        wmt14_en_de) VARIANT='admin' prepared "$@" ;;
+        *) prepared "$@" ;;
+    esac
+}
+reproduce Admin 'Appendix E' "$@"

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Admin (Liu et al., EMNLP 2020), Table 1: a Post-LN encoder with a Pre-LN decoder, 18 layers each, on WMT'14 English-German.
+#
+#     scripts/reproduce/admin_table1.sh [NAME ...]
+#
+# The paper reports that it fails to train.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+prepare() {
+    case $1 in
+        wmt14_en_de) VARIANT='admin' prepared "$@" ;;
+        *) prepared "$@" ;;
+    esac
+}
+reproduce Admin 'Table 1' "$@"

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# B2T connection (Takase et al., Findings of ACL 2023), Table 2: 100 layers on each side.
+#
+#     scripts/reproduce/b2t_table2.sh [NAME ...]
+#
+# The text is Google's WMT'16 English-German, whose link is dead: put wmt16_en_de.tar.gz into a directory and
+# name it by ARCHIVE_DIR.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+prepare() { prepared "$@"; }
+reproduce B2T 'Table 2' "$@"

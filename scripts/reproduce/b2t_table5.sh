@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# B2T connection (Takase et al., Findings of ACL 2023), Table 5: speech recognition on LibriSpeech, 12 encoder and 6 decoder layers.
+#
+#     scripts/reproduce/b2t_table5.sh [NAME ...]
+#
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+prepare() { prepared "$@"; }
+reproduce B2T 'Table 5' "$@"

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# DS-Init and merged attention (Zhang et al., EMNLP 2019), Table 6: WMT'14 English-German, big size, 6 to 20 layers.
+#
+#     scripts/reproduce/dsinit_table6.sh [NAME ...]
+#
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+prepare() {
+    case $1 in
+        iwslt14_de_en) SIZE=30000 JOINED=0 prepared "$@" ;;
+        *) SIZE=32000 JOINED=0 prepared "$@" ;;
+    esac
+}
+reproduce DS-Init 'Table 6' "$@"
