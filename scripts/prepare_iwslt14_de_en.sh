@@ -72,9 +72,9 @@ sentences() {
     run rm -rf -- "$to/archive"
 }
 
-require_package
 claim "$DIR/published"
 if [[ ! -e $DIR/published/sentences ]]; then
+    require_package
     fetch de-en.tgz "${URLS[@]}"
 fi
 make_once "$DIR/published/sentences" sentences

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Sequence
+from typing import Iterator, Sequence
 
 import sentencepiece
 
 from fairseq_plugins.corpora.command import add_files, add_workers, at_least_one, parser_of
-from fairseq_plugins.corpora.lines import read_lines, write_lines
+from fairseq_plugins.corpora.lines import read_lines, whole_files, write_lines
 from fairseq_plugins.corpora.workers import Transform, map_lines
 from fairseq_plugins.errors import UserError
 
@@ -26,15 +26,27 @@ def learn(paths: Sequence[Path], size: int, kind: str = "unigram", coverage: flo
         UserError: the text does not yield so many pieces, or has no text.
     """
     model = io.BytesIO()
+    mistakes: list[UserError] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=read_lines(*paths), model_writer=model, vocab_size=size, model_type=kind,
+            sentence_iterator=_until_mistake(paths, mistakes), model_writer=model, vocab_size=size, model_type=kind,
             character_coverage=coverage, num_threads=_THREADS, minloglevel=2,
         )  # fmt: skip
     except RuntimeError as error:
+        if mistakes:
+            raise mistakes[0] from None
         cause = str(error).rpartition("] ")[2] or str(error)
         raise UserError(f"{paths[0]}: SentencePiece cannot learn {size} pieces: {cause}") from None
     return model.getvalue()
+
+
+def _until_mistake(paths: Sequence[Path], mistakes: list[UserError]) -> Iterator[str]:
+    """The lines; what is wrong with them is remembered, because the trainer makes a text of any error."""
+    try:
+        yield from read_lines(*paths)
+    except UserError as error:
+        mistakes.append(error)
+        raise
 
 
 def encoder(model: Path) -> Transform:
@@ -59,9 +71,9 @@ def main_of_learn(argv: Sequence[str]) -> int:
     flags.add_argument("--coverage", type=float, default=1.0, metavar="P", help="of the characters; default: 1")
     add_files(flags)
     args = flags.parse_args(argv)
-    partial = args.output.with_name(args.output.name + ".partial")
-    partial.write_bytes(learn(args.inputs, args.size, args.kind, args.coverage))
-    partial.replace(args.output)
+    model = learn(args.inputs, args.size, args.kind, args.coverage)
+    with whole_files(args.output) as [writer]:
+        writer.write(model)
     return 0
 
 

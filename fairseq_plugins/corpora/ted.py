@@ -7,6 +7,7 @@ XML files of development and test sets have a sentence in each ``<seg>``. Entiti
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Iterable, Iterator, Sequence
 
 from fairseq_plugins.corpora.command import add_files, parser_of
@@ -49,6 +50,13 @@ def main(argv: Sequence[str]) -> int:
         raise UserError("--straight-apostrophes goes with --xml, not with --tags")
     lines = read_lines(*args.inputs)
     sentences = training_sentences(lines) if args.tags else segments(lines, args.straight_apostrophes)
-    if not write_lines(args.output, sentences):
-        raise UserError(f"{args.inputs[0]}: there is no sentence in it")
+    write_lines(args.output, _at_least_one(sentences, args.inputs[0]))
     return 0
+
+
+def _at_least_one(sentences: Iterable[str], path: Path) -> Iterator[str]:
+    sentence = None
+    for sentence in sentences:
+        yield sentence
+    if sentence is None:
+        raise UserError(f"{path}: there is no sentence in it")
