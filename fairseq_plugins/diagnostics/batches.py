@@ -1,0 +1,113 @@
+"""Sentences to measure with: words by Zipf's law, or a batch of a binarised corpus.
+
+Legend: B sentences, S source tokens, T target tokens.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+
+
+class Batch(NamedTuple):
+    """Sentence pairs as fairseq's collater lays them out.
+
+    Attributes:
+        source: ``(B, S)``, pads on the left.
+        lengths: of the sources, ``(B)``.
+        previous: the target shifted right, ``(B, T)``, pads on the right.
+        target: ``(B, T)``.
+    """
+
+    source: Tensor
+    lengths: Tensor
+    previous: Tensor
+    target: Tensor
+
+    @property
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What the model takes."""
+        return self.source, self.lengths, self.previous
+
+    def words(self, stack: str, pad: int) -> Tensor:
+        """True where a stack reads a word and no pad, ``(T, B)`` like its streams."""
+        tokens = self.source if stack == "encoder" else self.previous
+        return tokens.ne(pad).t()
+
+
+@cache
+def made_up_dictionary(size: int) -> Dictionary:
+    """``size`` types, fairseq's special ones among them."""
+    words = Dictionary()
+    for number in range(size - len(words)):
+        words.add_symbol(f"word{number}")
+    return words
+
+
+def made_up_task(source: int, target: int) -> TranslationTask:
+    """Translation between dictionaries of these sizes; one dictionary where they are equal."""
+    return TranslationTask(TranslationConfig(), made_up_dictionary(source), made_up_dictionary(target))
+
+
+def zipf(sentences: int, length: int, vocabulary: int, generator: torch.Generator) -> Tensor:
+    """Token numbers ``(sentences, length)``; the n-th word of ``vocabulary`` types is drawn with weight 1 / n."""
+    special = Dictionary().nspecial
+    frequencies = 1 / torch.arange(1, vocabulary - special + 1, dtype=torch.float)
+    drawn = torch.multinomial(frequencies, sentences * length, replacement=True, generator=generator)
+    return drawn.view(sentences, length) + special
+
+
+def zipf_batch(task: Any, sentences: int, length: int, seed: int = 1) -> Batch:
+    """Pairs of made-up sentences of one length, each ending in ``</s>``."""
+    generator = torch.Generator().manual_seed(seed)
+    source, target = (
+        zipf(sentences, length, len(words), generator) for words in (task.source_dictionary, task.target_dictionary)
+    )
+    end = task.target_dictionary.eos()
+    source[:, -1] = target[:, -1] = end
+    return Batch(source, torch.full((sentences,), length), target.roll(1, dims=1), target)
+
+
+def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
+    """The task of a binarised corpus, and what makes a batch of its validation split.
+
+    Args:
+        directory: as fairseq-preprocess or ``scripts/prepare.sh`` has made it.
+
+    Returns:
+        The task, and a function of the number of sentences and the most tokens that one may have on either side.
+
+    Raises:
+        UserError: there is no such corpus, or no sentence is that short.
+    """
+    data = directory / "data-bin" if (directory / "data-bin").is_dir() else directory
+    if not data.is_dir():
+        raise UserError(f"{directory}: no such directory")
+    if not list(data.glob("dict.*.txt")):
+        raise UserError(f"{directory}: no binarised corpus (there is no dict.*.txt)")
+    task = TranslationTask.setup_task(TranslationConfig(data=str(data)))
+    return task, lambda sentences, length: _first_sentences(task, data, sentences, length)
+
+
+def _first_sentences(task: TranslationTask, data: Path, sentences: int, length: int) -> Batch:
+    if "valid" not in task.datasets:
+        task.load_dataset("valid")
+    dataset = task.dataset("valid")
+    short = (number for number in range(len(dataset)) if dataset.num_tokens(number) <= length)
+    chosen = [dataset[number] for number in islice(short, sentences)]
+    if not chosen:
+        raise UserError(f"{data}: no validation sentence has at most {length} tokens; give a larger --length")
+    sample = dataset.collater(chosen)
+    inputs = Namespace(**sample["net_input"])
+    return Batch(inputs.src_tokens, inputs.src_lengths, inputs.prev_output_tokens, sample["target"])

@@ -1,0 +1,79 @@
+"""What a residual block does to the gradient: Zhang et al., EMNLP 2019, Table 1.
+
+A block takes z, sums r = z + F(z) and puts out o = LN(r). Its backward pass is two steps, and the norms' ratios say
+what each does to the gradient: beta_LN = |dr| / |do| (the LayerNorm), beta_RC = |dz| / |dr| (the residual connection),
+beta their product; below 1 it shrinks. Var(r) is over all elements. Norms are Frobenius norms over the whole tensor.
+
+dz counts every path from z, further connections of the method too; what a decoder reads of the encoder is no z.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+from fairseq_plugins.diagnostics.batches import Batch
+from fairseq_plugins.diagnostics.gradients import Norms, watched_backward
+from fairseq_plugins.diagnostics.observation import Visit
+
+
+class Block(NamedTuple):
+    """One block. ``beta_ln`` is None where no norm stands after the sum; what has no gradient has no ratio."""
+
+    stack: str
+    depth: int
+    site: str
+    beta_ln: Optional[float]
+    beta_rc: Optional[float]
+    beta: Optional[float]
+    variance: float
+
+
+class Kind(NamedTuple):
+    """Means over the layers of a stack, one kind of sub-layer."""
+
+    stack: str
+    site: str
+    beta_ln: Optional[float]
+    beta_rc: Optional[float]
+    beta: Optional[float]
+    variance: float
+
+
+def blocks(model: Any, batch: Batch) -> list[Block]:
+    """Every block of the model in training mode, the encoder's first."""
+    record, norms = watched_backward(model, batch)
+    return [_block(visit, norms) for visit in record.visits]
+
+
+def _block(visit: Visit, norms: Norms) -> Block:
+    sub = visit.sub
+    stream, total, output = norms.of(visit.stream), norms.of(visit.total), norms.of(visit.output)
+    # Without a norm after the sum, sum and output are one tensor.
+    beta_ln = _ratio(total, output) if sub.place.after else None
+    beta_rc = _ratio(stream, total)
+    beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
+    return Block(sub.stack, sub.depth, sub.site.value, beta_ln, beta_rc, beta,
+                 float(visit.total.detach().double().var()))  # fmt: skip
+
+
+def _ratio(above: Optional[float], below: Optional[float]) -> Optional[float]:
+    return above / below if above is not None and below else None
+
+
+def kinds(found: list[Block]) -> list[Kind]:
+    """The rows of Table 1: the mean over the layers of each kind of sub-layer, in the order in which they run."""
+    names = list(dict.fromkeys((block.stack, block.site) for block in found))
+    return [_kind(stack, site, [b for b in found if (b.stack, b.site) == (stack, site)]) for stack, site in names]
+
+
+def _kind(stack: str, site: str, members: list[Block]) -> Kind:
+    columns = ([getattr(one, name) for one in members] for name in ("beta_ln", "beta_rc", "beta", "variance"))
+    beta_ln, beta_rc, beta, variance = map(mean, columns)
+    assert variance is not None
+    return Kind(stack, site, beta_ln, beta_rc, beta, variance)
+
+
+def mean(values: list[Optional[float]]) -> Optional[float]:
+    """Of the values that there are; None if there are none."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

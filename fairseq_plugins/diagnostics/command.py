@@ -1,0 +1,271 @@
+"""``fairseq-deep diagnose``: the papers' analyses of any method at any size, or of a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import logging
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Optional
+
+from fairseq_plugins.diagnostics import analyses, papers, plots, tables
+from fairseq_plugins.diagnostics.analyses import Analysis, Result, Settings
+from fairseq_plugins.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
+from fairseq_plugins.diagnostics.models import Subject, find_architecture, model_flags, of_checkpoint, of_options
+from fairseq_plugins.diagnostics.output_change import STEPS
+from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report
+from fairseq_plugins.runs.tables import text_table
+
+EVERYTHING = "all"
+DEFAULT_METHODS = ("post_ln", "pre_ln", "admin")
+"""What is compared where the user names nothing."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose every complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(f"{message} (fairseq-deep diagnose --help)")
+
+
+def own_flags() -> Parser:
+    """The analysis, what is measured, and with which sentences."""
+    lines = [f"  {one.name:<17}{one.summary} [{one.paper}]" for one in analyses.REGISTRY]
+    figures = [f"  {name:<17}{', '.join(one.shows for one in some)}" for name, some in papers.PAPERS.items()]
+    parser = Parser(
+        prog="fairseq-deep diagnose",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="fairseq-deep diagnose ANALYSIS [METHOD ...] [OPTION ...] [MODEL FLAG ...]",
+        description="What a model does to its stream and its gradients, from a new model on a CPU or from a checkpoint."
+        "\n\nanalyses:\n" + "\n".join(lines) + f"\n  {EVERYTHING:<17}every analysis, or the figures of --paper"
+        "\n\npapers:\n" + "\n".join(figures),
+        epilog="Every flag of the model may follow: --encoder-layers 18 --dropout 0.3 --base-init xavier ...\n"
+        "(fairseq-deep train --arch admin_transformer --help lists them). They go for every method named.",
+    )
+    parser.add_argument("analysis", metavar="ANALYSIS", help="one of the above")
+    parser.add_argument("methods", metavar="METHOD", nargs="*", help="methods or architectures, side by side"
+                        f" (default: {' '.join(DEFAULT_METHODS)})")  # fmt: skip
+    add = parser.add_argument
+    add("--checkpoint", type=Path, nargs="+", default=[], metavar="FILE", help="trained models of this package")
+    add("--paper", metavar="PAPER", help="with 'all': regenerate its figures that need no training")
+    add("--data", type=Path, metavar="DIR", help="measure with validation sentences of a binarised corpus "
+        "(default: made-up words with the frequencies of natural text)")  # fmt: skip
+    add("--output", type=Path, default=Path("diagnosis"), metavar="DIR", help="where files go (default: diagnosis)")
+    add("--sentences", type=positive, metavar="N", help="sentences in the batch (default: the analysis's)")
+    add("--length", type=positive, metavar="N", help="tokens of a sentence, or of the longest of the corpus")
+    add("--vocabulary", type=positive, default=10_000, metavar="N", help="made-up words (default: 10000)")
+    add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
+    add("--step", default="random", metavar="STEP", help="output-change: what changes the weights, one of "
+        f"{', '.join(STEPS)} (default: random)")  # fmt: skip
+    add("--deepest", type=positive, default=100, metavar="N", help="output-change: most layers (default: 100)")
+    add("--models", type=positive, default=8, metavar="N", help="output-change: mean of so many (default: 8)")
+    return parser
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+OWN = {action.dest for action in own_flags()._actions}
+
+
+def parser() -> Parser:
+    """Our own flags, and those of the model without a word of help."""
+    result = own_flags()
+    group = result.add_argument_group("model")
+    for action in model_flags()._actions:
+        action.help = argparse.SUPPRESS
+        group._add_action(action)
+    return result
+
+
+def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
+    """Our own options, and those of the model that were said.
+
+    Raises:
+        UserError: a flag that neither we nor the model have, with the nearest one; a value of the wrong kind.
+    """
+    flags = parser()
+    both, unknown = flags.parse_known_intermixed_args(list(argv))
+    if unknown:
+        known = sorted(flags._option_string_actions)
+        wrong = unknown[0].split("=")[0]
+        raise UserError(f"unknown option {wrong}{nearest(wrong, known)} (fairseq-deep diagnose --help)")
+    values = vars(both)
+    return (
+        Namespace(**{name: value for name, value in values.items() if name in OWN}),
+        Namespace(**{name: value for name, value in values.items() if name not in OWN}),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One analysis of some models, under the name of its files."""
+
+    analysis: Analysis
+    subjects: Sequence[Subject]
+    settings: Settings
+    prefix: str = ""
+    shows: str = ""
+
+
+def jobs(args: Namespace, model: Namespace) -> list[Job]:
+    """What is to be done.
+
+    Raises:
+        UserError: an analysis, method, paper or checkpoint that there is not, or that do not go together.
+    """
+    if args.paper is not None:
+        if args.analysis != EVERYTHING:
+            raise UserError(f"--paper goes with 'all', not with '{args.analysis}'")
+        if args.methods or args.checkpoint or args.data:
+            raise UserError("--paper says itself what is measured: drop methods, --checkpoint and --data")
+        return [_paper_job(figure, args) for figure in papers.find(args.paper)]
+    chosen = analyses.REGISTRY if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
+    task, make = _task(args)
+    names = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
+    for name in names:
+        find_architecture(name)
+    subjects = [of_options(name, model, task) for name in dict.fromkeys(names)]
+    subjects += [of_checkpoint(path, task if args.data else None) for path in args.checkpoint]
+    return [Job(one, _distinct(subjects), settings_of(args, one, make)) for one in chosen]
+
+
+def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
+    """Subjects with labels of their own."""
+    labels = [subject.label for subject in subjects]
+    return [
+        subject if labels.count(subject.label) == 1 else dataclasses.replace(subject, label=f"{subject.label} ({place})")
+        for place, subject in enumerate(subjects, start=1)
+    ]
+
+
+def _task(args: Namespace) -> tuple[Any, Optional[Callable[[int, int], Batch]]]:
+    if args.data is None:
+        return made_up_task(args.vocabulary, args.vocabulary), None
+    return read_data(args.data)
+
+
+def settings_of(args: Namespace, analysis: Analysis, make: Optional[Callable[[int, int], Batch]] = None) -> Settings:
+    """Of one analysis, its own sizes where the user says none."""
+    sentences, length = args.sentences or analysis.sentences, args.length or analysis.length
+
+    def batch(subject: Subject) -> Batch:
+        return make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
+
+    return Settings(batch, args.seed, args.step, args.deepest, args.models, progress)
+
+
+def progress(text: str) -> None:
+    """A line for whoever waits, out of the way of the result."""
+    print(f"measuring {text}", file=sys.stderr, flush=True)
+
+
+def _paper_job(figure: papers.PaperFigure, said: Namespace) -> Job:
+    subjects = []
+    for model in figure.models:
+        args, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(model.flags)])
+        task = made_up_task(args.vocabulary, args.vocabulary)
+        subjects.append(dataclasses.replace(of_options(model.method, options, task, model.label),
+                                            cross_maps=model.cross_maps))  # fmt: skip
+    args.seed = said.seed
+    analysis = analyses.find(figure.analysis)
+    return Job(analysis, subjects, settings_of(args, analysis), figure.name, figure.shows)
+
+
+def run(job: Job, directory: Path) -> list[Path]:
+    """Measure, print, write; the numbers before the plots.
+
+    Returns:
+        The files.
+    """
+    result = _renamed(job.analysis.run(job.subjects, job.settings), job)
+    print(f"{job.prefix or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
+    print(text_table(result.shown))
+    for note in result.notes:
+        print(note)
+    directory.mkdir(parents=True, exist_ok=True)
+    about = {
+        "analysis": job.analysis.name,
+        "paper": job.analysis.paper,
+        "shows": job.shows,
+        "seed": job.settings.seed,
+        "models": [_about(subject) for subject in job.subjects],
+    }
+    files = [path for table in result.tables for path in tables.write(table, directory, about)]
+    if plots.available():
+        files += [path for figure in result.figures for path in plots.draw(figure, directory)]
+    print(f"files: {', '.join(path.name for path in files)}\n", flush=True)
+    return files
+
+
+def _about(subject: Subject) -> Mapping[str, Any]:
+    return {"label": subject.label, "updates": subject.updates, "options": vars(subject.options)}
+
+
+def _renamed(result: Result, job: Job) -> Result:
+    """Files of a paper's figure carry the figure's name in the place of the analysis's."""
+    if not job.prefix:
+        return result
+
+    def rename(one: Any) -> Any:
+        return dataclasses.replace(one, name=job.prefix + one.name.removeprefix(result.tables[0].name))
+
+    return dataclasses.replace(result, tables=[*map(rename, result.tables)], figures=[*map(rename, result.figures)])
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the log of fairseq and of the calibration, which goes where the result goes."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Diagnose as the arguments say; 0, or 2 after one line for each problem."""
+    try:
+        with quiet():
+            return diagnose(list(sys.argv[1:] if argv is None else argv))
+    except UserError as error:
+        report(error)
+        return EXIT_CODE
+
+
+def diagnose(argv: Sequence[str]) -> int:
+    """As :func:`main`, but mistakes are raised."""
+    args, model = parse(argv)
+    todo = jobs(args, model)
+    refused = []
+    for job in todo:
+        try:
+            run(job, args.output)
+        except UserError as error:
+            if len(todo) == 1:
+                raise
+            refused += error.problems
+    if not plots.available():
+        print(plots.NO_MATPLOTLIB, file=sys.stderr)
+    print(f"written to {args.output}")
+    if refused:
+        raise UserError(refused)
+    return 0
+

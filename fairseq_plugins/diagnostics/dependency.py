@@ -1,0 +1,116 @@
+"""Residual dependency: how much of a sub-layer's output each branch below makes up. Liu et al., EMNLP 2020, figure 7.
+
+Every stream is a sum: the embedding and all branches so far, each scaled by what junctions, LayerNorms and histories
+have done to it since. A junction is linear in what it is given, a LayerNorm is so too once its division by the standard
+deviation is held fixed. So each summand is carried through on its own; beta_ij is the standard deviation of summand j
+in the output of sub-layer i over the width, mean over the words, and a row's squares sum to one. What LayerNorms and
+shifts add to every word alike is no summand of a branch and is left out.
+
+Legend: K summands, T time, B batch, C width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.diagnostics.batches import Batch
+from fairseq_plugins.diagnostics.observation import Visit, layer_norms, recording, replaced_outputs
+from fairseq_plugins.errors import UserError
+
+TOLERANCE = 1e-3
+"""Largest difference between a stream and its summands, relative to the stream's standard deviation."""
+
+
+def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
+    """beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
+
+    Raises:
+        UserError: an output is no weighted sum of embedding and branches.
+    """
+    model.eval()
+    norms = {norm: [] for _, stack in model.stacks() for norm in layer_norms(stack)}  # type: ignore[var-annotated]
+    seen = {norm: lambda module, inputs, output: norms[module].append(deviation(module, inputs[0])) for norm in norms}
+    with torch.no_grad():
+        with replaced_outputs(seen), recording(model) as record:
+            model(*batch.inputs, features_only=True)
+        result = {}
+        for name, stack in model.stacks():
+            words = batch.words(name, stack.padding_idx)
+            with replaced_outputs({norm: frozen(seen[-1]) for norm, seen in norms.items() if seen}):
+                streams = summands(stack, record.bottoms[name], record.of(name))
+                result[name] = torch.stack([row(stream, words) for stream in streams])
+    return result
+
+
+def deviation(norm: Any, x: Tensor) -> Tensor:
+    """What ``norm`` divides ``x``, ``(T, B, C)``, by: ``(T, B, 1)``."""
+    return (x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+
+
+def frozen(divisor: Tensor) -> Any:
+    """Hook that makes a LayerNorm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
+
+    def hook(norm: Any, inputs: Any, output: Tensor) -> Tensor:
+        x = inputs[0]
+        result = (x - x.mean(dim=-1, keepdim=True)) / divisor
+        if norm.elementwise_affine:
+            result = result * norm.weight
+            result[-1] += norm.bias
+        return result
+
+    return hook
+
+
+def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor]:
+    """The summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, what belongs to none.
+
+    Raises:
+        UserError: they do not add up to the output.
+    """
+    start = bottom.new_zeros(len(visits) + 2, *bottom.shape)
+    start[0] = bottom
+    states = [start]
+    for _, members in groupby(visits, key=lambda visit: visit.sub.depth):
+        layer_input = x = stack.history(states)
+        for visit in members:
+            x = join(visit, x, layer_input)
+            _require_sum(visit, x)
+            yield x
+        states = stack.history.remember(states, x)
+
+
+def join(visit: Visit, x: Tensor, layer_input: Tensor) -> Tensor:
+    """One junction and the norm behind it, on summands."""
+    sub, zero = visit.sub, x.new_zeros(1, 1, 1, x.size(-1))
+    x = sub.junction(zero, x, layer_input).clone()
+    x[sub.number] += sub.junction(visit.branch, zero[0], zero[0])
+    if sub.place.after:
+        assert sub.norm is not None
+        x = sub.junction.after_norm(sub.norm(x), layer_input)
+    return x
+
+
+def _require_sum(visit: Visit, x: Tensor) -> None:
+    expected = visit.output
+    error = float((x.sum(dim=0) - expected).abs().max())
+    if not error <= TOLERANCE * max(float(expected.std()), 1e-6):
+        raise UserError(
+            f"dependency: the output of {visit.sub.name} is no weighted sum of the embedding and the branches below "
+            f"(off by {error:.2g}), so their shares are not defined"
+        )
+
+
+def row(x: Tensor, words: Tensor) -> Tensor:
+    """beta of one output from its summands ``(K, T, B, C)``; ``words`` ``(T, B)`` leaves out pads. ``(K - 1)``."""
+    deviations = x[:-1].std(dim=-1, unbiased=False)[:, words].mean(dim=1)
+    return deviations / deviations.norm()
+
+
+def newest(beta: Tensor) -> list[float]:
+    """beta_ii squared: the share of the newest branch in each sub-layer's output."""
+    return [float(beta[number, number + 1]) ** 2 for number in range(len(beta))]

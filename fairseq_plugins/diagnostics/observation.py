@@ -1,0 +1,186 @@
+"""What an analysis sees of a model: its sub-layers in the order in which they run, and the tensors of one pass.
+
+Everything comes from hooks on junctions, norms, layers and histories; they are gone when the context is left.
+
+Legend: T time, B batch, C width.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from torch import Tensor, nn
+
+from fairseq_plugins.core.layers import SUB_LAYER_NORMS
+from fairseq_plugins.core.method import Site
+from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.residual import Residual
+
+NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
+"""Name of the module at the norm place of each site."""
+
+
+@dataclass(frozen=True, eq=False)
+class SubLayer:
+    """One sub-layer of a model.
+
+    Attributes:
+        stack: ``encoder`` or ``decoder``.
+        depth: number of its layer in the stack, from 1.
+        site: which sub-layer.
+        number: place among all sub-layers of the stack, from 1.
+        junction: where its branch joins the stream.
+        norm: what stands at its norm place; None where nothing does.
+        place: where that is.
+    """
+
+    stack: str
+    depth: int
+    site: Site
+    number: int
+    junction: Residual
+    norm: Optional[nn.Module]
+    place: NormPlace
+
+    @property
+    def name(self) -> str:
+        """For messages: ``encoder.3.ffn``."""
+        return f"{self.stack}.{self.depth}.{self.site.value}"
+
+
+def sub_layers_of(name: str, stack: Any) -> Iterator[SubLayer]:
+    """The sub-layers of one stack."""
+    number = 0
+    for depth, layer in enumerate(stack.layers, start=1):
+        for site in Site:
+            junction = getattr(layer, f"{site.value}_residual", None)
+            if junction is None:
+                continue
+            number += 1
+            norm = getattr(layer, NORM_OF[site], None)
+            yield SubLayer(name, depth, site, number, junction, norm, stack.design.norm)
+
+
+def sub_layers(model: Any) -> list[SubLayer]:
+    """Every sub-layer of ``model``, the encoder's first."""
+    return [sub for name, stack in model.stacks() for sub in sub_layers_of(name, stack)]
+
+
+@dataclass(eq=False)
+class Visit:
+    """What one pass has shown of one sub-layer. Every tensor is ``(T, B, C)``.
+
+    Attributes:
+        sub: the sub-layer.
+        branch: what its junction was given.
+        stream: likewise.
+        layer_input: likewise.
+        total: what the junction returned.
+        output: what the next sub-layer, or whatever stands above the layer, was given.
+        norm_input: what its norm was given; None where it has none.
+        norm_output: what its norm returned.
+    """
+
+    sub: SubLayer
+    branch: Tensor
+    stream: Tensor
+    layer_input: Tensor
+    total: Tensor
+    output: Tensor
+    norm_input: Optional[Tensor] = None
+    norm_output: Optional[Tensor] = None
+
+
+@dataclass(eq=False)
+class Recording:
+    """What a pass has shown of a model.
+
+    Attributes:
+        visits: its sub-layers as they ran.
+        layer_outputs: stack and depth to the output of that layer, before any history mixes it.
+        mixtures: stack to the inputs of its layers and, at the end, the stack's output before the norm on top.
+        bottoms: stack to its embedding output.
+    """
+
+    visits: list[Visit] = field(default_factory=list)
+    layer_outputs: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    mixtures: dict[str, list[Tensor]] = field(default_factory=dict)
+    bottoms: dict[str, Tensor] = field(default_factory=dict)
+
+    def of(self, stack: str) -> list[Visit]:
+        """The visits of one stack."""
+        return [visit for visit in self.visits if visit.sub.stack == stack]
+
+
+@contextlib.contextmanager
+def recording(model: Any) -> Iterator[Recording]:
+    """Record the forward pass that is made inside the context; tensors keep their graph where there is one."""
+    record = Recording()
+    handles: list[Any] = []
+    try:
+        for name, stack in model.stacks():
+            handles += _watch_stack(record, name, stack)
+        yield record
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _watch_stack(record: Recording, name: str, stack: Any) -> Iterator[Any]:
+    yield stack.history.register_forward_hook(lambda *call: _see_mixture(record, name, *call[1:]))
+    for depth, layer in enumerate(stack.layers, start=1):
+        yield layer.register_forward_hook(lambda *call, depth=depth: _see_layer(record, (name, depth), call[2]))
+    for sub in sub_layers_of(name, stack):
+        seen: list[tuple[Tensor, Tensor]] = []
+        if sub.norm is not None:
+            yield sub.norm.register_forward_hook(lambda *call, seen=seen: _see_norm(record, seen, *call))
+        yield sub.junction.register_forward_hook(
+            lambda *call, sub=sub, seen=seen: _see_junction(record, sub, seen, *call[1:])
+        )
+
+
+def _see_mixture(record: Recording, stack: str, inputs: Any, mixture: Tensor) -> None:
+    record.bottoms.setdefault(stack, inputs[0][0])
+    record.mixtures.setdefault(stack, []).append(mixture)
+
+
+def _see_layer(record: Recording, key: tuple[str, int], result: Any) -> None:
+    output = result[0]
+    record.layer_outputs[key] = output
+    record.visits[-1].output = output
+
+
+def _see_norm(record: Recording, seen: list[Any], norm: nn.Module, inputs: Any, output: Tensor) -> None:
+    seen[:] = [(inputs[0], output)]
+    # A norm that stands after its junction belongs to the visit that is already there.
+    if record.visits and record.visits[-1].sub.norm is norm:
+        record.visits[-1].norm_input, record.visits[-1].norm_output = seen.pop()
+
+
+def _see_junction(record: Recording, sub: SubLayer, seen: list[Any], inputs: Any, total: Tensor) -> None:
+    branch, stream, layer_input = inputs
+    if record.visits and record.visits[-1].sub.stack == sub.stack and record.visits[-1].sub.depth == sub.depth:
+        record.visits[-1].output = stream
+    visit = Visit(sub, branch, stream, layer_input, total, total)
+    if seen:
+        visit.norm_input, visit.norm_output = seen.pop()
+    record.visits.append(visit)
+
+
+@contextlib.contextmanager
+def replaced_outputs(hooks: dict[nn.Module, Any]) -> Iterator[None]:
+    """Have modules return what their hook ``(module, inputs, output)`` makes of it."""
+    handles = [module.register_forward_hook(hook) for module, hook in hooks.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def layer_norms(module: nn.Module) -> list[nn.Module]:
+    """Every LayerNorm inside ``module``."""
+    return [one for one in module.modules() if isinstance(one, nn.LayerNorm)]

@@ -1,0 +1,206 @@
+"""Plots, told apart without colour. A figure is plain data until it is drawn; only this file knows matplotlib."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from fairseq_plugins.runs.pictures import load_pyplot, looks
+
+NO_MATPLOTLIB = "no plots: matplotlib is not installed (pip install 'fairseq-deep[plots]'); all numbers are written"
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
+ENDINGS = ("png", "pdf")
+WIDTH, HEIGHT = 4.6, 3.5
+"""Inches of one panel."""
+MOST_MARKERS = 12
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points under a name; a guide is drawn thin and grey."""
+
+    label: str
+    points: Sequence[Point]
+    guide: bool = False
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A panel of lines."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    log_x: bool = False
+    log_y: bool = False
+    x_ticks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A panel of one matrix; what is None is left white. Row 0 is drawn at the bottom."""
+
+    title: str
+    x_label: str
+    y_label: str
+    value_label: str
+    values: Sequence[Sequence[Optional[float]]]
+    first_column: int = 1
+    limits: tuple[Optional[float], Optional[float]] = (None, None)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A panel of bars: for each category one of every series; None leaves a gap."""
+
+    title: str
+    y_label: str
+    categories: Sequence[str]
+    series: Sequence[tuple[str, Sequence[Optional[float]]]]
+    base: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """A panel of least, median and largest value: for each category one of every series; the axis is logarithmic."""
+
+    title: str
+    y_label: str
+    categories: Sequence[str]
+    series: Sequence[tuple[str, Sequence[Optional[tuple[float, float, float]]]]]
+
+
+Panel = Union[Lines, HeatMap, Bars, Ranges]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels in rows of ``columns``."""
+
+    name: str
+    title: str
+    panels: Sequence[Panel]
+    columns: int = 2
+
+
+def available() -> bool:
+    """Whether plots can be drawn."""
+    return load_pyplot() is not None
+
+
+def draw(figure: Figure, directory: Path) -> list[Path]:
+    """Write a figure as PNG and PDF; nothing where it has no panels.
+
+    Returns:
+        The files.
+    """
+    if not figure.panels:
+        return []
+    pyplot = load_pyplot()
+    assert pyplot is not None
+    columns = min(figure.columns, len(figure.panels))
+    rows = math.ceil(len(figure.panels) / columns)
+    canvas, axes = pyplot.subplots(
+        rows, columns, figsize=(WIDTH * columns, HEIGHT * rows + 0.5), squeeze=False, layout="constrained"
+    )
+    canvas.suptitle(figure.title, fontsize=11)
+    for axis, panel in zip(axes.flat, figure.panels, strict=False):
+        DRAWN_BY[type(panel)](axis, panel)
+    for axis in axes.flat[len(figure.panels) :]:
+        axis.set_visible(False)
+    files = []
+    for ending in ENDINGS:
+        path = directory / f"{figure.name}.{ending}"
+        partial = path.with_name(path.name + ".partial")
+        # Without program and date, so that equal numbers make equal files.
+        metadata = {"Software": None} if ending == "png" else {"CreationDate": None, "Producer": None, "Creator": None}
+        canvas.savefig(partial, format=ending, dpi=100, metadata=metadata)
+        partial.replace(path)
+        files.append(path)
+    pyplot.close(canvas)
+    return files
+
+
+def _draw_lines(axis: Any, panel: Lines) -> None:
+    styles = looks()
+    for line in panel.lines:
+        drawable = [(x, y) for x, y in line.points if not (panel.log_y and y <= 0)]
+        if line.guide:
+            axis.plot(*_columns(drawable), color="0.6", linewidth=1, linestyle=(0, (1, 1)), label=line.label)
+            continue
+        style, marker, colour = next(styles)
+        # A line of nothing but zeros has no place on a logarithmic axis and is named all the same.
+        label = line.label if drawable or not line.points else f"{line.label} (all 0)"
+        axis.plot(*_columns(drawable), linestyle=style, marker=marker, color=colour, markersize=4, label=label,
+                  markevery=max(1, len(drawable) // MOST_MARKERS))  # fmt: skip
+    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    if panel.log_x:
+        axis.set_xscale("log")
+    if panel.log_y:
+        axis.set_yscale("log")
+    if panel.x_ticks:
+        axis.set_xticks(range(1, len(panel.x_ticks) + 1), panel.x_ticks, rotation=60, ha="right", fontsize=7)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=7)
+
+
+def _columns(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
+
+
+def _draw_heat_map(axis: Any, panel: HeatMap) -> None:
+    values = [[math.nan if value is None else value for value in row] for row in panel.values]
+    low, high = panel.limits
+    left, rows, columns = panel.first_column - 0.5, len(values), len(values[0])
+    image = axis.imshow(values, cmap="gray_r", origin="lower", aspect="auto", vmin=low, vmax=high,
+                        extent=(left, left + columns, 0.5, rows + 0.5), interpolation="nearest")  # fmt: skip
+    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    axis.locator_params(integer=True)
+    axis.figure.colorbar(image, ax=axis, label=panel.value_label)
+
+
+def _draw_bars(axis: Any, panel: Bars) -> None:
+    width = 0.8 / len(panel.series)
+    for number, (label, values) in enumerate(panel.series):
+        places = [place + (number - (len(panel.series) - 1) / 2) * width for place in range(len(values))]
+        heights = [math.nan if value is None else value - panel.base for value in values]
+        shade = str(0.25 + 0.65 * number / max(1, len(panel.series) - 1))
+        axis.bar(places, heights, width, bottom=panel.base, color=shade, edgecolor="black", linewidth=0.6,
+                 hatch=HATCHES[number % len(HATCHES)], label=label)  # fmt: skip
+    axis.axhline(panel.base, color="black", linewidth=0.8)
+    _name_categories(axis, panel)
+
+
+def _draw_ranges(axis: Any, panel: Ranges) -> None:
+    styles = looks()
+    step = 0.6 / len(panel.series)
+    for number, (label, values) in enumerate(panel.series):
+        _, marker, colour = next(styles)
+        known = [(place, value) for place, value in enumerate(values) if value is not None and value[1] > 0]
+        places = [place + (number - (len(panel.series) - 1) / 2) * step for place, _ in known]
+        middles = [middle for _, (_, middle, _) in known]
+        reach = [[m - low for _, (low, m, _) in known], [high - m for _, (_, m, high) in known]]
+        axis.errorbar(places, middles, yerr=reach, fmt=marker, color=colour, markersize=4, capsize=2, label=label)
+    axis.set_yscale("log")
+    _name_categories(axis, panel)
+
+
+def _name_categories(axis: Any, panel: Union[Bars, Ranges]) -> None:
+    axis.set_xticks(range(len(panel.categories)), panel.categories, rotation=45, ha="right", fontsize=7)
+    axis.set(title=panel.title, ylabel=panel.y_label)
+    axis.grid(axis="y", alpha=0.3)
+    axis.legend(fontsize=7)
+
+
+DRAWN_BY: dict[type, Callable[[Any, Any], None]] = {
+    Lines: _draw_lines,
+    HeatMap: _draw_heat_map,
+    Bars: _draw_bars,
+    Ranges: _draw_ranges,
+}

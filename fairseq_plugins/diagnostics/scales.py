@@ -1,0 +1,101 @@
+"""What weighs branches and streams: omega (Liu et al., EMNLP 2020, figure 8), alpha (Bachlechner et al., UAI 2021,
+figure 6), and the weights of a history (Wang et al., ACL 2019).
+
+Nothing asks for them by name. A junction is linear in branch, stream and layer input, so its weights are what it makes
+of a one in the place of each and zeros in the others; a history likewise, with its LayerNorms taken out.
+"""  # noqa: D205
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.diagnostics.observation import SubLayer, layer_norms, replaced_outputs, sub_layers
+
+DEAD = 0.01
+"""A branch whose weight is smaller in absolute value adds next to nothing: its gate is dead."""
+
+
+class Scale(NamedTuple):
+    """Weights at one junction; means over the width, and the smallest and largest of the stream's."""
+
+    stack: str
+    depth: int
+    site: str
+    branch: float
+    stream: float
+    stream_least: float
+    stream_most: float
+    layer_input: float
+
+    @property
+    def dead(self) -> bool:
+        """Whether the branch is as good as switched off."""
+        return abs(self.branch) < DEAD
+
+    @property
+    def name(self) -> str:
+        """For messages: ``encoder.3.ffn``."""
+        return f"{self.stack}.{self.depth}.{self.site}"
+
+
+class Mixture(NamedTuple):
+    """Weight of the output of layer ``of`` (0: the embedding) in the input of layer ``depth`` (one more: on top)."""
+
+    stack: str
+    depth: int
+    of: int
+    weight: float
+
+
+def scales(model: Any) -> list[Scale]:
+    """Every junction of the model, the encoder's first."""
+    with torch.no_grad():
+        return [_scale(sub, model_width(model, sub.stack)) for sub in sub_layers(model)]
+
+
+def model_width(model: Any, stack: str) -> int:
+    """Width of a stack."""
+    width: int = getattr(model, stack).design.shape.width
+    return width
+
+
+def _scale(sub: SubLayer, width: int) -> Scale:
+    branch, stream, layer_input = (
+        sub.junction(*one).flatten() for one in torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
+    )
+    if sub.place.after:
+        # A connection that joins behind the norm, where nothing else does.
+        zeros = torch.zeros(1, 1, width)
+        layer_input = layer_input + sub.junction.after_norm(zeros, zeros + 1).flatten()
+    return Scale(sub.stack, sub.depth, sub.site.value, float(branch.mean()), float(stream.mean()),
+                 float(stream.min()), float(stream.max()), float(layer_input.mean()))  # fmt: skip
+
+
+def mixtures(model: Any) -> list[Mixture]:
+    """Weights of the histories, of every stack whose layers read more than the one below; else nothing."""
+    found = []
+    for name, stack in model.stacks():
+        table = mixing_weights(stack)
+        # A plain stack reads only the layer below, with weight one.
+        if not torch.equal(table, torch.eye(len(table))):
+            for depth, row in enumerate(table.tolist(), start=1):
+                found += [Mixture(name, depth, of, weight) for of, weight in enumerate(row[:depth])]
+    return found
+
+
+def mixing_weights(stack: Any) -> Tensor:
+    """Row l, column k: weight of state k in the input of layer l + 1; means over the width. ``(L + 1, L + 1)``."""
+    size, width = len(stack.layers) + 1, stack.design.shape.width
+    ones = torch.eye(size).view(size, size, 1, 1).expand(size, size, 1, width)  # state, place, B, C
+    identity = {norm: lambda module, inputs, output: inputs[0] for norm in layer_norms(stack.history)}
+    rows = []
+    with torch.no_grad(), replaced_outputs(identity):
+        states = [ones[0]]
+        for number in range(1, size + 1):
+            rows.append(stack.history(states).mean(dim=(1, 2)))
+            if number < size:
+                states = stack.history.remember(states, ones[number])
+    return torch.stack(rows)
