@@ -20,6 +20,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "checkpoints": {"core", "compat"},
     "scoring": {"corpora", ""},
     "runs": {"checkpoints", "core", "compat", "scoring", ""},
+    "diagnostics": {"checkpoints", "core", "compat", "runs"},
     "demo": {"checkpoints", "core", "compat", "runs", ""},
     "doctor": {"core", "compat", ""},
     "cli": {"checkpoints", "core", "demo", "runs", ""},
