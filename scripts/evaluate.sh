@@ -25,6 +25,7 @@
 #     AVERAGE=          last-epochs=N, last-updates=N, best=N, none (the last checkpoint), or the path of a checkpoint;
 #                       default: as the published row of the configuration says; where there is none, the last 5
 #                       checkpoints saved by update or 10 saved by epoch, or fewer where there are fewer
+#     EMA=0             1: average the moving averages of the weights that a training with ema.store_ema keeps
 #     BEAM=             default: generation.beam of the configuration
 #     LENGTH_PENALTY=   default: generation.lenpen of the configuration
 #     CONTEXT_WINDOW=   language models: tokens of context that are not counted; default: of the configuration
@@ -40,6 +41,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 AVERAGE=${AVERAGE:-}
+EMA=${EMA:-0}
 BEAM=${BEAM:-}
 LENGTH_PENALTY=${LENGTH_PENALTY:-}
 CONTEXT_WINDOW=${CONTEXT_WINDOW:-}
@@ -56,6 +58,7 @@ run=$1 data=$2
 shift 2
 require_number MAX_TOKENS "$MAX_TOKENS"
 require_choice DEVICE "$DEVICE" auto cpu gpu
+require_choice EMA "$EMA" 0 1
 require_choice DRY_RUN "$DRY_RUN" 0 1
 require_package
 place=${OUTPUT:-$run/evaluation}
@@ -150,8 +153,10 @@ if ((DRY_RUN)) && [[ ! -d $run ]]; then
     say "# $run is not there yet, so neither is what its configuration says about decoding"
     exit 0
 fi
+ema=()
+((!EMA)) || ema=(--ema)
 lines=$("$PYTHON" -m fairseq_plugins.runs.evaluation plan --average "$AVERAGE" --beam "$BEAM" \
-    --length-penalty "$LENGTH_PENALTY" --context-window "$CONTEXT_WINDOW" --device "$DEVICE" -- "$run" "$data" "$@")
+    --length-penalty "$LENGTH_PENALTY" --context-window "$CONTEXT_WINDOW" --device "$DEVICE" "${ema[@]}" -- "$run" "$data" "$@")
 declare -A plan=()
 average_flags=() decode_flags=() device_flags=() search=() subsets=() names=()
 while IFS=$'\t' read -r name value; do

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.average import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, numbered_checkpoints
+from fairseq_plugins.checkpoints.selection import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, numbered_checkpoints
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.runs.published import PublishedRow, rows_of
+from fairseq_plugins.runs.recipes import published_rows
 from fairseq_plugins.runs.run import Run
 
 LAST = "checkpoint_last.pt"
@@ -39,16 +39,6 @@ def choose(run: Run, asked: str) -> str:
     if len(published) > 1:
         raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); set AVERAGE")
     return published[0] if published else _what_there_is(run.checkpoints)
-
-
-def published_rows(run: Run) -> list[PublishedRow]:
-    """The published rows of a run's configuration with its changes; of those, the ones that say the most of them."""
-    if run.config is None:
-        return []
-    changes = {change.lstrip("+") for change in run.overrides}
-    rows = [row for row in rows_of(run.config) if {change.lstrip("+") for change in row.overrides} <= changes]
-    most = max((len(row.overrides) for row in rows), default=0)
-    return [row for row in rows if len(row.overrides) == most]
 
 
 def _what_there_is(checkpoints: Path) -> str:

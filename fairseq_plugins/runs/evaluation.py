@@ -86,8 +86,9 @@ def plan(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
         raise UserError(f"{args.run}: task '{task.get('_name')}' is not evaluated here; tasks: {', '.join(KINDS)}")
     choice = averaging.choose(run, args.average)
     yield "kind", kind
-    yield "average", choice
-    yield from (("average_flag", flag) for flag in averaging.flags(choice, run.checkpoints))
+    yield "average", choice + (",ema" if args.ema else "")
+    flags = [*averaging.flags(choice, run.checkpoints), *(["--ema"] if args.ema else [])]
+    yield from (("average_flag", flag) for flag in flags)
     yield "updates", str(num_updates(newest) or run.updates)
     yield "finished", "1" if run.finished else "0"
     yield "cpu", "0" if _gpu(args.device) else "1"
@@ -161,7 +162,7 @@ def _plan_speech(args: argparse.Namespace, config: Mapping[str, Any], run: Run) 
 
 def _scored_as(run: Run) -> str:
     """Summaries are trained as translations; that they are summaries, the published row says."""
-    from fairseq_plugins.runs.averaging import published_rows
+    from fairseq_plugins.runs.recipes import published_rows
 
     return "summarisation" if any(row.metric.startswith("ROUGE") for row in published_rows(run)) else "translation"
 
@@ -379,6 +380,7 @@ def parser() -> argparse.ArgumentParser:
     step.add_argument("test_sets", nargs="*")
     for name in ("average", "beam", "length-penalty", "context-window"):
         step.add_argument(f"--{name}", default="")
+    step.add_argument("--ema", action="store_true")
     step.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     step = steps.add_parser("texts")
     for name in ("log", "raw", "tokenised", "out"):

@@ -45,6 +45,32 @@ def draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
     axis.grid(alpha=0.3)
 
 
+@dataclass(frozen=True)
+class Bars:
+    """Bars under one name: a height and half the length of an error bar for each place; None for no bar."""
+
+    name: str
+    heights: Sequence[Optional[float]]
+    errors: Sequence[Optional[float]]
+
+
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "+++")
+
+
+def draw_bars(axis: Any, bars: Sequence[Bars], places: Sequence[str]) -> None:
+    """Draw groups of ``bars`` over the names of ``places``, told apart by shade and hatch."""
+    width = 0.8 / max(1, len(bars))
+    for number, (each, hatch) in enumerate(zip(bars, cycle(HATCHES), strict=False)):
+        shade = str(0.35 + 0.5 * number / max(1, len(bars)))
+        for place, (height, error) in enumerate(zip(each.heights, each.errors, strict=True)):
+            if height is not None:
+                centre = place + (number - (len(bars) - 1) / 2) * width
+                axis.bar(centre, height, width, yerr=error, capsize=3, color=shade, edgecolor="black", hatch=hatch,
+                         label=None if place else each.name)  # fmt: skip
+    axis.set_xticks(range(len(places)), places, rotation=30, ha="right")
+    axis.grid(axis="y", alpha=0.3)
+
+
 def looks() -> Iterator[tuple[str, str, str]]:
     """Looks without end; the first is the first curve's."""
     return cycle(LOOKS)

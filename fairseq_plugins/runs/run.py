@@ -18,6 +18,8 @@ from fairseq_plugins.runs.training_log import TrainingLog, read_log
 SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
 SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
 
+SEED = "common.seed"
+
 Settings = Mapping[str, Any]
 
 
@@ -72,6 +74,11 @@ class Run:
         return tuple(map(str, given)) if isinstance(given, list) else ()
 
     @property
+    def changes(self) -> tuple[str, ...]:
+        """The changes of the configuration but for the seed, sorted."""
+        return tuple(sorted(change for change in self.overrides if not change.lstrip("+").startswith(f"{SEED}=")))
+
+    @property
     def seed(self) -> Optional[int]:
         """The seed of the training."""
         seed = self.settings.get("seed")
@@ -95,6 +102,12 @@ class Run:
         if path is None:
             return None
         return Path(path).parent if Path(path).name == "data-bin" else Path(path)
+
+    def configured(self, group: str, key: str) -> Any:
+        """A value of the complete configuration in ``run.json``; None where it does not say."""
+        configuration = self.settings.get("configuration")
+        content = configuration.get(group) if isinstance(configuration, dict) else None
+        return content.get(key) if isinstance(content, dict) else None
 
     def _text(self, key: str) -> Optional[str]:
         value = self.settings.get(key)

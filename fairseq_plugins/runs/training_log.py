@@ -153,10 +153,20 @@ def unigram_entropy(lines: Iterable[str]) -> float:
     for line in lines:
         counts.update(line.split())
         counts[None] += 1
-    total = sum(counts.values())
+    return entropy(counts.values())
+
+
+def entropy(counts: Iterable[int]) -> float:
+    """Entropy of a distribution given by counts, in bits.
+
+    Raises:
+        ValueError: all counts are zero, or there is none.
+    """
+    positive = [count for count in counts if count]
+    total = sum(positive)
     if not total:
         raise ValueError("no text to take the entropy of")
-    return sum(-count / total * math.log2(count / total) for count in counts.values())
+    return sum(-count / total * math.log2(count / total) for count in positive)
 
 
 def tail(path: Path, lines: int = 5) -> list[str]:

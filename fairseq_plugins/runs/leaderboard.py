@@ -1,0 +1,260 @@
+"""Many runs as one table: a row for each recipe, its seeds together, beside what the paper printed.
+
+Runs of one configuration, one set of changes and one corpus that differ in nothing but the seed are one row.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.runs.published import PublishedRow, rows_of
+from fairseq_plugins.runs.recipes import rows_reproduced
+from fairseq_plugins.runs.run import Run
+from fairseq_plugins.runs.training_log import TrainingLog, Verdict
+from fairseq_plugins.runs.verdicts import verdict_of
+from fairseq_plugins.scoring.metrics import METRICS
+
+AVERAGE = "average"
+"""The test set that stands for the mean of all."""
+FIRST = "sacreBLEU"
+"""The score that a table begins with where there is one."""
+
+
+def _updates_to_1_2_bits(log: TrainingLog) -> Optional[float]:
+    return next((float(updates) for updates, loss in sorted(log.valid_loss.items()) if loss <= 1.2), None)
+
+
+FROM_LOG: Mapping[str, Callable[[TrainingLog], Optional[float]]] = {
+    "updates to 1.2 bits per byte": _updates_to_1_2_bits,
+}
+"""Published quantities that are read from the log of a training, on the validation set."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number of several runs."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean over the runs."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> Optional[float]:
+        """Standard deviation over the runs (n - 1); None for a single one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+
+def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:
+    """The values that are there; None if there is none."""
+    known = tuple(value for value in values if value is not None)
+    return Spread(known) if known else None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A score on a test set."""
+
+    test_set: str
+    metric: str
+
+    @property
+    def header(self) -> str:
+        """What stands above it."""
+        return f"{self.test_set} {self.metric}"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run and the verdict on it."""
+
+    run: Run
+    verdict: Verdict
+
+    def score(self, column: Column) -> Optional[float]:
+        """Its score; None where it has none. The average is that of all its test sets, or none."""
+        if column.metric in FROM_LOG:
+            return FROM_LOG[column.metric](self.run.log)
+        if column.test_set == AVERAGE:
+            return self._average(column.metric)
+        evaluation = self.run.evaluations.get(column.test_set)
+        metric = evaluation.metrics.get(column.metric) if evaluation else None
+        return metric.value if metric else None
+
+    def _average(self, metric: str) -> Optional[float]:
+        found = [each.metrics[metric].value for each in self.run.evaluations.values() if metric in each.metrics]
+        return statistics.fmean(found) if found and len(found) == len(self.run.evaluations) else None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A recipe with all its runs.
+
+    Attributes:
+        label: its name in the table, unlike that of every other.
+        members: its runs, by seed.
+        published: what was printed of it.
+    """
+
+    label: str
+    members: tuple[Member, ...]
+    published: tuple[PublishedRow, ...] = ()
+
+    @property
+    def first(self) -> Run:
+        """The run that speaks for all where they must be alike."""
+        return self.members[0].run
+
+    @property
+    def layers(self) -> Optional[str]:
+        """``encoder-decoder``, or one number for a language model."""
+        depths = [self.first.configured("model", f"{stack}_layers") for stack in ("encoder", "decoder")]
+        known = [str(depth) for depth in depths if depth is not None]
+        return "-".join(known) or None
+
+    @property
+    def parameters(self) -> Optional[int]:
+        """As counted before the training, else as its log says."""
+        counted = self.first.settings.get("parameters")
+        return counted if isinstance(counted, int) else self.first.log.parameters
+
+    @property
+    def devices(self) -> Optional[str]:
+        """What it was trained on, each kind once with its number."""
+        named = [str(name) for member in self.members for name in member.run.settings.get("devices") or []]
+        counts = Counter(named)
+        each = {name: count // len(self.members) or 1 for name, count in counts.items()}
+        return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in each.items()) or None
+
+    def number(self, value: Callable[[Run], Optional[float]]) -> Optional[Spread]:
+        """A number of each run."""
+        return spread([value(member.run) for member in self.members])
+
+    def score(self, column: Column) -> Optional[Spread]:
+        """A score of each run that has it."""
+        return spread([member.score(column) for member in self.members])
+
+
+def gather(runs: Sequence[Run]) -> tuple[Group, ...]:
+    """Put the runs together that differ only in their seed; rows keep the order in which they were given."""
+    found: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        found.setdefault(_recipe(run), []).append(run)
+    labels = _labels(list(found.values()))
+    return tuple(
+        Group(label, tuple(Member(run, verdict_of(run)) for run in _by_seed(members)), _printed(members))
+        for label, members in zip(labels, found.values(), strict=True)
+    )
+
+
+def _printed(members: Sequence[Run]) -> tuple[PublishedRow, ...]:
+    return tuple(rows_reproduced(members[0]))
+
+
+def _recipe(run: Run) -> tuple[Any, ...]:
+    if run.config is None:
+        return (str(run.directory),)
+    return run.config, run.changes, run.settings.get("data_fingerprint") or str(run.data)
+
+
+def _by_seed(runs: Sequence[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: (run.seed is None, run.seed or 0))
+
+
+def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """The name of the configuration, with the changes that not all rows share; numbered where that is not enough."""
+    firsts = [members[0] for members in groups]
+    shared = set.intersection(*(set(run.changes) for run in firsts)) if len(firsts) > 1 else set(firsts[0].changes)
+    short, long = [], []
+    for run in firsts:
+        changes = [change for change in run.changes if change not in shared]
+        name = run.config or os.path.relpath(run.directory)
+        long.append(" ".join([name, *changes]))
+        short.append(" ".join([Path(name).name if run.config else name, *changes]))
+    return short if len(set(short)) == len(short) else _numbered(long)
+
+
+def _numbered(labels: Sequence[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    numbered = []
+    for label in labels:
+        seen[label] += 1
+        numbered.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return numbered
+
+
+def score_columns(groups: Sequence[Group], wanted: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The scores to show on every test set: those ``wanted``, else the usual one and those that a paper printed.
+
+    Raises:
+        UserError: no run has a score of a name that is wanted.
+    """
+    runs = [member.run for group in groups for member in group.members]
+    test_sets = list(dict.fromkeys(name for run in runs for name in run.evaluations))
+    present = list(dict.fromkeys(
+        name for run in runs for evaluation in run.evaluations.values() for name in evaluation.metrics
+    ))  # fmt: skip
+    printed = [name for group in groups for row in group.published for name in printed_metrics(row)]
+    if unknown := [name for name in wanted if name not in present]:
+        raise UserError([unknown_name("score", name, present) for name in unknown])
+    usual = [FIRST] if FIRST in present else present[:1]
+    names = list(dict.fromkeys([*usual, *(name for name in printed if name in present)]))
+    columns = [Column(test_set, name) for test_set in test_sets for name in wanted or names]
+    if len(test_sets) > 1:
+        columns += [Column(AVERAGE, name) for name in wanted or names]
+    columns += [Column("valid", name) for name in dict.fromkeys(printed) if name in FROM_LOG]
+    return tuple(column for column in columns if any(group.score(column) for group in groups))
+
+
+def printed_metrics(row: PublishedRow) -> list[str]:
+    """Our names of the scores that a published row prints."""
+    named = [metric.name for metric in METRICS.values() if (metric.metric, metric.scorer) == (row.metric, row.scorer)]
+    if named:
+        return named
+    return row.metric.split(" ") if row.metric.startswith("ROUGE") else [row.metric]
+
+
+def named_baseline(groups: Sequence[Group], name: Optional[str]) -> Group:
+    """The row that the others are tested against: by label or configuration; the first where none is named.
+
+    Raises:
+        UserError: there is no such row.
+    """
+    if name is None:
+        return groups[0]
+    wanted = name.removesuffix(".yaml")
+    for group in groups:
+        if wanted in (group.label, group.first.config, Path(group.first.config or "").name):
+            return group
+    raise UserError(unknown_name("--baseline", name, [group.label for group in groups]))
+
+
+def remarks(groups: Sequence[Group]) -> Iterator[str]:
+    """One line for everything missing or odd about the runs."""
+    test_sets = [{name for member in group.members for name in member.run.evaluations} for group in groups]
+    every = set().union(*test_sets)
+    for group, own in zip(groups, test_sets, strict=True):
+        for member in group.members:
+            if member.verdict.outcome != "ok":
+                yield f"{member.run.directory}: {member.verdict.outcome}: {member.verdict.reason}"
+            yield from member.run.problems
+        seeds = Counter(member.run.seed for member in group.members)
+        for seed, count in seeds.items():
+            if count > 1:
+                yield f"{group.label}: {count} runs of seed {seed}; they are counted as {count} seeds"
+        if not group.published and rows_of(group.first.config or ""):
+            yield f"{group.label}: differs from the published recipe, whose number is not shown: {_differences(group)}"
+        if own and own != every:
+            yield f"{group.label}: not evaluated on {', '.join(sorted(every - own))}"
+
+
+def _differences(group: Group) -> str:
+    return " ".join(group.first.changes) or "the published one has changes"

@@ -1,0 +1,64 @@
+"""What became of a run, in one or two words, and why."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Optional
+
+from fairseq_plugins.runs.run import Run
+from fairseq_plugins.runs.training_log import DIVERGED, FAILED_TO_TRAIN, OK, Verdict, entropy, judge, unigram_entropy
+
+NOT_FINISHED, NOT_EVALUATED = "not finished", "not evaluated"
+LINES = 200_000
+"""Training sentences that the frequencies of tokens are counted in; more would not change the verdict."""
+
+
+def verdict_of(run: Run) -> Verdict:
+    """The verdict on a run: not finite, not finished, nothing learned, not evaluated, or ok."""
+    if (run.finished or {}).get("outcome") == DIVERGED or run.log.not_finite:
+        return Verdict(DIVERGED, str((run.finished or {}).get("reason") or "loss not finite"))
+    if run.finished is None:
+        wanted = run.configured("optimization", "max_update")
+        return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
+    verdict = judge(run.log, _entropy(run))
+    scored = any(evaluation.metrics for evaluation in run.evaluations.values())
+    if verdict.outcome != FAILED_TO_TRAIN and not scored:
+        return Verdict(NOT_EVALUATED, "scripts/evaluate.sh has not scored it")
+    return verdict
+
+
+def worst(outcomes: list[str]) -> str:
+    """One cell for several runs: the word that all share, else each with the number of its runs."""
+    distinct = sorted(set(outcomes), key=lambda outcome: (outcome != OK, outcome))
+    if len(distinct) == 1:
+        return distinct[0]
+    return ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in distinct)
+
+
+def _entropy(run: Run) -> Optional[float]:
+    """Entropy of the target tokens of the training data, in bits; None where they are not at hand."""
+    if run.data is None:
+        return None
+    language = run.configured("task", "target_lang")
+    return _of_text(run.data / "text" / f"train.{language}") if language else _of_dictionary(run.data)
+
+
+@cache
+def _of_text(path: Path) -> Optional[float]:
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
+            return unigram_entropy(islice(lines, LINES))
+    except (OSError, ValueError):
+        return None
+
+
+@cache
+def _of_dictionary(data: Path) -> Optional[float]:
+    """Of a language model's only dictionary, which counts every token of the training text."""
+    try:
+        lines = (data / "data-bin" / "dict.txt").read_text(encoding="utf-8").splitlines()
+        return entropy(int(line.rsplit(" ", 1)[1]) for line in lines if " " in line)
+    except (OSError, ValueError):
+        return None
