@@ -1,0 +1,125 @@
+"""The chain behind a published table, at toy size: from archives to a report, whole, restartable, killed anywhere."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from fairseq_plugins.runs.published import ROWS
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+REPRODUCE = CHECKOUT / "scripts" / "reproduce"
+SCRIPTS = sorted(path.name for path in REPRODUCE.glob("*.sh") if path.name not in ("table.sh", "multi30k.sh"))
+
+
+def environment(out: Path, **settings: str) -> Dict[str, str]:
+    return {**os.environ, "OUT": str(out), "SMOKE": "1", "QUIET": "1", "WORKERS": "1", **settings}
+
+
+def chain(script: str, out: Path, *names: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(REPRODUCE / script), *names]
+    return subprocess.run(command, env=environment(out, **settings), capture_output=True, text=True)
+
+
+def report_of(out: Path) -> List[Dict[str, str]]:
+    with (out / "report" / "report.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def final_files(out: Path) -> Dict[str, str]:
+    """Hash of everything that a chain is for; logs, training state and what a clock has told are left out."""
+    of_the_clock = {"train.log", "generate.log", "average.log", "eval-lm.log", "run.json", ".lock"}
+    left_out = {"checkpoints", "report", "work"}
+    return {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name not in of_the_clock and not left_out.intersection(path.relative_to(out).parts)
+    }
+
+
+def test_every_table_has_its_script_and_the_other_way_round() -> None:
+    assert SCRIPTS == sorted({row.script for row in ROWS})
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, "multi30k.sh"])
+def test_help(script: str, tmp_path: Path) -> None:
+    done = subprocess.run([str(REPRODUCE / script), "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"scripts/reproduce/{script}" in done.stdout
+    assert "OUT=" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_misspelt_row(tmp_path: Path) -> None:
+    done = chain("admin_table2.sh", tmp_path / "out", "admin_6e6")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: unknown row 'admin_6e6' (did you mean 'admin_6e6d'?)")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_dry_run_names_every_training_and_makes_nothing(tmp_path: Path) -> None:
+    done = chain("admin_table2.sh", tmp_path / "out", "iwslt14_de_en", SMOKE="0", DRY_RUN="1")
+    assert done.returncode == 0
+    trained = [line for line in done.stdout.splitlines() if "scripts/train.sh" in line]
+    assert len(trained) == 3 * 5
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "names"),
+    [
+        ("admin_table2.sh", ("iwslt14_de_en/admin_6e6d",)),
+        ("dsinit_table3.sh", ("dsinit_matt_12e12d",)),
+        ("b2t_table1.sh", ("b2t_18e18d",)),
+        ("rezero_enwik8.sh", ("rezero_12d",)),
+        ("b2t_table4.sh", ("b2t_6d",)),
+    ],
+)
+def test_from_archives_to_a_report(script: str, names: List[str], tmp_path: Path) -> None:
+    out = tmp_path / "with spaces"
+    done = chain(script, out, *names)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (row,) = report_of(out)
+    assert row["config"].endswith(names[0].rpartition("/")[2])
+    assert int(row["updates"]) == 24
+    (evaluation,) = out.glob("*/*/seed*/evaluation/*/score.json")
+    (metric, *_) = json.loads(evaluation.read_text(encoding="utf-8"))["metrics"]
+    assert metric["value"] >= 0
+    before = final_files(out)
+    again = chain(script, out, *names)
+    assert again.returncode == 0
+    assert final_files(out) == before
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments_the_chain_makes_the_same_files(tmp_path: Path) -> None:
+    script, name = "admin_table2.sh", "iwslt14_de_en/admin_6e6d"
+    undisturbed = chain(script, tmp_path / "undisturbed" / "out", name)
+    assert undisturbed.returncode == 0, undisturbed.stderr[-3000:]
+    moments, killed = random.Random(4), 0
+    out = tmp_path / "killed" / "out"
+    for _ in range(10):
+        job = subprocess.Popen(
+            [str(REPRODUCE / script), name], env=environment(out), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        time.sleep(moments.uniform(0.5, 12))
+        killed += job.poll() is None
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    assert killed >= 5
+    finished = chain(script, out, name)
+    assert finished.returncode == 0, finished.stdout[-3000:] + finished.stderr[-3000:]
+    assert final_files(out) == final_files(tmp_path / "undisturbed" / "out")
