@@ -32,8 +32,9 @@ def punctuation_normaliser(language: str, as_perl: bool = True) -> Callable[[str
         language: two letters; the order of quotation marks and commas depends on it.
         as_perl: as the Perl script has it, which turns a lone ’ into ". Otherwise it becomes '.
     """
-    normalise: Callable[[str], str] = MosesPunctNormalizer(lang=language, perl_parity=as_perl).normalize
-    return normalise
+    normalise = MosesPunctNormalizer(lang=language, perl_parity=as_perl).normalize
+    # Perl's line has its line end, which its rule about a full stop before a closing quotation mark looks at.
+    return lambda line: str(normalise(line + "\n"))
 
 
 def normaliser(language: str) -> Callable[[str], str]:

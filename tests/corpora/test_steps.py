@@ -114,6 +114,7 @@ def test_punctuation_gets_the_form_that_moses_gives_it() -> None:
     # The right-hand sides follow the rules of normalize-punctuation.perl by hand.
     normalise = normaliser("de")
     assert normalise("„Ja“, sagte er – und ging…") == '"Ja", sagte er - und ging...'
+    assert normalise('Er sagte: "Ja."') == 'Er sagte: "Ja".'
     assert normalise("10 % ( 5 ) «nein»") == '10% (5) "nein"'
     assert normalise("3\u00a0000") == "3,000"
     assert normaliser("en")("3\u00a0000") == "3.000"
