@@ -59,6 +59,7 @@ class Recipe:
 
     Attributes:
         corpus: what the text is.
+        data: how it is prepared.
         source: where the recipe is read.
         settings: the groups of the file, all but ``model``.
         model: settings of the model that are not the method's.
@@ -70,6 +71,7 @@ class Recipe:
     """
 
     corpus: str
+    data: str
     source: str
     settings: Settings
     model: Mapping[str, Any]
@@ -146,6 +148,7 @@ ADMIN_COMMON: Settings = merged(
 ADMIN_PRECISION = "Trained in fp16 by the authors, hence the two settings of the loss scale."
 ADMIN_IWSLT = Recipe(
     corpus="IWSLT'14 German to English, lower case, joint BPE of 10,000, one dictionary",
+    data="scripts/prepare_iwslt14_de_en.sh",
     source=CLINIC + "iwslt14_de-en.md",
     settings=merged(
         ADMIN_COMMON,
@@ -191,6 +194,7 @@ GRID = {
 }
 ADMIN_DE = Recipe(
     corpus="WMT'14 English to German, joint BPE (32,764 in the paper), one dictionary",
+    data="VARIANT=admin scripts/prepare_wmt14_en_de.sh",
     source=CLINIC + "wmt14_en-de.md",
     settings=merged(
         ADMIN_COMMON,
@@ -210,6 +214,7 @@ ADMIN_DE = Recipe(
 )
 ADMIN_FR = Recipe(
     corpus="WMT'14 English to French, joint BPE of 40,000, one dictionary",
+    data="scripts/prepare_wmt14_en_fr.sh",
     source=CLINIC + "wmt14_en-fr.md",
     settings=merged(
         ADMIN_COMMON,
@@ -317,6 +322,7 @@ def ds_init(recipe: Recipe, tokens: int, dropout: Any, attention: Any, note: str
 
 DS_DE = Recipe(
     corpus="WMT'14 English to German, joint BPE of 32,000, a dictionary for each language",
+    data="JOINED=0 scripts/prepare_wmt14_en_de.sh",
     source=ZERO,
     settings=ds_settings("en", "de"),
     model={**BASE, "share_decoder_input_output_embed": True},
@@ -334,18 +340,22 @@ DS_DE_BIG = replace(
 )
 DS_FR = replace(
     DS_DE, corpus="WMT'14 English to French, joint BPE of 32,000, a dictionary for each language",
+    data='JOINED=0 SIZE=32000 scripts/prepare_wmt14_en_fr.sh',
     settings=ds_settings("en", "fr", updates=500000),
 )  # fmt: skip
 DS_IWSLT = replace(
     DS_DE, corpus="IWSLT'14 German to English, joint BPE of 30,000, a dictionary for each language",
+    data='JOINED=0 SIZE=30000 scripts/prepare_iwslt14_de_en.sh',
     settings=ds_settings("de", "en"), end="_base",
 )  # fmt: skip
 DS_FI = replace(
     DS_DE, corpus="WMT'18 English to Finnish, BPE of 32,000, a dictionary for each language",
+    data='text of your own, by JOINED=0 scripts/prepare.sh',
     settings=ds_settings("en", "fi"), end="",
 )  # fmt: skip
 DS_ZH = replace(
     DS_DE, corpus="WMT'18 Chinese to English, BPE of 32,000, a dictionary for each language",
+    data='text of your own, by JOINED=0 scripts/prepare.sh',
     settings=ds_settings("zh", "en", updates=500000), end="",
 )  # fmt: skip
 AS_DE = "as for En-De"
@@ -355,6 +365,7 @@ RELEASED = {"ds_init_rule": Noted("released", "with which the paper's Table 1 co
 
 ENWIK8 = Recipe(
     corpus="enwik8 in bytes: the first 90 million to train, 5 million each to validate and to test",
+    data='scripts/prepare_enwik8.sh',
     source="the paper",
     settings={
         "common": {"seed": not_stated(1, "fairseq's default"), **LOG},
@@ -395,6 +406,7 @@ def enwik8(samples: int, update_freq: int) -> Recipe:
 B2T_README = "the paper, and the authors' command, github.com/takase/b2t_connection, README.md"
 B2T_DE = Recipe(
     corpus="WMT'16 English to German as in fairseq's scaling_nmt, joint BPE of 32,000, one dictionary",
+    data="VARIANT=wmt16-google scripts/prepare_wmt14_en_de.sh",
     source=B2T_README,
     settings=merged(
         LABEL_SMOOTHING,
@@ -426,6 +438,7 @@ B2T_DE_100 = replace(B2T_DE_WORDS, settings=merged(B2T_DE_WORDS.settings, {"opti
 HEADLINE = replace(
     B2T_DE,
     corpus="Headlines of news articles; the text is not public",
+    data="text of your own, by scripts/prepare.sh",
     source="the same paper's for En-De",
     settings=merged(
         B2T_DE.settings,
@@ -438,6 +451,7 @@ HEADLINE = replace(
 BAEVSKI = "that of Baevski and Auli, ICLR 2019, in fairseq's examples/language_model/README.adaptive_inputs.md"
 WIKITEXT = Recipe(
     corpus="WikiText-103 in words",
+    data='scripts/prepare_wikitext103.sh',
     source=f"not stated in full; {BAEVSKI}",
     settings={
         "common": {"seed": 1, **LOG},
@@ -464,6 +478,7 @@ WIKITEXT = Recipe(
 )  # fmt: skip
 LIBRISPEECH = Recipe(
     corpus="LibriSpeech, 960 hours, SentencePiece unigram of 10,000",
+    data='scripts/prepare_librispeech.sh',
     source="not stated in full; fairseq's examples/speech_to_text/docs/librispeech_example.md, whose medium model with "
     "12 and 6 layers has about the word error rates that the paper prints for Pre-LN",
     settings={
@@ -651,7 +666,11 @@ def heading(name: str, config: Config) -> List[str]:
         lines.append(f"{rows[0].paper}, {rows[0].table}: {len(rows)} results, in fairseq_plugins/runs/published.tsv.")
     elif len(rows) > len(_first(rows)):
         lines.append(f"{len(rows) - len(_first(rows))} more in fairseq_plugins/runs/published.tsv.")
-    lines += [f"Recipe: {config.recipe.source}.", ""]
+    lines += [
+        f"Recipe: {config.recipe.source}.",
+        f"Data: {config.recipe.data}; DIR below is the data-bin that it makes.",
+        "",
+    ]
     flag = " -m" if config.sweep else ""
     lines += [
         f"  fairseq-deep hydra-train{flag} --config-dir configs/{corpus} --config-name {file} task.data=DIR", "",

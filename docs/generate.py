@@ -44,6 +44,7 @@ from fairseq_plugins.core.method import (
 from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel, architecture_presets
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
+from fairseq_plugins.runs.published import PublishedRow, rows_by_table
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 8
@@ -468,6 +469,39 @@ def _threads(text: str) -> str:
     return ", ".join(f"[#{address.rpartition('/')[2]}]({address})" for address in ordered) or "not reported"
 
 
+def published() -> str:
+    """Every published result, a table for each table of a paper; what all its rows share stands above it."""
+    return "\n\n".join(_published_table(paper, name, rows) for (paper, name), rows in rows_by_table().items())
+
+
+def _published_table(paper: str, name: str, rows: Sequence[PublishedRow]) -> str:
+    columns: Dict[str, List[str]] = {
+        "row": [row.row for row in rows],
+        "configuration": [_configuration(row) for row in rows],
+        "seeds": [", ".join(map(str, row.seeds)) for row in rows],
+        "tokens per update": ["" if row.tokens_per_update is None else f"{row.tokens_per_update:,}" for row in rows],
+        "GPUs": [str(row.gpus or "") for row in rows],
+        "GPU-days": ["" if row.gpu_days is None else f"{row.gpu_days:g}" for row in rows],
+        "average": [row.average for row in rows],
+        "test set": [", ".join(row.test) for row in rows],
+        "score": [f"{row.metric}, {row.scorer}" if row.metric == "BLEU" else row.metric for row in rows],
+        "printed": [row.printed for row in rows],
+        "run here": [row.run_here for row in rows],
+        "remark": [row.note for row in rows],
+    }
+    own = ("row", "configuration", "printed", "run here")
+    shared = {head: cells[0] for head, cells in columns.items() if head not in own and len(set(cells)) == 1}
+    said = "; ".join(f"{head}: {value}" for head, value in shared.items() if value)
+    shown = {head: cells for head, cells in columns.items() if head not in shared}
+    lines = [f"### {paper}, {name}", f"`scripts/reproduce/{rows[0].script}`. For all rows: {said}."]
+    return "\n\n".join([*lines, table(tuple(shown), zip(*shown.values(), strict=True))])
+
+
+def _configuration(row: PublishedRow) -> str:
+    link = f"[{row.config}](../configs/{row.config}.yaml)"
+    return " ".join([link, *(["with"] if row.overrides else []), *map(code, row.overrides)])
+
+
 def with_block(page: str, name: str, content: str) -> str:
     """``page`` with ``content`` in the block ``name``.
 
@@ -483,11 +517,12 @@ def with_block(page: str, name: str, content: str) -> str:
 
 def pages() -> Dict[Path, str]:
     """Every page that has generated text, by its path, as it should be."""
-    readme, fairseq = ROOT / "README.md", ROOT / "docs" / "fairseq.md"
+    readme, fairseq, reproduction = (ROOT / name for name in ("README.md", "docs/fairseq.md", "docs/reproduction.md"))
     return {
         ROOT / "docs" / "methods.md": methods_page(),
         readme: with_block(readme.read_text(encoding="utf-8"), "methods", overview()),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "mends", mends()),
+        reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
     }
 
 
