@@ -62,7 +62,7 @@ training_text() {
     local -a urls
     mapfile -t urls < <(addresses "$1")
     directory=$ORIGINAL/${archive%.t*}
-    unpack_once "$directory" "$archive" --only "*$name.*" "${urls[@]}"
+    unpack_once "$directory" "$archive" --only "*$name.$SOURCE*" --only "*$name.$TARGET*" "${urls[@]}"
     make_once "$directory.lines" counted "$archive" "$directory/$2" "$name"
     sets+=("train=$directory/$2")
 }

@@ -6,7 +6,9 @@ import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Iterator
+from typing import Iterator, Optional
+
+Headers = Optional[dict[str, str]]
 
 PAGE = b"<!DOCTYPE html>\n<html><body>The file has moved.</body></html>\n"
 
@@ -15,7 +17,8 @@ class Server:
     """What it offers, and what it was asked for.
 
     ``/whole/NAME`` gives the file and continues it; ``/plain/NAME`` cannot continue; ``/drops/NAME`` breaks off after
-    1,000 bytes each time; ``/page/NAME`` gives a web page; ``/moved/NAME`` redirects to ``/whole/NAME``; the rest is 404.
+    1,000 bytes each time; ``/page/NAME`` gives a web page; ``/moved/NAME`` redirects to ``/whole/NAME``; the rest is
+    404.
     """
 
     def __init__(self) -> None:
@@ -44,43 +47,50 @@ def serving() -> Iterator[Server]:
 
 
 def handler(server: Server) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            wanted = self.headers.get("Range", "")
-            server.asked.append((self.path, wanted))
-            _, how, name = self.path.split("/")
-            content = server.files.get(name)
-            if how == "page":
-                self.give(200, PAGE)
-            elif how == "moved":
-                self.give(302, b"", {"Location": f"/whole/{name}"})
-            elif content is None or how not in ("whole", "plain", "drops"):
-                self.give(404, PAGE)
-            else:
-                self.give_part(content, "" if how == "plain" else wanted, 1000 if how == "drops" else None)
+    class ForServer(Handler):
+        of = server
 
-        def give_part(self, content: bytes, wanted: str, most: int | None) -> None:
-            found = re.fullmatch(r"bytes=(\d+)-", wanted)
-            if found is None:
-                self.give(200, content, most=most)
-                return
-            start = int(found.group(1))
-            if start >= len(content):
-                self.give(416, b"", {"Content-Range": f"bytes */{len(content)}"})
-                return
+    return ForServer
+
+
+class Handler(BaseHTTPRequestHandler):
+    of: Server
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range", "")
+        self.of.asked.append((self.path, wanted))
+        _, how, name = self.path.split("/")
+        content = self.of.files.get(name)
+        if how == "page":
+            self.give(200, PAGE)
+        elif how == "moved":
+            self.give(302, b"", {"Location": f"/whole/{name}"})
+        elif content is None or how not in ("whole", "plain", "drops"):
+            self.give(404, PAGE)
+        else:
+            self.give_part(content, "" if how == "plain" else wanted, 1000 if how == "drops" else None)
+
+    def give_part(self, content: bytes, wanted: str, most: Optional[int]) -> None:
+        found = re.fullmatch(r"bytes=(\d+)-", wanted)
+        start = int(found.group(1)) if found else 0
+        if found is None:
+            self.give(200, content, most=most)
+        elif start >= len(content):
+            self.give(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+        else:
             whole = f"bytes {start}-{len(content) - 1}/{len(content)}"
             self.give(206, content[start:], {"Content-Range": whole}, most)
 
-        def give(self, code: int, body: bytes, headers: dict[str, str] | None = None, most: int | None = None) -> None:
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            for name, value in (headers or {}).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body[:most])
-            self.close_connection = True
+    def give(
+        self, code: int, body: bytes, headers: Optional[dict[str, str]] = None, most: Optional[int] = None
+    ) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body[:most])
+        self.close_connection = True
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    return Handler
+    def log_message(self, *_: object) -> None:
+        pass

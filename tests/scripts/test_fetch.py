@@ -33,7 +33,7 @@ def here(tmp_path: Path) -> Path:
 
 
 def shell(here: Path, command: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` as a line of a script that has sourced the library; known sums are those of ``here/checksums``."""
+    """Run ``command`` as a line of a script that has sourced the library; ``here/checksums`` holds the known sums."""
     sums = here / "checksums"
     sums.touch()
     environment = {

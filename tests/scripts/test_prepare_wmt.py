@@ -1,0 +1,265 @@
+"""The preparations of WMT from end to end, on small archives with the published layout."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Sequence
+
+import pytest
+
+from tests.scripts import made_archives as made
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+# One pair of each training text by which its treatment is seen: punctuation, hyphens, escapes; and pairs to be dropped.
+MARKED = {
+    "europarl": ("A well-known „Amen“ isn’t it.", "Ein all-bekanntes „Amen“ ist’s."),
+    "commoncrawl": ("R&D <b> costs.", "F&E <b> kostet."),
+    "news": ("The last words.", "Die letzten Worte."),
+    "too unequal": ("One.", "Eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn."),
+}
+TEST_MARKED = ("The „test-set“ has A&B.", "Der „Test-Satz“ hat A&B.")
+
+
+def texts(count: int, seed: str, target: str, *marked: str) -> dict[str, list[str]]:
+    """Made-up pairs, the marked ones in front."""
+    source = [MARKED[name][0] for name in marked] + made.sentences(count, "en", seed)
+    return {"en": source, target: [MARKED[name][1] for name in marked] + made.sentences(count, target, seed)}
+
+
+def write_test_set(archives: Path, name: str, member: str, ends: Sequence[str], target: str, seed: str) -> None:
+    source = [TEST_MARKED[0], *made.sentences(11, "en", seed)]
+    reference = [TEST_MARKED[1], *made.sentences(11, target, seed)]
+    made.write_tar(
+        archives / name,
+        {
+            f"{member}-{ends[0]}.en.sgm": made.sgm(source, "src"),
+            f"{member}-{ends[1]}.{target}.sgm": made.sgm(reference, "ref"),
+            f"{member}-src.cs.sgm": made.sgm(source, "src"),
+        },
+    )
+
+
+def write_training_texts(archives: Path, target: str, news_commentary: str, count: int = 40) -> None:
+    pair = f"{target}-en"
+    other = made.pair("training/europarl-v7.cs-en", texts(3, "cs", "fr"))
+    europarl = made.pair(f"training/europarl-v7.{pair}", texts(count, "ep", target, "europarl", "too unequal"))
+    made.write_tar(archives / "training-parallel-europarl-v7.tgz", {**other, **europarl})
+    crawl = made.pair(f"commoncrawl.{pair}", texts(count, "cc", target, "commoncrawl"))
+    made.write_tar(archives / "training-parallel-commoncrawl.tgz", {**crawl, f"commoncrawl.{pair}.annotation": b"x\n"})
+    news = made.pair(f"training/news-commentary-{news_commentary}.{pair}", texts(count, "nc", target, "news"))
+    made.write_tar(archives / f"training-parallel-nc-{news_commentary}.tgz", news)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    directory = tmp_path / "a directory with spaces"
+    (directory / "archives").mkdir(parents=True)
+    return directory
+
+
+def run(here: Path, script: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ, "PYTHON": sys.executable, "ARCHIVE_DIR": str(here / "archives"), "CHECKSUMS": "/dev/null",
+        "SIZE": "60", "WORKERS": "1", **settings,
+    }  # fmt: skip
+    environment = {name: value for name, value in environment.items() if value}
+    command = ["bash", str(SCRIPTS / script), str(here / "made"), *arguments]
+    return subprocess.run(command, env=environment, cwd=here, capture_output=True, text=True, timeout=300)
+
+
+def without_binarising(here: Path) -> str:
+    """A Python that only writes down what fairseq is asked to binarise, which would take seconds; for PYTHON."""
+    program = here / "python"
+    program.write_text(
+        f"""#!/usr/bin/env bash
+[[ $3 == preprocess ]] || exec {sys.executable} "$@"
+printf '%s\\n' "$*" >>"{here}/asked"
+while [[ $1 != --destdir ]]; do shift; done
+mkdir -p "$2" && echo 'a 1' >"$2/dict.en.txt"
+"""
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+def read(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def bpe_joined(path: Path) -> list[str]:
+    return [line.replace("@@ ", "") for line in read(path)]
+
+
+def listing(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in sorted(files)}
+
+
+def test_wmt14_from_archives_to_numbers(here: Path) -> None:
+    archives = here / "archives"
+    write_training_texts(archives, "de", "v9")
+    write_test_set(archives, "wmt13-test.tgz", "test/newstest2013", ("src", "src"), "de", "13")
+    write_test_set(archives, "wmt14-test-full.tgz", "test-full/newstest2014-deen", ("src", "ref"), "de", "14")
+    done = run(here, "prepare_wmt14_en_de.sh", TEST_SETS="newstest2014 newstest2013")
+    assert done.returncode == 0, done.stderr
+    text = here / "made/text"
+
+    # Europarl, Common Crawl, News Commentary; the pair of unequal lengths has gone.
+    train = read(text / "train.tok.en")
+    assert len(train) == len(read(text / "train.tok.de")) == 41 + 41 + 41
+    assert (train[0], train[41], train[82]) == (
+        "A well @-@ known &quot; Amen &quot; isn &apos;t it .",
+        "R &amp; D &lt; b &gt; costs .",
+        "The last words .",
+    )
+    assert read(text / "train.tok.de")[0] == "Ein all @-@ bekanntes &quot; Amen &quot; ist &apos; s ."
+    assert bpe_joined(text / "train.en") == train
+    # The validation set has the punctuation of the training text, the test set its own; both are raw in raw/.
+    assert read(text / "valid.tok.de")[0] == "Der &quot; Test @-@ Satz &quot; hat A &amp; B ."
+    assert read(text / "newstest2014.tok.de")[0] == "Der „ Test @-@ Satz “ hat A & B .".replace("&", "&amp;")
+    raw = [TEST_MARKED[1], *made.sentences(11, "de", "14")]
+    assert read(here / "made/raw/newstest2014.de") == raw
+    assert read(here / "made/raw/valid.de") == [TEST_MARKED[1], *made.sentences(11, "de", "13")]
+    assert read(here / "made/test_sets") == ["test\tnewstest2014", "test1\tnewstest2013"]
+    assert {"dict.en.txt", "dict.de.txt", "train.en-de.en.bin", "test1.en-de.de.idx"} <= set(
+        os.listdir(here / "made/data-bin")
+    )
+    assert (here / "made/data-bin/dict.en.txt").read_bytes() == (here / "made/data-bin/dict.de.txt").read_bytes()
+    # Only what was asked for has been unpacked.
+    assert sorted(path.name for path in (here / "made/original").rglob("*.*-en.*")) == [
+        f"{name}.de-en.{language}"
+        for name in ("commoncrawl", "europarl-v7", "news-commentary-v9")
+        for language in ("de", "en")
+    ]
+
+    # A second call makes nothing, and needs no archive.
+    before = listing(here / "made")
+    for archive in archives.iterdir():
+        archive.unlink()
+    again = run(here, "prepare_wmt14_en_de.sh", TEST_SETS="newstest2014 newstest2013")
+    assert again.returncode == 0, again.stderr
+    assert listing(here / "made") == before
+    assert "making it" not in again.stdout
+
+    other = run(here, "prepare_wmt14_en_de.sh", VARIANT="wmt17")
+    assert other.returncode == 2
+    assert "other settings (VARIANT=wmt17; was VARIANT=wmt14)" in other.stderr
+
+
+def test_googles_text_comes_in_subwords(here: Path) -> None:
+    english, german = (made.sentences(50, language, "g") for language in ("en", "de"))
+    cut = [re.sub(r"\b(\w\w)(\w{4,})", r"\1@@ \2", line) for line in english]
+    assert cut != english
+    members = made.pair("train.tok.clean.bpe.32000", {"en": cut, "de": german})
+    members |= {"bpe.32000": b"#version: 0.2\nk a</w>\n", "vocab.bpe.32000": b"ka\n", "train.tok.en": b"x\n"}
+    for year in ("newstest2013", "newstest2014"):
+        members |= made.pair(f"{year}.tok.bpe.32000", {"en": cut[:5], "de": german[:5]})
+        members |= made.pair(year, {"en": [f"{year} {line}" for line in english[:5]], "de": german[:5]})
+    made.write_tar(here / "archives/wmt16_en_de.tar.gz", members)
+    settings = {"VARIANT": "wmt16-google", "TEST_SETS": "newstest2014", "SIZE": "", "PYTHON": without_binarising(here)}
+    done = run(here, "prepare_wmt14_en_de.sh", **settings)
+    assert done.returncode == 0, done.stderr
+    assert read(here / "made/text/train.en") == cut
+    assert read(here / "made/text/train.tok.en") == english
+    assert read(here / "made/text/newstest2014.tok.en") == english[:5]
+    assert read(here / "made/raw/newstest2014.en") == [f"newstest2014 {line}" for line in english[:5]]
+    dictionary, data = read(here / "asked")
+    assert "--joined-dictionary --dict-only" in dictionary
+    assert "--nwordssrc 32768 --nwordstgt 32768" in dictionary
+    assert f"--joined-dictionary --srcdict {here}/made/original/dictionary/dict.en.txt" in data
+    before = listing(here / "made")
+    assert run(here, "prepare_wmt14_en_de.sh", **settings).returncode == 0
+    assert listing(here / "made") == before
+
+
+def test_french_reads_compressed_text_and_takes_validation_pairs_out_of_the_training_text(here: Path) -> None:
+    archives = here / "archives"
+    write_training_texts(archives, "fr", "v9", count=400)
+    made.write_tar(archives / "training-parallel-un.tgz", made.pair("un/undoc.2000.fr-en", texts(100, "un", "fr")))
+    giga = made.compressed(made.pair("giga-fren.release2.fixed", texts(100, "giga", "fr")))
+    made.write_tar(archives / "training-giga-fren.tar", giga)
+    write_test_set(archives, "wmt14-test-full.tgz", "test-full/newstest2014-fren", ("src", "ref"), "fr", "14")
+    done = run(here, "prepare_wmt14_en_fr.sh", PYTHON=without_binarising(here))
+    assert done.returncode == 0, done.stderr
+    # 1,404 pairs; the 1,333rd, in giga-fren, is for validation, and the one of unequal lengths goes.
+    assert len(read(here / "made/text/train.en")) == 1404 - 1 - 1
+    [valid] = read(here / "made/raw/valid.fr")
+    assert valid == made.sentences(100, "fr", "giga")[1333 - (402 + 401 + 100 + 401) - 1]
+
+
+def test_a_dry_run_makes_nothing(here: Path) -> None:
+    for script in ("prepare_wmt14_en_de.sh", "prepare_wmt14_en_fr.sh"):
+        done = run(here, script, DRY_RUN="1", ARCHIVE_DIR="", CACHE=str(here / "cache"))
+        assert done.returncode == 0, done.stderr
+        assert "curl --output" in done.stdout
+        assert "fairseq_plugins.cli preprocess" in done.stdout
+    assert [path.name for path in here.iterdir()] == ["archives"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("wmt14", ["nc-v9", "--max 250", "--ratio 1.5", "--merges 32000", "normalised/newstest2013"]),
+        ("admin", ["nc-v12", "--max 80", "--ratio 9", "--merges 32764", "normalised/newstest2013"]),
+        ("wmt17", ["nc-v12", "--max 250", "--ratio 1.5", "--merges 40000", "split --every 100"]),
+    ],
+)
+def test_each_variant_is_prepared_as_its_authors_do(here: Path, variant: str, said: list[str]) -> None:
+    done = run(here, "prepare_wmt14_en_de.sh", VARIANT=variant, DRY_RUN="1", ARCHIVE_DIR="", SIZE="")
+    assert done.returncode == 0, done.stderr
+    for word in said:
+        assert word in done.stdout
+    assert ("split --every" in done.stdout) == (variant == "wmt17")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"VARIANT": "wmt15"}, "unknown VARIANT 'wmt15'; legal values: wmt14 admin wmt17 wmt16-google"),
+        ({"TEST_SETS": "newstest2014 newtest2015"}, "unknown test set 'newtest2015'"),
+        ({"VALID": "newstest2012"}, "unknown VALID 'newstest2012'"),
+        ({"VARIANT": "wmt16-google"}, "SIZE is given"),
+        ({"VARIANT": "wmt16-google", "SIZE": "", "VALID": "every-100th"}, "goes with VALID=newstest2013"),
+    ],
+)
+def test_a_mistake_is_one_line(here: Path, settings: dict[str, str], said: str) -> None:
+    done = run(here, "prepare_wmt14_en_de.sh", **settings)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert said in line
+    assert not (here / "made").exists()
+
+
+def test_archives_that_cannot_be_used_are_one_line(here: Path) -> None:
+    missing = run(here, "prepare_wmt14_en_de.sh")
+    assert missing.returncode == 2
+    [line] = missing.stderr.splitlines()
+    assert "archives/training-parallel-europarl-v7.tgz: no such file" in line
+    assert "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz" in line
+
+    (here / "archives/training-parallel-europarl-v7.tgz").write_text("<html>Not found</html>")
+    page = run(here, "prepare_wmt14_en_de.sh")
+    assert page.returncode == 2
+    assert "a web page, not training-parallel-europarl-v7.tgz" in page.stderr
+
+    write_training_texts(here / "archives", "de", "v9", count=5)
+    known = run(here, "prepare_wmt14_en_de.sh", CHECKSUMS="")
+    assert known.returncode == 2
+    assert "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7 expected" in known.stderr
+
+
+def test_a_known_archive_with_other_lines_is_refused(here: Path) -> None:
+    """Lines are lost where a text is cut at other characters than the line feed; the count tells."""
+    write_training_texts(here / "archives", "de", "v9", count=5)
+    archive = here / "archives/training-parallel-europarl-v7.tgz"
+    (here / "sums").write_text(f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n")
+    done = run(here, "prepare_wmt14_en_de.sh", CHECKSUMS=str(here / "sums"))
+    assert done.returncode == 2
+    assert "europarl-v7.de-en.en: 1920209 lines expected, 7 found" in done.stderr
