@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, Command] = {
     "doctor": Command("say what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
     "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.corpora.verify"),
     "diagnose": Command("the papers' analyses of a method or a checkpoint", "fairseq_plugins.diagnostics.command"),
-    "report": Command("what several trainings reached, as one table", "fairseq_plugins.runs.report", needs_fairseq=False),
+    "report": Command("what trainings reached, in one table", "fairseq_plugins.runs.report", needs_fairseq=False),
     "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
     "fold": Command("turn an Admin checkpoint into a plain Post-LN one", "fairseq_plugins.checkpoints.fold"),
 }
