@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Optional
@@ -24,7 +24,7 @@ from fairseq_plugins.scoring.forms import Forms, Text
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, metric_named
 from fairseq_plugins.scoring.scores import Scores, score_test_set
 from fairseq_plugins.scoring.several_sets import average_over
-from fairseq_plugins.scoring.significance import TESTS, compare
+from fairseq_plugins.scoring.significance import FEWEST_SENTENCES, TESTS, compare
 from fairseq_plugins.scoring.tables import FORMATS, SUFFIXES, Content
 from fairseq_plugins.scoring.text import read_sentences, require_equal_counts
 
@@ -59,13 +59,15 @@ def parser() -> argparse.ArgumentParser:
     text.add_argument("--language-pair", metavar="SRC-TGT", help="as en-de; needed to tokenise and to split compounds")
     text.add_argument("--lower-case", action="store_true", help="lower-case both sides, as IWSLT'14 tables do")
     scores = flags.add_argument_group("scores")
-    scores.add_argument("--task", choices=tuple(TASKS), default="translation", help="default: translation")
+    scores.add_argument("--task", type=_one_of("task", TASKS), default="translation", metavar="TASK",
+                        help=f"{', '.join(TASKS)}; default: translation")  # fmt: skip
     scores.add_argument("--metrics", metavar="A,B,...", help=f"instead of those of the task: {', '.join(METRICS)}")
     scores.add_argument("--confidence", nargs="?", type=_at_least_one, const=1000, default=0, metavar="N",
                         help="95 %% intervals from N bootstrap resamples (1000)")  # fmt: skip
     _add_comparison_flags(flags.add_argument_group("comparison of systems"))
     output = flags.add_argument_group("output")
-    output.add_argument("--format", choices=tuple(FORMATS), help="default: by the ending of --output, else text")
+    output.add_argument("--format", type=_one_of("format", FORMATS), metavar="FORMAT",
+                        help=f"{', '.join(FORMATS)}; default: by the ending of --output, else text")  # fmt: skip
     output.add_argument("--output", type=Path, action="append", metavar="FILE",
                         help=f"write there ({', '.join(SUFFIXES)}); several times for several formats")  # fmt: skip
     return flags
@@ -73,12 +75,25 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_comparison_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--baseline", metavar="NAME", help="the system the others are compared with; default: the first")
-    group.add_argument("--significance", choices=(*TESTS, "both", "none"), default="both", help="default: both")
+    legal = (*TESTS, "both", "none")
+    group.add_argument("--significance", type=_one_of("test", legal), default="both", metavar="TEST",
+                       help=f"{', '.join(legal)}; default: both")  # fmt: skip
     group.add_argument("--significance-metric", metavar="A", help="default: the first of the scores")
     for test, kind in TESTS.items():
         group.add_argument(f"--{test}-samples", type=_at_least_one, default=kind.samples, metavar="N",
                            help=f"of {kind.name}; default: {kind.samples}")  # fmt: skip
     group.add_argument("--seed", type=_at_least_one, metavar="N", help="default: SACREBLEU_SEED, else 12345")
+
+
+def _one_of(kind: str, legal: Collection[str]) -> Callable[[str], str]:
+    """Like argparse's choices, which do not name the nearest."""
+
+    def chosen(name: str) -> str:
+        if name not in legal:
+            raise argparse.ArgumentTypeError(unknown_name(kind, name, legal))
+        return name
+
+    return chosen
 
 
 def _at_least_one(text: str) -> int:
@@ -221,7 +236,9 @@ def scores_of(test_set: Forms, args: argparse.Namespace) -> Scores:
         text.systems, text.references, metric=metric, baseline=args.baseline, tests=tests, seed=args.seed,
         samples={test: getattr(args, f"{test}_samples") for test in TESTS}, lower_case=args.lower_case,
     )  # fmt: skip
-    return replace(scores, significance=comparisons)
+    few = f"{scores.sentences} sentences are too few for paired tests"
+    warnings = (*scores.warnings, few) if scores.sentences < FEWEST_SENTENCES else scores.warnings
+    return replace(scores, significance=comparisons, warnings=warnings)
 
 
 def _compared(scores: Scores, args: argparse.Namespace) -> Optional[Metric]:

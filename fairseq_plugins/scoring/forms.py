@@ -49,7 +49,9 @@ class Forms:
         require_equal_counts(_named(self.plain))
         if self.tokens is not None:
             _require_same_systems(self.plain, self.tokens)
-            require_equal_counts({**_named(self.tokens, " (tokenised)"), "reference": self.plain.references[0]})
+            require_equal_counts(_named(self.tokens, " (tokenised)"))
+            first = {"the tokenised text": self.tokens.references[0], "the plain text": self.plain.references[0]}
+            require_equal_counts(first)
 
     @property
     def sentences(self) -> int:
@@ -63,7 +65,7 @@ class Forms:
         if self.language_pair is None:
             return f"it needs --language-pair (as de-en), or {_TOKEN_FILES}"
         language = target_language(self.language_pair)
-        known = sorted(NonbreakingPrefixes().available_langs.values())
+        known = sorted(set(NonbreakingPrefixes().available_langs.values()))
         if language not in known:
             hint = nearest(language, known)
             return f"Moses has no rules for '{language}'{hint}, only for {', '.join(known)}: give {_TOKEN_FILES}"

@@ -61,11 +61,11 @@ METRICS: Mapping[str, Metric] = {
     "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "", chrf(word_order=0)),
     "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", chrf(word_order=2)),
     "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", ter, higher_is_better=False),
-    "rouge-1": Metric("ROUGE-1", "ROUGE-1", "rouge-score", "plain", "B2T (headlines)", rouge("rouge1"), paired=False),
-    "rouge-2": Metric("ROUGE-2", "ROUGE-2", "rouge-score", "plain", "B2T (headlines)", rouge("rouge2"), paired=False),
-    "rouge-l": Metric("ROUGE-L", "ROUGE-L", "rouge-score", "plain", "B2T (headlines)", rouge("rougeL"), paired=False),
+    "rouge-1": Metric("ROUGE-1", "ROUGE-1", "ROUGE", "plain", "B2T (headlines)", rouge("rouge1"), paired=False),
+    "rouge-2": Metric("ROUGE-2", "ROUGE-2", "ROUGE", "plain", "B2T (headlines)", rouge("rouge2"), paired=False),
+    "rouge-l": Metric("ROUGE-L", "ROUGE-L", "ROUGE", "plain", "B2T (headlines)", rouge("rougeL"), paired=False),
     "wer": Metric(
-        "WER", "WER", "jiwer", "plain", "B2T (LibriSpeech)", word_error_rate, higher_is_better=False, paired=False,
+        "WER", "WER", "WER", "plain", "B2T (LibriSpeech)", word_error_rate, higher_is_better=False, paired=False,
     ),
 }  # fmt: skip
 """By the name that ``--metrics`` takes."""

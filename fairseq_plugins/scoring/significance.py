@@ -12,7 +12,7 @@ With several runs the paired tests are made for each pair of runs, the k-th of o
 every pair. Concatenating the outputs of all runs into one long output is what is *not* done: it counts every test
 sentence once for each seed, as if the test set were that much larger, and the p-values come out too small.
 
-No p-value is corrected for the number of systems compared.
+No p-value is corrected for the number of systems compared, and below a hundred sentences a paired test says little.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ TESTS: Mapping[str, PairedKind] = {
     "randomisation": PairedKind("approximate randomisation", "ar", 10000),
 }
 WELCH = "Welch's t-test over runs"
+
+FEWEST_SENTENCES = 100
+"""With fewer, resampling knows too little of other sentences: the bootstrap calls almost any difference real."""
 
 
 @dataclass(frozen=True)

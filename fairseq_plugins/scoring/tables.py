@@ -54,8 +54,16 @@ def _page_of_sets(content: SetScores) -> Page:
         if scores.significance:
             title = f"{name}: {_significance_title(scores.significance)}"
             tables.append(Table(title, _significance_rows(scores.significance)))
-    remarks = [f"{name}: {remark}" for name, scores in content.sets.items() for remark in scores.remarks]
-    return Page(tables, [*_notes(first, used_by=True), *dict.fromkeys(remarks)])
+    return Page(tables, [*_notes(first, used_by=True), *_remarks_on_sets(content)])
+
+
+def _remarks_on_sets(content: SetScores) -> Iterator[str]:
+    """What is true of all test sets once, the rest with the name of the set."""
+    common = set.intersection(*(set(scores.remarks) for scores in content.sets.values()))
+    first = next(iter(content.sets.values()))
+    yield from (remark for remark in first.remarks if remark in common)
+    for name, scores in content.sets.items():
+        yield from (f"{name}: {remark}" for remark in scores.remarks if remark not in common)
 
 
 def _title(scores: Scores) -> str:

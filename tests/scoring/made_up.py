@@ -1,0 +1,39 @@
+"""Made-up system outputs: a reference with words dropped and swapped by a rule, so that each is known without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+WORDS = ("the cat sat on the mat", "a dog barks at night , loudly", "we saw two red birds in the old tree", "it rained")
+"""A test set that can be counted by hand."""
+
+
+def dropped(sentences: Sequence[str], every: int, start: int = 0) -> list[str]:
+    """Every sentence without one of ``every`` words; ``start`` and the sentence's number say which."""
+    return [
+        " ".join(word for place, word in enumerate(sentence.split()) if (place + number + start) % every != every - 1)
+        for number, sentence in enumerate(sentences)
+    ]
+
+
+def swapped(sentences: Sequence[str], every: int) -> list[str]:
+    """In every ``every``-th sentence the first two words have changed places."""
+    result = []
+    for number, sentence in enumerate(sentences):
+        words = sentence.split()
+        if number % every == 0:
+            words[:2] = reversed(words[:2])
+        result.append(" ".join(words))
+    return result
+
+
+def read(path: Path, count: int | None = None) -> list[str]:
+    """The first ``count`` lines of a file."""
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")[:count]
+
+
+def write(path: Path, sentences: Sequence[str]) -> Path:
+    """One sentence a line."""
+    path.write_text("".join(f"{sentence}\n" for sentence in sentences), encoding="utf-8", newline="\n")
+    return path

@@ -1,0 +1,143 @@
+"""On WMT's own test sets, the numbers of sacreBLEU's command line: scores, averages and p-values."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary
+
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.scoring.fingerprint import what_length_says
+from fairseq_plugins.scoring.metrics import METRICS, value_of
+from fairseq_plugins.scoring.significance import compare
+from fairseq_plugins.scoring.tokens import moses, split_compounds
+from tests.scoring.made_up import dropped, read, swapped, write
+
+SENTENCES = 250
+"""Of each test set; TER takes its time."""
+
+
+def sacrebleu(*arguments: object) -> str:
+    """What the command of sacreBLEU prints; ten decimals, so that equal means equal."""
+    command = [sys.executable, "-m", "sacrebleu", *map(str, arguments), "-w", "10"]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+
+@pytest.fixture
+def newstest(real_corpus: Callable[[str], Path], tmp_path: Path) -> Callable[[int], tuple[Path, Path, Path]]:
+    """The references of a year and two made-up outputs of it, as files."""
+    corpus = real_corpus("wmt_news")
+
+    def files(year: int) -> tuple[Path, Path, Path]:
+        references = read(corpus / f"newstest{year}.de", SENTENCES)
+        outputs = (references, dropped(references, 7), swapped(dropped(references, 7), 3))
+        names = ("reference", "first", "second")
+        one, two, three = (
+            write(tmp_path / f"{name} {year}.de", text) for name, text in zip(names, outputs, strict=True)
+        )
+        return one, two, three
+
+    return files
+
+
+def test_every_score(newstest: Callable[[int], tuple[Path, Path, Path]], tmp_path: Path) -> None:
+    reference, hypothesis, _ = newstest(2014)
+    told = json.loads(sacrebleu(reference, "-i", hypothesis, "-m", "bleu", "chrf", "ter", "--format", "json"))
+    (plus,) = [json.loads(sacrebleu(reference, "-i", hypothesis, "-m", "chrf", "--chrf-word-order", "2"))]
+    assert main(["score", str(hypothesis), str(reference), "--output", str(tmp_path / "score.json")]) == 0
+    found = json.loads((tmp_path / "score.json").read_text(encoding="utf-8"))
+    ours = {(metric["name"], metric["signature"]): metric["value"] for metric in found["metrics"]}
+    names = {"BLEU": "sacreBLEU", "chrF2": "chrF", "chrF2++": "chrF++", "TER": "TER"}
+    theirs = {(names[one["name"]], one["signature"]): one["score"] for one in [*told, plus]}
+    assert ours == {key: pytest.approx(score, abs=1e-9) for key, score in theirs.items()}
+    assert found["sentences"] == SENTENCES
+
+
+def test_tokenised_and_lower_cased(newstest: Callable[[int], tuple[Path, Path, Path]], tmp_path: Path) -> None:
+    reference, hypothesis, _ = newstest(2014)
+    tokens = [write(tmp_path / name, moses(read(path), "de")) for name, path in (("r", reference), ("h", hypothesis))]
+    flags = ["-m", "bleu", "--tokenize", "none", "--smooth-method", "none", "-lc", "-b"]
+    told = float(sacrebleu(tokens[0], "-i", tokens[1], *flags))
+    found = value_of(METRICS["tokenised"], read(tokens[1]), [read(tokens[0])], lower_case=True)
+    assert found.value == pytest.approx(told, abs=1e-9)
+
+
+def test_confidence_interval(newstest: Callable[[int], tuple[Path, Path, Path]]) -> None:
+    reference, hypothesis, _ = newstest(2014)
+    told = json.loads(sacrebleu(reference, "-i", hypothesis, "-m", "bleu", "--confidence", "--confidence-n", "200"))
+    found = value_of(METRICS["sacrebleu"], read(hypothesis), [read(reference)], resamples=200)
+    assert (found.interval, found.signature) == (pytest.approx(told["confidence_var"], abs=1e-9), told["signature"])
+
+
+@pytest.mark.parametrize(("test", "flag", "samples"), [("bootstrap", "bs", 300), ("randomisation", "ar", 500)])
+def test_p_values(test: str, flag: str, samples: int, newstest: Callable[[int], tuple[Path, Path, Path]]) -> None:
+    reference, first, second = newstest(2013)
+    third = write(first.with_name("third"), dropped(read(reference), 7, start=3))
+    flags = ["-m", "bleu", f"--paired-{flag}", f"--paired-{flag}-n", samples, "--format", "json"]
+    told = json.loads(sacrebleu(reference, "-i", first, second, third, *flags))
+    texts = {name: read(path) for name, path in (("first", first), ("second", second), ("third", third))}
+    found = compare(texts, [read(reference)], tests=[test], samples={test: samples})
+    expected = [row["BLEU"]["p_value"] for row in told[1:]]
+    assert [one.p for one in found] == [pytest.approx(p, abs=1e-9) for p in expected]
+    assert [one.system for one in found] == ["second", "third"]
+    assert expected[0] < 0.05 < expected[1]
+    scores = [row["BLEU"]["score"] for row in told]
+    assert [one.difference for one in found] == [pytest.approx(score - scores[0], abs=1e-8) for score in scores[1:]]
+
+
+def test_mean_over_test_sets(newstest: Callable[[int], tuple[Path, Path, Path]], tmp_path: Path) -> None:
+    arguments, told = [], []
+    for year in (2010, 2011, 2012):
+        reference, hypothesis, _ = newstest(year)
+        arguments += ["--set", f"newstest{year}", str(hypothesis), str(reference)]
+        told.append(float(sacrebleu(reference, "-i", hypothesis, "-b")))
+    output = tmp_path / "all.json"
+    assert main(["score", *arguments, "--metrics", "sacrebleu", "--output", str(output)]) == 0
+    found = json.loads(output.read_text(encoding="utf-8"))
+    values = [one["metrics"][0]["value"] for one in found["test_sets"]]
+    assert values == [pytest.approx(score, abs=1e-9) for score in told]
+    assert found["average"][0]["metrics"][0]["value"] == pytest.approx(statistics.fmean(told), abs=1e-9)
+
+
+def test_known_reference_lengths_of_newstest(real_corpus: Callable[[str], Path]) -> None:
+    """62688 and 64496 stand in the published results of Ott et al. (2018)."""
+    corpus = real_corpus("wmt_news")
+    references = read(corpus / "newstest2014.de")
+    assert value_of(METRICS["sacrebleu"], references, [references]).reference_length == 62688
+    split = split_compounds(moses(references, "de"))
+    assert value_of(METRICS["compound-split"], split, [split]).reference_length == 64496
+    assert what_length_says("compounds", 64496, len(references)).startswith("newstest2014 en-de")
+    references = read(corpus / "newstest2016.de")
+    assert value_of(METRICS["sacrebleu"], references, [references]).reference_length == 62669
+
+
+@pytest.mark.parametrize(("language", "length"), [("en", 131156), ("de", 125754)])
+def test_known_reference_lengths_of_iwslt(language: str, length: int, real_corpus: Callable[[str], Path]) -> None:
+    references = read(real_corpus("iwslt14_deen") / f"test.tok.{language}")
+    found = value_of(METRICS["tokenised"], references, [references])
+    assert found.reference_length == length
+    assert "canonical" in what_length_says("tokens", length, len(references))
+    # What the batches of fairseq-generate lose: the longest sentences.
+    longest = sorted(range(len(references)), key=lambda place: len(references[place].split()))[-6:]
+    kept = [text for place, text in enumerate(references) if place not in longest]
+    left = sum(len(text.split()) for text in kept)
+    assert "with 6 of 6750 sentences lost" in what_length_says("tokens", left, len(kept))
+
+
+@pytest.mark.parametrize(("language", "length"), [("en", 131161), ("de", 125767)])
+def test_reference_lengths_that_fairseq_prints(language: str, length: int, real_corpus: Callable[[str], Path]) -> None:
+    """From subwords to numbers and back, as ``fairseq-generate --remove-bpe`` does with its references."""
+    corpus = real_corpus("iwslt14_deen")
+    dictionary = Dictionary.load(str(corpus / f"dict.{language}.txt"))
+    words = 0
+    for line in read(corpus / f"test.{language}"):
+        numbers = dictionary.encode_line(line, add_if_not_exist=False).long()
+        words += len(dictionary.string(numbers, "subword_nmt", escape_unk=True).split())
+    assert words == length
+    assert "as fairseq-generate rebuilds them" in what_length_says("tokens", length, 6750)

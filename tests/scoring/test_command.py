@@ -1,0 +1,301 @@
+"""``fairseq-deep score`` as it is typed: what it prints, what it writes, and what it refuses in one line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.scoring import score
+from fairseq_plugins.scoring.fingerprint import KNOWN, known_lengths, what_length_says
+from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
+from fairseq_plugins.scoring.suspicions import suspicions
+from fairseq_plugins.scoring.text import read_sentences
+from tests.scoring.made_up import dropped, swapped, write
+
+REFERENCE = [f"Sentence {number} says that the {number % 7} cats on mat {number % 11} slept." for number in range(30)]
+OUTPUTS = {
+    "a1": swapped(REFERENCE, 5), "a2": swapped(REFERENCE, 3), "b1": dropped(REFERENCE, 6), "b2": dropped(REFERENCE, 5),
+}  # fmt: skip
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run the command in a directory that holds the outputs and ``ref``: exit code, output, errors."""
+    for name, sentences in {**OUTPUTS, "ref": REFERENCE}.items():
+        write(tmp_path / name, sentences)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = main(["score", *arguments])
+        output, errors = capfd.readouterr()
+        return code, output, errors
+
+    return command
+
+
+def bleu(name: str) -> float:
+    return value_of(METRICS["sacrebleu"], OUTPUTS[name], [REFERENCE]).value
+
+
+def stored(path: str) -> dict[str, Any]:
+    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    assert isinstance(content, dict)
+    return content
+
+
+def test_one_system(run: Run) -> None:
+    code, output, errors = run("a1", "ref", "--language-pair", "en-de")
+    assert (code, errors) == (0, "")
+    rows = {line[:19].strip(): line[19:].split()[0] for line in output.splitlines()[4:10]}
+    assert list(rows) == [METRICS[name].name for name in TASKS["translation"]]
+    assert rows["sacreBLEU"] == f"{bleu('a1'):.2f}"
+    assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in output
+    assert "Vaswani et al. 2017" in output
+
+
+def test_what_is_left_out_is_said(run: Run) -> None:
+    _, output, _ = run("a1", "ref")
+    assert "tokenised BLEU left out: it needs --language-pair (as de-en), or files with " in output
+    assert "compound-split BLEU left out: " in output
+    _, output, _ = run("a1", "ref", "--language-pair", "en-fr")
+    assert "tokenised BLEU  " in output
+    assert "compound-split BLEU left out: " in output
+
+
+def test_json_is_what_the_functions_return(run: Run) -> None:
+    assert run("a1", "ref", "--language-pair", "en-de", "--output", "score.json") == (0, "", "")
+    found = stored("score.json")
+    scores = score({"a1": OUTPUTS["a1"]}, [REFERENCE], language_pair="en-de")
+    assert found == json.loads(json.dumps(scores.as_dict()))
+    assert found["metrics"] == found["systems"][0]["metrics"]
+    assert found["metrics"][0]["value"] == bleu("a1")
+    assert found["reference_length"]["tokenised BLEU"] == sum(len(text.split()) + 1 for text in REFERENCE)
+    assert (found["sentences"], found["references"], found["schema"]) == (30, 1, 1)
+
+
+def test_several_runs(run: Run) -> None:
+    flags = ["--references", "ref", "--metrics", "sacrebleu", "--significance", "none", "--output", "out.json"]
+    for systems in (["a=a1,a2", "b=b1,b2"], ["a=a1", "b=b1", "a=a2", "b=b2"]):
+        assert run("--systems", *systems, *flags)[0] == 0
+        found = stored("out.json")
+        for system, names in zip(found["systems"], (("a1", "a2"), ("b1", "b2")), strict=True):
+            values = [bleu(name) for name in names]
+            (metric,) = system["metrics"]
+            assert metric["values"] == values
+            assert metric["value"] == pytest.approx(statistics.fmean(values))
+            assert metric["deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+        assert found["significance"] == []
+
+
+def test_comparison(run: Run) -> None:
+    flags = ["--metrics", "sacrebleu", "--bootstrap-samples", "50", "--randomisation-samples", "60"]
+    code, output, errors = run("--systems", "a=a1,a2", "b=b1,b2", "--references", "ref", "--baseline", "b", *flags)
+    assert (code, errors) == (0, "warning: 30 sentences are too few for paired tests\n")
+    assert "sacreBLEU against b: p-values" in output
+    assert "bs:50|seed:12345" in output
+    assert "ar:60|seed:12345" in output
+    difference = statistics.fmean([bleu("a1"), bleu("a2")]) - statistics.fmean([bleu("b1"), bleu("b2")])
+    (row,) = [line for line in output.splitlines() if line.startswith("a ") and "+" in line]
+    assert row.split()[1] == f"{difference:+.2f}"
+
+
+def test_several_test_sets_with_several_systems(run: Run) -> None:
+    sets = ["--set", "one", "a=a1", "b=b1", "ref", "--set", "two", "a=a2", "b=b2", "ref"]
+    code, output, _ = run(*sets, "--metrics", "sacrebleu", "--significance", "none", "--format", "markdown")
+    assert code == 0
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in output.splitlines() if line[:1] == "|"]
+    assert rows[0] == ["system", "one", "two", "average"]
+    for row, (first, second) in zip(rows[2:], (("a1", "a2"), ("b1", "b2")), strict=True):
+        values = [bleu(first), bleu(second)]
+        assert row[1:] == [f"{value:.2f}" for value in (*values, statistics.fmean(values))]
+
+
+def test_every_format_is_written_by_its_ending(run: Run) -> None:
+    names = ["out.txt", "out.md", "out.tex", "out.json"]
+    assert run("a1", "ref", *(word for name in names for word in ("--output", name))) == (0, "", "")
+    text, markdown, latex, _ = (Path(name).read_text(encoding="utf-8") for name in names)
+    number = f"{bleu('a1'):.2f}"
+    assert all(number in written for written in (text, markdown, latex))
+    assert r"\begin{tabular}" in latex
+    assert all(line.startswith("%") for line in latex.split("\\end{tabular}")[1].strip().splitlines())
+    assert run("a1", "ref")[1] == text
+    assert not list(Path().glob("*.partial"))
+
+
+def test_tokens_from_files(run: Run, tmp_path: Path) -> None:
+    spaced = {name: [text.replace(".", " .") for text in OUTPUTS[name]] for name in ("a1", "b1")}
+    for name, sentences in {**spaced, "ref": [text.replace(".", " .") for text in REFERENCE]}.items():
+        write(tmp_path / f"{name}.tok", sentences)
+    files = ["--tokenised-references", "ref.tok", "--metrics", "tokenised", "--output", "out.json"]
+    assert run("a1", "ref", "--tokenised-hypotheses", "a1.tok", *files)[0] == 0
+    one = stored("out.json")["metrics"][0]
+    assert one["signature"].endswith("|tokens:files")
+    # Moses makes the same tokens of this text.
+    assert run("a1", "ref", "--language-pair", "de-en", "--metrics", "tokenised", "--output", "made.json")[0] == 0
+    assert one["value"] == stored("made.json")["metrics"][0]["value"]
+    systems = ["--systems", "a=a1", "b=b1", "--references", "ref", "--significance", "none"]
+    assert run(*systems, "--tokenised-hypotheses", "b=b1.tok", "a=a1.tok", *files)[0] == 0
+    both = {system["name"]: system["metrics"][0]["value"] for system in stored("out.json")["systems"]}
+    assert both["a"] == one["value"] != both["b"]
+
+
+def test_lines_end_at_the_line_feed_alone(run: Run, tmp_path: Path) -> None:
+    odd = ["a\u2028b", "c\x0cd", "e\x85f", "g\rh"]
+    write(tmp_path / "odd", odd)
+    assert read_sentences(tmp_path / "odd") == odd
+    assert run("odd", "odd", "--metrics", "chrf", "--output", "out.json")[0] == 0
+    assert stored("out.json")["sentences"] == 4
+
+
+def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> None:
+    for name in ("my file", "a,b", "lr=3"):
+        write(tmp_path / name, OUTPUTS["a1"])
+        for arguments in ([name, "ref"], ["--systems", f"x={name}", "--references", "ref"],
+                          ["--systems", name, "--references", "ref"], ["--set", "one", name, "ref"]):  # fmt: skip
+            assert run(*arguments, "--metrics", "sacrebleu")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "no files: give HYP REF, or --systems NAME=HYP ... --references REF ..., or --set NAME HYP REF ..."),
+        (["a1"], "a1: no reference given: fairseq-deep score HYP REF"),
+        (["a1", "ref", "--systems", "a=a1"], "files in more than one way: give HYP REF, or "),
+        (["--systems", "a=a1"], "--systems and --references go together"),
+        (["--systems", "a=", "--references", "ref"], "--systems a=: must be NAME=HYP or NAME=HYP1,HYP2,..."),
+        (["--set", "one", "a1"], "--set one: give its name, HYP (or NAME=HYP ...) and REF"),
+        (["--set", "one", "a1", "ref", "--set", "one", "a2", "ref"], "--set one is given twice"),
+        (["--set", "one", "a=a1", "ref", "--set", "two", "b=b1", "ref"], "test set two has other systems, runs or "),
+        (["absent", "ref"], "absent: no such file"),
+        (["empty", "ref"], "empty: empty"),
+        (["latin", "ref"], "latin: line 2: not UTF-8 (byte 0xfc)"),
+        (["a1", "short"], "a1 has 30 lines, short has 24 lines: sentence k must be the translation of sentence k"),
+        (["short", "ref"], "short has 24 lines, ref has 30 lines: sentence k must be the translation of sentence k "
+         "(6 missing: were they dropped in decoding?)"),
+        (["--systems", "a=a1,short", "--references", "ref"], "short has 24 lines, ref has 30 lines: "),
+        (["a1", "ref", "short"], "short has 24 lines, ref has 30 lines: "),
+        (["a1", "ref", "--metrics", "bleu"], "unknown metric 'bleu' (did you mean 'sacrebleu'?); legal values: chrf, "),
+        (["a1", "ref", "--metrics", ","], "--metrics names none; legal: sacrebleu, "),
+        (["a1", "ref", "--metrics", "tokenised"], "tokenised BLEU: it needs --language-pair (as de-en), or files "),
+        (["a1", "ref", "--metrics", "compound-split", "--language-pair", "en-fr"],
+         "compound-split BLEU is for German compounds; no table of en-fr prints it"),
+        (["a1", "ref", "--language-pair", "ende"], "--language-pair must be SOURCE-TARGET, as en-de, not 'ende'"),
+        (["a1", "ref", "--language-pair", "de-xx", "--metrics", "tokenised"],
+         "tokenised BLEU: Moses has no rules for 'xx', only for as, bn, ca, "),
+        (["a1", "ref", "--tokenised-hypotheses", "a1"],
+         "--tokenised-hypotheses and --tokenised-references go together: one tokeniser must make both"),
+        (["a1", "ref", "--tokenised-hypotheses", "short", "--tokenised-references", "short"],
+         "the tokenised text has 24 lines, the plain text has 30 lines: "),
+        (["--set", "one", "a1", "ref", "--tokenised-references", "ref"], "--set takes plain text: "),
+        (["--systems", "a=a1", "b=b1", "--references", "ref", "--tokenised-hypotheses", "a=a1",
+          "--tokenised-references", "ref"], "tokenised hypotheses are of a, hypotheses of a, b"),
+        (["--systems", "a=a1", "b=b1", "--references", "ref", "--baseline", "c", "--metrics", "sacrebleu"],
+         "unknown --baseline 'c'; legal values: a, b"),
+        (["a1", "ref", "--task", "speach"], "argument --task: unknown task 'speach' (did you mean 'speech'?); legal "),
+        (["a1", "ref", "--confidence", "0"], "argument --confidence: must be a whole number of at least 1, not '0'"),
+        (["a1", "ref", "--task", "speech", "--confidence"], "--confidence: WER is computed without an interval; "),
+        (["a1", "ref", "--metricks", "ter"], "unknown option '--metricks' (did you mean '--metrics'?); "),
+        (["a1", "ref", "--output", "x.foo"], "--output x.foo: give --format, or an ending that says it: .txt, .md, "),
+        (["a1", "ref", "--metrics", "chrf", "--output", "absent/x.md"], "absent/x.md: cannot be written: No such file"),
+        (["--sys", "a1", "--ref", "ref"], "--sys is a flag of fairseq's own scorer, which is now fairseq-deep "),
+        (["-s", "a1", "-r", "ref"], "-s is a flag of fairseq's own scorer, which is now fairseq-deep stock-score"),
+        (["a1", "ref", "--sacrebleu"], "--sacrebleu is a flag of fairseq's own scorer, "),
+    ],
+)  # fmt: skip
+def test_one_line_and_code_2(arguments: Sequence[str], line: str, run: Run, tmp_path: Path) -> None:
+    write(tmp_path / "short", REFERENCE[:24])
+    (tmp_path / "empty").touch()
+    (tmp_path / "latin").write_bytes("a\ngrün\n".encode("latin-1"))
+    code, output, errors = run(*arguments)
+    assert (code, output) == (2, "")
+    assert errors.startswith(f"error: {line}")
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("sentences", "warning"),
+    [
+        (["A mat .", *REFERENCE[1:]], ""),
+        ([text.replace(".", " .") for text in REFERENCE], "x: 100% of the sentences look tokenised and the references"),
+        (["A m@@ at.", *REFERENCE[1:]], "x: 1 sentence with subword marks ('@@ ' or '▁'): remove them first"),
+        (["A <<unk>>.", "A <unk>.", *REFERENCE[2:]], "x: 2 sentences with <unk> or <<unk>>"),
+        (["", " ", *REFERENCE[2:]], "x: 2 sentences empty"),
+        ([text.lower() for text in REFERENCE], "x: no sentence has an upper-case letter and the references have"),
+    ],
+)
+def test_a_doubtful_number_is_given_with_one_warning(
+    sentences: Sequence[str], warning: str, run: Run, tmp_path: Path
+) -> None:
+    write(tmp_path / "x", sentences)
+    code, output, errors = run("x", "ref", "--metrics", "sacrebleu")
+    assert code == 0
+    assert output.startswith("30 sentences, 1 reference\n")
+    if not warning:
+        assert errors == ""
+    else:
+        assert errors.startswith(f"warning: {warning}")
+        assert errors.count("\n") == 1
+
+
+def test_doubtful_references(run: Run, tmp_path: Path) -> None:
+    write(tmp_path / "tok", [text.replace(".", " .") for text in REFERENCE])
+    _, _, errors = run("tok", "tok", "--metrics", "sacrebleu", "--output", "out.json")
+    assert errors.startswith("warning: the references: 100% of the sentences look tokenised: sacreBLEU of them ")
+    assert stored("out.json")["warnings"] == [errors.removeprefix("warning: ").strip()]
+
+
+def test_lower_case_answers_the_warning(run: Run, tmp_path: Path) -> None:
+    write(tmp_path / "x", [text.lower() for text in REFERENCE])
+    code, output, errors = run("x", "ref", "--metrics", "sacrebleu", "--lower-case")
+    assert (code, errors) == (0, "")
+    assert "sacreBLEU   100.00" in output
+
+
+@pytest.mark.parametrize("corpus", ["multi30k/test_2016_flickr", "tatoeba_deu_eng/test", "wmt_news/newstest2014"])
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_published_text_is_above_suspicion(corpus: str, language: str, real_corpus: Callable[[str], Path]) -> None:
+    name, prefix = corpus.split("/")
+    sentences = read_sentences(real_corpus(name) / f"{prefix}.{language}")
+    assert suspicions("x", sentences, sentences, lower_case=False) == []
+
+
+def test_known_lengths_are_well_formed() -> None:
+    with open(KNOWN, encoding="utf-8", newline="") as lines:
+        assert len(list(csv.reader(lines, delimiter="\t"))) == len(known_lengths()) + 1
+    keys = [(row.reads, row.length) for row in known_lengths()]
+    assert len(set(keys)) == len(keys)
+    assert {row.reads for row in known_lengths()} <= {metric.reads for metric in METRICS.values()}
+
+
+@pytest.mark.parametrize(
+    ("reads", "length", "sentences", "says"),
+    [
+        ("tokens", 131161, 6750, "IWSLT'14 de-en test: the canonical references as fairseq-generate rebuilds them"),
+        ("tokens", 131146, 6750, "IWSLT'14 de-en test: an older preparation (Moses before November 2018)"),
+        ("tokens", 125755, 6750, "IWSLT'14 en-de test: the canonical references as fairseq-generate rebuilds them"),
+        ("tokens", 136218, 6750, "IWSLT'14 de-en test: cut at the spaces of text that was detokenised"),
+        ("tokens", 130600, 6744, "IWSLT'14 de-en test with 6 of 6750 sentences lost: not comparable"),
+        (
+            "tokens",
+            131000,
+            6750,
+            "IWSLT'14 de-en test prepared in a way that is not known here: 141 tokens fewer ",
+        ),
+        ("compounds", 64496, 3003, "newstest2014 en-de: compound split, as in Ott et al. 2018"),
+        ("plain", 64496, 3003, ""),  # 3 % off: some other test set of as many sentences
+        ("plain", 12345, 1000, ""),
+    ],
+)
+def test_what_a_length_says(reads: str, length: int, sentences: int, says: str) -> None:
+    found = what_length_says(reads, length, sentences)
+    assert found.startswith(says)
+    assert bool(found) == bool(says)

@@ -1,0 +1,123 @@
+"""Paired tests where the answer is known, and how several runs of one system are treated."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import pytest
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.scoring import significance
+from fairseq_plugins.scoring.metrics import METRICS, value_of
+from fairseq_plugins.scoring.significance import WELCH, compare
+from tests.scoring.made_up import dropped, swapped
+
+REFERENCE = [f"sentence {number} says that the {number % 7} cats sat on mat {number % 11}" for number in range(120)]
+LIKE, ALIKE = dropped(REFERENCE, 9), dropped(REFERENCE, 9, start=4)
+GOOD, FAIR, BAD = swapped(REFERENCE, 6), swapped(REFERENCE, 2), dropped(REFERENCE, 3)
+FEW = {"bootstrap": 99, "randomisation": 199}
+
+
+def by_test(systems: dict[str, Any], **options: Any) -> dict[tuple[str, str], significance.Comparison]:
+    found = compare(systems, [REFERENCE], samples=FEW, **options)
+    return {(one.system, one.test): one for one in found}
+
+
+def test_a_system_that_is_better_in_every_sample() -> None:
+    """The least p-value that n samples can show is 1 / (n + 1)."""
+    found = by_test({"bad": BAD, "good": GOOD})
+    assert found["good", "paired bootstrap"].p == pytest.approx(1 / 100)
+    assert found["good", "approximate randomisation"].p == pytest.approx(1 / 200)
+    scores = [value_of(METRICS["sacrebleu"], text, [REFERENCE]).value for text in (BAD, GOOD)]
+    assert [one.difference for one in found.values()] == [pytest.approx(scores[1] - scores[0])] * 2
+
+
+def test_the_same_text_is_no_better() -> None:
+    found = by_test({"one": FAIR, "other": list(FAIR)})
+    assert {one.p for one in found.values()} == {1.0}
+    assert {one.difference for one in found.values()} == {0.0}
+
+
+def test_the_baseline_is_the_first_or_the_one_named() -> None:
+    systems = {"bad": BAD, "fair": FAIR, "good": GOOD}
+    assert {one.system for one in by_test(systems).values()} == {"fair", "good"}
+    assert {one.baseline for one in by_test(systems).values()} == {"bad"}
+    against_good = by_test(systems, baseline="good")
+    assert {one.system for one in against_good.values()} == {"bad", "fair"}
+    assert all(one.difference < 0 for one in against_good.values())
+
+
+def test_the_largest_p_value_over_the_pairs_of_runs_counts() -> None:
+    base, runs = [BAD, LIKE], [GOOD, ALIKE]
+    found = by_test({"base": base, "system": runs})
+    for test in ("paired bootstrap", "approximate randomisation"):
+        alone = [by_test({"a": one, "b": other})["b", test].p for one, other in zip(base, runs, strict=True)]
+        assert list(found["system", test].p_values) == alone
+        assert found["system", test].p == max(alone)
+        assert alone[0] is not None
+        assert alone[1] is not None
+        assert alone[0] < alone[1]
+
+
+def test_all_pairs_where_one_system_has_more_runs() -> None:
+    found = by_test({"base": [BAD, FAIR], "system": [GOOD, FAIR, GOOD]}, tests=["bootstrap"])
+    assert len(found["system", "paired bootstrap"].p_values) == 6
+    assert found["system", "paired bootstrap"].p == 1.0  # FAIR against itself
+
+
+def test_welch_by_hand() -> None:
+    """With three runs each and equal variances there are 4 degrees of freedom, where the distribution is closed."""
+    ours, theirs = [10.0, 11.0, 12.0], [13.0, 14.0, 15.0]
+    t = (statistics.fmean(ours) - statistics.fmean(theirs)) / math.sqrt(1 / 3 + 1 / 3)
+    u = 1 + t * t / 4
+    upper = 0.5 - 0.375 * abs(t) / math.sqrt(u) * (1 - t * t / u / 12)
+    assert significance._welch(ours, theirs) == pytest.approx(2 * upper)
+
+
+def test_welch_is_made_where_both_have_runs() -> None:
+    assert ("b", WELCH) not in by_test({"a": [BAD, FAIR], "b": GOOD}, tests=["bootstrap"])
+    found = by_test({"a": [BAD, FAIR], "b": [GOOD, FAIR]}, tests=["bootstrap"])["b", WELCH]
+    runs = [[value_of(METRICS["sacrebleu"], text, [REFERENCE]).value for text in side]
+            for side in ([GOOD, FAIR], [BAD, FAIR])]  # fmt: skip
+    assert found.p == significance._welch(*runs)
+    assert found.difference == pytest.approx(statistics.fmean(runs[0]) - statistics.fmean(runs[1]))
+    none = by_test({"a": [BAD, BAD], "b": [GOOD, GOOD]}, tests=["bootstrap"])["b", WELCH]
+    assert (none.p, none.p_values) == (None, ())
+
+
+def test_the_same_numbers_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    systems = {"a": LIKE, "b": ALIKE}
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    first, again, seeded = (by_test(systems, **options) for options in ({}, {}, {"seed": 12345}))
+    assert first == again == seeded
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    assert by_test(systems) == by_test(systems, seed=7) != first
+    assert "seed:7" in by_test(systems)["b", "paired bootstrap"].signature
+
+
+@pytest.mark.parametrize("value", ["0", "none", "x"])
+def test_a_seed_that_is_none(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", value)
+    with pytest.raises(UserError, match=f"at least 1, not '{value}'"):
+        by_test({"a": FAIR, "b": BAD})
+
+
+def test_lower_is_better_for_ter() -> None:
+    found = by_test({"bad": BAD, "good": GOOD}, metric=METRICS["ter"], tests=["randomisation"])
+    assert found["good", "approximate randomisation"].difference < 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"baseline": "god"}, "unknown baseline 'god' (did you mean 'good'?); legal values: bad, good"),
+        ({"tests": ["bootstarp"]}, "unknown test 'bootstarp' (did you mean 'bootstrap'?); legal values: bootstrap, "),
+        ({"metric": METRICS["rouge-1"]}, "ROUGE-1 has no paired test; legal: sacreBLEU, tokenised BLEU, "),
+    ],
+)
+def test_refusals(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        by_test({"bad": BAD, "good": GOOD}, **options)
+    assert str(caught.value).startswith(message)
