@@ -110,14 +110,14 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
     table = Table("gradient-norm", columns, tuple(rows))
     panels: list[Panel] = []
     for stack in STACKS:
-        panels.append(_gradient_panel(found, stack, "sub-layer outputs", UPWARDS, _sub_layer_curve, "the largest"))
+        panels.append(_gradient_panel(found, stack, "sub-layer outputs", UPWARDS, _sub_layer_curve, "largest"))
     for stack in STACKS:
-        panels.append(_gradient_panel(found, stack, "layer outputs", LAYER, _layer_curve, "the top decoder layer's"))
+        panels.append(_gradient_panel(found, stack, "layer outputs", LAYER, _layer_curve, "top decoder layer's"))
     for stack in STACKS:
-        panels.append(_gradient_panel(found, stack, "parameters of a layer", LAYER, _parameter_curve, "the largest"))
+        panels.append(_gradient_panel(found, stack, "parameters of a layer", LAYER, _parameter_curve, "largest"))
     figures = [
-        Figure("gradient-norm", "Gradient norms", panels),
-        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(found), columns=3),
+        Figure("gradient-norm", "Gradient norms", panels, share_y=True),
+        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(found), 3, 4.0, True),
     ]
     return Result([table], figures, _shown_gradients(found))
 
@@ -173,7 +173,8 @@ def _point_panels(found: Mapping[str, Sequence[gradients.Point]]) -> list[Panel]
     deepest = max(p.depth for points in found.values() for p in points if p.stack == "decoder")
     panels: list[Panel] = []
     for depth in dict.fromkeys((1, (deepest + 1) // 2, deepest)):
-        lines, ticks = [], []
+        lines: list[tuple[str, list[tuple[str, float]]]] = []
+        ticks: list[str] = []
         for label, points in found.items():
             path = _path(points, depth)
             ticks = [name for name, _ in path] if len(path) > len(ticks) else ticks
@@ -181,7 +182,7 @@ def _point_panels(found: Mapping[str, Sequence[gradients.Point]]) -> list[Panel]
         numbers = {name: place for place, name in enumerate(ticks, start=1)}
         drawn = [Line(label, [(numbers[n], v) for n, v in path if n in numbers]) for label, path in lines]
         panels.append(
-            Lines(f"decoder layer {depth}", "point, from the bottom", "gradient norm / the top decoder layer's", drawn,
+            Lines(f"decoder layer {depth}", "point, from the bottom", "gradient norm / top decoder layer's", drawn,
                   log_y=True, x_ticks=ticks)
         )  # fmt: skip
     return panels
@@ -201,9 +202,7 @@ def _shown_gradients(found: Mapping[str, Sequence[gradients.Point]]) -> list[lis
     rows: list[Sequence[Any]] = []
     for label, points in found.items():
         encoder, decoder = (_layer_curve(points, stack) for stack in STACKS)
-        # What a stack without gradients would say of itself is nothing.
-        ends = [*(encoder[:1] + encoder[-1:] or [None, None]), *(decoder[:1] + decoder[-1:])]
-        rows.append((label, *ends, _by(decoder[0], decoder[-1])))
+        rows.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], _by(decoder[0], decoder[-1])))
     return cells(header, rows)
 
 
@@ -229,7 +228,8 @@ def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Resu
     tables = [of_records("gradient-ratios", means), of_records("gradient-ratios-layers", found)]
     header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
     rows = [(label, f"{k.stack} {k.site}", *k[2:]) for label, some in means.items() for k in some]
-    return Result(tables, [Figure("gradient-ratios", "Gradient ratios of residual blocks", panels)], cells(header, rows))
+    figure = Figure("gradient-ratios", "Gradient ratios of residual blocks", panels)
+    return Result(tables, [figure], cells(header, rows))
 
 
 def _cell(some: Sequence[blocks.Kind], name: str, column: str) -> Optional[float]:
@@ -313,7 +313,7 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings) -> Result
     for label, curve in found.items():
         by_depth = {c.depth: c.mean for c in curve}
         rows.append((label, curve[0].mean, by_depth.get(10), curve[-1].mean, *output_change.law(curve)))
-    return Result([of_records(name, found)], [Figure(name, title, panels, columns=3)], cells(header, rows))
+    return Result([of_records(name, found)], [Figure(name, title, panels, columns=3, width=4.0)], cells(header, rows))
 
 
 # Jacobian.
@@ -327,24 +327,33 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     found = each(subjects, settings, lambda model, batch: jacobian.singular_values(jacobian.jacobian(model, batch)))
     rows = tuple((label, i, v) for label, values in found.items() for i, v in enumerate(values.tolist(), start=1))
     table = Table("jacobian", ("model", "number", "singular_value"), rows)
-    lines = [Line(label, histogram(values)) for label, values in found.items()]
-    panel = Lines("encoder", "log10 of a singular value", "share of the singular values", lines)
+    limits = common_limits(list(found.values()))
+    panels: list[Panel] = [
+        Lines(label, "log10 of a singular value", "share of the values", [Line("", histogram(values, limits))])
+        for label, values in found.items()
+    ]
     header = ("model", "largest", "median", "smallest", "root mean square", "share in 0.5 to 2")
     shown: list[Sequence[Any]] = []
     for label, v in found.items():
         near = float(((v >= 0.5) & (v <= 2)).double().mean())
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
-    return Result([table], [Figure("jacobian", "Input-output Jacobian", [panel])], cells(header, shown))
+    figure = Figure("jacobian", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y=True)
+    return Result([table], [figure], cells(header, shown))
 
 
 LEAST_SINGULAR, BINS = 1e-6, 60
 
 
-def histogram(values: Tensor) -> list[tuple[float, float]]:
+def common_limits(found: Sequence[Tensor]) -> tuple[float, float]:
+    """Range of log10 of all values, with a little room."""
+    logs = [values.double().clamp(min=LEAST_SINGULAR).log10() for values in found]
+    return min(float(one.min()) for one in logs) - 0.1, max(float(one.max()) for one in logs) + 0.1
+
+
+def histogram(values: Tensor, limits: tuple[float, float]) -> list[tuple[float, float]]:
     """Middle of a bin of log10 and the share of the values in it; what is smaller than the least counts as that."""
-    logs = values.double().clamp(min=LEAST_SINGULAR).log10()
-    low, high = float(logs.min()) - 0.1, float(logs.max()) + 0.1
-    counts = torch.histc(logs, bins=BINS, min=low, max=high)
+    low, high = limits
+    counts = torch.histc(values.double().clamp(min=LEAST_SINGULAR).log10(), bins=BINS, min=low, max=high)
     width = (high - low) / BINS
     return [(low + (i + 0.5) * width, float(c) / len(values)) for i, c in enumerate(counts.tolist())]
 
@@ -397,10 +406,19 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
             branches = [one.branch for one in own]
             least, most = min(one.stream_least for one in own), max(one.stream_most for one in own)
             rows.append((label, stack, least, most, min(branches), max(branches), sum(one.dead for one in own)))
-        dead = [one.name for one in some if one.dead]
-        if dead:
-            notes.append(f"{label}: dead gates (branch weighted by less than {scales.DEAD}): {', '.join(dead)}")
+        notes += _dead_gates(label, some)
     return Result(tables, figures, cells(header, rows), notes)
+
+
+MOST_NAMED = 8
+
+
+def _dead_gates(label: str, some: Sequence[scales.Scale]) -> list[str]:
+    dead = [one.name for one in some if one.dead]
+    if not dead:
+        return []
+    named = ", ".join(dead[:MOST_NAMED]) + (f" and {len(dead) - MOST_NAMED} more" if len(dead) > MOST_NAMED else "")
+    return [f"{label}: {len(dead)} of {len(some)} gates dead (branch weighted by less than {scales.DEAD}): {named}"]
 
 
 def _scale_panel(found: Mapping[str, Sequence[scales.Scale]], stack: str, column: str, title: str) -> Lines:
@@ -419,7 +437,11 @@ def _history_maps(mixed: Mapping[str, Sequence[scales.Mixture]]) -> list[Panel]:
             size = max(depth for depth, _ in own)
             values = [[own.get((depth, of)) for of in range(size)] for depth in range(1, size + 1)]
             title = f"{label}, {stack}"
-            panels.append(HeatMap(title, "output of layer (0: the embedding)", "input of layer", "weight", values, 0))
+            least = min(0.0, *own.values())
+            panels.append(
+                HeatMap(title, "output of layer (0: the embedding)", "input of layer", "weight", values, 0,
+                        (least, None))
+            )  # fmt: skip
     return panels
 
 
@@ -449,7 +471,8 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
             middles = [_range(some, name, column) for column in columns]
             if middles[0] is not None:
                 rows.append((label, name, *(None if one is None else one[1] for one in middles)))
-    figure = Figure("updates", "Gradient and update of each kind of matrix: least, median, largest", panels, columns=1)
+    title = "Gradient and update of each kind of matrix: least, median, largest"
+    figure = Figure("updates", title, panels, columns=1, width=8.0)
     notes = [] if any(s.weights is not None for s in subjects) else [NO_UPDATES]
     return Result([of_records("updates", found)], [figure], cells(header, rows), notes)
 

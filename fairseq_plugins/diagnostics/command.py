@@ -149,9 +149,9 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
 def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
     """Subjects with labels of their own."""
     labels = [subject.label for subject in subjects]
+    numbered = (dataclasses.replace(one, label=f"{one.label} ({place})") for place, one in enumerate(subjects, start=1))
     return [
-        subject if labels.count(subject.label) == 1 else dataclasses.replace(subject, label=f"{subject.label} ({place})")
-        for place, subject in enumerate(subjects, start=1)
+        one if labels.count(one.label) == 1 else other for one, other in zip(subjects, numbered, strict=True)
     ]
 
 
@@ -254,7 +254,7 @@ def diagnose(argv: Sequence[str]) -> int:
     """As :func:`main`, but mistakes are raised."""
     args, model = parse(argv)
     todo = jobs(args, model)
-    refused = []
+    refused: list[str] = []
     for job in todo:
         try:
             run(job, args.output)

@@ -27,7 +27,7 @@ TOLERANCE = 1e-3
 
 
 def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
-    """beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
+    """Beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
 
     Raises:
         UserError: an output is no weighted sum of embedding and branches.
@@ -106,7 +106,7 @@ def _require_sum(visit: Visit, x: Tensor) -> None:
 
 
 def row(x: Tensor, words: Tensor) -> Tensor:
-    """beta of one output from its summands ``(K, T, B, C)``; ``words`` ``(T, B)`` leaves out pads. ``(K - 1)``."""
+    """Beta of one output from its summands ``(K, T, B, C)``; ``words`` ``(T, B)`` leaves out pads. ``(K - 1)``."""
     deviations = x[:-1].std(dim=-1, unbiased=False)[:, words].mean(dim=1)
     return deviations / deviations.norm()
 

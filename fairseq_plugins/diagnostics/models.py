@@ -165,7 +165,8 @@ def of_checkpoint(path: Path, task: Any = None) -> Subject:
     known = (len(task.source_dictionary), len(task.target_dictionary))
     if known != (source, target):
         raise UserError(
-            f"{path}: the model knows {source} source and {target} target words, the corpus has {known[0]} and {known[1]}"
+            f"{path}: the model knows {source} source and {target} target words, "
+            f"the corpus has {known[0]} and {known[1]}"
         )
     float32 = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
     return Subject(path.stem, options, task, float32, num_updates(state))

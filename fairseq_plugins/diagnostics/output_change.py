@@ -1,8 +1,8 @@
 """How much the encoder's output moves when its weights do: Liu et al., EMNLP 2020, figure 4.
 
-A random change of every matrix in the layers moves the output of a Post-LN encoder of N layers by O(N), that of a Pre-LN
-or Admin encoder by O(log N). What counts is the output as a LayerNorm hands it on: Pre-LN's raw stream grows with N and
-so does its change. Every output is therefore brought to mean 0 and variance 1 over the width.
+A random change of every matrix in the layers moves the output of a Post-LN encoder of N layers by O(N), that of a
+Pre-LN or Admin encoder by O(log N). What counts is the output as a LayerNorm hands it on: Pre-LN's raw stream grows
+with N and so does its change. Every output is therefore brought to mean 0 and variance 1 over the width.
 
 A change is the squared L2 norm of the difference over the whole batch. Dropout is off; embeddings stay.
 """
@@ -26,7 +26,7 @@ from fairseq_plugins.errors import UserError
 RANDOM_SIZE, GRADIENT_SIZE = 1e-4, 1e-6
 """Change of each weight, as in the authors' code."""
 COARSE = (1, 2, 3, 6, 12, 18, 25, 35, 50, 70, 100)
-"""Depths at which models are built where the layers of a deep one are no shallow one, and for steps along a gradient."""
+"""Depths of models where the layers of a deep one are no shallow one, and for steps along a gradient."""
 
 Step = Callable[[Any, Batch, torch.Generator], dict[str, Tensor]]
 

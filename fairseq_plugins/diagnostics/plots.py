@@ -13,7 +13,7 @@ from fairseq_plugins.runs.pictures import load_pyplot, looks
 NO_MATPLOTLIB = "no plots: matplotlib is not installed (pip install 'fairseq-deep[plots]'); all numbers are written"
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
 ENDINGS = ("png", "pdf")
-WIDTH, HEIGHT = 4.6, 3.5
+HEIGHT = 3.2
 """Inches of one panel."""
 MOST_MARKERS = 12
 
@@ -81,12 +81,14 @@ Panel = Union[Lines, HeatMap, Bars, Ranges]
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels in rows of ``columns``."""
+    """Panels in rows of ``columns``, each ``width`` inches wide; ``share_y``: one scale for the panels of a row."""
 
     name: str
     title: str
     panels: Sequence[Panel]
     columns: int = 2
+    width: float = 4.6
+    share_y: bool = False
 
 
 def available() -> bool:
@@ -106,14 +108,18 @@ def draw(figure: Figure, directory: Path) -> list[Path]:
     assert pyplot is not None
     columns = min(figure.columns, len(figure.panels))
     rows = math.ceil(len(figure.panels) / columns)
-    canvas, axes = pyplot.subplots(
-        rows, columns, figsize=(WIDTH * columns, HEIGHT * rows + 0.5), squeeze=False, layout="constrained"
-    )
+    size = (figure.width * columns, HEIGHT * rows + 0.8)
+    share_y: Any = "row" if figure.share_y else False
+    canvas, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=share_y)
     canvas.suptitle(figure.title, fontsize=11)
     for axis, panel in zip(axes.flat, figure.panels, strict=False):
         DRAWN_BY[type(panel)](axis, panel)
+        axis.title.set_fontsize(10)
+        axis.xaxis.label.set_fontsize(8)
+        axis.yaxis.label.set_fontsize(8)
     for axis in axes.flat[len(figure.panels) :]:
         axis.set_visible(False)
+    _one_legend(canvas, axes)
     files = []
     for ending in ENDINGS:
         path = directory / f"{figure.name}.{ending}"
@@ -127,27 +133,54 @@ def draw(figure: Figure, directory: Path) -> list[Path]:
     return files
 
 
+def _one_legend(canvas: Any, axes: Any) -> None:
+    """Below the panels, every name once."""
+    named = {
+        label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    if named:
+        canvas.legend(named.values(), named.keys(), loc="outside lower center", ncols=4, fontsize=8)
+
+
 def _draw_lines(axis: Any, panel: Lines) -> None:
-    styles = looks()
+    styles, unseen = looks(), []
     for line in panel.lines:
         drawable = [(x, y) for x, y in line.points if not (panel.log_y and y <= 0)]
         if line.guide:
             axis.plot(*_columns(drawable), color="0.6", linewidth=1, linestyle=(0, (1, 1)), label=line.label)
             continue
         style, marker, colour = next(styles)
-        # A line of nothing but zeros has no place on a logarithmic axis and is named all the same.
-        label = line.label if drawable or not line.points else f"{line.label} (all 0)"
-        axis.plot(*_columns(drawable), linestyle=style, marker=marker, color=colour, markersize=4, label=label,
+        axis.plot(*_columns(drawable), linestyle=style, marker=marker, color=colour, markersize=4, label=line.label,
                   markevery=max(1, len(drawable) // MOST_MARKERS))  # fmt: skip
+        unseen += [line.label] if line.points and not drawable else []
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    if panel.log_x:
-        axis.set_xscale("log")
-    if panel.log_y:
-        axis.set_yscale("log")
+    if unseen:
+        # Nothing but zeros has no place on a logarithmic axis, and must not be taken for missing.
+        axis.text(0.02, 0.02, f"0 throughout: {', '.join(unseen)}", transform=axis.transAxes, fontsize=7)
+    _set_scales(axis, panel)
     if panel.x_ticks:
         axis.set_xticks(range(1, len(panel.x_ticks) + 1), panel.x_ticks, rotation=60, ha="right", fontsize=7)
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
+
+
+def _set_scales(axis: Any, panel: Lines) -> None:
+    if panel.log_x:
+        axis.set_xscale("log")
+        _plain_numbers(axis.xaxis)
+    elif all(float(x).is_integer() for line in panel.lines for x, _ in line.points):
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    if panel.log_y:
+        axis.set_yscale("log")
+        _plain_numbers(axis.yaxis)
+
+
+def _plain_numbers(axis: Any) -> None:
+    """0.02 and not 2 x 10^-2, at 1, 2 and 5 of each power of ten where there is room."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _columns(points: Sequence[Point]) -> tuple[list[float], list[float]]:
@@ -162,6 +195,7 @@ def _draw_heat_map(axis: Any, panel: HeatMap) -> None:
                         extent=(left, left + columns, 0.5, rows + 0.5), interpolation="nearest")  # fmt: skip
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     axis.locator_params(integer=True)
+    axis.patch.set(hatch="////", edgecolor="0.8")  # no value is not the same as zero
     axis.figure.colorbar(image, ax=axis, label=panel.value_label)
 
 
@@ -188,6 +222,7 @@ def _draw_ranges(axis: Any, panel: Ranges) -> None:
         reach = [[m - low for _, (low, m, _) in known], [high - m for _, (_, m, high) in known]]
         axis.errorbar(places, middles, yerr=reach, fmt=marker, color=colour, markersize=4, capsize=2, label=label)
     axis.set_yscale("log")
+    _plain_numbers(axis.yaxis)
     _name_categories(axis, panel)
 
 
@@ -195,7 +230,6 @@ def _name_categories(axis: Any, panel: Union[Bars, Ranges]) -> None:
     axis.set_xticks(range(len(panel.categories)), panel.categories, rotation=45, ha="right", fontsize=7)
     axis.set(title=panel.title, ylabel=panel.y_label)
     axis.grid(axis="y", alpha=0.3)
-    axis.legend(fontsize=7)
 
 
 DRAWN_BY: dict[type, Callable[[Any, Any], None]] = {

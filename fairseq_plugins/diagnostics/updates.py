@@ -74,7 +74,7 @@ def updates(model: Any, batch: Batch, later: Optional[Any] = None) -> list[Matri
 def _distances(found: list[tuple[str, int, str, Tensor]], later: Any) -> list[Optional[float]]:
     others = list(matrices(later))
     if [(*one[:3], one[3].shape) for one in found] != [(*one[:3], one[3].shape) for one in others]:
-        raise UserError("updates: the two checkpoints are of different models, so no matrix has moved from one to the other")
+        raise UserError("updates: the two checkpoints are of different models, so no matrix has moved between them")
     return [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in zip(found, others, strict=True)]
 
 
