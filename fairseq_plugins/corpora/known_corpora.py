@@ -234,7 +234,7 @@ def _compare_sums(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
     for file in found.files:
         if file.sha256 in known:
             yield Verdict(SAME, file.path, f"exactly the known text ({known[file.sha256]})")
-        elif file.kind in ("text", "tok", "raw") and f"{file.kind}/{file.split}.{file.language}" in corpus.sha256:
+        elif _should_be_known(corpus, file):
             yield Verdict(DIFFERS, file.path, "not the known text: its SHA-256 is another")
     for vocabulary in found.vocabularies:
         if vocabulary.sha256 in known:
@@ -243,16 +243,24 @@ def _compare_sums(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
         yield Verdict(SAME, "codes", "exactly the known byte-pair merges")
 
 
+def _should_be_known(corpus: Corpus, file: File) -> bool:
+    """Whether the sum of such a file is known; of one with other rows it goes without saying that it differs."""
+    if corpus.form(file.split, file.rows) is None:
+        return False
+    return file.kind in ("text", "tok", "raw") and f"{file.kind}/{file.split}.{file.language}" in corpus.sha256
+
+
 def compare_test_sets(found: Directory) -> Iterator[Verdict]:
     """Published test sets among the files: by their names, and by their sums under any name."""
     known_texts = {
-        total: f"exactly {name} in {language}"
-        for name, known in test_sets().items()
-        for language, total in known.sha256.items()
+        total: (name, language) for name, known in test_sets().items() for language, total in known.sha256.items()
     }
     for file in found.files:
         if file.sha256 in known_texts:
-            yield Verdict(SAME, file.path, known_texts[file.sha256])
+            name, language = known_texts[file.sha256]
+            # The test set of a corpus may be any of them; one under the name of another is a mistake.
+            misnamed = language != file.language or (file.split in test_sets() and file.split != name)
+            yield Verdict(DIFFERS if misnamed else SAME, file.path, f"exactly {name} in {language}")
     for split, known in test_sets().items():
         for rows in dict.fromkeys(file.rows for file in found.of_split(split)):
             if rows == known.rows:

@@ -193,10 +193,18 @@ def report(found: Directory, corpus: Optional[Corpus], verdicts: Sequence[Verdic
         shared = "dictionary, joined" if found.joined and len(found.vocabularies) > 1 else "dictionary"
         lines += ["", *_table((shared, "types", "SHA-256"), rows)]
     lines += ["", f"{corpus.name}: {corpus.title}" if corpus else "not one of the known corpora"]
-    lines += [f"  {verdict}" for verdict in sorted(verdicts, key=lambda verdict: LEVELS.index(verdict.level))]
+    lines += [f"  {verdict}" for verdict in sorted(_joined(verdicts), key=lambda verdict: LEVELS.index(verdict.level))]
     known = any(verdict.level == SAME for verdict in verdicts)
     fine = "all as known" if known else "nothing is broken, and nothing is known to compare it with"
     return "\n".join([*lines, "", f"differing or broken: {bad}" if bad else fine])
+
+
+def _joined(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """One verdict for each file and level, with all that is said of it."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for verdict in verdicts:
+        said.setdefault((verdict.level, verdict.about), []).append(verdict.message)
+    return [Verdict(level, about, "; ".join(messages)) for (level, about), messages in said.items()]
 
 
 def _row(file: File) -> tuple[str, ...]:

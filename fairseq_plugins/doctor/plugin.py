@@ -44,7 +44,7 @@ def importing() -> Iterator[Finding]:
     """The check that decides whether those that need fairseq are run."""
     problem = obstacle()
     if problem is not None:
-        yield Finding(Level.ERROR, "fairseq", f"cannot be imported: {problem}", f"see above, or {INSTALL_FAIRSEQ}")
+        yield Finding(Level.ERROR, "fairseq", f"cannot be imported: {problem}", f"make setup, or {INSTALL_FAIRSEQ}")
         return
     import fairseq
 

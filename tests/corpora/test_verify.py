@@ -163,6 +163,15 @@ def test_published_test_sets_are_recognised(real_corpus: Corpus, tmp_path: Path,
     ]
 
 
+def test_test_set_under_the_name_of_another(real_corpus: Corpus, tmp_path: Path, verify: Callable[..., Result]) -> None:
+    news = real_corpus("wmt_news")
+    shutil.copy(news / "newstest2011.de", tmp_path / "newstest2012.de")
+    shutil.copy(news / "newstest2012.de", tmp_path / "newstest2012.en")
+    result = verify(tmp_path)
+    assert result.code == 1
+    assert result.bad == ["newstest2012.de: exactly newstest2011 in de", "newstest2012.en: exactly newstest2012 in de"]
+
+
 # Made-up corpora ----------------------------------------------------------------------------------------------------
 
 
