@@ -493,7 +493,7 @@ def _published_table(paper: str, name: str, rows: Sequence[PublishedRow]) -> str
     shared = {head: cells[0] for head, cells in columns.items() if head not in own and len(set(cells)) == 1}
     said = "; ".join(f"{head}: {value}" for head, value in shared.items() if value)
     shown = {head: cells for head, cells in columns.items() if head not in shared}
-    lines = [f"### {paper}, {name}", f"`scripts/reproduce/{rows[0].script}`. For all rows: {said}."]
+    lines = [f"### {paper}, {name}", f"    {rows[0].command}", f"For all rows: {said}."]
     return "\n\n".join([*lines, table(tuple(shown), zip(*shown.values(), strict=True))])
 
 

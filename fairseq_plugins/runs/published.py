@@ -93,6 +93,12 @@ class PublishedRow:
         paper = self.paper.lower().replace("-", "" if self.paper == "DS-Init" else "_")
         return f"{paper}_{self.table.lower().replace(' ', '')}.sh"
 
+    @property
+    def command(self) -> str:
+        """What runs the table, from the root of the repository."""
+        table = f"TABLE={self.table.rpartition(' ')[2]} " if self.paper == "ReZero" else ""
+        return f"{table}scripts/reproduce/{self.script}"
+
 
 COLUMNS = tuple(field.name for field in fields(PublishedRow))
 

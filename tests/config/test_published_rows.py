@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from statistics import fmean
@@ -154,6 +155,15 @@ def test_rows_by_configuration_and_by_table() -> None:
     assert {row.script for row in tables["DS-Init", "Table 3"]} == {"dsinit_table3.sh"}
     assert {row.script for row in tables["admin-torch", "README"]} == {"admin_torch_readme.sh"}
     assert {row.script for row in tables["ReZero", "Table 2"]} == {"rezero_enwik8.sh"}
+
+
+def test_every_table_has_its_script() -> None:
+    for (paper, _), rows in rows_by_table().items():
+        (command,) = {row.command for row in rows}
+        script = CONFIGS.parent / command.rpartition(" ")[2]
+        assert os.access(script, os.X_OK), script
+        assert paper in script.read_text(encoding="utf-8")
+    assert rows_by_table()["ReZero", "Table 3"][0].command == "TABLE=3 scripts/reproduce/rezero_enwik8.sh"
 
 
 def test_the_file_says_nothing_about_scorers_that_nobody_knows() -> None:
