@@ -66,19 +66,18 @@ def shared_memory() -> Iterator[Finding]:
 
 
 def load_torch() -> Any:
-    """The module torch, or None where it cannot be imported."""
-    try:
-        import torch
-    except Exception:  # a missing library of CUDA is an OSError
-        return None
+    """The module torch, which takes a second to import and may fail to."""
+    import torch
+
     return torch
 
 
 def numpy_bridge() -> Iterator[Finding]:
     """Whether torch and numpy, each fine alone, work together."""
-    torch = load_torch()
-    if torch is None:
-        yield Finding(Level.ERROR, "torch", "cannot be imported", "python -c 'import torch' says why")
+    try:
+        torch = load_torch()
+    except Exception as error:  # a missing library of CUDA is an OSError
+        yield Finding(Level.ERROR, "torch", f"cannot be imported: {error}", "pip install --force-reinstall torch")
         return
     try:
         torch.zeros(1).numpy()
@@ -89,9 +88,11 @@ def numpy_bridge() -> Iterator[Finding]:
 
 def gpus() -> Iterator[Finding]:
     """Every GPU, and why there is none where there could be."""
-    torch = load_torch()
-    if torch is not None:
-        yield from findings_of_gpus(torch, os.environ, _driver_lists_gpus())
+    try:
+        torch = load_torch()
+    except Exception:  # said by the check before
+        return
+    yield from findings_of_gpus(torch, os.environ, _driver_lists_gpus())
 
 
 def _driver_lists_gpus() -> bool:

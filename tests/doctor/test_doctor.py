@@ -247,8 +247,13 @@ class TestMachine:
         assert "Numpy is not available" in finding.says
 
     def test_no_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(machine, "load_torch", lambda: None)
-        assert worst(machine.numpy_bridge()) is Level.ERROR
+        def fail() -> None:
+            raise OSError("libcublas.so.12: cannot open shared object file")
+
+        monkeypatch.setattr(machine, "load_torch", fail)
+        (finding,) = machine.numpy_bridge()
+        assert finding.level is Level.ERROR
+        assert finding.says == "cannot be imported: libcublas.so.12: cannot open shared object file"
         assert list(machine.gpus()) == []
 
     def test_unsafe_loading(self, monkeypatch: pytest.MonkeyPatch) -> None:
