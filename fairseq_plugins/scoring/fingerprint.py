@@ -47,23 +47,25 @@ def what_length_says(reads: str, length: int, sentences: int) -> str:
             return f"{row.test_set}: {row.meaning}"
     for row in known:
         lost = row.sentences - sentences
-        if 0 < lost <= LOST_BY_BATCHES and _like(row, length, sentences):
+        if 0 < lost <= LOST_BY_BATCHES and length < row.length and _like(row, length, sentences):
             return (
-                f"{row.test_set} with {lost} of {row.sentences} sentences lost: not comparable; decode every sentence"
+                f"looks like {row.test_set} with {lost} of {row.sentences} sentences lost: not comparable; decode "
+                "every sentence"
             )
-    near = [row for row in known if row.sentences == sentences and _like(row, length, sentences)]
+    # Plain text is counted one way only, so another length is another text; tokens are a matter of preparation.
+    near = [row for row in known if row.sentences == sentences and reads != "plain" and _like(row, length, sentences)]
     return _unknown(near, length) if near else ""
 
 
 def _unknown(near: Sequence[KnownLength], length: int) -> str:
     closest = min(near, key=lambda row: abs(row.length - length))
     return (
-        f"{closest.test_set} prepared in a way that is not known here: {abs(length - closest.length)} tokens "
-        f"{'fewer' if length < closest.length else 'more'} than {closest.length} ({closest.meaning})"
+        f"looks like {closest.test_set}, prepared in a way that is not known here: {abs(length - closest.length)} "
+        f"tokens {'fewer' if length < closest.length else 'more'} than {closest.length} ({closest.meaning})"
     )
 
 
 def _like(row: KnownLength, length: int, sentences: int) -> bool:
-    """Whether the mean sentence is as long as in ``row``, within 2 %: longest sentences are lost first."""
+    """Whether the mean sentence is as long as in ``row``, within 2 %."""
     ratio = (length / sentences) / (row.length / row.sentences)
     return abs(ratio - 1) < 0.02
