@@ -5,6 +5,7 @@ Runs of one configuration, one set of changes and one corpus that differ in noth
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from collections import Counter
@@ -54,8 +55,8 @@ class Spread:
 
 
 def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:
-    """The values that are there; None if there is none."""
-    known = tuple(value for value in values if value is not None)
+    """The values that are there and finite; None if there is none. A loss that is not finite has a verdict instead."""
+    known = tuple(value for value in values if value is not None and math.isfinite(value))
     return Spread(known) if known else None
 
 

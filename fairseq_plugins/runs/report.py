@@ -103,24 +103,23 @@ def _of_runs(header: str, value: Callable[[Run], Optional[float]], form: str) ->
         found = group.number(value)
         return found.mean if found else None
 
-    return Field(header, lambda group: _shown(group.number(value), form), order)
+    return Field(header, lambda group: _shown(group.number(value), form, group), order)
 
 
-def _shown(found: Optional[Spread], form: str) -> str:
+def _shown(found: Optional[Spread], form: str, group: Group) -> str:
+    """Mean and deviation, and of how many runs where not of all."""
     if found is None:
         return ABSENT
-    deviation = found.deviation
-    return format(found.mean, form) + (f" ± {deviation:{form}}" if deviation else "")
+    deviation, of_all = found.deviation, len(found.values) == len(group.members)
+    text = format(found.mean, form) + (f" ± {deviation:{form}}" if deviation else "")
+    return text if of_all else f"{text} ({len(found.values)} of {len(group.members)})"
 
 
 def _score_field(column: Column, comparisons: Optional[Comparisons]) -> Field:
     sign = 1 if column.metric in LOWER_IS_BETTER else -1
 
     def cell(group: Group) -> str:
-        found = group.score(column)
-        text = _shown(found, FORMS.get(column.metric, ".2f"))
-        if found and len(found.values) < len(group.members):
-            text += f" ({len(found.values)} of {len(group.members)})"
+        text = _shown(group.score(column), FORMS.get(column.metric, ".2f"), group)
         return text + _marks(group, column, comparisons)
 
     def order(group: Group) -> Optional[float]:
@@ -188,7 +187,7 @@ def sorted_groups(shown: Report, by: str) -> tuple[Group, ...]:
 def legend(shown: Report) -> Iterator[str]:
     """What a reader needs to read the table, one line each."""
     yield "±: standard deviation over the seeds (n - 1). Valid loss: negative log-likelihood in bits per target token."
-    if shown.speed:
+    if shown.speed and any(_speed(group) for group in shown.groups):
         yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
     yield from _signatures(shown)
     if shown.comparisons and shown.comparisons.tests:

@@ -31,7 +31,7 @@ def text_table(cells: Cells) -> str:
 
 def markdown_table(cells: Cells) -> str:
     """The table in Markdown: first column left, all others right."""
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in cells]
+    escaped = [[cell.replace("|", "\\|").replace("*", "\\*") for cell in row] for row in cells]
     rule = ["---", *("---:" for _ in escaped[0][1:])]
     return "\n".join("| " + " | ".join(row) + " |" for row in [escaped[0], rule, *escaped[1:]])
 

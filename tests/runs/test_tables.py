@@ -13,8 +13,8 @@ def test_text_is_aligned_on_both_sides():
     assert text_table([("method", "BLEU"), ("admin", "9.5")]) == "method  BLEU\n------  ----\nadmin    9.5"
 
 
-def test_markdown_escapes_what_would_end_a_cell():
-    assert markdown_table([("a", "b"), ("1", "x|y")]) == "| a | b |\n| --- | ---: |\n| 1 | x\\|y |"
+def test_markdown_escapes_what_it_would_read_as_its_own():
+    assert markdown_table([("a", "b"), ("1 *", "x|y")]) == "| a | b |\n| --- | ---: |\n| 1 \\* | x\\|y |"
 
 
 @pytest.mark.parametrize(("value", "cell"), [(None, "-"), (12345.6, "12,346"), (float("nan"), "nan")])

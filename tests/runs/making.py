@@ -1,0 +1,61 @@
+"""Directories of runs, made by hand with known numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+
+
+def log_text(valid: Mapping[int, float], speeds: Sequence[float] = (1000.0,), parameters: int = 1234) -> str:
+    """A training log with validations, speeds and a number of parameters."""
+    lines = [f"2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. shared model params: {parameters:,} (num. x)"]
+    for place, speed in enumerate(speeds, start=1):
+        record = {"epoch": 1, "loss": "9", "nll_loss": "8", "wps": str(speed), "num_updates": str(place)}
+        lines.append(f"2026-01-01 00:00:00 | INFO | train_inner | {json.dumps(record)}")
+    for updates, loss in valid.items():
+        record = {"epoch": 1, "valid_loss": "9", "valid_nll_loss": str(loss), "valid_num_updates": str(updates)}
+        lines.append(f"2026-01-01 00:00:00 | INFO | valid | {json.dumps(record)}")
+    return "\n".join(lines) + "\n"
+
+
+def write_scores(
+    run: Path, test_set: str, scores: Mapping[str, float], texts: Optional[tuple[list[str], list[str]]] = None
+) -> None:
+    """What evaluate.sh leaves of one test set; ``texts`` are hypotheses and references."""
+    place = run / "evaluation" / test_set
+    place.mkdir(parents=True, exist_ok=True)
+    metrics = [{"name": name, "value": value, "signature": SIGNATURE} for name, value in scores.items()]
+    (place / "score.json").write_text(json.dumps({"sentences": 3, "metrics": metrics}))
+    for name, lines in zip(("hypotheses.txt", "references.txt"), texts or (), strict=False):
+        (place / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_run(
+    directory: Path, *, config: str = "iwslt14_de_en/admin_6e6d", seed: int = 1111, changes: Sequence[str] = (),
+    data: Optional[Path] = None, valid: Optional[Mapping[int, float]] = None, speeds: Sequence[float] = (1000.0,),
+    finished: Optional[Mapping[str, Any]] = None, layers: tuple[int, int] = (6, 6),
+    scores: Optional[Mapping[str, float]] = None, texts: Optional[tuple[list[str], list[str]]] = None,
+) -> Path:  # fmt: skip
+    """A run with one test set ``test``; ``finished`` is what its file says, an empty mapping for none."""
+    directory.mkdir(parents=True)
+    record = {
+        "config": config, "overrides": [f"common.seed={seed}", *changes], "seed": seed, "parameters": 36741120,
+        "data": str(data or "/nowhere"), "devices": ["Tiny CPU"], "method": "admin_transformer",
+        "configuration": {
+            "model": {"encoder_layers": layers[0], "decoder_layers": layers[1]}, "task": {"target_lang": "en"},
+            "optimization": {"max_update": 500},
+        },
+    }  # fmt: skip
+    (directory / "run.json").write_text(json.dumps(record))
+    (directory / "train.log").write_text(log_text({100: 4.0, 200: 3.5} if valid is None else valid, speeds))
+    if finished is None:
+        finished = {"num_updates": 500, "epochs": 3}
+    if finished:
+        (directory / "finished").write_text(json.dumps(finished))
+    if scores is not None:
+        write_scores(directory, "test", scores, texts)
+    return directory
