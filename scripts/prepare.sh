@@ -74,7 +74,7 @@ export MOSES
 
 # ---- what was asked for ------------------------------------------------------------------------------------------
 
-(($# >= 1)) || die "no directory given; usage: scripts/prepare.sh DIR train=PREFIX valid=PREFIX|every-Nth [NAME=PREFIX ...]"
+(($# >= 1)) || die "no directory given; scripts/prepare.sh --help says more"
 DIR=${1%/}
 shift
 [[ $DIR != *=* ]] || die "the first argument is the directory to make, not '$DIR'"
@@ -125,7 +125,7 @@ for name in MIN_LENGTH MAX_LENGTH SIZE WORKERS; do require_number "$name" "${!na
 [[ $VOCABULARY_THRESHOLD == 0 ]] || require_number VOCABULARY_THRESHOLD "$VOCABULARY_THRESHOLD"
 [[ $VOCABULARY_THRESHOLD == 0 || $SUBWORDS == bpe ]] || die "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe"
 [[ -z $CODES || $SUBWORDS != none ]] || die "CODES is given, but SUBWORDS=none"
-[[ $RATIO =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "RATIO must be a number of at least 1, not '$RATIO'"
+[[ $RATIO =~ ^[1-9][0-9]*(\.[0-9]+)?$ ]] || die "RATIO must be a number of at least 1, not '$RATIO'"
 [[ $JOINED == 0 || -z $TARGET_DICT ]] || die "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT"
 
 # ---- the files ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,42 @@
+"""Running the scripts as a user does, and looking at what they leave."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """The environment without what would change a script's course, and with ``settings``."""
+    theirs = {"SOURCE", "TARGET", "MOSES", "CODES", "JOINED", "SIZE", "DRY_RUN", "ARCHIVE_DIR", "CACHE", "CHECKSUMS"}
+    kept = {name: value for name, value in os.environ.items() if name not in theirs}
+    return {**kept, "PYTHONPATH": str(ROOT), "WORKERS": "1", **settings}
+
+
+def run(script: str, *arguments: object, **settings: str) -> subprocess.CompletedProcess[str]:
+    """A script of ``scripts/`` with settings, to its end."""
+    command = [str(ROOT / "scripts" / script), *map(str, arguments)]
+    return subprocess.run(command, env=environment(**settings), capture_output=True, text=True)
+
+
+def refusal(script: str, *arguments: object, **settings: str) -> str:
+    """The one line that a script refuses with."""
+    ended = run(script, *arguments, **settings)
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    [line] = ended.stderr.removesuffix("\n").split("\n")
+    return line.removeprefix("error: ")
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below ``directory``, by its path."""
+    files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def times(directory: Path) -> dict[str, int]:
+    """When each file below ``directory`` was written; the lock, which every call opens, aside."""
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path): path.stat().st_mtime_ns for path in files}

@@ -1,0 +1,252 @@
+"""prepare.sh: a user's own files, the published IWSLT'14 numbers, and every kind of bad input."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary, data_utils
+
+from tests import toy
+from tests.scripts.running import ROOT, contents, refusal, run
+
+SCRIPT = "prepare.sh"
+
+
+def write(path: Path, lines: list[str]) -> None:
+    content = "".join(line + "\n" for line in lines).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_bytes().decode().split("\n")[:-1]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two training files, one of them gzipped, and two test sets with what other tools take for line ends."""
+    directory = tmp_path_factory.mktemp("own text")
+    for seed, name in enumerate(("one", "two", "first", "second"), start=1):
+        pairs = toy.sentence_pairs(60, seed, longest=5)
+        sides = [[pair[side] + "." for pair in pairs] for side in (0, 1)]
+        for side, language in zip(sides, ("de", "en"), strict=True):
+            side[3] = f"{side[3]}\u2028x\ry\x85z"
+            write(directory / f"{name}.{language}{'.gz' if name == 'two' else ''}", side)
+    return directory
+
+
+# ---- a user's own files ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def prepared(text: Path) -> Path:
+    """Everything that is not the default: a validation set out of the training text, cleaned by subwords."""
+    out = text / "out"
+    ended = run(
+        SCRIPT, out, f"train={text / 'one'}", f"train={text / 'two'}", "valid=every-10th",
+        f"news-2014={text / 'first'}", f"test={text / 'second'}", f"test.raw={text / 'first'}",
+        NORMALISE="train", AGGRESSIVE="1", ESCAPE="0", CLEAN="subwords", MAX_LENGTH="30", RATIO="2.5", SIZE="40",
+        VOCABULARY_THRESHOLD="3", WORKERS="2",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return out
+
+
+def test_line_k_is_line_k_in_every_file(prepared: Path) -> None:
+    files = contents(prepared / "text")
+    assert {name.split(".")[0] for name in files} == {"train", "valid", "test", "news-2014"}
+    for language in ("de", "en"):
+        for name in ("train", "valid", "test", "news-2014"):
+            tokens = lines(prepared / "text" / f"{name}.tok.{language}")
+            assert [line.replace("@@ ", "") for line in lines(prepared / "text" / f"{name}.{language}")] == tokens
+    for name in ("train", "valid", "test", "news-2014"):
+        assert files[f"{name}.de"].count(b"\n") == files[f"{name}.en"].count(b"\n")
+
+
+def test_what_was_cut_off_the_training_text_is_cleaned_and_its_raw_lines_follow(prepared: Path, text: Path) -> None:
+    for language in ("de", "en"):
+        two = gzip.decompress((text / f"two.{language}.gz").read_bytes()).decode().split("\n")[:-1]
+        training = lines(text / f"one.{language}") + two
+        every_10th = training[9::10]
+        raw = lines(prepared / "raw" / f"valid.{language}")
+        assert raw == [line for line in every_10th if line in raw]
+        without = re.compile(r"[\s.]")
+        assert [without.sub("", line) for line in lines(prepared / "text" / f"valid.tok.{language}")] == [
+            without.sub("", line) for line in raw
+        ]
+    lengths = [[len(line.split()) for line in lines(prepared / "text" / f"valid.{side}")] for side in ("de", "en")]
+    assert all(max(pair) <= 2.5 * min(pair) for pair in zip(*lengths, strict=True))
+
+
+def test_test_sets_are_whole_and_their_references_untouched(prepared: Path, text: Path) -> None:
+    for language in ("de", "en"):
+        first = (text / f"first.{language}").read_bytes()
+        assert (prepared / "raw" / f"news-2014.{language}").read_bytes() == first
+        assert (prepared / "raw" / f"test.{language}").read_bytes() == first  # test.raw=
+        assert len(lines(prepared / "text" / f"test.{language}")) == 60
+
+
+def test_data_bin_has_one_dictionary_and_every_sentence(prepared: Path) -> None:
+    data_bin = prepared / "data-bin"
+    assert (data_bin / "dict.de.txt").read_bytes() == (data_bin / "dict.en.txt").read_bytes()
+    assert lines(prepared / "test_sets") == ["test\tnews-2014", "test1\ttest"]
+    dictionary = Dictionary.load(str(data_bin / "dict.de.txt"))
+    for subset, name in (("train", "train"), ("valid", "valid"), ("test", "news-2014"), ("test1", "test")):
+        for language in ("de", "en"):
+            data = data_utils.load_indexed_dataset(str(data_bin / f"{subset}.de-en.{language}"), dictionary)
+            text = [line.split() for line in lines(prepared / "text" / f"{name}.{language}")]
+            assert [len(sentence) - 1 for sentence in data] == [len(tokens) for tokens in text]
+
+
+def test_rare_subwords_are_in_no_training_text(prepared: Path) -> None:
+    known = dict(line.split() for line in lines(prepared / "vocabulary.de"))
+    assert any(int(count) < 3 and len(token.removesuffix("@@")) > 1 for token, count in known.items())
+    tokens = {token for line in lines(prepared / "text" / "train.de") for token in line.split()}
+    merged = {token for token in tokens if len(token.removesuffix("@@")) > 1}
+    assert merged
+    assert all(int(known[token]) >= 3 for token in merged)
+
+
+# ---- the published numbers ---------------------------------------------------------------------------------------
+
+
+def test_the_published_iwslt_numbers(real_corpus: Callable[[str], Path], tmp_path: Path) -> None:
+    published = real_corpus("iwslt14_deen")
+    for split in ("valid", "test"):
+        for language in ("de", "en"):
+            (tmp_path / f"{split}.{language}").write_bytes((published / f"{split}.tok.{language}").read_bytes())
+    out = tmp_path / "out"
+    ended = run(
+        SCRIPT, out, f"train={tmp_path / 'valid'}", f"valid={tmp_path / 'valid'}", f"test={tmp_path / 'test'}",
+        TOKENISER="none", CLEAN="none", CODES=str(published / "code"), JOINED="0",
+        SOURCE_DICT=str(published / "dict.de.txt"), TARGET_DICT=str(published / "dict.en.txt"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    types = [len(Dictionary.load(str(out / "data-bin" / f"dict.{language}.txt"))) for language in ("de", "en")]
+    assert types == [8848, 6632]
+    for split in ("valid", "test"):
+        for language in ("de", "en"):
+            expected = (published / f"{split}.{language}").read_bytes()
+            assert (out / "text" / f"{split}.{language}").read_bytes() == expected
+    # Sentences, tokens and unknown words as in the public logs of fairseq's own preparation.
+    found = re.findall(r"/(valid|test)\.(de|en): (\d+) sents, (\d+) tokens, (\S+)%", ended.stdout)
+    assert set(found) == {
+        ("valid", "de", "7283", "182592", "0.0192"), ("valid", "en", "7283", "178622", "0.00448"),
+        ("test", "de", "6750", "161838", "0.0636"), ("test", "en", "6750", "156928", "0.00892"),
+    }  # fmt: skip
+
+
+# ---- other kinds of subwords, without making them ----------------------------------------------------------------
+
+
+def commands(text: Path, **settings: str) -> str:
+    ended = run(SCRIPT, text / "dry", f"train={text / 'one'}", f"valid={text / 'first'}", DRY_RUN="1", **settings)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not (text / "dry").exists()
+    return ended.stdout
+
+
+def test_settings_choose_the_commands(text: Path) -> None:
+    pieces = commands(text, SUBWORDS="sentencepiece", SIZE="77", TOKENISER="none", CLEAN="none", JOINED="0")
+    assert "learn-sentencepiece --size 77 " in pieces
+    assert "tokenise --language en --kind none " in pieces
+    assert " clean " not in pieces
+    assert "--joined-dictionary" not in pieces
+    bare = commands(text, SUBWORDS="none", LOWER_CASE="1")
+    assert "-bpe" not in bare
+    assert "sentencepiece" not in bare
+    assert "--lower-case" in bare
+    assert "--joined-dictionary" in bare
+    given = commands(text, CODES="my codes", JOINED="1", SOURCE_DICT="d.txt")
+    assert "learn-bpe" not in given
+    assert "--joined-dictionary --srcdict d.txt" in given
+
+
+def test_help_is_the_head_of_the_script() -> None:
+    ended = run(SCRIPT, "--help")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("Prepare a parallel corpus for training")
+    assert ended.stdout.endswith("(DIR/work).\n")
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------------
+
+TRAIN, VALID = "train={text}/one", "valid={text}/first"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "line"),
+    [
+        ([], {}, "no directory given; scripts/prepare.sh --help says more"),
+        (["train=x"], {}, "the first argument is the directory to make, not 'train=x'"),
+        (["{out},b", TRAIN], {}, "{out},b: a comma in the name of the directory; fairseq cannot read it"),
+        (["{out}", "text"], {}, "'text' is no NAME=PREFIX"),
+        (["{out}", VALID], {}, "no train=PREFIX given"),
+        (["{out}", TRAIN], {}, "no valid=PREFIX given (or valid=every-23rd: that part of the training pairs)"),
+        (["{out}", TRAIN, "valid=every-1st"], {}, "valid=every-1st would leave no training pair"),
+        (["{out}", TRAIN, VALID, VALID], {}, "valid= is given twice; only train= may be"),
+        (["{out}", TRAIN, VALID, "a b=x"], {},
+         "'a b' cannot be the name of a set: letters, digits, '-', '_' and '.', not .tok at the end"),
+        (["{out}", TRAIN, VALID, "test.raw=x"], {}, "test.raw= is given without test="),
+        (["{out}", TRAIN, VALID, "test={text}/third"], {}, "{text}/third.de: no such file"),
+        (["{out}", TRAIN, VALID], {"TARGET": "de"}, "SOURCE and TARGET are both 'de'; name two languages"),
+        (["{out}", TRAIN, VALID], {"SUBWORDS": "bep"}, "unknown SUBWORDS 'bep'; legal values: bpe sentencepiece none"),
+        (["{out}", TRAIN, VALID], {"ESCAPE": "no"}, "unknown ESCAPE 'no'; legal values: 0 1"),
+        (["{out}", TRAIN, VALID], {"RATIO": "a"}, "RATIO must be a number of at least 1, not 'a'"),
+        (["{out}", TRAIN, VALID], {"RATIO": "0.5"}, "RATIO must be a number of at least 1, not '0.5'"),
+        (["{out}", TRAIN, VALID], {"TARGET_DICT": "d"},
+         "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT"),
+        (["{out}", TRAIN, VALID], {"CODES": "{text}/none"}, "{text}/none: no such file"),
+        (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "CODES": "c"}, "CODES is given, but SUBWORDS=none"),
+        (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "VOCABULARY_THRESHOLD": "5"},
+         "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    text: Path, tmp_path: Path, arguments: list[str], settings: dict[str, str], line: str
+) -> None:
+    def filled(value: str) -> str:
+        return value.replace("{text}", str(text)).replace("{out}", str(tmp_path / "out"))
+
+    found = refusal(SCRIPT, *map(filled, arguments), **{name: filled(value) for name, value in settings.items()})
+    assert found == filled(line)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["empty", "unequal", "latin-1", "nothing left"])
+def test_bad_text_is_one_line_that_names_the_file(text: Path, tmp_path: Path, kind: str) -> None:
+    german = {"empty": b"", "unequal": b"a\nb\n", "latin-1": b"sch\xf6n\n", "nothing left": b"a b\n"}[kind]
+    (tmp_path / "bad.de").write_bytes(german)
+    (tmp_path / "bad.en").write_bytes(b"a\n")
+    found = refusal(SCRIPT, tmp_path / "out", f"train={tmp_path / 'bad'}", f"valid={text / 'first'}")
+    assert found == {
+        "empty": f"{tmp_path}/bad.de: empty",
+        "unequal": f"{tmp_path}/bad.de: not parallel: {tmp_path}/bad.de has 2 lines, {tmp_path}/bad.en has 1 lines; "
+        "line k must translate line k",
+        "latin-1": f"{tmp_path}/bad.de: line 1: not UTF-8 (byte 0xf6)",
+        "nothing left": f"{tmp_path}/out/work/tokens/train.de: no pair is left after cleaning: "
+        "1 with one side more than 1.5 times as long as the other",
+    }[kind]
+    assert not (tmp_path / "out" / "data-bin").exists()
+
+
+def test_a_second_job_is_kept_out(text: Path, tmp_path: Path) -> None:
+    import fcntl
+
+    (tmp_path / "out").mkdir()
+    with open(tmp_path / "out" / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = refusal(SCRIPT, tmp_path / "out", f"train={text / 'one'}", f"valid={text / 'first'}")
+    assert found == f"{tmp_path}/out: another job is at work there; wait for it, or give another directory"
+
+
+def test_the_header_names_every_setting_of_the_script() -> None:
+    script = (ROOT / "scripts" / SCRIPT).read_text(encoding="utf-8")
+    header, _, body = script.partition("set -euo pipefail")
+    settings = set(re.findall(r"^([A-Z_]+)=\$\{\1:-", body, flags=re.MULTILINE))
+    assert settings
+    assert {name for name in settings if not re.search(rf"\b{name}=", header)} == set()
