@@ -11,8 +11,8 @@ from typing import Callable, List, Mapping, NoReturn, Optional, Sequence
 
 import fairseq_plugins
 from fairseq_plugins.cli import stock
-from fairseq_plugins.cli.outcome import exit_code
 from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.outcome import exit_code
 
 
 def own(name: str, module: str, argv: Sequence[str]) -> int:

@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
-from fairseq_plugins.cli.outcome import exit_code
 from fairseq_plugins.errors import UserError, nearest, unknown_name
+from fairseq_plugins.outcome import exit_code
 
 USER_DIR = str(Path(__file__).resolve().parents[1])
 

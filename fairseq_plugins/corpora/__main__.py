@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Mapping, Optional, Sequence
 
-from fairseq_plugins.cli.outcome import exit_code
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.outcome import exit_code
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ STEPS: Mapping[str, Step] = {
     "apply-bpe": Step("split words by learned merges", f"{_HERE}.bpe", "main_of_apply"),
     "learn-sentencepiece": Step("learn a SentencePiece model", f"{_HERE}.pieces", "main_of_learn"),
     "apply-sentencepiece": Step("split lines by a SentencePiece model", f"{_HERE}.pieces", "main_of_apply"),
-    "cut-bytes": Step("cut a file after given numbers of bytes", f"{_HERE}.bytes", "main_of_cut"),
+    "cut-bytes": Step("cut a file into parts of 90, 5 and 5 hundredths of its bytes", f"{_HERE}.bytes", "main_of_cut"),
     "bytes": Step("one token a byte", f"{_HERE}.bytes"),
     "count": Step("lines, tokens and types of files", f"{_HERE}.count"),
 }

@@ -11,8 +11,8 @@ from typing import Callable, NoReturn, Optional
 import pytest
 from torch.multiprocessing import ProcessRaisedException
 
-from fairseq_plugins.cli.outcome import exit_code
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.outcome import exit_code
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
