@@ -37,6 +37,8 @@
 #   VARIANT=wmt14               see above
 #   VALID=                      newstest2013 or every-100th, if not as above
 #   SIZE=                       merges, if not as above
+#   JOINED=1                    0: a dictionary for each language (DS-Init)
+#   VOCABULARY_THRESHOLD=0      see scripts/prepare.sh (DS-Init: 50)
 #   JOINED=1                    one dictionary; 0: one for each language (DS-Init)
 #   TEST_SETS="newstest2014 newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016"
 #   WORKERS=<cores>             processes
@@ -84,6 +86,7 @@ case $VARIANT in
     wmt16-google)
         NAME=wmt16_en_de
         [[ -z ${SIZE:-} ]] || die "SIZE is given, but VARIANT=wmt16-google comes in 32,000 merges"
+        [[ ${JOINED:-1} == 1 ]] || die "VARIANT=wmt16-google goes with JOINED=1"
         NORMALISE=none TOKENISER=none AGGRESSIVE=0 ESCAPE=1 SUBWORDS=none CLEAN=none
         VALID=${VALID:-newstest2013} SIZE=32000
         ;;

@@ -17,6 +17,7 @@
 #   VALID=every-1333rd          or newstest2013
 #   SIZE=40000                  merges (DS-Init: 32000)
 #   JOINED=1                    0: a dictionary for each language (DS-Init)
+#   VOCABULARY_THRESHOLD=0      see scripts/prepare.sh (DS-Init: 50)
 #   TEST_SETS=newstest2014      of newstest2010 to newstest2014
 #   WORKERS=<cores>             processes
 #   MOSES=                      a checkout of Moses: use its Perl tools
@@ -38,8 +39,8 @@ usage_and_exit_if_asked "$@"
 VALID=${VALID:-every-1333rd}
 TEST_SETS=${TEST_SETS:-newstest2014}
 export SOURCE=en TARGET=fr
-export SIZE=${SIZE:-40000} JOINED=${JOINED:-1}
-export NORMALISE=train TOKENISER=moses AGGRESSIVE=1 ESCAPE=1 LOWER_CASE=0 SUBWORDS=bpe VOCABULARY_THRESHOLD=0
+export SIZE=${SIZE:-40000} JOINED=${JOINED:-1} VOCABULARY_THRESHOLD=${VOCABULARY_THRESHOLD:-0}
+export NORMALISE=train TOKENISER=moses AGGRESSIVE=1 ESCAPE=1 LOWER_CASE=0 SUBWORDS=bpe
 export CLEAN=subwords MIN_LENGTH=1 MAX_LENGTH=250 RATIO=1.5 CODES='' SOURCE_DICT='' TARGET_DICT=''
 
 (($# <= 1)) || die "one directory, not $#: $*"
