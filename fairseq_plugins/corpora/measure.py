@@ -158,12 +158,14 @@ def _add_codes(found: Directory, directory: Path) -> None:
 
 def _add_text(found: Directory, root: Path, directory: Path, kind: str) -> None:
     paths = sorted(path for path in directory.iterdir() if path.is_file())
-    languages = _languages(paths)
+    # The text of a language model, as prepare_enwik8.sh writes it, has no language in its name.
+    languages = _languages(paths) or ({"txt"} if kind == "text" else set())
     for path in paths:
-        stem, _, language = path.name.removesuffix(".gz").rpartition(".")
-        if not stem or stem == "dict" or language not in languages:
+        stem, _, ending = path.name.removesuffix(".gz").rpartition(".")
+        if not stem or stem == "dict" or ending not in languages:
             continue
         split, what = _split_and_kind(stem, kind)
+        language = ending if ending != "txt" else ""
         file = File(str(path.relative_to(root)), what, _SPLITS.get(split, split), language)
         measure_text(path, file)
         found.files.append(file)

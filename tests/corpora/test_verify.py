@@ -15,9 +15,9 @@ from fairseq import options
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq_cli import preprocess
 
-from fairseq_plugins.cli.outcome import exit_code
 from fairseq_plugins.corpora import known_corpora, measure
 from fairseq_plugins.corpora.verify import main
+from fairseq_plugins.outcome import exit_code
 from tests import toy
 
 Corpus = Callable[[str], Path]
@@ -257,6 +257,20 @@ def test_bytes_are_recognised_by_their_number(tmp_path: Path, verify: Callable[.
     assert verify(tmp_path, "--expect", "wikitext-103").code == 1
 
 
+def test_text_of_a_language_model(tmp_path: Path, verify: Callable[..., Result]) -> None:
+    """As prepare_enwik8.sh writes it; an empty line is text there, too."""
+    for split, lines in (("train", ["1 2 3", "", "2"]), ("valid", ["1 1"])):
+        write(tmp_path / "text" / f"{split}.txt", lines)
+    flags = ["--only-source", "--workers", "1", "--destdir", str(tmp_path / "data-bin")]
+    flags += ["--trainpref", str(tmp_path / "text" / "train.txt"), "--validpref", str(tmp_path / "text" / "valid.txt")]
+    preprocess.main(options.get_preprocessing_parser().parse_args(flags))
+    result = verify(tmp_path)
+    assert (result.code, result.content["languages"], result.bad) == (0, [], [])
+    assert (result.file("text/train.txt")["tokens"], result.file("data-bin/train.bin")["tokens"]) == (7, 7)
+    write(tmp_path / "text" / "train.txt", ["1 2 3", "2"])
+    assert verify(tmp_path).bad == ["data-bin/train.bin: 3 rows, but text/train.txt has 2"]
+
+
 def test_joined_dictionary_knows_more_words(iwslt: Path, tmp_path: Path, verify: Callable[..., Result]) -> None:
     shutil.copytree(iwslt / "text", tmp_path / "text")
     words = dict(line.rsplit(" ", 1) for language in ("de", "en")
@@ -487,9 +501,12 @@ class TestCommand:
         assert (row[1], row[4], row[5], len(row[6])) == ("60", "0%", "0", 16)
         assert printed[-1] == "nothing is broken, and nothing is known to compare it with"
 
-    def test_list(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_list_is_that_of_the_documentation(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--list"]) == 0
-        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(known_corpora.corpora())
+        printed = capsys.readouterr().out
+        assert [line.split()[0] for line in printed.splitlines()] == list(known_corpora.corpora())
+        page = Path(known_corpora.__file__).parents[2] / "docs" / "doctor_and_verify.md"
+        assert f"$ fairseq-deep verify-data --list\n{printed}```" in page.read_text(encoding="utf-8")
 
 
 def test_blocks_end_at_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
