@@ -63,7 +63,7 @@ def _registers_later() -> bool:
     differently (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
     """
     started_with = sys.orig_argv[1:]
-    by_itself = [["-m", f"{__name__}.{module}"] for module in ("cli", "corpora", "runs.evaluation")]
+    by_itself = [["-m", f"{__name__}.{module}"] for module in ("cli", "corpora", "runs.evaluation", "runs.ending")]
     if started_with == ["-m", __name__] or started_with[:2] in by_itself:
         return True
     return bool(started_with) and Path(started_with[0]).stem == "fairseq-deep"

@@ -78,7 +78,7 @@ plan() {
     ((!TENSORBOARD)) || flags+=(--tensorboard)
     ((CHECKS)) || flags+=(--no-checks)
     ((!DRY_RUN)) || flags+=(--dry-run)
-    "$PYTHON" -m fairseq_plugins.runs.plan begin --command-file "$COMMAND_FILE" "${flags[@]}" -- "$@"
+    "$PYTHON" -m fairseq_plugins.runs.plan --command-file "$COMMAND_FILE" "${flags[@]}" -- "$@"
 }
 
 # follow LOG: show what is added to it that a reader wants to see. Its end is the script's.
@@ -101,7 +101,7 @@ train() {
     if ((RANK != 0)); then
         return "$code"
     fi
-    "$PYTHON" -m fairseq_plugins.runs.plan end "$run" --code "$code" --log "$log" --since "$since"
+    "$PYTHON" -m fairseq_plugins.runs.ending "$run" --code "$code" --log "$log" --since "$since"
 }
 
 usage_and_exit_if_asked "$@"

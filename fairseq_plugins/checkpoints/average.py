@@ -8,12 +8,12 @@ are touched, one checkpoint at a time, so that memory stays near two models and 
 from __future__ import annotations
 
 import argparse
-import re
+import hashlib
 import sys
+from argparse import Namespace
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, Collection, Optional, Sequence
 
-import torch
 from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import (
@@ -24,164 +24,154 @@ from fairseq_plugins.checkpoints.files import (
     without_training_state,
     write_checkpoint,
 )
+from fairseq_plugins.checkpoints.running_mean import RunningMean
+from fairseq_plugins.checkpoints.selection import (
+    EPOCH_CHECKPOINT,
+    UPDATE_CHECKPOINT,
+    best_checkpoints,
+    last_checkpoints,
+)
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 
-UPDATE_CHECKPOINT = re.compile(r"^checkpoint_(\d+)_(\d+)\.pt$")
-EPOCH_CHECKPOINT = re.compile(r"^checkpoint(\d+)\.pt$")
 
-
-class RunningMean:
-    """Mean of state dicts, taken in one at a time and held in float32 (float64 where the weights are).
-
-    The mean is updated as ``mean + (x - mean) / n``, under which the mean of equal tensors is that tensor to the bit.
-    A tensor that several names share is averaged once and stays shared.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._first: dict[str, Tensor] = {}
-        self._first_source = ""
-        self._owner: dict[str, str] = {}
-        self._mean: dict[str, Tensor] = {}
-        self._integers: dict[str, Tensor] = {}
-
-    def add(self, weights: dict[str, Tensor], source: str) -> None:
-        """Take in one state dict; ``source`` names it in messages.
-
-        Raises:
-            UserError: keys, shapes, types or ties differ from the first, or a weight is not finite.
-        """
-        if self._count == 0:
-            self._start(weights, source)
-        else:
-            self._check(weights, source)
-        self._count += 1
-        for name, mean in self._mean.items():
-            tensor = weights[name].to(mean.dtype)
-            if not bool(torch.isfinite(tensor).all()):
-                raise UserError(f"{source}: '{name}' contains values that are not finite")
-            mean += (tensor - mean) / self._count
-
-    def result(self) -> dict[str, Tensor]:
-        """The mean in the stored types and order; whatever is not floating point comes from the newest state dict."""
-        finished = {name: mean.to(self._first[name].dtype) for name, mean in self._mean.items()}
-        finished.update(self._integers)
-        return {name: finished[owner] for name, owner in self._owner.items()}
-
-    def _start(self, weights: dict[str, Tensor], source: str) -> None:
-        self._first, self._first_source = weights, source
-        first_name_of: dict[Any, str] = {}
-        for name, tensor in weights.items():
-            self._owner[name] = first_name_of.setdefault(memory_of(tensor), name)
-        for name in dict.fromkeys(self._owner.values()):
-            if weights[name].is_floating_point():
-                wide = torch.float64 if weights[name].dtype == torch.float64 else torch.float32
-                self._mean[name] = torch.zeros(weights[name].shape, dtype=wide)
-        self._keep_integers(weights)
-
-    def _keep_integers(self, weights: dict[str, Tensor]) -> None:
-        owners = dict.fromkeys(self._owner.values())
-        self._integers = {name: weights[name].clone() for name in owners if not weights[name].is_floating_point()}
-
-    def _check(self, weights: dict[str, Tensor], source: str) -> None:
-        first = self._first
-        for name in first.keys() ^ weights.keys():
-            holder, other = (self._first_source, source) if name in first else (source, self._first_source)
-            raise UserError(f"'{name}' is in {holder} but not in {other}: checkpoints of different models")
-        for name, tensor in weights.items():
-            old = first[name]
-            if (tensor.shape, tensor.dtype) != (old.shape, old.dtype):
-                raise UserError(
-                    f"'{name}' is {_describe(old)} in {self._first_source} but {_describe(tensor)} in {source}: "
-                    "checkpoints of different models"
-                )
-        self._check_ties(weights, source)
-        self._keep_integers(weights)
-
-    def _check_ties(self, weights: dict[str, Tensor], source: str) -> None:
-        for name, owner in self._owner.items():
-            if name != owner and not torch.equal(weights[name], weights[owner]):
-                raise UserError(f"'{name}' and '{owner}' are tied in {self._first_source} but differ in {source}")
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
-
-
-def average_checkpoints(inputs: Sequence[Path], output: Path) -> None:
+def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:
     """Write the mean of ``inputs`` to ``output``, with the settings of the last of them; the file appears when whole.
 
     The result holds no optimiser state, and lists its sources under ``averaged_from``.
 
+    Args:
+        inputs: checkpoints, the newest last.
+        output: the file to write.
+        ema: take the moving average that each holds (``--store-ema``) instead of its weights.
+
     Raises:
-        UserError: an input cannot be read, or is of another architecture, shape or tie than the first.
+        UserError: an input cannot be read, or is of another architecture, shape, tie, dictionary or measured
+            initialisation than the first.
     """
     if not inputs:
         raise UserError("nothing to average: no checkpoint was given")
     if output.resolve() in {path.resolve() for path in inputs}:
         raise UserError(f"{output}: the output is also an input")
-    mean, sources, arch = RunningMean(), [], ""
-    state: dict[str, Any] = {}
+    measured = measured_names()
+    mean, sources = RunningMean(measured), []
+    first: dict[str, Any] = {}
     for path in inputs:
         state = read_checkpoint(path)
-        arch = arch or architecture(state)
-        if architecture(state) != arch:
-            raise UserError(f"{path}: architecture '{architecture(state)}', but {inputs[0]} has '{arch}'")
-        mean.add(state["model"], str(path))
-        sources.append({"file": path.name, "num_updates": num_updates(state)})
-    write_checkpoint(_describe_average(state, mean.result(), sources), output)
+        mean.add(moving_average(state, path, measured) if ema else state["model"], str(path))
+        sources.append({"file": path.name, "num_updates": num_updates(state), "sha256": _sha256(path)})
+        settings = without_training_state({key: value for key, value in state.items() if key != "model"})
+        first = first or settings
+        _require_same_model(first, inputs[0], settings, path)
+    settings["averaged_from"] = sources
+    write_checkpoint({**_plain(settings), "model": mean.result()}, output)
 
 
-def _describe_average(newest: dict[str, Any], weights: dict[str, Tensor], sources: list[Any]) -> dict[str, Any]:
-    state = without_training_state(newest)
-    state["model"] = weights
-    state["averaged_from"] = sources
-    return state
+def measured_names() -> frozenset[str]:
+    """Last parts of the names of buffers that belong to one training, or to one version of fairseq's layout.
+
+    Two trainings with Admin measure different omegas; a mean of both would fit the weights of neither.
+    """
+    # Only here: this brings fairseq, which takes seconds that --help need not wait for.
+    from fairseq_plugins.core.method import PARTS
+
+    parts = [part for kind in PARTS.values() for part in kind.values()]
+    buffers = [{new.name.rpartition(".")[2] for new in part.parameters if new.buffer} for part in parts]
+    return frozenset({"version"}.union(*(names for names in buffers if "calibrated" in names)))
 
 
-def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
-    """Checkpoints of ``directory`` whose name matches ``pattern``, oldest first by the last number in it."""
-    found = [
-        (int(match.group(match.lastindex or 1)), path)
-        for path in directory.glob("checkpoint*.pt")
-        if (match := pattern.match(path.name))
-    ]
-    return [path for _, path in sorted(found)]
+def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] = ()) -> dict[str, Tensor]:
+    """The exponential moving average of the weights that a checkpoint holds, in float32 where it was kept so.
 
-
-def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind: str) -> list[Path]:
-    """The newest ``count`` checkpoints saved by update or by epoch, oldest first.
+    Args:
+        state: the checkpoint.
+        path: its file, for messages.
+        measured: last parts of the names of tensors that are not averaged; the model's own are taken.
 
     Raises:
-        UserError: the directory is absent or holds fewer.
+        UserError: it holds none, or one that lacks weights of the model.
     """
-    if count < 1:
-        raise UserError(f"--last-{kind}s must be at least 1, not {count}")
-    if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory of checkpoints")
-    found = numbered_checkpoints(directory, pattern)
-    if len(found) < count:
-        raise UserError(f"{directory}: holds {len(found)} checkpoints saved by {kind}, fewer than the {count} wanted")
-    return found[-count:]
+    extra = state.get("extra_state") or {}
+    if "ema" not in extra:
+        raise UserError(f"{path}: holds no moving average of the weights; its training had no --store-ema")
+    stored = {**extra["ema"], **(extra.get("ema_fp32_params") or {})}
+    first_name_of: dict[Any, str] = {}
+    average = {}
+    for name, weight in state["model"].items():
+        # Stored in float32, a tensor with several names may have become several tensors.
+        owner = first_name_of.setdefault(memory_of(weight), name)
+        if name.rpartition(".")[2] in measured:
+            average[name] = weight  # constant, but for the rounding of the moving average
+        elif owner in stored:
+            average[name] = stored[owner]
+        else:
+            raise UserError(f"{path}: its moving average lacks '{owner}', as stock fairseq writes it; train again")
+    return average
+
+
+def _require_same_model(first: dict[str, Any], first_path: Path, other: dict[str, Any], path: Path) -> None:
+    names = architecture(first), architecture(other)
+    if names[0] != names[1]:
+        raise UserError(f"{path}: architecture '{names[1]}', but {first_path} has '{names[0]}'")
+    ours, others = _dictionaries(first), _dictionaries(other)
+    for name in sorted(ours.keys() & others.keys()):
+        if ours[name].read_bytes() != others[name].read_bytes():
+            raise UserError(f"{path}: trained with {others[name]}, which differs from {ours[name]} of {first_path}")
+
+
+def _dictionaries(state: dict[str, Any]) -> dict[str, Path]:
+    """Dictionaries of the data that a checkpoint was trained on, by name, as far as they are still there.
+
+    A checkpoint does not hold its dictionary: only its size, which the shapes show, and the directory that it was in.
+    """
+    task = (state.get("cfg") or {}).get("task") or {}
+    data = task.get("data") if isinstance(task, dict) else getattr(task, "data", None)
+    directory = Path(str(data).split(":")[0]) if data else None
+    if directory is None or not directory.is_absolute() or not directory.is_dir():
+        return {}
+    return {path.name: path for path in directory.glob("dict*.txt")}
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """A stock model's options as a dictionary: without this package, PyTorch refuses the class that fairseq stores."""
+    config = dict(settings.get("cfg") or {})
+    options = config.get("model")
+    if not isinstance(options, Namespace):
+        return settings
+    return {**settings, "cfg": {**config, "model": {**vars(options), "_name": architecture(settings)}}}
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def parser() -> argparse.ArgumentParser:
     """Flags of ``fairseq-deep average``."""
     flags = argparse.ArgumentParser(prog="fairseq-deep average", description="Average the weights of checkpoints.")
     which = flags.add_mutually_exclusive_group(required=True)
-    which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="these checkpoints")
+    which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="these checkpoints, the newest last")
     which.add_argument("--last-updates", type=int, metavar="N", help="the last N saved by --save-interval-updates")
     which.add_argument("--last-epochs", type=int, metavar="N", help="the last N saved at the end of an epoch")
-    flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="where the last N are looked for")
+    which.add_argument("--best", type=int, metavar="N", help="the best N by validation")
+    flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="where the last or best N are looked for")
+    flags.add_argument("--metric", help="of --best: the --best-checkpoint-metric of the training, e.g. bleu or loss")
+    flags.add_argument("--ema", action="store_true", help="take the moving averages that --store-ema kept")
     flags.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
     return flags
 
 
 def _chosen(args: argparse.Namespace) -> list[Path]:
+    if args.metric is not None and args.best is None:
+        raise UserError("--metric belongs to --best N")
     if args.inputs:
         return list(args.inputs)
     if args.checkpoints is None:
-        raise UserError("--last-updates and --last-epochs need --checkpoints DIR")
+        raise UserError("--last-updates, --last-epochs and --best need --checkpoints DIR")
+    if args.best is not None:
+        return best_checkpoints(args.checkpoints, args.best, args.metric)
     if args.last_updates is not None:
         return last_checkpoints(args.checkpoints, args.last_updates, UPDATE_CHECKPOINT, "update")
     return last_checkpoints(args.checkpoints, args.last_epochs, EPOCH_CHECKPOINT, "epoch")
@@ -192,11 +182,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parser().parse_args(argv)
     try:
         inputs = _chosen(args)
-        average_checkpoints(inputs, args.output)
+        average_checkpoints(inputs, args.output, ema=args.ema)
     except UserError as error:
         report(error)
         return EXIT_CODE
-    print(f"{args.output}: mean of {len(inputs)}: {', '.join(path.name for path in inputs)}")
+    of = "moving averages in " if args.ema else ""
+    print(f"{args.output}: mean of {of}{len(inputs)}: {', '.join(path.name for path in inputs)}")
     return 0
 
 

@@ -7,8 +7,8 @@ import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.average import UPDATE_CHECKPOINT, numbered_checkpoints
 from fairseq_plugins.checkpoints.damaged import mend_last_checkpoint
+from fairseq_plugins.checkpoints.selection import UPDATE_CHECKPOINT, numbered_checkpoints
 from fairseq_plugins.demo.children import Children, CommandFailed, fairseq_command
 from fairseq_plugins.demo.stage import Settings, differing, read_stamp, write_stamp
 from fairseq_plugins.files import write_whole

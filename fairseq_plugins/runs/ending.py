@@ -5,19 +5,23 @@ A loss that is not finite is a result: starting again would only find it again.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Sequence
 
-from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.runs.training_log import TrainingLog
 
 EXCEPTION = re.compile(r"^(?:\[rank\d+\]: ?)?(?P<text>(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$")
 FLOATING_POINT = re.compile(r"FloatingPointError: (?P<text>.+)$")
 PREFIX = re.compile(r"^error: (?P<text>.+)$")
+EPOCH = re.compile(r'\{"epoch": (\d+)')
+UPDATES_AT_END = re.compile(r'"train_num_updates": "(\d+)"')
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
         reason = _divergence(lines)
         if not reason:
             raise UserError(_last_word(lines) or f"the training ended with code {code}; see {log}")
-    updates, epochs = _reached(run, log)
+    updates, epochs = _reached(_lines(log, 0))
     ending = Ending(updates, epochs, reason)
     record = {"num_updates": updates, "epochs": epochs, **({"outcome": "diverged", "reason": reason} if reason else {})}
     write_whole(run / "finished", json.dumps(record) + "\n")
@@ -103,19 +107,35 @@ def _last_word(lines: list[str]) -> str:
     return ""
 
 
-def _reached(run: Path, log: Path) -> tuple[int, int]:
-    """Updates and epochs by the last checkpoint and, where that says less or is not kept, by the log."""
-    last = run / "checkpoints" / "checkpoint_last.pt"
-    known = TrainingLog()
-    epochs = 0
-    for line in _lines(log, 0):
-        known.take(line)
-        if match := re.search(r'"epoch": (\d+)', line):
+def _reached(lines: list[str]) -> tuple[int, int]:
+    """Updates and epochs by the log: fairseq writes both at the end of each epoch, and when it stops."""
+    log = TrainingLog()
+    updates, epochs = 0, 0
+    for line in lines:
+        log.take(line)
+        if match := EPOCH.search(line):
             epochs = int(match.group(1))
-    if last.is_file():
-        state = read_checkpoint(last)
-        place = (state.get("extra_state") or {}).get("train_iterator") or {}
-        at_end = place.get("iterations_in_epoch", 1) == 0
-        epochs = max(epochs, int(place.get("epoch", 0)) - at_end)
-        return max(num_updates(state) or 0, known.updates), epochs
-    return known.updates, epochs
+        if match := UPDATES_AT_END.search(line):
+            updates = int(match.group(1))
+    return max(updates, log.updates), epochs
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Say how the training of ``RUN`` ended: 0 at its end, 1 if it diverged, 2 after one line for any other reason."""
+    flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.runs.ending", description=main.__doc__)
+    flags.add_argument("run", type=Path, metavar="RUN")
+    flags.add_argument("--code", type=int, required=True, help="exit code of the training")
+    flags.add_argument("--log", type=Path, required=True, help="what it said")
+    flags.add_argument("--since", type=int, default=0, help="bytes of the log that are of earlier attempts")
+    args = flags.parse_args(argv)
+    try:
+        ending = say_how_it_ended(args.run, args.code, args.log, args.since)
+    except UserError as error:
+        report(error)
+        return EXIT_CODE
+    print(f"{args.run}: {ending.sentence()}", file=sys.stderr if ending.exit_code else sys.stdout)
+    return ending.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

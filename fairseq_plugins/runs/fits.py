@@ -132,14 +132,17 @@ def count_parameters(config: Any) -> tuple[int, int]:
     """Number of parameters, shared ones once, and size of the output vocabulary, without memory for either.
 
     Raises:
-        UserError: the model's settings contradict each other.
+        UserError: the model's settings contradict each other, or a file that the task reads is absent.
     """
     import torch
     from fairseq.models import build_model
     from fairseq.tasks import setup_task
     from omegaconf import OmegaConf
 
-    task = setup_task(config.task)
+    try:
+        task = setup_task(config.task)
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}" if error.strerror else str(error)) from error
     with torch.device("meta"):
         model = build_model(OmegaConf.create(OmegaConf.to_container(config.model)), task)
     dictionary = getattr(task, "target_dictionary", None)

@@ -1,8 +1,8 @@
 """What ``scripts/train.sh`` is about to do: the command of a training, fitted to this machine.
 
-``python -m fairseq_plugins.runs.plan begin CONFIG DATA RUN [KEY=VALUE ...]`` checks everything, writes ``RUN/run.json``
-and the command to start; ``... end RUN`` says how it ended and writes ``RUN/finished``. The configuration with its
-changes is the training as published; the machine changes how the batches of an update are shared, never which they are.
+``python -m fairseq_plugins.runs.plan CONFIG DATA RUN [KEY=VALUE ...]`` checks everything, writes ``RUN/run.json`` and
+the command to start. The configuration with its changes is the training as published; the machine changes how the
+batches of an update are shared, never which they are.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from fairseq_plugins.compat.cpu_processes import free_port
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.runs.configuration import (
+    GROUPS_BY_NAME,
     configured_precision,
     configured_processes,
     precision_overrides,
     quoted,
     read_configuration,
 )
-from fairseq_plugins.runs.ending import Ending, finished, say_how_it_ended
+from fairseq_plugins.runs.ending import finished
 from fairseq_plugins.runs.fits import (
     Corpus,
     binarised,
@@ -138,6 +139,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     command = _launcher(request, sharing, machine) + _training_command(request.config, (*changes, *fitted))
     record = _record(request, config, corpus, machine, sharing)
     record |= {"precision": precision, "tokens_per_update": tokens, "parameters": parameters, "command": list(command)}
+    record["checkpoints"] = {"bytes": disk[0], "count": disk[1]}
     return Plan(command, record, tuple(_lines(record, machine, sharing, batches, configured, disk)))
 
 
@@ -316,7 +318,13 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     before, after = dict(flat(old.get("configuration", {}))), dict(flat(new["configuration"]))
     # A newer version may have settings that the older did not know. Where things lie is no setting.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
-    changed += [f"{name}: {after[name]}, was {before[name]}" for name in sorted(own) if before[name] != after[name]]
+    # Some settings are handed on from group to group (the learning rate); each change is said once.
+    said: dict[tuple[str, str], str] = {}
+    for name in sorted(own, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name)):
+        if before[name] != after[name]:
+            change = f"{after[name]}, was {before[name]}"
+            said.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
+    changed += said.values()
     if changed:
         raise UserError(
             f"{run}: holds a training with other settings ({'; '.join(changed)}); give another directory, or delete it"
@@ -385,28 +393,21 @@ def tell(lines: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     """Flags of this module, which ``scripts/train.sh`` gives."""
     flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.runs.plan", description=__doc__)
-    commands = flags.add_subparsers(dest="step", required=True)
-    start = commands.add_parser("begin", help="check everything and write the command to start")
-    start.add_argument("config", type=Path, metavar="CONFIG")
-    start.add_argument("data", type=Path, metavar="DATA")
-    start.add_argument("run", type=Path, metavar="RUN")
-    start.add_argument("changes", nargs="*", metavar="KEY=VALUE")
-    start.add_argument("--command-file", type=Path, required=True)
-    start.add_argument("--dry-run", action="store_true", help="write nothing but the command")
-    start.add_argument("--no-checks", dest="checks", action="store_false", help="leave out disk and memory")
-    start.add_argument("--processes", type=int)
-    start.add_argument("--nodes", type=int, default=1)
-    start.add_argument("--rank", type=int, default=0)
-    start.add_argument("--master-addr", default="localhost")
-    start.add_argument("--master-port", type=int)
-    start.add_argument("--precision", default="auto")
-    start.add_argument("--tensorboard", action="store_true")
-    start.add_argument("--wandb-project", default="")
-    stop = commands.add_parser("end", help="say how it ended and write RUN/finished")
-    stop.add_argument("run", type=Path, metavar="RUN")
-    stop.add_argument("--code", type=int, required=True, help="exit code of the command")
-    stop.add_argument("--log", type=Path, required=True)
-    stop.add_argument("--since", type=int, default=0, help="bytes of the log that are of earlier attempts")
+    flags.add_argument("config", type=Path, metavar="CONFIG")
+    flags.add_argument("data", type=Path, metavar="DATA")
+    flags.add_argument("run", type=Path, metavar="RUN")
+    flags.add_argument("changes", nargs="*", metavar="KEY=VALUE")
+    flags.add_argument("--command-file", type=Path, required=True, help="where to write the command")
+    flags.add_argument("--dry-run", action="store_true", help="write nothing but the command")
+    flags.add_argument("--no-checks", dest="checks", action="store_false", help="leave out disk and memory")
+    flags.add_argument("--processes", type=int)
+    flags.add_argument("--nodes", type=int, default=1)
+    flags.add_argument("--rank", type=int, default=0)
+    flags.add_argument("--master-addr", default="localhost")
+    flags.add_argument("--master-port", type=int)
+    flags.add_argument("--precision", default="auto")
+    flags.add_argument("--tensorboard", action="store_true")
+    flags.add_argument("--wandb-project", default="")
     return flags
 
 
@@ -419,15 +420,11 @@ def _request(args: argparse.Namespace) -> Request:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Plan or end a training; 0, 1 for a training that failed, or 2 after one line for each problem."""
+    """Plan a training; 0, 1 where it has diverged already, or 2 after one line for each problem."""
     args = parser().parse_args(argv)
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     try:
-        if args.step == "begin":
-            return begin(_request(args), args.command_file, dry_run=args.dry_run)
-        ending: Ending = say_how_it_ended(args.run, args.code, args.log, args.since)
-        print(f"{args.run}: {ending.sentence()}", file=sys.stderr if ending.exit_code else sys.stdout)
-        return ending.exit_code
+        return begin(_request(args), args.command_file, dry_run=args.dry_run)
     except UserError as error:
         report(error)
         return EXIT_CODE

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +14,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_plugins.checkpoints.average import (
-    EPOCH_CHECKPOINT,
-    UPDATE_CHECKPOINT,
-    RunningMean,
-    average_checkpoints,
-    last_checkpoints,
-    main,
-)
+from fairseq_plugins.checkpoints.average import average_checkpoints, main, measured_names
 from fairseq_plugins.checkpoints.files import read_checkpoint
+from fairseq_plugins.checkpoints.running_mean import CHUNK, RunningMean
+from fairseq_plugins.checkpoints.selection import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, last_checkpoints
 from fairseq_plugins.errors import UserError
+from tests import toy
 
 Weights = dict[str, torch.Tensor]
 
@@ -60,7 +59,9 @@ def test_mean_of_equal_weights_is_the_weight_to_the_bit(values, times):
     mean = RunningMean()
     for place in range(times):
         mean.add({"w": torch.tensor(values, dtype=torch.float32)}, f"checkpoint {place}")
-    assert torch.equal(mean.result()["w"], torch.tensor(values, dtype=torch.float32))
+    # To the bit: compared as integers, so that -0.0 is not 0.0.
+    reached, given_bits = mean.result()["w"], torch.tensor(values, dtype=torch.float32)
+    assert reached.view(torch.int32).tolist() == given_bits.view(torch.int32).tolist()
 
 
 @settings(deadline=None, max_examples=60)
@@ -132,20 +133,25 @@ def test_output_records_its_inputs_and_drops_what_is_not_of_an_average(tmp_path)
     inputs = [save(tmp_path / f"checkpoint_1_{n}.pt", {"w": torch.ones(1)}, updates=n) for n in (10, 20)]
     average_checkpoints(inputs, tmp_path / "out.pt")
     state = read_checkpoint(tmp_path / "out.pt")
+    sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in inputs]
     assert state["averaged_from"] == [
-        {"file": "checkpoint_1_10.pt", "num_updates": 10},
-        {"file": "checkpoint_1_20.pt", "num_updates": 20},
+        {"file": "checkpoint_1_10.pt", "num_updates": 10, "sha256": sums[0]},
+        {"file": "checkpoint_1_20.pt", "num_updates": 20, "sha256": sums[1]},
     ]
     assert "last_optimizer_state" not in state
     assert state["extra_state"] == {"train_iterator": {"epoch": 1}}
     assert state["cfg"]["model"]["encoder_layers"] == 2
 
 
-def test_same_inputs_give_the_same_bytes(tmp_path):
-    inputs = [save(tmp_path / f"{n}.pt", {"w": torch.full((5,), float(n))}) for n in (1, 2)]
-    average_checkpoints(inputs, tmp_path / "first.pt")
-    average_checkpoints(inputs, tmp_path / "second.pt")
-    assert (tmp_path / "first.pt").read_bytes() == (tmp_path / "second.pt").read_bytes()
+def test_same_inputs_give_the_same_bytes_in_any_directory(tmp_path):
+    outputs = []
+    for directory in (tmp_path / "a", tmp_path / "another directory"):
+        directory.mkdir()
+        inputs = [save(directory / f"{n}.pt", {"w": torch.full((5,), float(n))}) for n in (1, 2)]
+        outputs += [directory / "first.pt", directory / "second name.pt"]
+        average_checkpoints(inputs, outputs[-2])
+        average_checkpoints(inputs, outputs[-1])
+    assert len({path.read_bytes() for path in outputs}) == 1
 
 
 def test_an_input_is_never_overwritten(tmp_path):
@@ -214,3 +220,144 @@ def test_command_ends_with_one_line_and_code_2(tmp_path, capsys):
     assert error.startswith("error: ")
     assert "absent.pt" in error
     assert error.count("\n") == 1
+
+
+def test_a_tensor_larger_than_a_chunk(tmp_path):
+    size = CHUNK + 7
+    first, second = torch.arange(size, dtype=torch.float32), torch.zeros(size)
+    assert torch.equal(averaged(tmp_path, {"w": first}, {"w": second})["w"], first / 2)
+
+
+def test_every_other_layout_in_memory(tmp_path):
+    table = torch.arange(6.0).reshape(2, 3)
+    result = averaged(tmp_path, {"t": table.t(), "n": torch.tensor(2.0)}, {"t": table.t() + 2, "n": torch.tensor(4.0)})
+    assert result["t"].tolist() == [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
+    assert result["n"].item() == 3.0
+
+
+PROFILE = "encoder.layers.0.ffn_residual.omega_profiled"
+
+
+def test_what_was_measured_is_not_averaged(tmp_path):
+    assert measured_names() == {"version", "calibrated", "omega_profiled", "branch_variance"}
+    same = averaged(tmp_path, *({PROFILE: torch.tensor([1.3]), "w": torch.ones(1)} for _ in range(2)))
+    assert torch.equal(same[PROFILE], torch.tensor([1.3]))
+    with pytest.raises(UserError, match=rf"'{PROFILE}' differs between .*in0\.pt and .*in1\.pt: it is measured once"):
+        averaged(tmp_path, {PROFILE: torch.tensor([1.3])}, {PROFILE: torch.tensor([1.4])})
+
+
+def test_layouts_of_two_versions_of_fairseq_are_not_averaged(tmp_path):
+    with pytest.raises(UserError, match=r"'decoder\.version' differs"):
+        averaged(tmp_path, {"decoder.version": torch.tensor([3.0])}, {"decoder.version": torch.tensor([2.0])})
+
+
+def with_dictionary(directory: Path, words: str) -> dict[str, Any]:
+    directory.mkdir()
+    (directory / "dict.de.txt").write_text(words)
+    return {"_name": "translation", "data": str(directory)}
+
+
+def test_other_dictionaries_are_refused_where_they_are_still_there(tmp_path):
+    paths = []
+    for place, words in enumerate(("ein 2\nzwei 1\n", "ein 2\ndrei 1\n")):
+        state = checkpoint({"w": torch.ones(1)})
+        state["cfg"]["task"] = with_dictionary(tmp_path / f"data{place}", words)
+        paths.append(tmp_path / f"{place}.pt")
+        torch.save(state, paths[-1])
+    with pytest.raises(UserError, match=r"1\.pt: trained with .*data1/dict\.de\.txt, which differs from .*data0/dict"):
+        average_checkpoints(paths, tmp_path / "out.pt")
+    (tmp_path / "data1" / "dict.de.txt").unlink()
+    average_checkpoints(paths, tmp_path / "out.pt")
+    assert (tmp_path / "out.pt").exists()
+
+
+def ema_checkpoint(path: Path, ema: Weights, fp32: Weights | None = None) -> Path:
+    table = torch.ones(2, dtype=torch.float16)
+    state = checkpoint({"a": table, "b": table, "version": torch.tensor([3.0])})
+    state["extra_state"]["ema"] = ema
+    if fp32:
+        state["extra_state"]["ema_fp32_params"] = fp32
+    torch.save(state, path)
+    return path
+
+
+def test_moving_averages_are_taken_and_averaged(tmp_path):
+    inputs = []
+    for place, value in enumerate((1.0, 2.0)):
+        half = torch.full((2,), value, dtype=torch.float16)
+        inputs.append(ema_checkpoint(tmp_path / f"{place}.pt", {"a": half, "b": half, "version": torch.ones(1)}))
+    average_checkpoints(inputs, tmp_path / "both.pt", ema=True)
+    result = read_checkpoint(tmp_path / "both.pt")["model"]
+    assert result["a"].tolist() == result["b"].tolist() == [1.5, 1.5]
+    assert result["a"].data_ptr() == result["b"].data_ptr()
+    assert result["version"].tolist() == [3.0]
+    average_checkpoints(inputs[1:], tmp_path / "one.pt", ema=True)
+    assert read_checkpoint(tmp_path / "one.pt")["model"]["a"].tolist() == [2.0, 2.0]
+
+
+def test_the_float32_moving_average_is_preferred_and_stays_tied(tmp_path):
+    half = torch.ones(2, dtype=torch.float16)
+    exact = {"a": torch.full((2,), 1.0001), "b": torch.full((2,), 1.0001)}
+    path = ema_checkpoint(tmp_path / "in.pt", {"a": half, "b": half}, exact)
+    average_checkpoints([path], tmp_path / "out.pt", ema=True)
+    result = read_checkpoint(tmp_path / "out.pt")["model"]
+    assert torch.equal(result["b"], exact["a"])
+    assert result["a"].data_ptr() == result["b"].data_ptr()
+
+
+def test_a_moving_average_that_is_absent_or_incomplete_is_refused(tmp_path):
+    with pytest.raises(UserError, match="holds no moving average"):
+        average_checkpoints([save(tmp_path / "plain.pt", {"w": torch.ones(1)})], tmp_path / "out.pt", ema=True)
+    path = ema_checkpoint(tmp_path / "lost.pt", {"version": torch.ones(1)})
+    with pytest.raises(UserError, match=r"lost\.pt: its moving average lacks 'a'"):
+        average_checkpoints([path], tmp_path / "out.pt", ema=True)
+
+
+MEMORY = """
+import re, sys
+from pathlib import Path
+import fairseq_plugins
+from fairseq_plugins.checkpoints.average import average_checkpoints
+
+def kilobytes(name):
+    return int(re.search(name + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text()).group(1))
+
+output, small, *large = map(Path, sys.argv[1:])
+average_checkpoints([small, small], output)  # code and buffers that any average needs
+before = kilobytes("VmRSS")
+average_checkpoints(large, output)
+print((kilobytes("VmHWM") - before) * 1024)
+"""
+"""Prints the bytes that averaging takes at most, mapped files included. (ru_maxrss would be that of pytest.)"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from Linux")
+def test_memory_stays_near_two_models(tmp_path):
+    """Four checkpoints of 32 MB of weights and twice that of moments, which are not to be read."""
+    model = 32 * 2**20
+    inputs = []
+    for place in range(4):
+        state = checkpoint({"embed": torch.full((model // 8,), float(place)), "w": torch.ones(model // 8)})
+        state["last_optimizer_state"] = {"state": {0: {"exp_avg": torch.ones(model // 2)}}}
+        inputs.append(str(tmp_path / f"{place}.pt"))
+        torch.save(state, inputs[-1])
+    small = save(tmp_path / "small.pt", {"w": torch.ones(2 * CHUNK)})
+    command = [sys.executable, "-c", MEMORY, str(tmp_path / "out.pt"), str(small), *inputs]
+    taken = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert model < taken < 2.3 * model, f"{taken / model:.2f} models"
+
+
+def test_stock_fairseq_translates_with_an_average_of_a_stock_model(toy_data, tmp_path):
+    """It would refuse the checkpoints themselves, which hold an ``argparse.Namespace``."""
+    flags = ("--max-update", "4", "--save-interval-updates", "2", "--no-epoch-checkpoints")
+    toy.train_toy(toy_data, tmp_path, *flags)
+    inputs = [str(tmp_path / f"checkpoint_1_{updates}.pt") for updates in (2, 4)]
+    assert main(["--inputs", *inputs, "--output", str(tmp_path / "average.pt")]) == 0
+    expected = toy.translate_toy(toy_data, tmp_path / "average.pt", tmp_path)
+    stock = [sys.executable, "-m", "fairseq_cli.generate", str(toy_data), "--cpu", "--beam", "2", "--max-len-b", "12"]
+    command = [*stock, "--max-tokens", "400", "--required-batch-size-multiple", "1", "--path"]
+    done = subprocess.run([*command, str(tmp_path / "average.pt")], capture_output=True, text=True, cwd=tmp_path)
+    found = {int(line[2:].split("\t")[0]): line.split("\t")[2] for line in done.stdout.splitlines() if line[:2] == "H-"}
+    assert found == expected, done.stderr

@@ -1,0 +1,132 @@
+"""The mean of state dicts that are seen one at a time, in the memory of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Collection, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.checkpoints.files import memory_of
+from fairseq_plugins.errors import UserError
+
+CHUNK = 1 << 18
+"""Numbers that are averaged at a time: what is needed besides the mean does not grow with the largest tensor."""
+
+
+@dataclass
+class _Average:
+    """One tensor: its mean so far in float32 or float64, and how it is stored."""
+
+    mean: Tensor
+    stored_as: torch.dtype
+
+
+@dataclass
+class RunningMean:
+    """Mean of state dicts, taken in one at a time and held in float32 (float64 where the weights are).
+
+    The mean is updated as ``mean + (x - mean) / n`` where that changes it, under which the mean of equal tensors is
+    that tensor to the bit, the sign of a zero included. A tensor that several names share is averaged once and stays
+    shared.
+    No state dict is kept, so what a file maps into memory can be given back.
+
+    Args:
+        measured: last parts of the names of floating-point tensors that were measured, not trained: they have to be
+            equal in all state dicts, for their mean would describe none of them.
+    """
+
+    measured: Collection[str] = ()
+    _count: int = 0
+    _first_source: str = ""
+    _owner: dict[str, str] = field(default_factory=dict)
+    _averages: dict[str, _Average] = field(default_factory=dict)
+    _kept: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, weights: Mapping[str, Tensor], source: str) -> None:
+        """Take in one state dict; ``source`` names it in messages.
+
+        Raises:
+            UserError: keys, shapes, types, ties or measured values differ from the first, or a weight is not finite.
+        """
+        if self._count == 0:
+            self._start(weights, source)
+        self._check(weights, source)
+        self._count += 1
+        for name, average in self._averages.items():
+            for mean, new in _chunks(average.mean, weights[name]):
+                if not bool(torch.isfinite(new).all()):
+                    raise UserError(f"{source}: '{name}' contains values that are not finite")
+                self._take(mean, new)
+        for name in self._kept:
+            if not weights[name].is_floating_point():
+                self._kept[name] = weights[name].clone()
+
+    def _take(self, mean: Tensor, new: Tensor) -> None:
+        if self._count == 1:
+            mean.copy_(new)
+            return
+        change = (new - mean).div_(self._count)
+        torch.where(change == 0, mean, mean + change, out=mean)
+
+    def result(self) -> dict[str, Tensor]:
+        """The mean in the stored types and order; what is not averaged comes from the newest state dict.
+
+        The means are handed over, not copied: nothing can be added afterwards.
+        """
+        finished = dict(self._kept)
+        for name in list(self._averages):
+            average = self._averages.pop(name)
+            finished[name] = average.mean.to(average.stored_as)
+        return {name: finished[owner] for name, owner in self._owner.items()}
+
+    def _start(self, weights: Mapping[str, Tensor], source: str) -> None:
+        self._first_source = source
+        first_name_of: dict[Any, str] = {}
+        for name, tensor in weights.items():
+            self._owner[name] = first_name_of.setdefault(memory_of(tensor), name)
+        for name in dict.fromkeys(self._owner.values()):
+            tensor = weights[name]
+            if tensor.is_floating_point() and not self._is_measured(name):
+                wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+                self._averages[name] = _Average(torch.zeros(tensor.shape, dtype=wide), tensor.dtype)
+            else:
+                self._kept[name] = tensor.clone()
+
+    def _is_measured(self, name: str) -> bool:
+        return name.rpartition(".")[2] in self.measured
+
+    def _check(self, weights: Mapping[str, Tensor], source: str) -> None:
+        for name in sorted(self._owner.keys() ^ weights.keys()):
+            holder, other = (self._first_source, source) if name in self._owner else (source, self._first_source)
+            raise UserError(f"'{name}' is in {holder} but not in {other}: checkpoints of different models")
+        for name, owner in self._owner.items():
+            ours, theirs = self._stored(owner), _describe(weights[name].shape, weights[name].dtype)
+            if ours != theirs:
+                raise UserError(
+                    f"'{name}' is {ours} in {self._first_source} but {theirs} in {source}: "
+                    "checkpoints of different models"
+                )
+            if name != owner and not torch.equal(weights[name], weights[owner]):
+                raise UserError(f"'{name}' and '{owner}' are tied in {self._first_source} but differ in {source}")
+            if self._is_measured(name) and not torch.equal(weights[name], self._kept[owner]):
+                raise UserError(
+                    f"'{name}' differs between {self._first_source} and {source}: it is measured once in a training, "
+                    "so these are checkpoints of different trainings"
+                )
+
+    def _stored(self, owner: str) -> str:
+        if owner in self._kept:
+            return _describe(self._kept[owner].shape, self._kept[owner].dtype)
+        return _describe(self._averages[owner].mean.shape, self._averages[owner].stored_as)
+
+
+def _chunks(mean: Tensor, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Pieces of ``mean`` to be changed in place, and of ``tensor`` in the same type."""
+    for piece, new in zip(torch.split(mean.view(-1), CHUNK), torch.split(tensor.detach().reshape(-1), CHUNK), strict=True):
+        yield piece, new.to(mean.dtype)
+
+
+def _describe(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"{str(dtype).removeprefix('torch.')} of shape {tuple(shape)}"

@@ -1,0 +1,140 @@
+"""Which checkpoints of a directory are meant: the last few by update or by epoch, or the best few by a metric."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+from fairseq_plugins.errors import UserError, unknown_name
+
+UPDATE_CHECKPOINT = re.compile(r"^checkpoint_(\d+)_(\d+)\.pt$")
+EPOCH_CHECKPOINT = re.compile(r"^checkpoint(\d+)\.pt$")
+
+
+def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """Checkpoints of ``directory`` whose name matches ``pattern``, oldest first by the last number in it."""
+    found = [
+        (int(match.group(match.lastindex or 1)), path)
+        for path in directory.glob("checkpoint*.pt")
+        if (match := pattern.match(path.name))
+    ]
+    return [path for _, path in sorted(found)]
+
+
+def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind: str) -> list[Path]:
+    """The newest ``count`` checkpoints saved by update or by epoch, oldest first.
+
+    Raises:
+        UserError: the directory is absent or holds fewer.
+    """
+    _require_count(f"--last-{kind}s", count)
+    _require_directory(directory)
+    found = numbered_checkpoints(directory, pattern)
+    if len(found) < count:
+        raise UserError(f"{directory}: holds {len(found)} checkpoints saved by {kind}, fewer than the {count} wanted")
+    return found[-count:]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A checkpoint and what validation said when it was saved.
+
+    Args:
+        path: the file.
+        updates: that it has seen.
+        metric: ``--best-checkpoint-metric`` of its training, the only one whose value fairseq keeps with the weights.
+        value: its value.
+        larger_is_better: ``--maximize-best-checkpoint-metric``.
+    """
+
+    path: Path
+    updates: int
+    metric: str
+    value: float
+    larger_is_better: bool
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Sorts the best first; of equal ones the newest."""
+        return (-self.value if self.larger_is_better else self.value, -self.updates)
+
+
+def best_checkpoints(directory: Path, count: int, metric: Optional[str]) -> list[Path]:
+    """The ``count`` best checkpoints by what validation said of each when it was saved, oldest first.
+
+    The values are those that the files hold. A name such as ``checkpoint.best_bleu_34.1202.pt`` holds a rounded one
+    with a random digit behind it; the stored meters of validation are sums over all validations so far. Files that
+    are copies of one another count once.
+
+    Args:
+        directory: where they are.
+        count: how many are wanted.
+        metric: the metric that they were trained with; None for whichever it was.
+
+    Raises:
+        UserError: the directory is absent, holds fewer, or its checkpoints know another metric.
+    """
+    _require_count("--best", count)
+    _require_directory(directory)
+    scored = {each.updates: each for path in _by_preference(directory) if (each := read_score(path)) is not None}
+    known = sorted({each.metric for each in scored.values()})
+    if not known:
+        raise UserError(f"{directory}: none of its checkpoints was saved with a validation")
+    if metric is None and len(known) > 1:
+        raise UserError(f"{directory}: its checkpoints know different metrics ({', '.join(known)}): give --metric")
+    wanted = metric or known[0]
+    if wanted not in known:
+        raise UserError(f"{unknown_name('--metric', wanted, known)} (the --best-checkpoint-metric of the training)")
+    found = sorted((each for each in scored.values() if each.metric == wanted), key=lambda each: each.rank)
+    if len(found) < count:
+        raise UserError(f"{directory}: holds {len(found)} checkpoints with {wanted}, fewer than the {count} wanted")
+    return [each.path for each in sorted(found[:count], key=lambda each: each.updates)]
+
+
+def _by_preference(directory: Path) -> list[Path]:
+    """All checkpoints, those with a lasting name behind their copies (last, best), so that they replace these."""
+    copies = [path for path in directory.glob("checkpoint*.pt")]
+    lasting = [*numbered_checkpoints(directory, EPOCH_CHECKPOINT), *numbered_checkpoints(directory, UPDATE_CHECKPOINT)]
+    return [*sorted(set(copies) - set(lasting)), *lasting]
+
+
+def read_score(path: Path) -> Optional[Scored]:
+    """What a checkpoint knows of its validation; None for one that was saved without.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    state = read_checkpoint(path)
+    value = (state.get("extra_state") or {}).get("val_loss")
+    updates = num_updates(state)
+    if value is None or updates is None:
+        return None
+    settings = _settings(state)
+    return Scored(
+        path,
+        updates,
+        str(settings.get("best_checkpoint_metric", "loss")),
+        float(value),
+        bool(settings.get("maximize_best_checkpoint_metric", False)),
+    )
+
+
+def _settings(state: dict[str, Any]) -> dict[str, Any]:
+    """The options of saving, of either of fairseq's two styles."""
+    config = (state.get("cfg") or {}).get("checkpoint")
+    if config is None:
+        config = vars(state["args"]) if state.get("args") is not None else {}
+    return dict(config)
+
+
+def _require_count(flag: str, count: int) -> None:
+    if count < 1:
+        raise UserError(f"{flag} must be at least 1, not {count}")
+
+
+def _require_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such directory of checkpoints")

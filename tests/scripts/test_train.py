@@ -1,0 +1,151 @@
+"""``scripts/train.sh`` whole: killed, torn and interrupted trainings reach the weights of an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq_cli import hydra_train
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from fairseq_plugins.runs.machine import Machine
+from fairseq_plugins.runs.plan import Request, make_plan
+from tests import toy
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "train.sh"
+ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
+POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
+TINY = (
+    "model.encoder_layers=1", "model.decoder_layers=1", "model.encoder_embed_dim=16", "model.decoder_embed_dim=16",
+    "model.encoder_ffn_embed_dim=32", "model.decoder_ffn_embed_dim=32", "model.encoder_attention_heads=2",
+    "model.decoder_attention_heads=2", "dataset.max_tokens=120", "common.log_interval=5", "common.seed=3",
+)  # fmt: skip
+LENGTH = ("optimization.max_update=400", "checkpoint.save_interval_updates=10", "lr_scheduler.warmup_updates=40")
+LAST = "checkpoint_last.pt"
+ONE_CPU = Machine((), None, True)
+
+needs_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="counts processes of a CPU")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared directory with a blank and a quote in its name."""
+    directory = tmp_path_factory.mktemp("corpus") / "Anna's corpus"
+    toy.binarise(directory)
+    return directory
+
+
+def start(data: Path, run: Path, *changes: str, config: Path = ADMIN, **settings: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(SCRIPT), str(config), str(data), str(run), *TINY, *changes], cwd=run.parent, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "QUIET": "1", **settings},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def train(
+    data: Path, run: Path, *changes: str, code: int = 0, config: Path = ADMIN, **settings: str
+) -> tuple[str, str]:
+    """Run the script to its end; what it printed and its errors."""
+    child = start(data, run, *changes, config=config, **settings)
+    output, errors = child.communicate(timeout=300)
+    assert child.returncode == 0, output + errors
+    return output, errors
+
+
+def wait_for(path: Path, child: subprocess.Popen[str]) -> None:
+    while not path.exists():
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.01)
+
+
+def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
+    loaded: dict[str, torch.Tensor] = torch.load(checkpoint, weights_only=True)["model"]
+    return loaded
+
+
+def train_here(request: Request) -> Path:
+    """Train by the overrides of the plan in this process; the last checkpoint's path."""
+    command = list(make_plan(request, ONE_CPU).command)
+    overrides = [word for word in command[command.index("--config-name") + 2 :] if not word.startswith("hydra")]
+    with initialize_config_dir(config_dir=str(request.config.parent), version_base="1.1"):
+        config = compose(request.config.stem, overrides=overrides)
+    hydra_train.add_defaults(config)
+    toy.run_training(OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True)))
+    return request.run / "checkpoints" / LAST
+
+
+def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run 1"
+    last = run / "checkpoints" / LAST
+    child = start(prepared, run, *LENGTH)
+    wait_for(last, child)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+    assert not (run / "finished").exists()
+
+    # What a kill in the middle of stock fairseq's copy leaves.
+    last.write_bytes(last.read_bytes()[:1000])
+    before = len((run / "train.log").read_text())
+    child = start(prepared, run, *LENGTH)
+    while "train_inner" not in (run / "train.log").read_text()[before:]:
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert errors.strip() == "interrupted; the last checkpoint is kept, and the same command continues from it"
+    assert f"{last}: cut off by a kill, removed" in output
+
+    output, errors = train(prepared, run, *LENGTH)
+    assert errors == ""
+    assert output.splitlines()[-1] == f"{run}: finished (400 updates, 40 epochs)"
+    expected = weights(train_here(Request(ADMIN, prepared, tmp_path / "undisturbed", (*TINY, *LENGTH))))
+    reached = weights(last)
+    assert reached.keys() == expected.keys()
+    assert [name for name in expected if not torch.equal(reached[name], expected[name])] == []
+    check_what_is_left(run)
+
+
+def check_what_is_left(run: Path) -> None:
+    """The files that other commands read, and the disk that was foretold."""
+    assert {path.name for path in run.iterdir()} - {".lock"} == {"checkpoints", "finished", "run.json", "train.log"}
+    assert json.loads((run / "finished").read_text()) == {"num_updates": 400, "epochs": 40}
+    record = json.loads((run / "run.json").read_text())
+    assert record["config"] == "multi30k_de_en/admin_3e3d"
+    assert record["overrides"] == [*TINY, *LENGTH]
+    assert (record["method"], record["seed"], record["precision"]) == ("admin_transformer", 3, "fp32")
+    assert (record["processes"], record["update_freq"], record["tokens_per_update"]) == (1, [1], 120)
+    assert re.search(r'\| INFO \| train_inner \| \{.*"num_updates": "400"', (run / "train.log").read_text())
+    sizes = [path.stat().st_size for path in (run / "checkpoints").glob("*.pt")]
+    assert record["checkpoints"]["count"] >= len(sizes)
+    # 12 bytes a parameter; at this size the names, settings and meters beside them are larger still.
+    assert all(12 * record["parameters"] < size < 12 * record["parameters"] + 120_000 for size in sizes)
+
+
+@needs_cpu
+def test_two_processes_train_what_one_does(prepared: Path, tmp_path: Path) -> None:
+    """Seven updates; the third of each epoch is smaller, since 10 batches are shared by fours.
+
+    Not with Admin: each process adds its first batch to the profile, so two profile on twice as much.
+    """
+    changes = ("optimization.update_freq=[4]", "optimization.max_update=7", "model.dropout=0")
+    one = train_here(Request(POST_LN, prepared, tmp_path / "one", (*TINY, *changes)))
+    output, errors = train(prepared, tmp_path / "two", *changes, config=POST_LN, PROCESSES="2")
+    assert errors == ""
+    assert "120 tokens x update_freq 2 x 2 = at most 480 tokens an update, as configured" in output
+    expected, reached = weights(one), weights(tmp_path / "two" / "checkpoints" / LAST)
+    assert reached.keys() == expected.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(reached[name], weight, rtol=1e-5, atol=1e-6, msg=name)
+    both = [torch.load(path, weights_only=True) for path in (one, tmp_path / "two/checkpoints" / LAST)]
+    assert [each["optimizer_history"][-1]["num_updates"] for each in both] == [7, 7]
