@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Flags of ``fairseq-deep score``."""
     flags = _Parser(
-        prog="fairseq-deep score", description=__doc__, allow_abbrev=False,
+        prog="fairseq-deep score", description=__doc__.replace("``", ""), allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fairseq-deep score HYP REF [REF ...] | --systems NAME=HYP ... --references REF ... | --set NAME HYP REF",
     )  # fmt: skip

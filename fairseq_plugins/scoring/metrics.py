@@ -48,15 +48,15 @@ class Metric:
 METRICS: Mapping[str, Metric] = {
     "sacrebleu": Metric(
         "sacreBLEU", "BLEU", "sacreBLEU", "plain",
-        "B2T (all WMT tables); DS-Init+MAtt (in brackets, WMT); Ott et al. 2018 (28.6)", bleu,
+        "B2T; DS-Init+MAtt (in brackets); Ott et al. 2018 (28.6)", bleu,
     ),
     "tokenised": Metric(
         "tokenised BLEU", "BLEU", "tokenised", "tokens",
-        "Admin (what fairseq-generate prints: IWSLT'14, WMT'14); DS-Init+MAtt (multi-bleu.perl)", bleu_of_tokens,
+        "Admin, admin-torch (what fairseq-generate prints); DS-Init+MAtt (multi-bleu.perl)", bleu_of_tokens,
     ),
     "compound-split": Metric(
         "compound-split BLEU", "BLEU", "compound-split", "compounds",
-        "Vaswani et al. 2017 and Ott et al. 2018 (29.3), WMT'14 En-De; T-Fixup's recipe", bleu_of_tokens,
+        "Vaswani et al. 2017, Ott et al. 2018 (29.3); T-Fixup's recipe", bleu_of_tokens,
     ),
     "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "", chrf(word_order=0)),
     "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", chrf(word_order=2)),

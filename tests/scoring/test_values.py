@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.runs.published import ROWS
 from fairseq_plugins.scoring import score
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
 from fairseq_plugins.scoring.tokens import moses, split_compounds
@@ -205,3 +206,11 @@ def test_a_library_that_is_not_installed(name: str, extra: str, monkeypatch: pyt
 def test_the_scorer_of_fairseq_is_the_compiled_one() -> None:
     """Guards the comparison above: were padding counted, both sides would agree on wrong lengths."""
     assert as_fairseq_counts(["a b c d"], ["a b c d"]) == (pytest.approx(100.0), 4)
+
+
+def test_published_rows_have_a_score_that_names_their_paper() -> None:
+    metrics = {(one.metric, one.scorer): one for one in METRICS.values()}
+    printed = {(name, row.scorer, row.paper) for row in ROWS for name in row.metric.split()}
+    scored = {one for one in printed if one[0] in {metric for metric, _ in metrics}}
+    assert ("BLEU", "sacreBLEU", "B2T") in scored
+    assert all(paper in metrics[name, scorer].used_by for name, scorer, paper in scored)
