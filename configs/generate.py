@@ -668,7 +668,7 @@ def heading(name: str, config: Config) -> List[str]:
         lines.append(f"{len(rows) - len(_first(rows))} more in fairseq_plugins/runs/published.tsv.")
     lines += [
         f"Recipe: {config.recipe.source}.",
-        f"Data: {config.recipe.data}; DIR below is the data-bin that it makes.",
+        f"Data: {config.recipe.data}; DIR below is the full path of the data-bin that it makes.",
         "",
     ]
     flag = " -m" if config.sweep else ""

@@ -151,6 +151,7 @@ def test_an_update_has_as_many_tokens_as_the_paper_says(name: str) -> None:
         if row.tokens_per_update is not None:
             assert values["dataset"]["max_tokens"] * update_freq == row.tokens_per_update
         if row.gpus is not None:
+            assert row.gpus == generate.CONFIGS[name].recipe.gpus
             assert update_freq % row.gpus == 0
 
 
@@ -186,6 +187,14 @@ def test_the_search_stands_in_the_file(names: str, search: dict[str, Any]) -> No
     assert content(names)["generation"] == search
     config = completed_file(names)
     assert {key: config.generation[key] for key in search} == search
+
+
+def test_every_heading_names_a_preparation_that_there_is() -> None:
+    named = {
+        word for name in NAMES for word in generate.CONFIGS[name].recipe.data.split() if word.startswith("scripts/")
+    }
+    assert {word for word in named if not (CONFIGS.parent / word).is_file()} == set()
+    assert len(named) == 7
 
 
 WIKITEXT_WORDS = 267744
