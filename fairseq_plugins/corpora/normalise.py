@@ -25,14 +25,9 @@ def without_control_characters(line: str) -> str:
 
 
 @cache
-def punctuation_normaliser(language: str, as_perl: bool = True) -> Callable[[str], str]:
-    """Normalisation of punctuation.
-
-    Args:
-        language: two letters; the order of quotation marks and commas depends on it.
-        as_perl: as the Perl script has it, which turns a lone ’ into ". Otherwise it becomes '.
-    """
-    normalise = MosesPunctNormalizer(lang=language, perl_parity=as_perl).normalize
+def punctuation_normaliser(language: str) -> Callable[[str], str]:
+    """Normalisation of punctuation as Perl has it; quotation marks and commas are put in the language's order."""
+    normalise = MosesPunctNormalizer(lang=language, perl_parity=True).normalize
     # Perl's line has its line end, which its rule about a full stop before a closing quotation mark looks at.
     return lambda line: str(normalise(line + "\n"))
 
