@@ -47,6 +47,8 @@ class Forms:
         if self.language_pair is not None:
             target_language(self.language_pair)
         require_equal_counts(_named(self.plain))
+        if not all(any(map(str.strip, one)) for one in self.plain.references):
+            raise UserError("a reference holds nothing but empty sentences")
         if self.tokens is not None:
             _require_same_systems(self.plain, self.tokens)
             require_equal_counts(_named(self.tokens, " (tokenised)"))

@@ -27,7 +27,7 @@ def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], 
             f"{name}: {share:.0%} of the sentences look tokenised and the references do not: sacreBLEU, chrF and TER "
             "want detokenised text"
         )
-    if not lower_case and _all_lower(hypotheses) and not _all_lower(references):
+    if not lower_case and _only_lower(hypotheses) and _has(references, str.isupper):
         found.append(f"{name}: no sentence has an upper-case letter and the references have: give --lower-case")
     return found
 
@@ -68,5 +68,9 @@ def _share(sentences: Sequence[str], test: Callable[[str], object]) -> float:
     return sum(1 for sentence in sentences if test(sentence)) / len(sentences)
 
 
-def _all_lower(sentences: Sequence[str]) -> bool:
-    return not any(character.isupper() for sentence in sentences for character in sentence)
+def _only_lower(sentences: Sequence[str]) -> bool:
+    return _has(sentences, str.islower) and not _has(sentences, str.isupper)
+
+
+def _has(sentences: Sequence[str], kind: Callable[[str], bool]) -> bool:
+    return any(kind(character) for sentence in sentences for character in sentence)

@@ -178,6 +178,7 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
         (["absent", "ref"], "absent: no such file"),
         (["empty", "ref"], "empty: empty"),
         (["latin", "ref"], "latin: line 2: not UTF-8 (byte 0xfc)"),
+        (["a1", "blank"], "a reference holds nothing but empty sentences"),
         (["a1", "short"], "a1 has 30 lines, short has 24 lines: sentence k must be the translation of sentence k"),
         (["short", "ref"], "short has 24 lines, ref has 30 lines: sentence k must be the translation of sentence k "
          "(6 missing: were they dropped in decoding?)"),
@@ -213,6 +214,7 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
 )  # fmt: skip
 def test_one_line_and_code_2(arguments: Sequence[str], line: str, run: Run, tmp_path: Path) -> None:
     write(tmp_path / "short", REFERENCE[:24])
+    write(tmp_path / "blank", [""] * 30)
     (tmp_path / "empty").touch()
     (tmp_path / "latin").write_bytes("a\ngrün\n".encode("latin-1"))
     code, output, errors = run(*arguments)
@@ -229,6 +231,7 @@ def test_one_line_and_code_2(arguments: Sequence[str], line: str, run: Run, tmp_
         (["A m@@ at.", *REFERENCE[1:]], "x: 1 sentence with subword marks ('@@ ' or '▁'): remove them first"),
         (["A <<unk>>.", "A <unk>.", *REFERENCE[2:]], "x: 2 sentences with <unk> or <<unk>>"),
         (["", " ", *REFERENCE[2:]], "x: 2 sentences empty"),
+        ([""] * 30, "x: 30 sentences empty"),
         ([text.lower() for text in REFERENCE], "x: no sentence has an upper-case letter and the references have"),
     ],
 )
