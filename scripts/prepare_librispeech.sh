@@ -79,7 +79,7 @@ require_prep() {
 features() {
     local last
     run mkdir -p -- "$DIR/features"
-    last=$(find "$DIR/features" -name '*.npy' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1)
+    last=$(find "$DIR/features" -name '*.npy' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1) || true
     [[ -z $last ]] || run rm -f -- "${last#* }"
     run ln -sfn -- "$(realpath -m -- "$DIR/LibriSpeech")" "$DIR/features/LibriSpeech"
     prep --output-root "$DIR/features" --vocab-type unigram --vocab-size "$SIZE"

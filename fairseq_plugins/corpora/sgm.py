@@ -63,9 +63,9 @@ def text_of(path: Path, like: Optional[Path] = None) -> list[str]:
 def _require_same(path: Path, own: Sequence[Segment], like: Path, other: Sequence[Segment]) -> None:
     if len(own) != len(other):
         raise UserError(f"{path}: holds {len(own):,} segments, {like} {len(other):,}")
-    for line, (mine, theirs) in enumerate(zip(own, other, strict=True), start=1):
+    for place, (mine, theirs) in enumerate(zip(own, other, strict=True), start=1):
         if mine.number != theirs.number:
-            raise UserError(f"{path}: the {line:,}th segment has the number {mine.number}, in {like} {theirs.number}")
+            raise UserError(f"{path}: segment {place:,} has the number {mine.number}, in {like} {theirs.number}")
 
 
 def main(argv: Sequence[str]) -> int:

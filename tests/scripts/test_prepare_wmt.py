@@ -13,6 +13,7 @@ from typing import Sequence
 import pytest
 
 from tests.scripts import made_archives as made
+from tests.scripts.fakes import without_binarising
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -71,21 +72,6 @@ def run(here: Path, script: str, *arguments: str, **settings: str) -> subprocess
     environment = {name: value for name, value in environment.items() if value}
     command = ["bash", str(SCRIPTS / script), str(here / "made"), *arguments]
     return subprocess.run(command, env=environment, cwd=here, capture_output=True, text=True, timeout=300)
-
-
-def without_binarising(here: Path) -> str:
-    """A Python that only writes down what fairseq is asked to binarise, which would take seconds; for PYTHON."""
-    program = here / "python"
-    program.write_text(
-        f"""#!/usr/bin/env bash
-[[ $3 == preprocess ]] || exec {sys.executable} "$@"
-printf '%s\\n' "$*" >>"{here}/asked"
-while [[ $1 != --destdir ]]; do shift; done
-mkdir -p "$2" && echo 'a 1' >"$2/dict.en.txt"
-"""
-    )
-    program.chmod(0o755)
-    return str(program)
 
 
 def read(path: Path) -> list[str]:

@@ -1,0 +1,168 @@
+"""enwik8, WikiText-103 and LibriSpeech from made archives to data-bin."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from fairseq_plugins.demo.archives import write_archives
+from tests.scripts.fakes import without_binarising
+from tests.scripts.running import contents, refusal, run
+
+PARTS = ("train-clean-100", "train-clean-360", "train-other-500", "dev-clean", "dev-other", "test-clean", "test-other")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    directory = tmp_path / "a directory with spaces"
+    directory.mkdir()
+    return directory
+
+
+def settings(here: Path, **more: str) -> dict[str, str]:
+    return {"PYTHON": sys.executable, "ARCHIVE_DIR": str(here / "archives"), "CHECKSUMS": "/dev/null", **more}
+
+
+def words(directory: Path, split: str) -> list[list[str]]:
+    """A binarised split, in words again; the end of a line is </s>."""
+    dictionary = Dictionary.load(str(directory / "data-bin/dict.txt"))
+    dataset = MMapIndexedDataset(str(directory / "data-bin" / split))
+    return [[dictionary[int(number)] for number in dataset[index]] for index in range(len(dataset))]
+
+
+def test_enwik8(here: Path) -> None:
+    write_archives("enwik8", here / "archives", 200)
+    done = run("prepare_enwik8.sh", here / "made", **settings(here))
+    assert done.returncode == 0, done.stderr
+    made = here / "made"
+    sizes = {split: (made / "raw" / split).stat().st_size for split in ("train", "valid", "test")}
+    whole = sum(sizes.values())
+    assert (sizes["train"], sizes["valid"]) == (whole * 90 // 100, whole * 5 // 100)
+    for split, size in sizes.items():
+        raw = (made / "raw" / split).read_bytes()
+        tokens = [token for line in words(made, split) for token in line]
+        assert len(tokens) == size + (not raw.endswith(b"\n"))
+        assert bytes(10 if token == "</s>" else int(token) for token in tokens)[:size] == raw
+    before = contents(made)
+    (here / "archives/enwik8.zip").unlink()
+    again = run("prepare_enwik8.sh", here / "made", **settings(here))
+    assert (again.returncode, again.stderr, contents(made) == before) == (0, "", True)
+
+
+def test_wikitext103(here: Path) -> None:
+    write_archives("wikitext103", here / "archives", 40)
+    done = run("prepare_wikitext103.sh", here / "made", **settings(here, PYTHON=without_binarising(here)))
+    assert done.returncode == 0, done.stderr
+    made = here / "made"
+    published = zipfile.ZipFile(here / "archives/wikitext-103-v1.zip")
+    for split in ("train", "valid", "test"):
+        assert (made / "raw" / split).read_bytes() == published.read(f"wikitext-103/wiki.{split}.tokens")
+    [asked] = (here / "asked").read_text().splitlines()
+    for word in ("--only-source", f"--trainpref {made}/raw/train", f"--validpref {made}/raw/valid", "raw/test"):
+        assert word in asked
+    assert sorted(path.name for path in made.iterdir()) == [".lock", "data-bin", "raw"]
+    # The publisher's address answers with a page.
+    (here / "archives/wikitext-103-v1.zip").write_bytes(b"<html>Access Denied</html>")
+    line = refusal("prepare_wikitext103.sh", here / "other", **settings(here))
+    assert "a web page, not wikitext-103-v1.zip" in line
+
+
+@pytest.mark.parametrize("script", ["prepare_enwik8.sh", "prepare_wikitext103.sh", "prepare_librispeech.sh"])
+def test_asked_for_help_or_a_dry_run_nothing_is_made(tmp_path: Path, script: str) -> None:
+    shown = run(script, "--help")
+    assert shown.returncode == 0
+    assert f"scripts/{script}" in shown.stdout
+    done = run(script, tmp_path / "made", DRY_RUN="1", CACHE=str(tmp_path / "cache"), PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert "curl --output" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert refusal(script, tmp_path / "one", tmp_path / "two").startswith("one directory, not 2")
+
+
+def test_known_checksums_are_those_of_the_published_files(here: Path) -> None:
+    """The made archive has the right name and layout, and still is not enwik8."""
+    write_archives("enwik8", here / "archives", 20)
+    line = refusal("prepare_enwik8.sh", here / "made", **settings(here, CHECKSUMS=""))
+    assert "enwik8: wrong checksum: 57b8363b814821dc9d47aa4d41f58733519076b2 expected" in line
+    assert not (here / "made/raw").exists()
+
+
+def write_librispeech(directory: Path) -> None:
+    directory.mkdir()
+    for part in PARTS:
+        files = {f"LibriSpeech/{part}/1/2/1-2-0000.flac": b"fLaC", "LibriSpeech/README.TXT": b"x"}
+        with tarfile.open(directory / f"{part}.tar.gz", "w:gz") as archive:
+            for name, content in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+
+
+def prep_python(directory: Path) -> str:
+    """A Python whose fairseq program sees the recordings and writes small tables; it is stopped once."""
+    program = directory / "prep-python"
+    program.write_text(
+        f"""#!/usr/bin/env bash
+case $1 in
+    *prep_librispeech_data.py)
+        echo "$*" >>"{directory}/asked"
+        [[ -e $PYTHONPATH/examples/speech_to_text/data_utils.py ]] || exit 3
+        mkdir -p "$3/fbank80"
+        if [[ ! -e "{directory}/stopped" ]]; then
+            touch "{directory}/stopped" "$3/fbank80/half.npy"
+            exit 4
+        fi
+        [[ ! -e $3/fbank80/half.npy ]] || exit 5
+        for part in {" ".join(PARTS)}; do
+            [[ -e $3/LibriSpeech/$part/1/2/1-2-0000.flac ]] || exit 6
+            printf 'id\\taudio\\tn_frames\\ttgt_text\\tspeaker\\n%s\\tzip:1:2\\t9\\tsaid in %s\\t1\\n' "$part" "$part"\\
+                >"$3/$part.tsv"
+        done
+        echo x >"$3/config.yaml"
+        touch "$3/spm_unigram$7".{{model,txt}} ;;
+    -c) [[ $2 == *sox_effects* ]] || exec {sys.executable} "$@" ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_librispeech(tmp_path: Path) -> None:
+    """With fairseq's program replaced: it needs a torchaudio that this environment does not have."""
+    write_librispeech(tmp_path / "archives")
+    chosen = settings(tmp_path, PREP_PYTHON=prep_python(tmp_path), SIZE="1000")
+    stopped = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
+    assert stopped.returncode == 4
+    assert not (tmp_path / "made/data-bin").exists()
+    done = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[1].endswith(f"--output-root {tmp_path}/made/features --vocab-type unigram --vocab-size 1000")
+    made = tmp_path / "made"
+    tables = {name: (made / f"data-bin/{name}.tsv").read_text().splitlines() for name in ("train", "dev", "test-other")}
+    assert {line for table in tables.values() for line in table[:1]} == {"id\taudio\tn_frames\ttgt_text\tspeaker"}
+    assert [line.split("\t")[0] for line in tables["train"][1:]] == list(PARTS[:3])
+    assert [line.split("\t")[0] for line in tables["dev"][1:]] == list(PARTS[3:5])
+    assert (made / "raw/test-clean.en").read_text() == "said in test-clean\n"
+    assert (made / "test_sets").read_text() == "test-clean\ttest-clean\ntest-other\ttest-other\n"
+    assert {"config.yaml", "spm_unigram1000.model", "spm_unigram1000.txt"} <= set(os.listdir(made / "data-bin"))
+    before = contents(made / "data-bin")
+    again = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
+    assert (again.returncode, contents(made / "data-bin") == before) == (0, True)
+    assert len((tmp_path / "asked").read_text().splitlines()) == 2
+
+
+def test_librispeech_says_what_fairseqs_program_needs(tmp_path: Path) -> None:
+    line = refusal("prepare_librispeech.sh", tmp_path / "made", PYTHON=sys.executable)
+    assert "cannot import pandas, sentencepiece, soundfile and torchaudio.sox_effects" in line
+    line = refusal("prepare_librispeech.sh", tmp_path / "a b", PYTHON=sys.executable)
+    assert "a colon or a space in its path" in line
