@@ -124,7 +124,8 @@ class RunningMean:
 
 def _chunks(mean: Tensor, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Pieces of ``mean`` to be changed in place, and of ``tensor`` in the same type."""
-    for piece, new in zip(torch.split(mean.view(-1), CHUNK), torch.split(tensor.detach().reshape(-1), CHUNK), strict=True):
+    pieces, new_pieces = torch.split(mean.view(-1), CHUNK), torch.split(tensor.detach().reshape(-1), CHUNK)
+    for piece, new in zip(pieces, new_pieces, strict=True):
         yield piece, new.to(mean.dtype)
 
 
