@@ -39,27 +39,27 @@ SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 
 
 @dataclass(frozen=True)
-class TestSet:
+class NamedSplit:
     """A test set: the split of ``data-bin`` that holds it, and its name."""
 
     subset: str
     name: str
 
 
-def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
+def test_sets(data: Path, wanted: Sequence[str]) -> list[NamedSplit]:
     """The test sets of a prepared directory, all of them or those that are named; ``valid`` can be named too.
 
     Raises:
         UserError: ``DATA/test_sets`` is damaged, or has no set of such a name.
     """
     table = data / TEST_SETS
-    sets = [TestSet("test", "test")]
+    sets = [NamedSplit("test", "test")]
     if table.exists():
         rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines() if line.strip()]
         if not rows or any(len(row) != 2 or not all(row) for row in rows):
             raise UserError(f"{table}: each line must be the split in data-bin, a tab, and the name of the test set")
-        sets = [TestSet(subset, name) for subset, name in rows]
-    by_name = {each.name: each for each in [*sets, TestSet("valid", "valid")]}
+        sets = [NamedSplit(subset, name) for subset, name in rows]
+    by_name = {each.name: each for each in [*sets, NamedSplit("valid", "valid")]}
     if unknown := [name for name in wanted if name not in by_name]:
         raise UserError([f"{data}: {unknown_name('test set', name, by_name)}" for name in unknown])
     return [by_name[name] for name in wanted] if wanted else sets

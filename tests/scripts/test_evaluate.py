@@ -1,0 +1,108 @@
+"""``scripts/evaluate.sh`` whole, on a tiny trained model: nothing lost, nothing reordered, everything signed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from sacrebleu.metrics import BLEU
+
+from fairseq_plugins.checkpoints.files import read_checkpoint
+from tests import toy
+from tests.scripts.running import refusal, run, times
+
+SETTINGS = {"AVERAGE": "last-epochs=3", "BEAM": "2", "LENGTH_PENALTY": "0.5", "DEVICE": "cpu", "METRICS": ""}
+EPOCHS = 12
+
+
+def prepare(directory: Path) -> Path:
+    """The toy corpus as scripts/prepare.sh leaves it, with two test sets, in a directory with a blank in its name."""
+    toy.binarise(directory)
+    (directory / "raw").mkdir()
+    for name in ("test", "valid"):
+        text = (directory / "text" / f"{name}.en").read_bytes()
+        (directory / "raw" / f"{name}.en").write_bytes(text)
+        (directory / "text" / f"{name}.tok.en").write_bytes(text)
+    (directory / "test_sets").write_text("test\ttest\n")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run and its data."""
+    place = tmp_path_factory.mktemp("evaluate")
+    data = prepare(place / "my corpus")
+    toy.train_toy(data / "data-bin", place / "my run" / "checkpoints", "--max-epoch", str(EPOCHS), "--lr", "0.01",
+                  arch="post_ln_transformer")  # fmt: skip
+    return place / "my run", data
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_bytes().decode().removesuffix("\n").split("\n")
+
+
+def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    directory, data = trained
+    ended = run("evaluate.sh", directory, data, **SETTINGS)
+    assert ended.returncode == 0, ended.stderr
+    place = directory / "evaluation" / "test"
+
+    # The mean of the last three epochs, by hand.
+    averaged = read_checkpoint(directory / "averaged.pt")["model"]
+    last = [read_checkpoint(directory / "checkpoints" / f"checkpoint{epoch}.pt")["model"]
+            for epoch in range(EPOCHS - 2, EPOCHS + 1)]  # fmt: skip
+    for name, weight in averaged.items():
+        expected = torch.stack([state[name].double() for state in last]).mean(0)
+        torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-6)
+
+    # Every sentence once and in order: fairseq in this process, read by the numbers of its H- lines.
+    flags = ("--lenpen", "0.5", "--max-len-b", "200", "--skip-invalid-size-inputs-valid-test")
+    other = toy.translate_toy(data / "data-bin", directory / "averaged.pt", tmp_path, *flags)
+    assert sorted(other) == list(range(60))
+    assert lines_of(place / "hypotheses.tok") == [other[index] for index in range(60)]
+    assert len({*other.values()}) > 10
+    assert lines_of(place / "references.txt") == lines_of(data / "raw" / "test.en")
+
+    # The score is sacreBLEU's of the files.
+    scores = json.loads((place / "score.json").read_text())
+    found = {metric["name"]: metric["value"] for metric in scores["metrics"]}
+    texts = [lines_of(place / name) for name in ("hypotheses.txt", "references.txt")]
+    assert found["sacreBLEU"] == pytest.approx(BLEU().corpus_score(texts[0], [texts[1]]).score)
+    assert scores["sentences"] == 60
+
+    signature = (place / "signature").read_text()
+    checkpoint = hashlib.sha256((directory / "averaged.pt").read_bytes()).hexdigest()[:12]
+    for part in (f"checkpoint:{checkpoint}", "average:last-epochs=3", "beam:2", "length-penalty:0.5", "tok:13a"):
+        assert part in signature
+    assert ended.stdout.endswith(signature)
+
+    # Again: nothing is made anew. With other settings: nothing is mixed.
+    before = times(directory)
+    again = run("evaluate.sh", directory, data, **SETTINGS)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert times(directory) == before
+    line = refusal("evaluate.sh", directory, data, **{**SETTINGS, "BEAM": "3"})
+    assert "was made with other settings (beam=3; was beam=2)" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "line"),
+    [
+        ([], {}, "give RUN DATA [TEST_SET ...]; --help says more"),
+        (["x", "y"], {"DEVICE": "tpu"}, "unknown DEVICE 'tpu'; legal values: auto cpu gpu"),
+        (["x", "y"], {"MAX_TOKENS": "0"}, "MAX_TOKENS must be a whole number of at least 1, not '0'"),
+        (["nowhere", "y"], {}, "nowhere: no such directory"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], settings: dict[str, str], line: str) -> None:
+    assert refusal("evaluate.sh", *arguments, **settings) == line
+
+
+def test_help_is_the_head_of_the_script() -> None:
+    said = run("evaluate.sh", "--help")
+    assert said.returncode == 0
+    assert said.stdout.startswith("Average the checkpoints of a run, translate the test sets, and score")
+    assert "LENGTH_PENALTY=" in said.stdout
