@@ -26,7 +26,7 @@
 #   CACHE= ARCHIVE_DIR=         where downloads are kept; where your own copies are
 #   DRY_RUN=1                   print the commands, make nothing
 #
-# time: 3 minutes on 2 cores after the download; disk: 350 MB, of which 200 MB stay.
+# time: 3 minutes after the download; disk: 250 MB, of which 150 MB stay. Both are estimates from a smaller corpus.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
