@@ -55,7 +55,12 @@ def read_configuration(
     if problems := [_unknown_key(key, legal) for key, _ in split if key not in legal]:
         raise UserError(problems)
     overrides = tuple(_override(key, value) for key, value in split)
-    return _completed(path, _composed(path, [*given, *overrides])), overrides
+    config = _composed(path, [*given, *overrides])
+    if problems := [
+        problem for group in GROUPS_BY_NAME if (problem := _unknown_choice(group, _name_in(config, group)))
+    ]:
+        raise UserError(problems)
+    return _completed(path, config), overrides
 
 
 def _no_such_file(path: Path) -> str:
@@ -123,12 +128,31 @@ def _legal_keys(config: Any, changes: Mapping[str, str]) -> Iterator[str]:
     """Every key that the composed ``config`` has or that the dataclass of a named group adds to it."""
     yield from _keys_of(config, "")
     for group in GROUPS_BY_NAME:
-        content = config.get(group)
-        name = content if isinstance(content, str) else (content or {}).get("_name")
-        name = changes.get(f"{group}._name", changes.get(group, name))
+        name = changes.get(f"{group}._name", changes.get(group, _name_in(config, group)))
         yield f"{group}._name"
         if known := _dataclass_of(group, str(name)):
             yield from (f"{group}.{each.name}" for each in fields(known))
+
+
+def _name_in(config: Any, group: str) -> str | None:
+    content = config.get(group)
+    name = content if isinstance(content, str) else (content or {}).get("_name")
+    return None if name is None else str(name)
+
+
+def _unknown_choice(group: str, name: str | None) -> str:
+    """What is wrong with the name of a group's choice; empty where it is known or not given."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.registry import REGISTRIES
+    from fairseq.tasks import TASK_REGISTRY
+
+    tables = {"task": TASK_REGISTRY, "model": ARCH_MODEL_REGISTRY}
+    known = tables[group] if group in tables else REGISTRIES.get(group, {}).get("registry", {})
+    if name is None or not known or name in known:
+        return ""
+    # There are hundreds of architectures.
+    every = "" if group == "model" else f"; legal values: {', '.join(sorted(known))}"
+    return f"unknown {group}._name '{name}'{nearest(name, sorted(known))}{every}"
 
 
 def _keys_of(config: Any, prefix: str) -> Iterator[str]:

@@ -1,0 +1,315 @@
+"""What ``scripts/train.sh`` decides before it starts: batches, precision, and what does not fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.runs import ending, fits, plan
+from fairseq_plugins.runs.configuration import quoted
+from fairseq_plugins.runs.ending import finished, say_how_it_ended
+from fairseq_plugins.runs.fits import kept_checkpoints, length_of
+from fairseq_plugins.runs.machine import Machine, choose_precision, share
+from fairseq_plugins.runs.plan import Plan, Request, make_plan
+from tests import toy
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+ADMIN = CONFIGS / "multi30k_de_en" / "admin_3e3d.yaml"
+CPU = Machine((), 2**40, True)
+V100 = Machine(("V100",) * 8, 2**40, False)
+H100 = Machine(("H100",) * 8, 2**40, True)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy.binarise(tmp_path_factory.mktemp("corpus"))
+
+
+def planned(
+    data: Path, run: Path, *changes: str, machine: Machine = CPU, config: Path = ADMIN, **asked: object
+) -> Plan:
+    return make_plan(Request(config, data, run, changes, **asked), machine)  # type: ignore[arg-type]
+
+
+def overrides(found: Plan) -> dict[str, str]:
+    words = [word for word in found.command if "=" in word and not word.startswith("OMP")]
+    return {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in words)}
+
+
+# Batches -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=3), st.integers(1, 3), st.integers(1, 16))
+def test_an_update_always_has_the_configured_batches(batches: list[int], nodes: int, found: int) -> None:
+    try:
+        sharing = share(tuple(batches), nodes, None, found)
+    except UserError:
+        assert any(each % nodes for each in batches)
+        return
+    assert [freq * sharing.processes * nodes for freq in sharing.update_freq] == batches
+    assert sharing.processes <= found
+
+
+def test_examples_of_sharing() -> None:
+    assert share((16,), 1, None, 8).update_freq == (2,)
+    assert share((128,), 2, None, 8).update_freq == (8,)
+    three = share((8,), 1, None, 3)
+    assert (three.processes, three.update_freq) == (2, (4,))
+    assert three.note == "3 GPUs found and 2 used: 8 batches an update do not share equally among more"
+    with pytest.raises(
+        UserError, match=r"8 batches .* among 3 processes: the nearest PROCESSES is 2; legal .* 1, 2, 4, 8"
+    ):
+        share((8,), 1, 3, 8)
+    with pytest.raises(UserError, match="among 3 machines: give other NODES"):
+        share((8,), 3, None, 8)
+
+
+def test_the_gpus_of_a_configuration_count(data: Path, tmp_path: Path) -> None:
+    written_for = ("distributed_training.distributed_world_size=4", "optimization.update_freq=[2,4]")
+    found = planned(data, tmp_path / "run", *written_for, "common.cpu=false", machine=V100)
+    assert overrides(found)["optimization.update_freq"] == "[1,2]"
+    assert overrides(found)["distributed_training.distributed_world_size"] == "8"
+    assert found.record["tokens_per_update"] == 4096 * 4 * 4
+    assert found.command[found.command.index("--nproc_per_node") + 1] == "8"
+    with pytest.raises(UserError, match="PROCESSES=8: this machine has 1 GPUs"):
+        planned(data, tmp_path, *written_for, machine=Machine(("T4",), 2**40, False), processes=8)
+
+
+def test_several_machines(data: Path, tmp_path: Path) -> None:
+    request = Request(
+        ADMIN, data, tmp_path, ("optimization.update_freq=[2]",), nodes=2, rank=1, address=("node0", None)
+    )
+    command = list(make_plan(request, CPU).command)
+    start = command.index("torch.distributed.run") + 1
+    assert command[start : start + 10] == [
+        "--nnodes", "2", "--node_rank", "1", "--nproc_per_node", "1",
+        "--master_addr", "node0", "--master_port", "29500",
+    ]  # fmt: skip
+
+
+# Precision ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "configured", "machine", "chosen"),
+    [
+        ("auto", "fp16", H100, "fp16"), ("auto", "fp32", H100, "fp32"), ("auto", "bf16", V100, "fp16"),
+        ("auto", "bf16", H100, "bf16"), ("auto", "fp16", CPU, "fp32"), ("auto", "bf16", CPU, "bf16"),
+        ("bf16", "fp16", H100, "bf16"), ("fp32", "fp16", V100, "fp32"), ("auto", "amp", CPU, "fp32"),
+    ],
+)  # fmt: skip
+def test_precision(wanted: str, configured: str, machine: Machine, chosen: str) -> None:
+    assert choose_precision(wanted, configured, machine) == chosen
+
+
+def test_precisions_that_are_not_there() -> None:
+    with pytest.raises(UserError, match="PRECISION=fp16 needs a GPU"):
+        choose_precision("fp16", "fp32", CPU)
+    with pytest.raises(UserError, match="V100 has no bfloat16; PRECISION=fp16 is the nearest"):
+        choose_precision("bf16", "fp32", V100)
+    with pytest.raises(UserError, match=r"unknown PRECISION 'fp61' \(did you mean 'fp16'\?\)"):
+        choose_precision("fp61", "fp32", H100)
+
+
+def test_settings_of_the_loss_scale_mean_fp16_where_there_is_a_gpu(data: Path, tmp_path: Path) -> None:
+    scaled = ("common.fp16_scale_window=256", "common.cpu=false")
+    on_gpu, on_cpu = (planned(data, tmp_path, *scaled, machine=machine, processes=1) for machine in (V100, CPU))
+    assert overrides(on_gpu)["common.fp16"] == "true"
+    assert on_gpu.record["precision"] == "fp16"
+    assert "common.fp16" not in overrides(on_cpu)
+    assert "1 process on CPU, fp32, not fp16 as configured" in on_cpu.lines
+
+
+# What does not fit -------------------------------------------------------------------------------------------------
+
+
+def without(data: Path, directory: Path, name: str) -> Path:
+    shutil.copytree(data, directory / "data-bin")
+    (directory / "data-bin" / name).unlink()
+    return directory
+
+
+@pytest.mark.parametrize("name", ["dict.en.txt", "train.de-en.de.bin", "valid.de-en.en.idx"])
+def test_a_missing_file_is_named(data: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=f"data-bin: holds no {name}; is it a directory that"):
+        planned(without(data, tmp_path, name), tmp_path / "run")
+
+
+def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds de-en, but the configuration translates fr-en"):
+        planned(data, tmp_path, "task.source_lang=fr")
+    shutil.copytree(data, tmp_path / "data-bin")
+    dictionary = tmp_path / "data-bin" / "dict.en.txt"
+    dictionary.write_text(dictionary.read_text().replace("0 ", "null "))
+    with pytest.raises(UserError, match=r"differ, but model\.share_all_embeddings wants one dictionary"):
+        planned(tmp_path, tmp_path / "run")
+    (tmp_path / "data-bin" / "train.de-en.de.bin").write_bytes(b"")
+    with pytest.raises(UserError, match=r"train\.de-en\.de\.bin: empty"):
+        planned(tmp_path, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            ["optimisation.max_update=3"],
+            r"unknown key 'optimisation.max_update' \(did you mean 'optimization.max_update'",
+        ),
+        (["model.droput=0.1"], r"unknown key 'model.droput' \(did you mean 'model.dropout'\?\)"),
+        (["dropout=0.1"], r"unknown key 'dropout' \(did you mean 'model.dropout'\?\)"),
+        (["model.resid=admin"], r"unknown key 'model.resid' \(did you mean 'model.residual'\?\)"),
+        (["optimization.max_update=many"], r"max_update=many; .*'many' .*"),
+        (["model.residual=admn"], r"'admn' \(did you mean 'admin'\?\)"),
+        (
+            ["model._name=admn_transformer"],
+            r"unknown model\._name 'admn_transformer' \(did you mean 'admin_transformer'\?\)",
+        ),
+        (["task.data=x"], "task.data cannot be set here: it is the second argument, DATA"),
+        (["PRECISION=fp16"], "PRECISION is a setting of the script: write PRECISION=VALUE before the command"),
+        (["max_update"], "'max_update' is not of the form KEY=VALUE"),
+        (
+            ["optimizer._name=adan"],
+            r"unknown optimizer\._name 'adan' \(did you mean 'adam'\?\); legal values: adadelta, ",
+        ),
+    ],
+)
+def test_a_change_that_means_nothing_is_one_line(
+    data: Path, tmp_path: Path, changes: Sequence[str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as found:
+        planned(data, tmp_path, *changes)
+    assert "\n" not in str(found.value)
+
+
+def test_a_misspelt_configuration(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"admin_3d3e\.yaml: no such file \(did you mean '.*admin_3e3d\.yaml'\?\)"):
+        planned(data, tmp_path, config=ADMIN.with_name("admin_3d3e.yaml"))
+
+
+def test_a_full_disk_and_a_small_memory(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**6))
+    with pytest.raises(UserError, match=r"checkpoints need about [\d.]+ [MG]B, and 1\.0 MB are free: keep fewer"):
+        planned(data, tmp_path)
+    planned(data, tmp_path, checks=False)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match=r"needs at least [\d.]+ MB of memory, and this machine has 1\.0 MB"):
+        planned(data, tmp_path, machine=Machine((), 10**6, True))
+
+
+def test_loggers_that_are_not_installed(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_installed", lambda _: False)
+    with pytest.raises(
+        UserError, match="TENSORBOARD=1 needs a package that is not installed: pip install tensorboardX"
+    ):
+        planned(data, tmp_path, tensorboard=True)
+    with pytest.raises(UserError, match="pip install wandb"):
+        planned(data, tmp_path, wandb_project="deep")
+    monkeypatch.undo()
+    monkeypatch.setattr(plan, "_installed", lambda _: True)
+    found = overrides(planned(data, tmp_path, tensorboard=True, wandb_project="deep"))
+    assert found["common.tensorboard_logdir"] == f"'{tmp_path}/tensorboard'"
+    assert found["common.wandb_project"] == "'deep'"
+
+
+def test_how_many_checkpoints_are_on_disk_at_once() -> None:
+    def config(**given: object) -> SimpleNamespace:
+        kept = {"no_save": False, "no_last_checkpoints": False, "keep_best_checkpoints": -1, "save_interval_updates": 0,
+                "keep_interval_updates": -1, "no_epoch_checkpoints": False, "keep_last_epochs": -1, "save_interval": 1,
+                **given}  # fmt: skip
+        return SimpleNamespace(checkpoint=SimpleNamespace(**kept), dataset=SimpleNamespace(disable_validation=False))
+
+    # The last, the best and the one being written; then every epoch, the last five, or every 100 updates of 1000.
+    assert kept_checkpoints(config(), 1000, 20) == 3 + 20
+    assert kept_checkpoints(config(keep_last_epochs=5), 1000, 20) == 3 + 5
+    assert kept_checkpoints(config(no_epoch_checkpoints=True, save_interval_updates=100), 1000, 20) == 3 + 10
+    assert kept_checkpoints(config(no_save=True), 1000, 20) == 0
+    training = SimpleNamespace(optimization=SimpleNamespace(max_update=1000, max_epoch=0))
+    assert length_of(training, tokens_per_update=100, training_tokens=2500) == (1000, 40)
+
+
+@given(st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=12))
+def test_any_path_survives_hydra(text: str) -> None:
+    parsed = OverridesParser.create().parse_override(f"task.data={quoted(text)}")
+    assert parsed.value() == text
+
+
+# How it ended ------------------------------------------------------------------------------------------------------
+
+
+def log_of(directory: Path, *lines: str) -> Path:
+    log = directory / "train.log"
+    log.write_text("".join(f"{line}\n" for line in lines))
+    return log
+
+
+TRAIN = '2026-01-01 | INFO | train | {"epoch": 7, "train_loss": "3", "train_num_updates": "312"}'
+
+
+def test_a_loss_that_is_not_finite_is_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error = "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering"
+    log = log_of(tmp_path, TRAIN, "Traceback (most recent call last):", error)
+    assert ending.main([str(tmp_path), "--code", "1", "--log", str(log)]) == 1
+    said = f"{tmp_path}: diverged after 312 updates, 7 epochs (Minimum loss scale reached (0.0001))\n"
+    assert capsys.readouterr() == ("", said)
+    written = json.loads((tmp_path / "finished").read_text())
+    assert (written["outcome"], written["num_updates"]) == ("diverged", 312)
+    again = finished(tmp_path)
+    assert again is not None
+    assert again.exit_code == 1
+
+
+def test_a_mistake_is_said_in_its_own_words_and_is_no_end(tmp_path: Path) -> None:
+    old = "FloatingPointError: gradients are Nan/Inf\n"
+    log = log_of(
+        tmp_path, old.strip(), "error: --max-tokens 7 is smaller than the longest sentence", "ChildFailedError:"
+    )
+    with pytest.raises(UserError, match=r"^--max-tokens 7 is smaller than the longest sentence$"):
+        say_how_it_ended(tmp_path, 1, log, since=len(old))
+    log = log_of(tmp_path, "  File x", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")
+    with pytest.raises(UserError, match=r"^torch\.OutOfMemoryError: CUDA out of memory"):
+        say_how_it_ended(tmp_path, 1, log, since=0)
+    with pytest.raises(UserError, match=r"^the training ended with code 137; see .*train\.log"):
+        say_how_it_ended(tmp_path, 137, log_of(tmp_path, "Killed"), since=0)
+    assert finished(tmp_path) is None
+
+
+def begin(arguments: Sequence[str], directory: Path) -> int:
+    return plan.main([*arguments, "--command-file", str(directory / "command")])
+
+
+def test_a_finished_run_is_left_alone_and_other_settings_are_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    command = [str(ADMIN), str(data), str(run)]
+    assert begin(command, tmp_path) == 0
+    assert (tmp_path / "command").read_bytes().endswith(b"\0")
+    before = (run / "run.json").read_bytes()
+    assert begin([*command, "optimization.lr=[0.5]"], tmp_path) == 2
+    said = "optimization.lr: [0.5], was [0.001]); give another directory, or delete it\n"
+    assert capsys.readouterr().err == f"error: {run}: holds a training with other settings ({said}"
+    (tmp_path / "command").unlink()
+    (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
+    assert begin(command, tmp_path) == 0
+    assert capsys.readouterr().out == f"{run}: finished (1200 updates, 9 epochs) already, nothing to do\n"
+    assert not (tmp_path / "command").exists()
+    assert (run / "run.json").read_bytes() == before
+
+
+def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path) -> None:
+    old = planned(data, tmp_path).record
+    shutil.copytree(data, tmp_path / "moved")
+    plan.check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
+    (tmp_path / "moved" / "dict.en.txt").write_text((data / "dict.en.txt").read_text() + "neu 1\n")
+    other = planned(tmp_path / "moved", tmp_path, "model.share_all_embeddings=false").record
+    with pytest.raises(UserError, match=r"data_fingerprint: \w{12}…, was \w{12}…; model.share_all_embeddings: False"):
+        plan.check_unchanged(old, other, tmp_path)
