@@ -30,7 +30,7 @@
 #     LENGTH_PENALTY=   default: generation.lenpen of the configuration
 #     CONTEXT_WINDOW=   language models: tokens of context that are not counted; default: of the configuration
 #     METRICS=          names for fairseq-deep score; default: those of the task
-#     MAX_TOKENS=4000   size of a batch
+#     MAX_TOKENS=       size of a batch: default 4000, for speech 50000 (frames)
 #     DEVICE=auto       auto, cpu or gpu
 #     OUTPUT=           default: RUN/evaluation. With another directory, the mean of the checkpoints is put there too
 #     MOSES=            a checkout of Moses: detokenise with its Perl script instead of sacremoses
@@ -46,7 +46,7 @@ BEAM=${BEAM:-}
 LENGTH_PENALTY=${LENGTH_PENALTY:-}
 CONTEXT_WINDOW=${CONTEXT_WINDOW:-}
 METRICS=${METRICS:-}
-MAX_TOKENS=${MAX_TOKENS:-4000}
+MAX_TOKENS=${MAX_TOKENS:-}
 DEVICE=${DEVICE:-auto}
 OUTPUT=${OUTPUT:-}
 # What torch says on every CPU.
@@ -56,7 +56,7 @@ usage_and_exit_if_asked "$@"
 (($# >= 2)) || die "give RUN DATA [TEST_SET ...]; --help says more"
 run=$1 data=$2
 shift 2
-require_number MAX_TOKENS "$MAX_TOKENS"
+[[ -z $MAX_TOKENS ]] || require_number MAX_TOKENS "$MAX_TOKENS"
 require_choice DEVICE "$DEVICE" auto cpu gpu
 require_choice EMA "$EMA" 0 1
 require_choice DRY_RUN "$DRY_RUN" 0 1
@@ -90,10 +90,7 @@ generate() {
     into "$file" deep generate "$binarised" "${flags[@]}" "${device_flags[@]}"
 }
 
-texts() {
-    local directory=$1 raw=$2 tokenised=$3
-    step texts --log "$directory/$log" --raw "$raw" --tokenised "$tokenised" --out "$directory" "$4"
-}
+texts() { step texts --log "$1/$log" --raw "$2" --tokenised "$3" --out "$1" "$4"; }
 
 detokenise() {
     if [[ $1 == none ]]; then run cp -- "$2" "$3"; else corpora detokenise --language "$1" "$2" "$3"; fi
@@ -131,11 +128,10 @@ evaluate_translation() {
 }
 
 evaluate_speech() {
-    local directory=$3
-    make_once "$directory/$log" generate "$1"
-    make_once "$directory/hypotheses.tok" texts "$directory" "$data/raw/$2.${plan[target]}" ""
-    make_once "$directory/hypotheses.txt" detokenise none "$directory/hypotheses.tok"
-    make_once "$directory/score.json" score "$directory"
+    make_once "$3/$log" generate "$1"
+    make_once "$3/hypotheses.tok" texts "$3" "$data/raw/$2.${plan[target]}" ""
+    make_once "$3/hypotheses.txt" detokenise none "$3/hypotheses.tok"
+    make_once "$3/score.json" score "$3"
 }
 
 evaluate_language_model() {
@@ -170,6 +166,8 @@ while IFS=$'\t' read -r name value; do
 done <<<"$lines"
 kind=${plan[kind]} binarised=${plan[data]} log=generate.log
 [[ $kind != language_model ]] || log=eval-lm.log
+[[ $kind != speech ]] || MAX_TOKENS=${MAX_TOKENS:-50000}
+MAX_TOKENS=${MAX_TOKENS:-4000}
 ((!plan[cpu])) || device_flags+=(--cpu)
 # A bar for a reader, nothing for a file.
 [[ -t 2 ]] || device_flags+=(--no-progress-bar --log-format none)

@@ -149,15 +149,27 @@ def _plan_language_model(args: argparse.Namespace, config: Mapping[str, Any], ru
 
 
 def _plan_speech(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:
-    table = _binarised(args.data, "speech")
+    tables = _binarised(args.data, "speech")
     yield from _search(args, config)
     yield "decode_flag", "--config-yaml"
     yield "decode_flag", str(config["task"].get("config_yaml") or "config.yaml")
-    yield "subwords", "sentencepiece"
-    for each in test_sets(args.data, args.test_sets):
-        if not (table / f"{each.subset}.tsv").is_file():
-            raise UserError(f"{table / each.subset}.tsv: no such file")
+    # The task itself joins the units, as config.yaml says; joined twice, words would run together.
+    yield "subwords", "none"
+    wanted = test_sets(args.data, args.test_sets)
+    yield "target", _language_of(args.data / "raw", wanted[0].name)
+    for each in wanted:
+        table = tables / f"{each.subset}.tsv"
+        raw = args.data / "raw" / f"{each.name}.{_language_of(args.data / 'raw', each.name)}"
+        _same_count(raw, len(read_sentences(raw)), table, len(read_sentences(table)) - 1)
         yield "test_set", f"{each.subset}\t{each.name}"
+
+
+def _language_of(directory: Path, name: str) -> str:
+    """The ending of the one file of references of a test set."""
+    found = sorted(path.name.removeprefix(f"{name}.") for path in directory.glob(f"{name}.*"))
+    if len(found) != 1:
+        raise UserError(f"{directory}: one file {name}.LANGUAGE with the text of {name} is wanted, found {len(found)}")
+    return found[0]
 
 
 def _scored_as(run: Run) -> str:
@@ -221,7 +233,7 @@ def _size_of(prefix: Path) -> int:
 def _same_count(raw: Path, lines: int, binarised: Path, sentences: int) -> None:
     if lines != sentences:
         raise UserError(
-            f"{raw}: {lines} lines, but {binarised.name} of data-bin has {sentences} sentences: "
+            f"{raw}: {lines} lines, but {binarised.name} in {binarised.parent.name} has {sentences} sentences: "
             "not the references of this test set"
         )
 

@@ -251,13 +251,19 @@ def _test_rows(comparisons: Comparisons) -> list[list[str]]:
 
 
 def _run_rows(shown: Report) -> list[list[str]]:
-    return [[ABSENT if cell is None else str(cell) for cell in row] for row in run_table(shown)]
+    return [[_rounded(cell) for cell in row] for row in run_table(shown)]
+
+
+def _rounded(cell: Any) -> str:
+    if cell is None:
+        return ABSENT
+    return format(cell, ".3f") if isinstance(cell, float) else str(cell)
 
 
 def run_table(shown: Report) -> list[list[Any]]:
     """Every run with its numbers, not rounded; header first, None where there is no number."""
-    speed = ["tokens_per_second", "devices"] if shown.speed else []
-    header = ["method", "layers", "seed", "parameters", "updates", "valid_loss", "verdict",
+    speed = ["tokens/s", "device"] if shown.speed else []
+    header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict",
               *(column.header for column in shown.columns), *speed, "directory"]  # fmt: skip
     table: list[list[Any]] = [header]
     for group in shown.groups:

@@ -123,7 +123,7 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
 
 def test_references_of_another_test_set_are_refused(run, data):
     (data / "raw" / "test.en").write_text("one\n" * 59)
-    with pytest.raises(UserError, match=r"raw/test.en: 59 lines, but test.de-en.en of data-bin has 60 sentences"):
+    with pytest.raises(UserError, match=r"raw/test.en: 59 lines, but test.de-en.en in data-bin has 60 sentences"):
         plan(run, data)
 
 
