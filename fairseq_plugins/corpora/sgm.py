@@ -1,8 +1,8 @@
 """Take the sentences out of the SGML files of a WMT test set.
 
-One ``<seg>`` a line makes one line of text, in the order of the file. The text is what ``sacrebleu --echo`` gives, so a
-reference made here is the one that sacreBLEU scores against: white space is collapsed, entities stay as they are (WMT
-has used none since 2009), and the files, which are no valid XML, are not parsed as such.
+One ``<seg>`` a line makes one line of text, in the order of the file, without white space around it and otherwise as
+published. ``sacrebleu --echo`` also makes one space of any white space inside, which its scores do not see. Entities
+stay as they are: WMT has used none since 2009. The files are no valid XML and are not parsed as such.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def segments(path: Path) -> Iterator[Segment]:
         if len(_OPENS.findall(line)) != (found is not None):
             raise UserError(f"{path}: line {number}: not one whole <seg>...</seg>")
         if found is not None:
-            yield Segment(found.group(1), " ".join(found.group(2).split()))
+            yield Segment(found.group(1), found.group(2).strip())
 
 
 def text_of(path: Path, like: Optional[Path] = None) -> list[str]:
