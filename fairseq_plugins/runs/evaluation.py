@@ -79,8 +79,8 @@ def plan(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
     run = read_run(args.run)
     newest = read_checkpoint(averaging.newest(run.checkpoints))
-    config = newest.get("cfg") or {}
-    task = config.get("task") or {}
+    config = _configuration(newest)
+    task = config.get("task", {})
     kind = KINDS.get(str(task.get("_name")))
     if kind is None:
         raise UserError(f"{args.run}: task '{task.get('_name')}' is not evaluated here; tasks: {', '.join(KINDS)}")
@@ -94,6 +94,16 @@ def plan(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
     yield "cpu", "0" if _gpu(args.device) else "1"
     yield "data", str(_binarised(args.data, kind))
     yield from _PLANS[kind](args, config, run)
+
+
+def _configuration(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of a checkpoint by group, of either of fairseq's two styles; some tasks mix them."""
+    if state.get("cfg"):
+        groups = {name: vars(group) if isinstance(group, argparse.Namespace) else group
+                  for name, group in state["cfg"].items()}  # fmt: skip
+        return {name: dict(group) for name, group in groups.items() if isinstance(group, Mapping)}
+    flat = vars(state["args"]) if state.get("args") is not None else {}
+    return {"task": {**flat, "_name": flat.get("task")}} if flat else {}
 
 
 def _gpu(device: str) -> bool:
@@ -138,7 +148,7 @@ def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: 
 
 def _plan_language_model(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:
     task = config["task"]
-    window = args.context_window or str((config.get("eval_lm") or {}).get("context_window") or 0)
+    window = args.context_window or str(config.get("eval_lm", {}).get("context_window") or 0)
     flags = ["--sample-break-mode", str(task.get("sample_break_mode") or "none")]
     flags += ["--tokens-per-sample", str(task.get("tokens_per_sample") or 1024), "--context-window", window]
     yield from _decoding(flags)
@@ -184,7 +194,7 @@ _PLANS = {"translation": _plan_translation, "language_model": _plan_language_mod
 
 def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Beam and length penalty as the configuration or the user says, and whatever else the configuration says."""
-    generation = config.get("generation") or {}
+    generation = config.get("generation", {})
     form = str(generation.get("lenpen_form", "fairseq"))
     beam = args.beam or str(generation.get("beam", 5))
     penalty = args.length_penalty or str(generation.get("lenpen", 1.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.runs.making import write_run
 TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
 
 
-def save(path: Path, task: dict[str, Any], updates: int = 70, **groups: Any) -> None:
+def save(path: Path, task: Any, updates: int = 70, **groups: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     config = {"task": task, "model": {"_name": "transformer"}, **groups}
     torch.save({"cfg": config, "model": {"w": torch.zeros(1)}, "optimizer_history": [{"num_updates": updates}]}, path)
@@ -95,6 +96,25 @@ def test_subwords_tokens_and_case_are_those_of_the_preparation(run, data):
     (data / "sentencepiece.model").write_text("")
     found = plan(run, data)
     assert (found["subwords"], found["tokenised"]) == (["sentencepiece"], ["0"])
+
+
+def test_a_checkpoint_of_the_old_style_is_decoded_by_fairseq_s_defaults(run, data):
+    old = {"args": Namespace(task="translation", source_lang="de", target_lang="en"), "model": {"w": torch.zeros(1)}}
+    torch.save(old, run / "checkpoints" / "checkpoint_last.pt")
+    found = plan(run, data)
+    assert (found["kind"], found["decode_flag"]) == (["translation"], ["--beam", "5", "--lenpen", "1"])
+
+
+def test_speech_has_its_units_joined_by_the_task_alone(run, data):
+    # fairseq keeps the settings of this task in a Namespace.
+    save(run / "checkpoints" / "checkpoint_last.pt", Namespace(_name="speech_to_text", config_yaml="mine.yaml"))
+    (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 60)
+    found = plan(run, data)
+    assert (found["kind"], found["subwords"], found["target"]) == (["speech"], ["none"], ["en"])
+    assert found["decode_flag"][-2:] == ["--config-yaml", "mine.yaml"]
+    (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 59)
+    with pytest.raises(UserError, match=r"raw/test.en: 60 lines, but test.tsv in data-bin has 59 sentences"):
+        plan(run, data)
 
 
 def test_every_named_test_set_is_decoded_under_its_split(data):
