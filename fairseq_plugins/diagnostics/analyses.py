@@ -5,7 +5,6 @@ The numbers come from the modules named after the analyses; here they are only p
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,8 +115,8 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
     for stack in STACKS:
         panels.append(_gradient_panel(found, stack, "parameters of a layer", LAYER, _parameter_curve, "largest"))
     figures = [
-        Figure("gradient-norm", "Gradient norms", panels, share_y=True),
-        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(found), 3, 4.0, True),
+        Figure("gradient-norm", "Gradient norms", panels, share_y="row"),
+        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(found), 3, 4.0, "row"),
     ]
     return Result([table], figures, _shown_gradients(found))
 
@@ -250,12 +249,12 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     ]  # fmt: skip
     curves: list[Panel] = [_newest_panel(found, stack) for stack in STACKS]
     table = of_matrices("dependency", ("sub_layer", "branch", "beta"), found, first=0)
-    header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "slope of log beta_ii^2 by log i")
+    header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
     rows: list[Sequence[Any]] = []
     for label, stacks in found.items():
         for stack, beta in stacks.items():
             share = dependency.newest(beta)
-            rows.append((label, stack, share[0], share[len(share) // 2], share[-1], slope(share)))
+            rows.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
     figures = [
         Figure("dependency", "Residual dependency", maps),
         Figure("dependency-newest", "Share of the newest branch", curves),
@@ -268,9 +267,12 @@ def upper_empty(beta: Tensor) -> list[list[Optional[float]]]:
     return [[value if j <= i + 1 else None for j, value in enumerate(row)] for i, row in enumerate(beta.tolist())]
 
 
-def slope(share: Sequence[float]) -> Optional[float]:
-    """Slope of log share by log i over all sub-layers but the first: -1 for 1 / i, 0 for a constant."""
-    points = [(math.log(i), math.log(value)) for i, value in enumerate(share, start=1) if value > 0 and i > 1]
+def growth(share: Sequence[float]) -> Optional[float]:
+    """Growth of 1 / beta_ii^2 from one sub-layer to the next, by least squares: 0 for a constant share, 1 for 1 / i.
+
+    Branches of one variance v over an embedding of variance w have the share v / (w + i v), so it is 1 from the start.
+    """
+    points = [(float(i), 1 / value) for i, value in enumerate(share, start=1) if value > 0]
     if len(points) < 2:
         return None
     return statistics.linear_regression(*zip(*points, strict=True)).slope
@@ -337,7 +339,7 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     for label, v in found.items():
         near = float(((v >= 0.5) & (v <= 2)).double().mean())
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
-    figure = Figure("jacobian", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y=True)
+    figure = Figure("jacobian", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y="all")
     return Result([table], [figure], cells(header, shown))
 
 
@@ -364,8 +366,9 @@ def histogram(values: Tensor, limits: tuple[float, float]) -> list[tuple[float, 
 def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Heat maps of cosines."""
     found: dict[str, dict[str, Tensor]] = each(subjects, settings, similarity.similarity)
+    least = min(float(matrix.min()) for stacks in found.values() for matrix in stacks.values())
     panels: list[Panel] = [
-        HeatMap(f"{label}, {stack}", LAYER, LAYER, "cosine similarity", matrix.tolist(), 1, (None, 1.0))
+        HeatMap(f"{label}, {stack}", LAYER, LAYER, "cosine similarity", matrix.tolist(), 1, (least, 1.0))
         for label, stacks in found.items()
         for stack, matrix in stacks.items()
     ]

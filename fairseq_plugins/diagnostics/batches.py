@@ -96,7 +96,9 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
         raise UserError(f"{directory}: no such directory")
     if not list(data.glob("dict.*.txt")):
         raise UserError(f"{directory}: no binarised corpus (there is no dict.*.txt)")
-    task = TranslationTask.setup_task(TranslationConfig(data=str(data)))
+    # What another group of the whole configuration would say is said here.
+    config = TranslationConfig(data=str(data), dataset_impl=None, required_seq_len_multiple=1, train_subset="train")
+    task = TranslationTask.setup_task(config)
     return task, lambda sentences, length: _first_sentences(task, data, sentences, length)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 from fairseq_plugins.runs.pictures import load_pyplot, looks
 
@@ -16,6 +16,8 @@ ENDINGS = ("png", "pdf")
 HEIGHT = 3.2
 """Inches of one panel."""
 MOST_MARKERS = 12
+MOST_WRITTEN = 8
+"""Rows and columns up to which the values are written into a heat map."""
 
 Point = tuple[float, float]
 
@@ -81,14 +83,14 @@ Panel = Union[Lines, HeatMap, Bars, Ranges]
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels in rows of ``columns``, each ``width`` inches wide; ``share_y``: one scale for the panels of a row."""
+    """Panels in rows of ``columns``, each ``width`` inches wide; ``share_y``: one scale for ``row`` or ``all``."""
 
     name: str
     title: str
     panels: Sequence[Panel]
     columns: int = 2
     width: float = 4.6
-    share_y: bool = False
+    share_y: Literal["none", "row", "all"] = "none"
 
 
 def available() -> bool:
@@ -109,8 +111,9 @@ def draw(figure: Figure, directory: Path) -> list[Path]:
     columns = min(figure.columns, len(figure.panels))
     rows = math.ceil(len(figure.panels) / columns)
     size = (figure.width * columns, HEIGHT * rows + 0.8)
-    share_y: Any = "row" if figure.share_y else False
-    canvas, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=share_y)
+    canvas, axes = pyplot.subplots(
+        rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=figure.share_y
+    )
     canvas.suptitle(figure.title, fontsize=11)
     for axis, panel in zip(axes.flat, figure.panels, strict=False):
         DRAWN_BY[type(panel)](axis, panel)
@@ -197,6 +200,17 @@ def _draw_heat_map(axis: Any, panel: HeatMap) -> None:
     axis.locator_params(integer=True)
     axis.patch.set(hatch="////", edgecolor="0.8")  # no value is not the same as zero
     axis.figure.colorbar(image, ax=axis, label=panel.value_label)
+    if max(rows, columns) <= MOST_WRITTEN:
+        _write_values(axis, panel, image.norm)
+
+
+def _write_values(axis: Any, panel: HeatMap, darkness: Callable[[float], float]) -> None:
+    for i, row in enumerate(panel.values):
+        for j, value in enumerate(row):
+            if value is not None:
+                colour = "white" if darkness(value) > 0.5 else "black"
+                axis.text(j + panel.first_column, i + 1, f"{value:.2f}", ha="center", va="center", fontsize=7,
+                          color=colour)  # fmt: skip
 
 
 def _draw_bars(axis: Any, panel: Bars) -> None:
