@@ -251,6 +251,7 @@ fetch() {
     target=$(archive "$name")
     part=$target.part
     shift
+    [[ -r $CHECKSUMS ]] || die "$CHECKSUMS: cannot be read; CHECKSUMS names the file of known sums"
     if ((DRY_RUN)); then
         [[ -n $ARCHIVE_DIR ]] || printf 'curl --output %q %q\n' "$target" "$1"
         return 0

@@ -203,6 +203,13 @@ def test_a_missing_copy_is_one_line_with_all_addresses(here: Path) -> None:
     assert line.endswith("http://one/x.tgz http://two/x.tgz")
 
 
+def test_a_misspelt_file_of_sums_is_no_file_without_sums(server: Server, here: Path) -> None:
+    server.files["x.tgz"] = ARCHIVE
+    done = shell(here, f"fetch x.tgz {server.url}/whole/x.tgz", CHECKSUMS=str(here / "cheksums"))
+    assert (done.returncode, server.asked) == (2, [])
+    assert done.stderr == f"error: {here}/cheksums: cannot be read; CHECKSUMS names the file of known sums\n"
+
+
 def test_a_dry_run_prints_and_touches_nothing(server: Server, here: Path) -> None:
     done = shell(here, f"unpack_once '{here}/x y' x.tgz {server.url}/whole/x.tgz", DRY_RUN="1")
     assert done.returncode == 0, done.stderr
