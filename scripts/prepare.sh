@@ -77,6 +77,7 @@ export MOSES
 (($# >= 1)) || die "no directory given; scripts/prepare.sh --help says more"
 DIR=${1%/}
 shift
+[[ $DIR != -* ]] || die "unknown option '$DIR'; scripts/prepare.sh --help says more"
 [[ $DIR != *=* ]] || die "the first argument is the directory to make, not '$DIR'"
 # fairseq takes a comma in a path for the end of it.
 [[ $DIR != *,* ]] || die "$DIR: a comma in the name of the directory; fairseq cannot read it"
@@ -106,7 +107,7 @@ for argument in "$@"; do take_set "$argument"; done
 
 [[ ${#TRAIN[@]} -gt 0 ]] || die "no train=PREFIX given"
 [[ -n ${PREFIX[valid]:-} ]] || die "no valid=PREFIX given (or valid=every-23rd: that part of the training pairs)"
-if [[ ${PREFIX[valid]} =~ ^every-([0-9]+)(st|nd|rd|th)$ ]]; then
+if [[ ${PREFIX[valid]} =~ ^every-([0-9]+)(st|nd|rd|th)?$ ]]; then
     EVERY=${BASH_REMATCH[1]}
     ((EVERY >= 2)) || die "valid=${PREFIX[valid]} would leave no training pair"
     unset 'PREFIX[valid]'
@@ -172,8 +173,24 @@ for name in CODES SOURCE_DICT TARGET_DICT; do
     [[ -z ${!name} ]] || remember_text "$name" "${!name}"
 done
 
+# check_texts: every pair of files is UTF-8, not empty and of equal length.
+check_texts() {
+    local name index language
+    for index in "${!TRAIN[@]}"; do corpora check "${SOURCE_INPUTS[index]}" "${TARGET_INPUTS[index]}"; done
+    for name in "${GIVEN[@]}"; do
+        corpora check "${INPUT[$name.$SOURCE]}" "${INPUT[$name.$TARGET]}"
+        [[ -n ${RAW[$name]:-} ]] || continue
+        for language in "${LANGUAGES[@]}"; do
+            corpora check "${INPUT[$name.$language]}" "${INPUT[$name.raw.$language]}"
+        done
+    done
+}
+
 require_package
 claim "$DIR"
+# Settings name the text by its content: where they are remembered, it has been checked. Bad text leaves none, so that
+# the same directory serves when it has been mended.
+[[ -f $DIR/settings ]] || check_texts
 remember_settings "$DIR" "SOURCE=$SOURCE" "TARGET=$TARGET" "NORMALISE=$NORMALISE" "TOKENISER=$TOKENISER" \
     "AGGRESSIVE=$AGGRESSIVE" "ESCAPE=$ESCAPE" "LOWER_CASE=$LOWER_CASE" "CLEAN=$CLEAN" "MIN_LENGTH=$MIN_LENGTH" \
     "MAX_LENGTH=$MAX_LENGTH" "RATIO=$RATIO" "SUBWORDS=$SUBWORDS" "SIZE=$SIZE" \
@@ -188,19 +205,6 @@ if [[ -e $DIR/data-bin && -e $DIR/test_sets ]] && ((!DRY_RUN)); then
 fi
 
 # ---- stages: each gets the name to write as its last argument ---------------------------------------------------
-
-checked() {
-    local name index language
-    for index in "${!TRAIN[@]}"; do corpora check "${SOURCE_INPUTS[index]}" "${TARGET_INPUTS[index]}"; done
-    for name in "${GIVEN[@]}"; do
-        corpora check "${INPUT[$name.$SOURCE]}" "${INPUT[$name.$TARGET]}"
-        for language in "${LANGUAGES[@]}"; do
-            [[ -z ${RAW[$name]:-} ]] ||
-                corpora check "${INPUT[$name.$language]}" "${INPUT[$name.raw.$language]}"
-        done
-    done
-    run touch -- "$1"
-}
 
 # tokenised SET LANGUAGE INPUT ... OUTPUT
 tokenised() {
@@ -299,8 +303,6 @@ named_test_sets() {
 }
 
 # ---- from text to numbers ----------------------------------------------------------------------------------------
-
-make_once "$WORK/checked" checked
 
 for name in "${GIVEN[@]}"; do
     for language in "${LANGUAGES[@]}"; do

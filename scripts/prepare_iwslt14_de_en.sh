@@ -49,6 +49,7 @@ URLS=(
 # fairseq's order; the test set is all of them.
 TEST_SETS=(TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012)
 
+[[ ${1:-} != -* ]] || die "unknown option '$1'; scripts/prepare_iwslt14_de_en.sh --help says more"
 (($# <= 1)) || die "one directory, not $#: $*"
 [[ $SOURCE-$TARGET == de-en || $SOURCE-$TARGET == en-de ]] || die "SOURCE-TARGET is $SOURCE-$TARGET; legal: de-en, en-de"
 DIR=${1:-$ROOT/data/iwslt14_${SOURCE}_$TARGET}

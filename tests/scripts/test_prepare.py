@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import re
 from collections.abc import Callable
@@ -42,18 +43,42 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- a user's own files ------------------------------------------------------------------------------------------
 
 
+def call(text: Path) -> tuple[list[object], dict[str, str]]:
+    """Everything that is not the default: a validation set out of the training text, cleaned by subwords."""
+    arguments = [
+        text / "out", f"train={text / 'one'}", f"train={text / 'two'}", "valid=every-10th",
+        f"news-2014={text / 'first'}", f"test={text / 'second'}", f"test.raw={text / 'first'}",
+    ]  # fmt: skip
+    settings = {
+        "NORMALISE": "train", "AGGRESSIVE": "1", "ESCAPE": "0", "CLEAN": "subwords", "MAX_LENGTH": "30",
+        "RATIO": "2.5", "SIZE": "40", "VOCABULARY_THRESHOLD": "3", "WORKERS": "2",
+    }  # fmt: skip
+    return arguments, settings
+
+
 @pytest.fixture(scope="module")
 def prepared(text: Path) -> Path:
-    """Everything that is not the default: a validation set out of the training text, cleaned by subwords."""
-    out = text / "out"
-    ended = run(
-        SCRIPT, out, f"train={text / 'one'}", f"train={text / 'two'}", "valid=every-10th",
-        f"news-2014={text / 'first'}", f"test={text / 'second'}", f"test.raw={text / 'first'}",
-        NORMALISE="train", AGGRESSIVE="1", ESCAPE="0", CLEAN="subwords", MAX_LENGTH="30", RATIO="2.5", SIZE="40",
-        VOCABULARY_THRESHOLD="3", WORKERS="2",
-    )  # fmt: skip
+    arguments, settings = call(text)
+    good = (text / "one.de").read_bytes()
+    (text / "one.de").write_bytes(good + "schön\n".encode("latin-1"))
+    assert refusal(SCRIPT, *arguments, **settings) == f"{text}/one.de: line 61: not UTF-8 (byte 0xf6)"
+    # Mended, it may go to the same directory.
+    (text / "one.de").write_bytes(good)
+    ended = run(SCRIPT, *arguments, **settings)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    return out
+    return text / "out"
+
+
+def test_text_that_has_changed_is_refused(prepared: Path, text: Path) -> None:
+    before = contents(prepared)
+    arguments, settings = call(text)
+    good = (text / "second.en").read_bytes()
+    (text / "second.en").write_bytes(good.replace(b"1", b"one", 1))
+    try:
+        assert refusal(SCRIPT, *arguments, **settings).startswith(f"{prepared} was made with other settings (test.en=")
+    finally:
+        (text / "second.en").write_bytes(good)
+    assert contents(prepared) == before
 
 
 def test_line_k_is_line_k_in_every_file(prepared: Path) -> None:
@@ -114,6 +139,7 @@ def test_rare_subwords_are_in_no_training_text(prepared: Path) -> None:
 # ---- the published numbers ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_published_iwslt_numbers(real_corpus: Callable[[str], Path], tmp_path: Path) -> None:
     published = real_corpus("iwslt14_deen")
     for split in ("valid", "test"):
@@ -183,6 +209,7 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
     [
         ([], {}, "no directory given; scripts/prepare.sh --help says more"),
         (["train=x"], {}, "the first argument is the directory to make, not 'train=x'"),
+        (["--hlep"], {}, "unknown option '--hlep'; scripts/prepare.sh --help says more"),
         (["{out},b", TRAIN], {}, "{out},b: a comma in the name of the directory; fairseq cannot read it"),
         (["{out}", "text"], {}, "'text' is no NAME=PREFIX"),
         (["{out}", VALID], {}, "no train=PREFIX given"),
@@ -235,8 +262,6 @@ def test_bad_text_is_one_line_that_names_the_file(text: Path, tmp_path: Path, ki
 
 
 def test_a_second_job_is_kept_out(text: Path, tmp_path: Path) -> None:
-    import fcntl
-
     (tmp_path / "out").mkdir()
     with open(tmp_path / "out" / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
