@@ -266,7 +266,8 @@ def test_text_of_a_language_model(tmp_path: Path, verify: Callable[..., Result])
     preprocess.main(options.get_preprocessing_parser().parse_args(flags))
     result = verify(tmp_path)
     assert (result.code, result.content["languages"], result.bad) == (0, [], [])
-    assert (result.file("text/train.txt")["tokens"], result.file("data-bin/train.bin")["tokens"]) == (7, 7)
+    for path in ("text/train.txt", "data-bin/train.bin"):
+        assert [result.file(path)[count] for count in ("rows", "tokens", "empty")] == [3, 7, 1]
     write(tmp_path / "text" / "train.txt", ["1 2 3", "2"])
     assert verify(tmp_path).bad == ["data-bin/train.bin: 3 rows, but text/train.txt has 2"]
 
@@ -365,8 +366,14 @@ class TestDamage:
 
     def test_another_dictionary(self, prepared: Path, verify: Callable[..., Result]) -> None:
         path = prepared / "data-bin" / "dict.de.txt"
-        write(path, lines_of(path)[:2])
-        assert any("it was binarised with another dictionary" in line for line in verify(prepared).bad)
+        words = [line for line in lines_of(path) if not line.startswith("madeupword")]
+        write(path, words)
+        assert verify(prepared).bad == []
+        # Without the rarest word, the last.
+        write(path, words[:-1])
+        bad = verify(prepared).bad
+        assert bad
+        assert all("it was binarised with another dictionary" in line for line in bad)
 
     @pytest.mark.parametrize("content", [b"a b c\n", b"a 1\na 1\n", b"\xfc 1\n"])
     def test_dictionary_that_is_none(self, prepared: Path, verify: Callable[..., Result], content: bytes) -> None:
@@ -411,6 +418,17 @@ def test_training_set_is_recognised_by_its_size(rows: int, name: Optional[str]) 
     found = measure.Directory("", "text", ["de", "en"], files)
     corpus = known_corpora.recognise(found)
     assert (corpus.name if corpus else None) == name
+
+
+def test_text_before_cleaning_may_be_longer_than_the_known_training_set() -> None:
+    files = [
+        measure.File(f"{kind}/train.{language}", kind, "train", language, rows=rows)
+        for language in ("de", "en")
+        for kind, rows in (("raw", 174443), ("tok", 174443), ("text", 160239))
+    ]
+    found = measure.Directory("", "prepared", ["de", "en"], files)
+    verdicts = [v for v in known_corpora.compare(known_corpora.corpora()["iwslt14-de-en"], found) if v.about == "train"]
+    assert [(verdict.level, verdict.message) for verdict in verdicts] == [("same", "160,239 rows")]
 
 
 def test_wmt17_is_not_wmt14(tmp_path: Path, verify: Callable[..., Result]) -> None:

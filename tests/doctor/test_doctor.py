@@ -236,6 +236,14 @@ class TestMachine:
             path.write_text(text)
         assert machine._container_limit(path) == limit
 
+    @pytest.mark.parametrize(
+        ("limit", "says"), [(1 << 30, "1 GiB of memory (limited by the container)"), (None, "memory")]
+    )
+    def test_memory_of_a_container(self, monkeypatch: pytest.MonkeyPatch, limit: Any, says: str) -> None:
+        monkeypatch.setattr(machine, "_container_limit", lambda _: limit)
+        (finding,) = machine.processor()
+        assert finding.says.endswith(says)
+
     def test_numpy_of_another_generation(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail() -> None:
             raise RuntimeError("Numpy is not available")
