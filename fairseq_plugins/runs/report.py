@@ -141,7 +141,11 @@ def _marks(group: Group, column: Column, comparisons: Optional[Comparisons]) -> 
 
 
 def _paper(group: Group) -> str:
-    return "; ".join(dict.fromkeys(row.printed for row in group.published)) or ABSENT
+    """What was printed; with the name of the score where it is more than one."""
+    kinds = {row: row.scorer if row.metric == "BLEU" else row.metric for row in group.published}
+    several = len(set(kinds.values())) > 1
+    printed = [f"{row.printed} {kind}" if several else row.printed for row, kind in kinds.items()]
+    return "; ".join(dict.fromkeys(printed)) or ABSENT
 
 
 def _verdict(group: Group) -> str:

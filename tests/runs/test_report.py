@@ -273,3 +273,31 @@ def test_the_picture_shows_a_curve_a_row_and_a_bar_with_its_error(two_methods, c
     assert [label.get_text() for label in bars.get_xticklabels()] == ["admin_6e6d", "pre_ln_6e6d"]
     monkeypatch.undo()
     pyplot.close("all")
+
+
+def test_what_a_paper_reads_from_its_training_is_read_from_ours(tmp_path, capsys):
+    write_run(tmp_path / "runs" / "a", config="enwik8/rezero_12d", valid={100: 1.31, 200: 1.2, 300: 1.1})
+    write_run(tmp_path / "runs" / "b", config="enwik8/pre_ln_12d", valid={100: 1.31, 200: 1.25})
+    content, out = made(tmp_path, capsys)
+    name = "updates to 1.2 bits per byte"
+    assert content["groups"][0]["scores"] == [
+        {"test_set": "valid", "metric": name, "mean": 200.0, "deviation": None, "values": [200.0]}
+    ]
+    assert content["groups"][1]["scores"] == [{"test_set": "valid", "metric": name}]
+    # Two tables print it, with different scores.
+    assert f"8800 {name}; 1.17 bits per byte" in row_of(out, "rezero_12d")
+    assert row_of(out, "pre_ln_12d").split()[7] == "17765"
+
+
+def test_damaged_files_are_said_under_the_table(two_methods, capsys):
+    damaged = two_methods / "runs" / "a" / "seed1111" / "evaluation" / "test" / "score.json"
+    damaged.write_text("{")
+    content, out = made(two_methods, capsys, "--samples", "0")
+    assert [note for note in content["notes"] if note.startswith(f"{damaged}: not JSON: ")]
+    assert "36.50 ± 0.71 (2 of 3)" in row_of(out, "admin_6e6d")
+
+
+def test_nothing_to_report_is_one_line(tmp_path, capsys):
+    code, out, err = call(capsys, tmp_path, "--output", tmp_path / "report")
+    assert (code, out) == (2, "")
+    assert err == f"error: {tmp_path}: not a run, and no run below it: run.json or train.log is looked for\n"
