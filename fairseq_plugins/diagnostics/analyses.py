@@ -95,6 +95,7 @@ def each(subjects: Sequence[Subject], settings: Settings, measure: Callable[[Any
         model = subject.ready(batch, settings.seed)
         torch.manual_seed(settings.seed)
         found[subject.label] = measure(model, batch)
+        del model  # before the next one is built
     return found
 
 

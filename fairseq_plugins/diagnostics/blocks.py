@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Optional
 
 from fairseq_plugins.diagnostics.batches import Batch
-from fairseq_plugins.diagnostics.gradients import Norms, watched_backward
-from fairseq_plugins.diagnostics.observation import Visit
+from fairseq_plugins.diagnostics.gradients import Backward, watched_backward
+from fairseq_plugins.diagnostics.observation import SubLayer, sub_layers
 
 
 class Block(NamedTuple):
@@ -41,19 +41,18 @@ class Kind(NamedTuple):
 
 def blocks(model: Any, batch: Batch) -> list[Block]:
     """Every block of the model in training mode, the encoder's first."""
-    record, norms = watched_backward(model, batch)
-    return [_block(visit, norms) for visit in record.visits]
+    seen = watched_backward(model, batch)
+    return [_block(sub, seen) for sub in sub_layers(model)]
 
 
-def _block(visit: Visit, norms: Norms) -> Block:
-    sub = visit.sub
-    stream, total, output = norms.of(visit.stream), norms.of(visit.total), norms.of(visit.output)
+def _block(sub: SubLayer, seen: Backward) -> Block:
+    key = (sub.stack, sub.depth, sub.site.value)
+    stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
     # Without a norm after the sum, sum and output are one tensor.
     beta_ln = _ratio(total, output) if sub.place.after else None
     beta_rc = _ratio(stream, total)
     beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
-    return Block(sub.stack, sub.depth, sub.site.value, beta_ln, beta_rc, beta,
-                 float(visit.total.detach().double().var()))  # fmt: skip
+    return Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total")))
 
 
 def _ratio(above: Optional[float], below: Optional[float]) -> Optional[float]:

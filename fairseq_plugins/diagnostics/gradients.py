@@ -7,15 +7,20 @@ from it to the loss, and norms are Frobenius norms over the whole tensor.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from fairseq_plugins.diagnostics.batches import Batch
-from fairseq_plugins.diagnostics.observation import Recording, Visit, recording
+from fairseq_plugins.diagnostics.observation import recording, sub_layers
 
 LABEL_SMOOTHING = 0.1
+LAYER = "layer"
+TOKENS_AT_ONCE = 500
+"""Source tokens of one pass: 18 layers of base size on either side then take about 2 GB."""
 POINTS = ("stream", "norm_input", "norm_output", "branch", "total", "output")
 """Tensors of a sub-layer, by their names in :class:`~fairseq_plugins.diagnostics.observation.Visit`."""
 
@@ -45,41 +50,72 @@ def smoothed(log_probabilities: Tensor, target: Tensor, pad: int) -> Tensor:
     return losses[target.ne(pad)].mean()
 
 
-class Norms:
-    """Gradient norms of tensors, filled while the backward pass runs. The same tensor is watched once."""
+Key = tuple[str, int, str, str]
+"""Stack, depth, site (``layer`` for a whole one) and point."""
+
+
+class Backward:
+    """What backward passes have shown, added up over parts of a batch; scalars only, no tensor is kept.
+
+    Sentences do not meet in a pass, so the squared norm over a batch is the sum of those over its parts.
+    """
 
     def __init__(self) -> None:
-        self._found: dict[int, float] = {}
-        self._kept: list[Tensor] = []
+        self._squares: dict[Key, float] = {}
+        self._moments: dict[Key, Tensor] = {}
 
-    def watch(self, tensor: Optional[Tensor]) -> None:
-        """Note the gradient norm of ``tensor`` once it is known."""
-        if tensor is None or not tensor.requires_grad or id(tensor) in self._found:
-            return
-        self._found[id(tensor)] = 0.0
-        self._kept.append(tensor)  # an id belongs to a tensor only while the tensor lives
-        tensor.register_hook(lambda gradient: self._found.__setitem__(id(tensor), float(gradient.norm())))
+    def watch(self, key: Key, tensor: Optional[Tensor]) -> None:
+        """Add the gradient of ``tensor`` once it is known."""
+        if tensor is not None and tensor.requires_grad:
+            self._squares.setdefault(key, 0.0)
+            tensor.register_hook(partial(self._add, key))
 
-    def of(self, tensor: Optional[Tensor]) -> Optional[float]:
-        """The norm; None for what was not watched, 0 where no gradient has come."""
-        return None if tensor is None else self._found.get(id(tensor))
+    def _add(self, key: Key, gradient: Tensor) -> None:
+        self._squares[key] += float(gradient.norm()) ** 2
+
+    def see(self, key: Key, tensor: Tensor) -> None:
+        """Add the elements of ``tensor`` to the variance of ``key``."""
+        values = tensor.detach().double()
+        moments = torch.stack([values.sum(), values.square().sum(), values.new_tensor(values.numel())])
+        self._moments[key] = self._moments.get(key, torch.zeros(3).double()) + moments
+
+    def norm(self, key: Key) -> Optional[float]:
+        """Norm of the gradient; None for what was not watched, 0 where no gradient has come."""
+        square = self._squares.get(key)
+        return None if square is None else square**0.5
+
+    def variance(self, key: Key) -> float:
+        """Of all elements that were seen, around their one mean."""
+        total, squares, count = self._moments[key].tolist()
+        return squares / count - (total / count) ** 2
 
 
-def watched_backward(model: Any, batch: Batch) -> tuple[Recording, Norms]:
-    """One pass in training mode, with the model's dropout, and its gradients."""
+def parts_of(batch: Batch) -> Iterator[Batch]:
+    """``batch`` in parts whose activations fit into a small machine's memory."""
+    sentences = max(1, TOKENS_AT_ONCE // batch.source.size(1))
+    for first in range(0, len(batch.source), sentences):
+        yield Batch(*(tensor[first : first + sentences] for tensor in batch))
+
+
+def watched_backward(model: Any, batch: Batch) -> Backward:
+    """Passes in training mode, with the model's dropout; the gradients of the parameters stay in the model."""
     model.train()
     model.zero_grad()
-    norms = Norms()
-    with recording(model) as record:
-        loss = loss_of(model, batch)
-    for visit in record.visits:
-        for point in POINTS:
-            norms.watch(getattr(visit, point))
-    for output in record.layer_outputs.values():
-        norms.watch(output)
-    loss.backward()
+    seen, pad = Backward(), model.decoder.padding_idx
+    words = int(batch.target.ne(pad).sum())
+    for part in parts_of(batch):
+        with recording(model) as record:
+            loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
+        for visit in record.visits:
+            key = (visit.sub.stack, visit.sub.depth, visit.sub.site.value)
+            seen.see((*key, "total"), visit.total)
+            for point in POINTS:
+                seen.watch((*key, point), getattr(visit, point))
+        for (stack, depth), output in record.layer_outputs.items():
+            seen.watch((stack, depth, LAYER, "output"), output)
+        loss.backward()
     model.eval()
-    return record, norms
+    return seen
 
 
 def gradient_norms(model: Any, batch: Batch) -> list[Point]:
@@ -87,22 +123,16 @@ def gradient_norms(model: Any, batch: Batch) -> list[Point]:
 
     A layer has one row more with the point ``output`` and one with ``parameters``, over all that it trains.
     """
-    record, norms = watched_backward(model, batch)
+    seen = watched_backward(model, batch)
     points: list[Point] = []
-    for visit in record.visits:
-        points += _points(visit, norms)
+    for sub in sub_layers(model):
+        keys = [(sub.stack, sub.depth, sub.site.value, point) for point in POINTS]
+        points += [Point(*key, norm) for key in keys if (norm := seen.norm(key)) is not None]
     for name, stack in model.stacks():
         for depth, layer in enumerate(stack.layers, start=1):
-            output = norms.of(record.layer_outputs[name, depth])
-            points.append(Point(name, depth, "layer", "output", output or 0.0))
-            points.append(Point(name, depth, "layer", "parameters", parameter_norm(layer)))
+            points.append(Point(name, depth, LAYER, "output", seen.norm((name, depth, LAYER, "output")) or 0.0))
+            points.append(Point(name, depth, LAYER, "parameters", parameter_norm(layer)))
     return points
-
-
-def _points(visit: Visit, norms: Norms) -> list[Point]:
-    sub = visit.sub
-    found = ((point, norms.of(getattr(visit, point))) for point in POINTS)
-    return [Point(sub.stack, sub.depth, sub.site.value, point, norm) for point, norm in found if norm is not None]
 
 
 def parameter_norm(layer: torch.nn.Module) -> float:

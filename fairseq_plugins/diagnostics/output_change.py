@@ -76,9 +76,9 @@ def gradient_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[
 
 
 def _gradients(model: Any, batch: Batch) -> dict[str, Tensor]:
-    model.zero_grad()
-    loss_of(model, batch).backward()
-    return {name: p.grad for name, p in matrices(model).items() if p.grad is not None}
+    found = matrices(model)
+    gradients = torch.autograd.grad(loss_of(model, batch), list(found.values()), allow_unused=True)
+    return {name: one for name, one in zip(found, gradients, strict=True) if one is not None}
 
 
 STEPS: dict[str, Step] = {"random": random_step, "gradient": gradient_step, "adam": adam_step}

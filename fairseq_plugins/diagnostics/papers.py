@@ -55,7 +55,6 @@ WIDTH_256 = (
     "--encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 --decoder-ffn-embed-dim 1024 "
     f"--encoder-attention-heads 4 --decoder-attention-heads 4 {SHARED}"
 )
-FIGURE_4 = f"{WIDTH_256} --sentences 8 --length 25"
 DROPOUTS = "--dropout 0.1 --attention-dropout 0.1 --activation-dropout 0.1"
 B2T_MODELS = (Model("Post-LN", "post_ln"), Model("Pre-LN", "pre_ln"), Model("B2T", "b2t"))
 JACOBIAN = (
@@ -73,13 +72,17 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
             (POST, Model("Post-LN encoder, Pre-LN decoder", "hybrid_ln", XAVIER), PRE, ADMIN),
         ),
         PaperFigure(
-            "admin-figure-4-random", "Figure 4, left", "output-change", f"{FIGURE_4} --models 16", (POST, PRE, ADMIN)
+            "admin-figure-4-random",
+            "Figure 4, left",
+            "output-change",
+            f"{WIDTH_256} --sentences 8 --length 25 --models 8",
+            (POST, PRE, ADMIN),
         ),
         PaperFigure(
             "admin-figure-4-adam",
             "Figure 4, right",
             "output-change",
-            f"{FIGURE_4} --step adam --models 2",
+            f"{WIDTH_256} --step adam --deepest 50 --models 2",
             (POST, PRE, ADMIN),
         ),
         PaperFigure("admin-figure-7", "Figure 7, at the start", "dependency", f"{depths(6)} {SHARED}", (POST, PRE)),
@@ -90,7 +93,7 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
             "dsinit-figure-1",
             "Figure 1",
             "gradient-norm",
-            f"{DROPOUTS} {SHARED} --sentences 105 --length 29",
+            f"{DROPOUTS} {SHARED}",
             tuple(
                 Model(f"{label} {layers}L", method, f"{flags} {depths(layers)}", cross_maps)
                 for layers in (6, 12, 18)

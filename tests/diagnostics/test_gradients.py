@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from fairseq_plugins.diagnostics import gradients
 from fairseq_plugins.diagnostics.gradients import gradient_norms, layer_outputs, loss_of, smoothed
 from tests.diagnostics.measured import batch, padded, subject, wide
 
@@ -91,3 +93,35 @@ def test_eighteen_layers(name: str) -> None:
     found = relative(method, 10_000, inputs, **wide(512, 18, dropout=0.3, **settings))
     for stack, expected in (("decoder", decoder), ("encoder", encoder)):
         assert [found[stack][layer - 1] for layer in LAYERS] == pytest.approx(expected, rel=0.2)
+
+
+@pytest.mark.parametrize("method", ["post_ln", "dlcl_post_ln", "dsinit_matt"])
+def test_parts_of_a_batch_add_up(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pads too: each part has its share of the words."""
+    inputs = padded()
+    model = subject(method, **NO_DROPOUT).ready(inputs)
+    whole = gradient_norms(model, inputs)
+    monkeypatch.setattr(gradients, "TOKENS_AT_ONCE", 6)
+    parts = gradient_norms(model, inputs)
+    assert [point[:4] for point in parts] == [point[:4] for point in whole]
+    assert [point.norm for point in parts] == pytest.approx([point.norm for point in whole], rel=1e-3, abs=1e-7)
+
+
+def tensors() -> int:
+    """How many there are in this process."""
+    return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
+
+
+def test_no_tensor_outlives_its_pass() -> None:
+    """A graph that is kept costs gigabytes at the sizes of the papers."""
+    inputs = batch()
+    model = subject("post_ln").ready(inputs)
+    gc.collect()
+    gc.disable()
+    try:
+        gradient_norms(model, inputs)
+        before = tensors()
+        gradient_norms(model, inputs)
+        assert tensors() == before
+    finally:
+        gc.enable()
