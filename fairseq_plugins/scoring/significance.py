@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -169,7 +170,10 @@ def _welch(ours: Sequence[float], theirs: Sequence[float]) -> Optional[float]:
         return None
     from scipy.stats import ttest_ind
 
-    return float(ttest_ind(ours, theirs, equal_var=False).pvalue)
+    with warnings.catch_warnings():
+        # scipy warns where all runs of one system are equal, which is no matter as long as the other's differ.
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
+        return float(ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
 @contextmanager

@@ -76,6 +76,11 @@ def test_welch_by_hand() -> None:
     assert significance._welch(ours, theirs) == pytest.approx(2 * upper)
 
 
+def test_welch_of_unequal_variances_by_hand() -> None:
+    """With two runs each, of which one system's are equal, there is 1 degree of freedom: Cauchy's distribution."""
+    assert significance._welch([10.0, 12.0], [15.0, 15.0]) == pytest.approx(1 - 2 / math.pi * math.atan(4))
+
+
 def test_welch_is_made_where_both_have_runs() -> None:
     assert ("b", WELCH) not in by_test({"a": [BAD, FAIR], "b": GOOD}, tests=["bootstrap"])
     found = by_test({"a": [BAD, FAIR], "b": [GOOD, FAIR]}, tests=["bootstrap"])["b", WELCH]
