@@ -3,8 +3,9 @@
 # after lib.sh, by scripts that set SOURCE, TARGET and ORIGINAL, the directory to unpack into.
 # shellcheck disable=SC2153
 
-# Lines of each side of a training text, as counted in public (tensorflow/lingvo; facebookresearch/fairseq#132), and of
-# each test set (sacreBLEU). They hold for the archives whose checksums are known; others are not counted.
+# Lines of each side of a training text, as others have counted them (English-French: tensorflow/lingvo; News Commentary
+# 12 from a published log of fairseq's script), and of each test set (sacreBLEU). They hold for the archives whose
+# checksums are known; others are not counted.
 declare -A LINES=(
     [europarl-v7.de-en]=1920209 [commoncrawl.de-en]=2399123
     [news-commentary-v9.de-en]=201288 [news-commentary-v12.de-en]=270769
