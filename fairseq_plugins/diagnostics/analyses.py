@@ -508,7 +508,7 @@ REGISTRY: tuple[Analysis, ...] = (
         "share of each branch below in each sub-layer's output",
         "Admin Fig. 7, 8",
         run_dependency,
-        sentences=4,
+        sentences=2,
     ),
     Analysis(
         "output-change",

@@ -54,7 +54,8 @@ def own_flags() -> Parser:
         "(fairseq-deep train --arch admin_transformer --help lists them). They go for every method named.",
     )
     parser.add_argument("analysis", metavar="ANALYSIS", help="one of the above")
-    parser.add_argument("methods", metavar="METHOD", nargs="*", help="methods or architectures, side by side"
+    parser.add_argument("methods", metavar="METHOD", nargs="*", help="methods or architectures, side by side; "
+                        "METHOD:SETTING=VALUE gives one a setting of its own, b2t:b2t_init_scale=layers for instance"
                         f" (default: {' '.join(DEFAULT_METHODS)})")  # fmt: skip
     add = parser.add_argument
     add("--checkpoint", type=Path, nargs="+", default=[], metavar="FILE", help="trained models of this package")
@@ -139,11 +140,25 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     chosen = analyses.REGISTRY if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
     task, make = _task(args)
     names = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
-    for name in names:
-        find_architecture(name)
-    subjects = [of_options(name, model, task) for name in dict.fromkeys(names)]
+    subjects = [_of_method(name, model, task) for name in dict.fromkeys(names)]
     subjects += [of_checkpoint(path, task if args.data else None) for path in args.checkpoint]
     return [Job(one, _distinct(subjects), settings_of(args, one, make)) for one in chosen]
+
+
+def _of_method(text: str, said: Namespace, task: Any) -> Subject:
+    """A method, with settings of its own where it is written ``METHOD:SETTING=VALUE:...``."""
+    name, *settings = text.split(":")
+    find_architecture(name)
+    flags = []
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or key.replace("-", "_") not in vars(said):
+            # All settings there are would be a page.
+            near = nearest(key.replace("-", "_"), sorted(vars(said)))
+            raise UserError(f"{text}: '{setting}' is no SETTING=VALUE of a model{near}")
+        flags.append(f"--{key.replace('_', '-')}={value}")
+    own = {key: value for key, value in vars(parse(["-", *flags])[1]).items() if value is not None}
+    return of_options(name, Namespace(**{**vars(said), **own}), task, text)
 
 
 def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
@@ -199,7 +214,10 @@ def run(job: Job, directory: Path) -> list[Path]:
     print(text_table(result.shown))
     for note in result.notes:
         print(note)
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{directory}: cannot be written: {error.strerror}") from error
     about = {
         "analysis": job.analysis.name,
         "paper": job.analysis.paper,
@@ -253,6 +271,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def diagnose(argv: Sequence[str]) -> int:
     """As :func:`main`, but mistakes are raised."""
     args, model = parse(argv)
+    if args.output.exists() and not args.output.is_dir():
+        raise UserError(f"--output {args.output}: not a directory")
     todo = jobs(args, model)
     refused: list[str] = []
     for job in todo:

@@ -82,6 +82,15 @@ def test_numbers_and_plots_of_several_methods(tmp_path: Path, capsys: pytest.Cap
     assert "measuring rezero (2 of 2)" in printed.err
 
 
+def test_a_method_beside_itself_with_another_setting(no_plots: None, tmp_path: Path) -> None:
+    names = ("rezero", "rezero:rezero_alpha=1", "post_ln:norm=post,pre:dropout=0.2")
+    assert diagnose(tmp_path, "scales", *names, *TINY) == 0
+    found = {row["model"]: float(row["branch"]) for row in rows(tmp_path / "scales.csv")}
+    assert found == {names[0]: 0.0, names[1]: 1.0, names[2]: 1.0}
+    options = [one["options"] for one in json.loads((tmp_path / "scales.json").read_text())["models"]]
+    assert [(one["norm"], one["dropout"]) for one in options[1:]] == [("none", 0.1), ("post,pre", 0.2)]
+
+
 def test_equal_runs_make_equal_files(tmp_path: Path) -> None:
     for name in ("first", "second"):
         assert diagnose(tmp_path / name, "jacobian", "admin", *TINY) == 0
@@ -152,6 +161,10 @@ def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: No
         (["gradient-norm", "admin", "--norm", "per"], "unknown value of --norm 'per' (did you mean 'pre'?)"),
         (["gradient-norm", "--sentences", "0"], "argument --sentences: invalid positive value: '0'"),
         (["output-change", "admin", "--step", "sgd"], "unknown step 'sgd'"),
+        (["scales", "admin:admin_scael=scalar"], "'admin_scael=scalar' is no SETTING=VALUE of a model (did you mean "
+         "'admin_scale'?)"),
+        (["scales", "admin:scalar"], "admin:scalar: 'scalar' is no SETTING=VALUE of a model"),
+        (["scales", "--output", __file__], "not a directory"),
         (["all", "--paper", "admni"], "unknown paper 'admni' (did you mean 'admin'?)"),
         (["dependency", "--paper", "admin"], "--paper goes with 'all', not with 'dependency'"),
         (["all", "admin", "--paper", "admin"], "--paper says itself what is measured"),
@@ -164,7 +177,7 @@ def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: No
 def test_mistakes_are_one_line(
     argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert diagnose(tmp_path / "out", *argv) == 2
+    assert main(["--output", str(tmp_path / "out"), *argv]) == 2
     complaint = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("measuring")]
     assert len(complaint) == 1
     assert complaint[0].startswith("error: ")
