@@ -16,13 +16,13 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.runs.published import PublishedRow, rows_of
 from fairseq_plugins.runs.recipes import rows_reproduced
-from fairseq_plugins.runs.run import Run
+from fairseq_plugins.runs.run import Evaluation, Run
 from fairseq_plugins.runs.training_log import TrainingLog, Verdict
 from fairseq_plugins.runs.verdicts import verdict_of
 from fairseq_plugins.scoring.metrics import METRICS
 
-AVERAGE = "average"
-"""The test set that stands for the mean of all."""
+AVERAGE, VALID = "average", "valid"
+"""The test set that stands for the mean of all, and the one that is never part of it."""
 FIRST = "sacreBLEU"
 """The score that a table begins with where there is one."""
 
@@ -91,8 +91,9 @@ class Member:
         return metric.value if metric else None
 
     def _average(self, metric: str) -> Optional[float]:
-        found = [each.metrics[metric].value for each in self.run.evaluations.values() if metric in each.metrics]
-        return statistics.fmean(found) if found and len(found) == len(self.run.evaluations) else None
+        sets = [each for name, each in self.run.evaluations.items() if name != VALID]
+        found = [each.metrics[metric].value for each in sets if metric in each.metrics]
+        return statistics.fmean(found) if found and len(found) == len(sets) else None
 
 
 @dataclass(frozen=True)
@@ -209,9 +210,9 @@ def score_columns(groups: Sequence[Group], wanted: Sequence[str] = ()) -> tuple[
     usual = [FIRST] if FIRST in present else present[:1]
     names = list(dict.fromkeys([*usual, *(name for name in printed if name in present)]))
     columns = [Column(test_set, name) for test_set in test_sets for name in wanted or names]
-    if len(test_sets) > 1:
+    if len(set(test_sets) - {VALID}) > 1:
         columns += [Column(AVERAGE, name) for name in wanted or names]
-    columns += [Column("valid", name) for name in dict.fromkeys(printed) if name in FROM_LOG]
+    columns += [Column(VALID, name) for name in dict.fromkeys(printed) if name in FROM_LOG]
     return tuple(column for column in columns if any(group.score(column) for group in groups))
 
 
@@ -259,3 +260,24 @@ def remarks(groups: Sequence[Group]) -> Iterator[str]:
 
 def _differences(group: Group) -> str:
     return " ".join(group.first.changes) or "the published one has changes"
+
+
+def unlike(groups: Sequence[Group]) -> Iterator[str]:
+    """A line for everything in which translations or scores of one test set were not made alike."""
+    made: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    for group in groups:
+        for member in group.members:
+            for evaluation in member.run.evaluations.values():
+                for name, value in _made_with(evaluation):
+                    by_value = made.setdefault((evaluation.test_set, name), {})
+                    by_value.setdefault(value, {})[group.label] = None
+    for (test_set, name), by_value in made.items():
+        if len(by_value) > 1:
+            each = [f"{value} for {', '.join(labels)}" for value, labels in by_value.items()]
+            yield f"{test_set}: not made alike: {name} is {'; '.join(each)}"
+
+
+def _made_with(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """Everything about an evaluation that should be the same for all, but for the number of updates."""
+    yield from ((name, value) for name, value in evaluation.decoding.items() if name not in ("updates", "metrics"))
+    yield from ((f"signature of {metric.name}", metric.signature) for metric in evaluation.metrics.values())

@@ -28,6 +28,7 @@ from fairseq_plugins.runs.leaderboard import (
     printed_metrics,
     remarks,
     score_columns,
+    unlike,
 )
 from fairseq_plugins.runs.run import Run, find_runs, read_run
 from fairseq_plugins.runs.tables import ABSENT, markdown_table, number, strict_json, text_table
@@ -380,7 +381,7 @@ def make_report(paths: Sequence[Path], args: argparse.Namespace) -> Report:
     columns = score_columns(groups, [name.strip() for name in args.scores.split(",") if name.strip()])
     baseline = named_baseline(groups, args.baseline)
     comparisons = compared(groups, columns, baseline, args.samples) if args.samples and len(groups) > 1 else None
-    notes = [*remarks(groups), *(comparisons.notes if comparisons else ())]
+    notes = [*remarks(groups), *unlike(groups), *(comparisons.notes if comparisons else ())]
     shown = Report(groups, columns, comparisons, tuple(dict.fromkeys(notes)), not args.without_speed)
     if args.sort is None:
         return shown

@@ -40,6 +40,8 @@ class Evaluation:
     directory: Path
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     sentences: Optional[int] = None
+    decoding: Mapping[str, str] = field(default_factory=dict)
+    """What it was made with, as beam and length penalty, by name."""
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,9 @@ def _read_evaluations(directory: Path, problems: list[str]) -> dict[str, Evaluat
 
 def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
     content = _read_object(directory / SCORES, problems)
+    decoding = _read_pairs(directory / "settings")
     if content is None:
-        return Evaluation(directory.name, directory)
+        return Evaluation(directory.name, directory, decoding=decoding)
     metrics = {}
     for entry in content.get("metrics") or []:
         try:
@@ -204,4 +207,14 @@ def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
             continue
         metrics[metric.name] = metric
     sentences = content.get("sentences")
-    return Evaluation(directory.name, directory, metrics, sentences if isinstance(sentences, int) else None)
+    known = sentences if isinstance(sentences, int) else None
+    return Evaluation(directory.name, directory, metrics, known, decoding)
+
+
+def _read_pairs(path: Path) -> dict[str, str]:
+    """NAME=VALUE of every line; nothing where the file cannot be read."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}

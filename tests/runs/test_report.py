@@ -301,3 +301,28 @@ def test_nothing_to_report_is_one_line(tmp_path, capsys):
     code, out, err = call(capsys, tmp_path, "--output", tmp_path / "report")
     assert (code, out) == (2, "")
     assert err == f"error: {tmp_path}: not a run, and no run below it: run.json or train.log is looked for\n"
+
+
+def test_what_was_not_decoded_alike_is_said(two_methods, capsys):
+    runs = two_methods / "runs"
+    for place, beam in ((runs / "a", 5), (runs / "b" / "seed1111", 5), (runs / "b" / "seed2222", 4)):
+        for score in place.rglob("score.json"):
+            score.with_name("settings").write_text(f"average=last-epochs=10\nupdates={beam}00\nbeam={beam}\n")
+    content, _ = made(two_methods, capsys, "--samples", "0")
+    assert "test: not made alike: beam is 5 for admin_6e6d, pre_ln_6e6d; 4 for pre_ln_6e6d" in content["notes"]
+    assert len([note for note in content["notes"] if "not made alike" in note]) == 1
+
+
+def test_scores_with_other_signatures_are_said(two_methods, capsys):
+    score = two_methods / "runs" / "b" / "seed2222" / "evaluation" / "test" / "score.json"
+    score.write_text(score.read_text().replace("case:mixed", "case:lc"))
+    content, _ = made(two_methods, capsys, "--samples", "0")
+    assert any(note.startswith("test: not made alike: signature of sacreBLEU is nrefs:1") for note in content["notes"])
+
+
+def test_the_validation_set_is_not_part_of_the_mean(tmp_path, capsys):
+    directory = write_run(tmp_path / "runs" / "a")
+    for name, bleu in (("newstest2013", 20.0), ("newstest2014", 26.0), ("valid", 90.0)):
+        write_scores(directory, name, {"sacreBLEU": bleu})
+    content, _ = made(tmp_path, capsys)
+    assert [score["mean"] for score in content["groups"][0]["scores"]] == [20.0, 26.0, 90.0, 23.0]
