@@ -17,6 +17,10 @@ run_directory() {
     printf '%s/%s/seed%s\n' "$out" "$name" "$seed"
 }
 
+# evaluate_run RUN DATA: with the search of the configuration, on every test set. A table whose test sets differ in their
+# search has its own.
+evaluate_run() { run "$ROOT/scripts/evaluate.sh" "$1" "$2"; }
+
 # train_and_evaluate CONFIG DATA RUN [KEY=VALUE ...]: one row, one seed. Both scripts skip what is done.
 #
 # A training that diverged is a result: it is a row of the report, and the comparison goes on.
@@ -26,12 +30,12 @@ train_and_evaluate() {
     if ((DRY_RUN)); then
         # Both have a DRY_RUN of their own, which wants to see the data and the checkpoints that are not there yet.
         run "$ROOT/scripts/train.sh" "$config" "$data" "$directory" "$@"
-        run "$ROOT/scripts/evaluate.sh" "$directory" "$data"
+        evaluate_run "$directory" "$data"
         return 0
     fi
     "$ROOT/scripts/train.sh" "$config" "$data" "$directory" "$@" || code=$?
     case $code in
-        0) "$ROOT/scripts/evaluate.sh" "$directory" "$data" ;;
+        0) evaluate_run "$directory" "$data" ;;
         1) say "$directory: diverged; nothing to translate with" ;;
         *) exit "$code" ;;
     esac

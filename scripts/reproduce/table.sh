@@ -28,6 +28,18 @@ prepared() {
     fi
 }
 
+# newstest2014_apart PENALTY RUN DATA: translate newstest2014 with this length penalty, and the other test sets with that
+# of the configuration.
+newstest2014_apart() {
+    local penalty=$1 name
+    local -a others=()
+    for name in ${TEST_SETS:-newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016}; do
+        [[ $name == newstest2014 ]] || others+=("$name")
+    done
+    LENGTH_PENALTY=${LENGTH_PENALTY:-$penalty} run "$ROOT/scripts/evaluate.sh" "$2" "$3" newstest2014
+    ((!${#others[@]})) || run "$ROOT/scripts/evaluate.sh" "$2" "$3" "${others[@]}"
+}
+
 # common_settings: the end of every --help of this folder.
 common_settings() {
     cat <<'HELP'
