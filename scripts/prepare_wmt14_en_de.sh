@@ -26,7 +26,8 @@
 # inputs, downloaded from statmt.org (1.7 GB), or copied by you into ARCHIVE_DIR under these names
 #   training-parallel-{europarl-v7,commoncrawl}.tgz, training-parallel-nc-v9.tgz (or v12), wmt14-test-full.tgz,
 #   wmt{10,11,12,13,15,16}-test.tgz: the test.tgz of each workshop
-#   Their checksums are in scripts/checksums; the lines of each text are counted.
+#   Their checksums are in scripts/checksums; the lines of each text are counted. Training texts that statmt.org does
+#   not give come from the Hugging Face Hub (or its mirror HF_ENDPOINT), as NAME.zip.
 #
 # outputs, in DIR (default: data/wmt14_en_de, wmt14_en_de_admin, wmt17_en_de, wmt16_en_de)
 #   original/     the archives, unpacked, of these two languages; may be deleted at the end

@@ -7,7 +7,8 @@
 # inputs, downloaded from statmt.org (6.6 GB), or copied by you into ARCHIVE_DIR under these names
 #   training-parallel-{europarl-v7,commoncrawl,un,nc-v9}.tgz, training-giga-fren.tar, wmt14-test-full.tgz (the
 #   test-full.tgz of 2014), and for TEST_SETS of 2010 to 2013 wmt{10,11,12,13}-test.tgz
-#   Their checksums are in scripts/checksums; the lines of each text are counted.
+#   Their checksums are in scripts/checksums; the lines of each text are counted. Training texts that statmt.org does
+#   not give come from the Hugging Face Hub (or its mirror HF_ENDPOINT), as NAME.zip.
 #
 # outputs, in DIR (default: data/wmt14_en_fr)
 #   original/     the archives, unpacked, of these two languages; may be deleted at the end

@@ -55,14 +55,28 @@ counted() {
     printf '%s\n' "$found" >"$4"
 }
 
+# on_the_hub PATH: the address of the same files as a zip archive of the Hugging Face Hub, or of its mirror HF_ENDPOINT.
+on_the_hub() {
+    local rest=${1#*/}
+    printf '%s\n' "${HF_ENDPOINT:-https://huggingface.co}/datasets/wmt/${1%%/*}/resolve/main-zip/${rest%.t*}.zip"
+}
+
 # training_text PATH MEMBER: unpack both sides of a training text, count them, and add them to the caller's `sets`.
+# Where no address of the publisher gives the archive, the zip archive of the Hugging Face Hub does.
 #     PATH      of the archive on the server
 #     MEMBER    in the archive, without the language
 training_text() {
-    local archive=${1##*/} directory name=${2##*/}
+    local archive=${1##*/} zip directory name=${2##*/}
     local -a urls
-    mapfile -t urls < <(addresses "$1")
+    zip=${archive%.t*}.zip
     directory=$ORIGINAL/${archive%.t*}
+    mapfile -t urls < <(addresses "$1")
+    if [[ -e $(archive "$zip") && ! -e $(archive "$archive") ]]; then
+        archive=$zip urls=("$(on_the_hub "$1")")
+    elif [[ ! -e $directory && -z $ARCHIVE_DIR && $DRY_RUN == 0 ]] && ! (fetch "$archive" "${urls[@]}"); then
+        say "$name: $zip instead"
+        archive=$zip urls=("$(on_the_hub "$1")")
+    fi
     unpack_once "$directory" "$archive" --only "*$name.$SOURCE*" --only "*$name.$TARGET*" "${urls[@]}"
     make_once "$directory.lines" counted "$archive" "$directory/$2" "$name"
     sets+=("train=$directory/$2")

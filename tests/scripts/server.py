@@ -16,6 +16,8 @@ PAGE = b"<!DOCTYPE html>\n<html><body>The file has moved.</body></html>\n"
 class Server:
     """What it offers, and what it was asked for.
 
+    ``files`` has the content of each NAME, or of a whole path.
+
     ``/whole/NAME`` gives the file and continues it; ``/plain/NAME`` cannot continue; ``/drops/NAME`` breaks off after
     1,000 bytes each time; ``/page/NAME`` gives a web page; ``/moved/NAME`` redirects to ``/whole/NAME``; the rest is
     404.
@@ -59,8 +61,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         wanted = self.headers.get("Range", "")
         self.of.asked.append((self.path, wanted))
-        _, how, name = self.path.split("/")
-        content = self.of.files.get(name)
+        _, how, name = self.path.split("/", 2)
+        content = self.of.files.get(name, self.of.files.get(self.path))
+        how = "whole" if self.path in self.of.files else how
         if how == "page":
             self.give(200, PAGE)
         elif how == "moved":

@@ -14,6 +14,7 @@ import pytest
 
 from tests.scripts import made_archives as made
 from tests.scripts.fakes import without_binarising
+from tests.scripts.server import Server, serving
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -177,6 +178,50 @@ def test_french_reads_compressed_text_and_takes_validation_pairs_out_of_the_trai
     assert len(read(here / "made/text/train.en")) == 1404 - 1 - 1
     [valid] = read(here / "made/raw/valid.fr")
     assert valid == made.sentences(100, "fr", "giga")[1333 - (402 + 401 + 100 + 401) - 1]
+
+
+def training_text(here: Path, server: Server, **settings: str) -> subprocess.CompletedProcess[str]:
+    """``training_text`` of News Commentary 9 with the publisher and the Hub on this machine."""
+    program = f"""
+set -euo pipefail
+source "{SCRIPTS}/lib.sh"
+source "{SCRIPTS}/wmt.sh"
+addresses() {{ echo {server.url}/whole/training-parallel-nc-v9.tgz; }}
+SOURCE=en TARGET=de ORIGINAL="{here}/original" sets=()
+training_text wmt14/training-parallel-nc-v9.tgz training/news-commentary-v9.de-en
+echo "${{sets[@]}}"
+"""
+    environment = {
+        **os.environ, "PYTHON": sys.executable, "CACHE": str(here / "cache"), "CHECKSUMS": "/dev/null",
+        "HF_ENDPOINT": server.url, "no_proxy": "*", "ARCHIVE_DIR": "", **settings,
+    }  # fmt: skip
+    return subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_the_hub_gives_what_the_publisher_has_lost(here: Path) -> None:
+    members = made.pair("training/news-commentary-v9.de-en", texts(5, "nc", "de"))
+    made.write_zip(here / "nc.zip", members)
+    hub = "/datasets/wmt/wmt14/resolve/main-zip/training-parallel-nc-v9.zip"
+    with serving() as server:
+        server.files[hub] = (here / "nc.zip").read_bytes()
+        done = training_text(here, server)
+        assert done.returncode == 0, done.stderr
+        directory = here / "original/training-parallel-nc-v9"
+        assert done.stdout.splitlines()[-1] == f"train={directory}/training/news-commentary-v9.de-en"
+        for name, content in members.items():
+            assert (directory / name).read_bytes() == content
+        assert server.asked_for() == ["/whole/training-parallel-nc-v9.tgz", hub]
+        # What is there is not asked for again.
+        assert training_text(here, server).returncode == 0
+        assert len(server.asked) == 2
+
+
+def test_a_copy_of_ones_own_may_be_the_one_of_the_hub(here: Path) -> None:
+    members = made.pair("training/news-commentary-v9.de-en", texts(5, "nc", "de"))
+    made.write_zip(here / "archives/training-parallel-nc-v9.zip", members)
+    with serving() as server:
+        done = training_text(here, server, ARCHIVE_DIR=str(here / "archives"))
+        assert (done.returncode, server.asked) == (0, []), done.stderr
 
 
 def test_a_dry_run_makes_nothing(here: Path) -> None:
