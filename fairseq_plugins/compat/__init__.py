@@ -37,6 +37,7 @@ MODULES: tuple[str, ...] = (
     "ema_interval_at_resume",
     "polynomial_decay_by_flag",
     "hydra_traces",
+    "interrupted_workers",
 )
 """In the order in which they are applied: of two that wrap one function, the later is the outer."""
 
