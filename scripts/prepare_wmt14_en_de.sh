@@ -159,6 +159,7 @@ tokens_of_subwords() {
 }
 
 require_package
+stop_if_finished "$DIR"
 claim "$ORIGINAL"
 remember_settings "$ORIGINAL" "VARIANT=$VARIANT"
 if [[ $VARIANT == wmt16-google ]]; then

@@ -55,6 +55,7 @@ for name in "${NAMES[@]}"; do
 done
 
 require_package
+stop_if_finished "$DIR"
 claim "$ORIGINAL"
 sets=()
 training_text wmt13/training-parallel-europarl-v7.tgz training/europarl-v7.fr-en

@@ -108,3 +108,11 @@ normalised() {
             "$ORIGINAL/test/$1.$language"
     done
 }
+
+# stop_if_finished DIR: nothing is left to do where DIR is finished and its original/ has been deleted to save disk.
+stop_if_finished() {
+    if [[ -e $1/data-bin && -e $1/test_sets && ! -e $ORIGINAL ]] && ((!DRY_RUN)); then
+        say "$1: prepared already, kept ($ORIGINAL is deleted, so the settings cannot be compared)"
+        exit 0
+    fi
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -163,6 +164,12 @@ def test_googles_text_comes_in_subwords(here: Path) -> None:
     before = listing(here / "made")
     assert run(here, "prepare_wmt14_en_de.sh", **settings).returncode == 0
     assert listing(here / "made") == before
+
+    # original/ may be deleted, as the head of the script says.
+    shutil.rmtree(here / "made/original")
+    (here / "archives/wmt16_en_de.tar.gz").unlink()
+    finished = run(here, "prepare_wmt14_en_de.sh", **settings)
+    assert (finished.returncode, (here / "made/original").exists()) == (0, False), finished.stderr
 
 
 def test_french_reads_compressed_text_and_takes_validation_pairs_out_of_the_training_text(here: Path) -> None:
