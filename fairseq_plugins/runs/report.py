@@ -13,7 +13,7 @@ import statistics
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, NoReturn, Optional, Sequence
 
 from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report, unknown_name
 from fairseq_plugins.files import write_whole
@@ -405,10 +405,16 @@ def write(shown: Report, directory: Path) -> bool:
     return drawn
 
 
+class _Parser(argparse.ArgumentParser):
+    """Ends in one line and code 2, like every other mistake."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (fairseq-deep report --help says more)")
+
+
 def parser() -> argparse.ArgumentParser:
     """Flags of ``fairseq-deep report``."""
-    flags = argparse.ArgumentParser(prog="fairseq-deep report", description=__doc__.partition(": ")[2],
-                                    allow_abbrev=False)  # fmt: skip
+    flags = _Parser(prog="fairseq-deep report", description=(__doc__ or "").partition(": ")[2], allow_abbrev=False)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
     flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="default: report")
     flags.add_argument("--baseline", metavar="NAME", help="row that the others are tested against; default: the first")
