@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Iterable, Optional, Sequence
 
 from subword_nmt.apply_bpe import BPE, read_vocabulary
 from subword_nmt.learn_bpe import learn_bpe
@@ -16,8 +16,8 @@ from fairseq_plugins.corpora.workers import map_lines
 from fairseq_plugins.errors import UserError
 
 
-def learn(paths: Sequence[Path], merges: int) -> list[str]:
-    """The lines of a codes file with at most ``merges`` merges, learned on all of ``paths``.
+def learn(lines: Iterable[str], merges: int, name: str) -> list[str]:
+    """The lines of a codes file with at most ``merges`` merges, learned on ``lines``, which errors call ``name``.
 
     Raises:
         UserError: no two symbols stand together twice, so there is nothing to learn.
@@ -26,15 +26,15 @@ def learn(paths: Sequence[Path], merges: int) -> list[str]:
     # The learner draws a bar of its own, and says there that it has stopped early; the count of lines says it too.
     with redirect_stderr(io.StringIO()):
         try:
-            learn_bpe(read_lines(*paths), codes, merges)
+            learn_bpe(lines, codes, merges)
         except ValueError as error:  # max() of no pair at all
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{paths[0]}: there are no subwords to learn: every word is one letter") from None
-    lines = codes.getvalue().removesuffix("\n").split("\n")
-    if len(lines) < 2:
-        raise UserError(f"{paths[0]}: there are no subwords to learn: no two letters stand together twice")
-    return lines
+            raise UserError(f"{name}: there are no subwords to learn: every word is one letter long") from None
+    learned = codes.getvalue().removesuffix("\n").split("\n")
+    if len(learned) < 2:
+        raise UserError(f"{name}: there are no subwords to learn: no two letters stand together twice")
+    return learned
 
 
 def load(codes: Path, vocabulary: Optional[Path] = None, threshold: int = 0) -> BPE:
@@ -70,7 +70,7 @@ def main_of_learn(argv: Sequence[str]) -> int:
     flags.add_argument("--merges", type=at_least_one, required=True, metavar="N")
     add_files(flags)
     args = flags.parse_args(argv)
-    learned = write_lines(args.output, learn(args.inputs, args.merges)) - 1
+    learned = write_lines(args.output, learn(read_lines(*args.inputs), args.merges, str(args.inputs[0]))) - 1
     print(f"{learned:,} merges" + (f" (no pair is left for {args.merges:,})" if learned < args.merges else ""))
     return 0
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import zlib
-from contextlib import redirect_stderr
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Callable, Sequence
 
-from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
-from subword_nmt.apply_bpe import BPE
-from subword_nmt.learn_bpe import learn_bpe
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
+from fairseq_plugins.corpora.bpe import learn, load
+from fairseq_plugins.corpora.lines import write_lines
+from fairseq_plugins.corpora.tokenise import detokeniser
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 
@@ -150,7 +149,7 @@ class Tokeniser:
     def __init__(self, language: str) -> None:
         self._normalise = MosesPunctNormalizer(lang=language)
         self._tokenise = MosesTokenizer(lang=language)
-        self._detokenise = MosesDetokenizer(lang=language)
+        self._join = detokeniser(language, unescape=False)
 
     def split(self, sentence: str) -> str:
         """Tokens of a raw sentence, separated by spaces."""
@@ -160,7 +159,7 @@ class Tokeniser:
 
     def join(self, tokens: str) -> str:
         """Plain text of space-separated tokens."""
-        return str(self._detokenise.detokenize(tokens.split(), return_str=True, unescape=False))
+        return self._join(tokens)
 
 
 @dataclass(frozen=True)
@@ -181,14 +180,10 @@ def write_subwords(corpus: Corpus, settings: TextSettings, directory: Path, say:
         UserError: no training pair is short enough, a sentence has no token, or all words are single letters.
     """
     tokens = {language: _tokenise_all(corpus, language, say) for language in corpus.languages}
-    if not any(len(token) > 1 for sides in tokens.values() for line in sides["train"] for token in line.split()):
-        raise UserError("every word of the training text is one letter long: there are no subwords to learn")
     say(f"learning {settings.bpe_operations} subword merges")
-    # The learner draws a bar of its own, which would tear the job's lines apart.
-    with open(directory / "codes", "w", encoding="utf-8", newline="\n") as codes, redirect_stderr(io.StringIO()):
-        learn_bpe(chain(*(tokens[language]["train"] for language in corpus.languages)), codes, settings.bpe_operations)
-    with open(directory / "codes", encoding="utf-8") as codes:
-        bpe = BPE(codes)
+    training = chain(*(tokens[language]["train"] for language in corpus.languages))
+    write_lines(directory / "codes", learn(training, settings.bpe_operations, "the training text"))
+    bpe = load(directory / "codes")
     for split in SPLITS:
         sides = [[bpe.process_line(line) for line in tokens[language][split]] for language in corpus.languages]
         if split == "train":

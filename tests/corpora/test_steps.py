@@ -281,11 +281,9 @@ WORDS = "low low low low low lower lower newest newest newest newest newest newe
 """The example of the paper on byte-pair encoding (Sennrich et al., 2016, algorithm 1)."""
 
 
-def test_the_most_frequent_pairs_are_merged_first(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_text(WORDS + "\n")
+def test_the_most_frequent_pairs_are_merged_first() -> None:
     # "est" ends newest and widest, 9 times; "lo" begins low and lower, 7 times; "ne", "ew" and "we" are in newest only.
-    assert bpe.learn([path], 3) == ["#version: 0.2", "s t</w>", "e st</w>", "l o"]
+    assert bpe.learn([WORDS], 3, "text") == ["#version: 0.2", "s t</w>", "e st</w>", "l o"]
 
 
 def test_byte_pair_encoding_is_undone_by_joining(bench: Bench) -> None:
