@@ -52,6 +52,7 @@ CHILD=
 FOLLOWER=
 
 # Everything that was started ends with this script. SIGTERM ends Python at once; checkpoints are whole at any time.
+# shellcheck disable=SC2329  # called by a trap
 stop() {
     local code=$?
     trap - EXIT
@@ -64,9 +65,20 @@ stop() {
     exit "$code"
 }
 
+# shellcheck disable=SC2329  # called by a trap
 interrupted() {
     printf '\ninterrupted; the last checkpoint is kept, and the same command continues from it\n' >&2
     exit 130
+}
+
+# watched COMMAND [ARGUMENT ...]: run it so that a signal to this script ends it at once, without a trace of its own.
+watched() {
+    local code=0
+    "$@" &
+    CHILD=$!
+    wait "$CHILD" || code=$?
+    CHILD=
+    return "$code"
 }
 
 # plan CONFIG DATA RUN [KEY=VALUE ...]: check everything and write the command, a word each, to COMMAND_FILE.
@@ -78,7 +90,7 @@ plan() {
     ((!TENSORBOARD)) || flags+=(--tensorboard)
     ((CHECKS)) || flags+=(--no-checks)
     ((!DRY_RUN)) || flags+=(--dry-run)
-    "$PYTHON" -m fairseq_plugins.runs.plan --command-file "$COMMAND_FILE" "${flags[@]}" -- "$@"
+    watched "$PYTHON" -m fairseq_plugins.runs.plan --command-file "$COMMAND_FILE" "${flags[@]}" -- "$@"
 }
 
 # follow LOG: show what is added to it that a reader wants to see. Its end is the script's.
@@ -94,46 +106,48 @@ train() {
     touch -- "$log"
     since=$(stat -c %s -- "$log")
     follow "$log"
-    "${COMMAND[@]}" >>"$log" 2>&1 &
-    CHILD=$!
-    wait "$CHILD" || code=$?
-    CHILD=
-    if ((RANK != 0)); then
-        return "$code"
-    fi
-    "$PYTHON" -m fairseq_plugins.runs.ending "$run" --code "$code" --log "$log" --since "$since"
+    watched "${COMMAND[@]}" >>"$log" 2>&1 || code=$?
+    ((RANK == 0)) || return "$code"
+    watched "$PYTHON" -m fairseq_plugins.runs.ending "$run" --code "$code" --log "$log" --since "$since"
 }
 
-usage_and_exit_if_asked "$@"
-(($# >= 3)) || die "give CONFIG DATA RUN; --help says more"
-for name in NODES ${PROCESSES:+PROCESSES} ${MASTER_PORT:+MASTER_PORT}; do
-    require_number "$name" "${!name}"
-done
-[[ $RANK =~ ^[0-9]+$ ]] || die "RANK must be a whole number from 0 on, not '$RANK'"
-for name in TENSORBOARD CHECKS QUIET DRY_RUN; do
-    require_choice "$name" "${!name}" 0 1
-done
-require_file "$1"
-[[ -d $2 ]] || die "$2: no such directory of prepared data"
-require_package
-RUN=$3
-# A directory for each machine: the lock of another machine may or may not be seen here.
-if ((RANK == 0)); then claim "$RUN"; else claim "$RUN/.rank$RANK"; fi
+# A function, so that all of this file has been read before hours pass in which it may change.
+main() {
+    local name
+    usage_and_exit_if_asked "$@"
+    (($# >= 3)) || die "give CONFIG DATA RUN; --help says more"
+    for name in NODES ${PROCESSES:+PROCESSES} ${MASTER_PORT:+MASTER_PORT}; do
+        require_number "$name" "${!name}"
+    done
+    [[ $RANK =~ ^[0-9]+$ ]] || die "RANK must be a whole number from 0 on, not '$RANK'"
+    for name in TENSORBOARD CHECKS QUIET DRY_RUN; do
+        require_choice "$name" "${!name}" 0 1
+    done
+    require_file "$1"
+    [[ -d $2 ]] || die "$2: no such directory of prepared data"
+    require_package
+    RUN=$3
+    # A directory for each machine: the lock of another machine may or may not be seen here.
+    if ((RANK == 0)); then claim "$RUN"; else claim "$RUN/.rank$RANK"; fi
 
-COMMAND_FILE=$(mktemp)
-trap stop EXIT
-trap interrupted INT TERM HUP
-plan "$@"
-mapfile -d '' -t COMMAND <"$COMMAND_FILE"
-((${#COMMAND[@]})) || exit 0
-if ((DRY_RUN)); then
-    run "${COMMAND[@]}"
-    exit 0
-fi
-if [[ -n $WANDB_PROJECT ]]; then
-    # A resumed training continues its own curve.
-    WANDB_NAME=${WANDB_NAME:-$(basename -- "$RUN")}
-    WANDB_RUN_ID=${WANDB_RUN_ID:-$(realpath -- "$RUN" | sha256sum | cut -c 1-16)}
-    export WANDB_NAME WANDB_RUN_ID WANDB_RESUME=${WANDB_RESUME:-allow}
-fi
-train "$RUN"
+    COMMAND_FILE=$(mktemp)
+    trap stop EXIT
+    trap interrupted INT TERM HUP
+    plan "$@"
+    mapfile -d '' -t COMMAND <"$COMMAND_FILE"
+    ((${#COMMAND[@]})) || exit 0
+    if ((DRY_RUN)); then
+        run "${COMMAND[@]}"
+        exit 0
+    fi
+    if [[ -n $WANDB_PROJECT ]]; then
+        # A resumed training continues its own curve.
+        WANDB_NAME=${WANDB_NAME:-$(basename -- "$RUN")}
+        WANDB_RUN_ID=${WANDB_RUN_ID:-$(realpath -- "$RUN" | sha256sum | cut -c 1-16)}
+        export WANDB_NAME WANDB_RUN_ID WANDB_RESUME=${WANDB_RESUME:-allow}
+    fi
+    train "$RUN"
+}
+
+main "$@"
+exit

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Sequence, TextIO
 
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.files import write_whole
@@ -45,7 +46,7 @@ class Ending:
 
     def sentence(self) -> str:
         """What to tell the user."""
-        done = f"{self.num_updates} updates, {self.epochs} epochs"
+        done = f"{self.num_updates} updates, {self.epochs} epoch{'s' if self.epochs != 1 else ''}"
         return f"diverged after {done} ({self.reason})" if self.reason else f"finished ({done})"
 
 
@@ -120,6 +121,15 @@ def _reached(lines: list[str]) -> tuple[int, int]:
     return max(updates, log.updates), epochs
 
 
+def tell(lines: Sequence[str], stream: TextIO | None = None) -> None:
+    """Print ``lines``. A training goes on where nobody reads them any more (``| head``)."""
+    stream = stream or sys.stdout
+    try:
+        print("\n".join(lines), file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Say how the training of ``RUN`` ended: 0 at its end, 1 if it diverged, 2 after one line for any other reason."""
     flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.runs.ending", description=main.__doc__)
@@ -133,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         report(error)
         return EXIT_CODE
-    print(f"{args.run}: {ending.sentence()}", file=sys.stderr if ending.exit_code else sys.stdout)
+    tell([f"{args.run}: {ending.sentence()}"], sys.stderr if ending.exit_code else sys.stdout)
     return ending.exit_code
 
 

@@ -11,7 +11,6 @@ import argparse
 import importlib.util
 import json
 import logging
-import os
 import platform
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from fairseq_plugins.runs.configuration import (
     quoted,
     read_configuration,
 )
-from fairseq_plugins.runs.ending import finished
+from fairseq_plugins.runs.ending import finished, tell
 from fairseq_plugins.runs.fits import (
     Corpus,
     binarised,
@@ -380,14 +379,6 @@ def begin(request: Request, command_file: Path, *, dry_run: bool = False) -> int
         write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
     tell([*plan.lines, *mended])
     return 0
-
-
-def tell(lines: Sequence[str]) -> None:
-    """Print ``lines``. A training goes on where nobody reads them any more (``| head``)."""
-    try:
-        print("\n".join(lines), flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
