@@ -170,27 +170,33 @@ def _gradient_panel(
 
 
 def _point_panels(found: Mapping[str, Sequence[gradients.Point]]) -> list[Panel]:
-    deepest = max(p.depth for points in found.values() for p in points if p.stack == "decoder")
+    """The bottom, the middle and the top layer of the decoder; models may differ in depth."""
     panels: list[Panel] = []
-    for depth in dict.fromkeys((1, (deepest + 1) // 2, deepest)):
-        lines: list[tuple[str, list[tuple[str, float]]]] = []
-        ticks: list[str] = []
-        for label, points in found.items():
-            path = _path(points, depth)
-            ticks = [name for name, _ in path] if len(path) > len(ticks) else ticks
-            lines.append((label, path))
-        numbers = {name: place for place, name in enumerate(ticks, start=1)}
-        drawn = [Line(label, [(numbers[n], v) for n, v in path if n in numbers]) for label, path in lines]
+    for name, part in (("bottom", 0.0), ("middle", 0.5), ("top", 1.0)):
+        paths = {label: _path(points, part) for label, points in found.items()}
+        ticks = max(([tick for tick, _ in path] for path in paths.values()), key=len)
+        places = {tick: place for place, tick in enumerate(ticks, start=1)}
+        lines = [
+            Line(label, [(places[tick], norm) for tick, norm in path if tick in places])
+            for label, path in paths.items()
+        ]
         panels.append(
-            Lines(f"decoder layer {depth}", "point, from the bottom", "gradient norm / top decoder layer's", drawn,
+            Lines(f"decoder, {name} layer", "point, from the bottom", "gradient norm / top decoder layer's", lines,
                   log_y=True, x_ticks=ticks)
         )  # fmt: skip
     return panels
 
 
-def _path(points: Sequence[gradients.Point], depth: int) -> list[tuple[str, float]]:
-    """Along the stream of one decoder layer: its input, then before and behind each norm that stands on the stream."""
-    inside = [p for p in points if (p.stack, p.depth) == ("decoder", depth) and p.site != "layer"]
+def _path(points: Sequence[gradients.Point], part: float) -> list[tuple[str, float]]:
+    """Along the stream of one decoder layer: its input, then each sum and what stands behind it.
+
+    Args:
+        points: of one model.
+        part: which layer, from 0 for the bottom to 1 for the top.
+    """
+    deepest = max(p.depth for p in points if p.stack == "decoder")
+    depth = 1 + int(part * (deepest - 1))
+    inside = [p for p in points if (p.stack, p.depth) == ("decoder", depth) and p.site != gradients.LAYER]
     top = top_of(points) or 1
     names = {"total": "sum", "output": "output"}
     path = [("layer input", next(p.norm / top for p in inside if p.point == "stream"))]

@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 def own_flags() -> Parser:
     """The analysis, what is measured, and with which sentences."""
     lines = [f"  {one.name:<17}{one.summary} [{one.paper}]" for one in analyses.REGISTRY]
-    figures = [f"  {name:<17}{', '.join(one.shows for one in some)}" for name, some in papers.PAPERS.items()]
+    figures = [f"  {name:<17}{'; '.join(one.shows for one in some)}" for name, some in papers.PAPERS.items()]
     parser = Parser(
         prog="fairseq-deep diagnose",
         allow_abbrev=False,

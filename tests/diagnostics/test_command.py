@@ -232,6 +232,13 @@ def test_a_figure_of_a_paper_carries_its_name(tmp_path: Path, monkeypatch: pytes
     assert {"some-figure-1.csv", "some-figure-1.png", "some-figure-1-layers.csv"} <= names
 
 
+def test_models_of_different_depths_share_a_figure(tmp_path: Path) -> None:
+    names = ("post_ln:decoder_layers=4", "dsinit_matt", "post_ln:encoder_layers=1")
+    assert diagnose(tmp_path, "gradient-norm", *names, *TINY) == 0
+    assert {row["model"] for row in rows(tmp_path / "gradient-norm.csv")} == set(names)
+    assert (tmp_path / "gradient-norm-points.png").exists()
+
+
 def test_help_names_every_analysis_and_paper(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
