@@ -14,7 +14,8 @@ from fairseq_plugins.checkpoints.files import read_checkpoint
 from tests import toy
 from tests.scripts.running import refusal, run, times
 
-SETTINGS = {"AVERAGE": "last-epochs=3", "BEAM": "2", "LENGTH_PENALTY": "0.5", "DEVICE": "cpu", "METRICS": ""}
+UNSET = {"OUTPUT": "", "EMA": "0", "MAX_TOKENS": "", "METRICS": "", "MOSES": ""}
+SETTINGS = {**UNSET, "AVERAGE": "last-epochs=3", "BEAM": "2", "LENGTH_PENALTY": "0.5", "DEVICE": "cpu"}
 EPOCHS = 12
 
 
@@ -98,7 +99,7 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], settings: dict[str, str], line: str) -> None:
-    assert refusal("evaluate.sh", *arguments, **settings) == line
+    assert refusal("evaluate.sh", *arguments, **{**UNSET, **settings}) == line
 
 
 def test_help_is_the_head_of_the_script() -> None:
