@@ -351,6 +351,7 @@ def signature(args: argparse.Namespace) -> str:
     parts = {
         "commit": _commit(),
         "config": _config_hash(run),
+        "seed": run.seed,
         "checkpoint": _hash_of_file(args.model),
         "average": args.average,
         "updates": args.updates,
@@ -376,11 +377,11 @@ def _commit() -> str:
 
 
 def _config_hash(run: Run) -> str:
-    """A fingerprint of the configuration file and its changes; ``-`` where the run does not name one that is here."""
+    """A fingerprint of the configuration file and its changes but for the seed; ``-`` where that file is not here."""
     path = ROOT / "configs" / f"{run.config}.yaml"
     if run.config is None or not path.is_file():
         return "-"
-    content = path.read_bytes() + "\n".join(run.overrides).encode()
+    content = path.read_bytes() + "\n".join(run.changes).encode()
     return hashlib.sha256(content).hexdigest()[:12]
 
 
