@@ -21,7 +21,7 @@ from fairseq_plugins.runs.training_log import TrainingLog
 EXCEPTION = re.compile(r"^(?:\[rank\d+\]: ?)?(?P<text>(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$")
 FLOATING_POINT = re.compile(r"FloatingPointError: (?P<text>.+)$")
 PREFIX = re.compile(r"^error: (?P<text>.+)$")
-EPOCH = re.compile(r'\{"epoch": (\d+)')
+EPOCH = re.compile(r'(?:\{"epoch": |begin training epoch )(\d+)')
 UPDATES_AT_END = re.compile(r'"train_num_updates": "(\d+)"')
 
 
