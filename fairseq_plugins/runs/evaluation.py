@@ -423,6 +423,7 @@ def parser() -> argparse.ArgumentParser:
 
 def print_plan(args: argparse.Namespace) -> None:
     """Print :func:`plan`, a pair a line."""
+    read_run(args.run)  # A wrong name is answered before fairseq is imported, which takes seconds.
     fairseq_plugins.register()
     # fairseq remarks on everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)

@@ -45,6 +45,7 @@ def lines_of(path: Path) -> list[str]:
     return path.read_bytes().decode().removesuffix("\n").split("\n")
 
 
+@pytest.mark.slow
 def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path], tmp_path: Path) -> None:
     directory, data = trained
     ended = run("evaluate.sh", directory, data, **SETTINGS)
