@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
 import random
-import tarfile
-import zipfile
-from pathlib import Path
 from typing import Mapping, Sequence
 
 STEMS = ("ka", "lo", "mi", "su", "te", "ra", "no", "pi", "ve", "du")
@@ -37,21 +33,6 @@ def sgm(text: Sequence[str], kind: str, per_document: int = 5) -> bytes:
         made += [f'<seg id="{number}">{line}</seg>' for number, line in enumerate(document, start=1)]
         made.append("</p>\n</doc>")
     return lines([*made, f"</{kind}set>"])
-
-
-def write_tar(path: Path, members: Mapping[str, bytes]) -> None:
-    mode = "w:gz" if path.name.endswith(("gz",)) else "w"
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
-        for name, content in members.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-
-
-def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
 
 
 def pair(member: str, text: Mapping[str, Sequence[str]]) -> dict[str, bytes]:

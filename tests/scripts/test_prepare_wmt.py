@@ -13,6 +13,7 @@ from typing import Sequence
 
 import pytest
 
+from fairseq_plugins.demo.archives import write_archive
 from tests.scripts import made_archives as made
 from tests.scripts.fakes import without_binarising
 from tests.scripts.server import Server, serving
@@ -38,7 +39,7 @@ def texts(count: int, seed: str, target: str, *marked: str) -> dict[str, list[st
 def write_test_set(archives: Path, name: str, member: str, ends: Sequence[str], target: str, seed: str) -> None:
     source = [TEST_MARKED[0], *made.sentences(11, "en", seed)]
     reference = [TEST_MARKED[1], *made.sentences(11, target, seed)]
-    made.write_tar(
+    write_archive(
         archives / name,
         {
             f"{member}-{ends[0]}.en.sgm": made.sgm(source, "src"),
@@ -52,11 +53,11 @@ def write_training_texts(archives: Path, target: str, news_commentary: str, coun
     pair = f"{target}-en"
     other = made.pair("training/europarl-v7.cs-en", texts(3, "cs", "fr"))
     europarl = made.pair(f"training/europarl-v7.{pair}", texts(count, "ep", target, "europarl", "too unequal"))
-    made.write_tar(archives / "training-parallel-europarl-v7.tgz", {**other, **europarl})
+    write_archive(archives / "training-parallel-europarl-v7.tgz", {**other, **europarl})
     crawl = made.pair(f"commoncrawl.{pair}", texts(count, "cc", target, "commoncrawl"))
-    made.write_tar(archives / "training-parallel-commoncrawl.tgz", {**crawl, f"commoncrawl.{pair}.annotation": b"x\n"})
+    write_archive(archives / "training-parallel-commoncrawl.tgz", {**crawl, f"commoncrawl.{pair}.annotation": b"x\n"})
     news = made.pair(f"training/news-commentary-{news_commentary}.{pair}", texts(count, "nc", target, "news"))
-    made.write_tar(archives / f"training-parallel-nc-{news_commentary}.tgz", news)
+    write_archive(archives / f"training-parallel-nc-{news_commentary}.tgz", news)
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def test_googles_text_comes_in_subwords(here: Path) -> None:
     for year in ("newstest2013", "newstest2014"):
         members |= made.pair(f"{year}.tok.bpe.32000", {"en": cut[:5], "de": german[:5]})
         members |= made.pair(year, {"en": [f"{year} {line}" for line in english[:5]], "de": german[:5]})
-    made.write_tar(here / "archives/wmt16_en_de.tar.gz", members)
+    write_archive(here / "archives/wmt16_en_de.tar.gz", members)
     settings = {"VARIANT": "wmt16-google", "TEST_SETS": "newstest2014", "SIZE": "", "PYTHON": without_binarising(here)}
     done = run(here, "prepare_wmt14_en_de.sh", **settings)
     assert done.returncode == 0, done.stderr
@@ -175,9 +176,9 @@ def test_googles_text_comes_in_subwords(here: Path) -> None:
 def test_french_reads_compressed_text_and_takes_validation_pairs_out_of_the_training_text(here: Path) -> None:
     archives = here / "archives"
     write_training_texts(archives, "fr", "v9", count=400)
-    made.write_tar(archives / "training-parallel-un.tgz", made.pair("un/undoc.2000.fr-en", texts(100, "un", "fr")))
+    write_archive(archives / "training-parallel-un.tgz", made.pair("un/undoc.2000.fr-en", texts(100, "un", "fr")))
     giga = made.compressed(made.pair("giga-fren.release2.fixed", texts(100, "giga", "fr")))
-    made.write_tar(archives / "training-giga-fren.tar", giga)
+    write_archive(archives / "training-giga-fren.tar", giga)
     write_test_set(archives, "wmt14-test-full.tgz", "test-full/newstest2014-fren", ("src", "ref"), "fr", "14")
     done = run(here, "prepare_wmt14_en_fr.sh", PYTHON=without_binarising(here))
     assert done.returncode == 0, done.stderr
@@ -207,7 +208,7 @@ echo "${{sets[@]}}"
 
 def test_the_hub_gives_what_the_publisher_has_lost(here: Path) -> None:
     members = made.pair("training/news-commentary-v9.de-en", texts(5, "nc", "de"))
-    made.write_zip(here / "nc.zip", members)
+    write_archive(here / "nc.zip", members)
     hub = "/datasets/wmt/wmt14/resolve/main-zip/training-parallel-nc-v9.zip"
     with serving() as server:
         server.files[hub] = (here / "nc.zip").read_bytes()
@@ -225,7 +226,7 @@ def test_the_hub_gives_what_the_publisher_has_lost(here: Path) -> None:
 
 def test_a_copy_of_ones_own_may_be_the_one_of_the_hub(here: Path) -> None:
     members = made.pair("training/news-commentary-v9.de-en", texts(5, "nc", "de"))
-    made.write_zip(here / "archives/training-parallel-nc-v9.zip", members)
+    write_archive(here / "archives/training-parallel-nc-v9.zip", members)
     with serving() as server:
         done = training_text(here, server, ARCHIVE_DIR=str(here / "archives"))
         assert (done.returncode, server.asked) == (0, []), done.stderr
