@@ -81,6 +81,14 @@ watched() {
     return "$code"
 }
 
+# into LOG COMMAND [ARGUMENT ...]: become COMMAND, its output and errors added to LOG.
+# shellcheck disable=SC2329  # called by watched
+into() {
+    local log=$1
+    shift
+    exec "$@" >>"$log" 2>&1
+}
+
 # plan CONFIG DATA RUN [KEY=VALUE ...]: check everything and write the command, a word each, to COMMAND_FILE.
 plan() {
     local flags=(--precision "$PRECISION" --nodes "$NODES" --rank "$RANK" --master-addr "$MASTER_ADDR")
@@ -106,7 +114,8 @@ train() {
     touch -- "$log"
     since=$(stat -c %s -- "$log")
     follow "$log"
-    watched "${COMMAND[@]}" >>"$log" 2>&1 || code=$?
+    # Redirected in there, not here, where a message about a signal would go the same way.
+    watched into "$log" "${COMMAND[@]}" || code=$?
     ((RANK == 0)) || return "$code"
     watched "$PYTHON" -m fairseq_plugins.runs.ending "$run" --code "$code" --log "$log" --since "$since"
 }
