@@ -15,6 +15,7 @@
 # Each run is trained after the other, on all GPUs. Stopped anywhere, the same command continues; a second run of it
 # only makes the report anew. A training that diverges is a row of the report.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$ROOT/scripts/chain.sh"
 usage_and_exit_if_asked "$@"
@@ -50,3 +51,4 @@ for seed in "${seeds[@]}"; do
     done
 done
 write_report "$out" "${runs[@]}"
+}; exit

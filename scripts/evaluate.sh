@@ -38,6 +38,7 @@
 #
 # Time: minutes on a GPU. Disk: one checkpoint without its optimiser, and the text.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 AVERAGE=${AVERAGE:-}
@@ -196,3 +197,4 @@ for index in "${!names[@]}"; do
     make_once "$directory/signature" sign "$directory"
     ((DRY_RUN)) || cat -- "$directory/score.txt" "$directory/signature"
 done
+}; exit

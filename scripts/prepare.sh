@@ -45,6 +45,7 @@
 # time: 29,000 pairs (Multi30k) take 45 seconds of processor time; disk: about 10 times the text,
 # half of which is freed at the end (DIR/work).
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
@@ -364,3 +365,4 @@ make_once "$DIR/test_sets" named_test_sets
 make_once "$DIR/data-bin" binarised
 run rm -rf -- "$WORK"
 ((DRY_RUN)) || say "$DIR: prepared"
+}; exit

@@ -22,6 +22,7 @@
 #
 # time: 5 minutes; disk: 900 MB.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
@@ -58,3 +59,4 @@ make_once "$DIR/raw" parts
 for split in train valid test; do make_once "$DIR/text/$split.txt" corpora bytes "$DIR/raw/$split"; done
 make_once "$DIR/data-bin" binarised
 say "$DIR: prepared"
+}; exit

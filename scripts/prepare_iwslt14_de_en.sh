@@ -28,6 +28,7 @@
 #
 # time: 3 minutes after the download; disk: 250 MB, of which 150 MB stay. Both are estimates from a smaller corpus.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
@@ -81,3 +82,4 @@ fi
 make_once "$DIR/published/sentences" sentences
 FROM=$DIR/published/sentences
 "$ROOT/scripts/prepare.sh" "$DIR" train="$FROM/train" valid=every-23rd test="$FROM/test" test.raw="$FROM/test.raw"
+}; exit

@@ -33,6 +33,7 @@
 #
 # time: a day; disk: 400 GB, of which 120 GB stay. Both are estimates: nobody has run this script on all the data yet.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
@@ -143,3 +144,4 @@ make_once "$DIR/data-bin" binarised
 for part in "${TEST[@]}"; do make_once "$DIR/raw/$part.en" text_of "$part"; done
 make_once "$DIR/test_sets" named_test_sets
 say "$DIR: prepared"
+}; exit

@@ -14,6 +14,7 @@
 #
 # Time: a minute. Disk: 40 MB.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
 (($# == 1)) || die "usage: prepare_multi30k.sh DIR; --help says more"
@@ -32,3 +33,4 @@ if [[ -z ${RAW:-} ]]; then
     RAW=$(dirname -- "$(archive train)")
 fi
 exec "$ROOT/scripts/prepare.sh" "$1" "train=$RAW/train" "valid=$RAW/val" "test=$RAW/test_2016_flickr"
+}

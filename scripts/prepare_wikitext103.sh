@@ -20,6 +20,7 @@
 #
 # time: 5 minutes; disk: 1.2 GB.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
@@ -55,3 +56,4 @@ claim "$DIR"
 make_once "$DIR/raw" published
 make_once "$DIR/data-bin" binarised
 say "$DIR: prepared"
+}; exit

@@ -53,6 +53,7 @@
 # time: about two hours on 8 cores after the download (wmt16-google: 15 minutes); disk: 20 GB, of which 8 GB stay.
 # Both are estimates.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=scripts/wmt.sh
@@ -170,3 +171,4 @@ else
 fi
 "$ROOT/scripts/prepare.sh" "$DIR" "${sets[@]}"
 if [[ $VARIANT == wmt16-google ]] && ((!DRY_RUN)); then tokens_of_subwords; fi
+}; exit

@@ -31,6 +31,7 @@
 # time: about a day on 8 cores after the download; disk: 150 GB, of which 60 GB stay; memory: 32 GB to learn the merges.
 # All three are estimates.
 set -euo pipefail
+{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=scripts/wmt.sh
@@ -75,3 +76,4 @@ for name in "${NAMES[@]}"; do
     sets+=("$name=$ORIGINAL/test/$name")
 done
 "$ROOT/scripts/prepare.sh" "$DIR" "${sets[@]}"
+}; exit

@@ -93,6 +93,8 @@ reproduce() {
         done
     done 3<<<"$rows"
     write_report "$out" "${runs[@]}"
+    # Bash reads a script while it runs, and this one may have been edited meanwhile.
+    exit 0
 }
 
 # data_directory CORPUS OUT: where a corpus is prepared; DATA names another place, to share it between tables.
