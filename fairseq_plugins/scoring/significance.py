@@ -9,8 +9,9 @@ A score is uncertain for two reasons, and one test does not answer for the other
 
 With several runs the paired tests are made for each pair of runs, the k-th of one system with the k-th of the other
 (all pairs where one has more), and the largest p-value counts: the difference is called significant where it is in
-every pair. Concatenating the outputs of all runs into one long output is what is *not* done: it counts every test
-sentence once for each seed, as if the test set were that much larger, and the p-values come out too small.
+every pair, and in the same direction. (Pairs that contradict each other show nothing, however sure each is: p is 1.)
+Concatenating the outputs of all runs into one long output is what is *not* done: it counts every test sentence once for
+each seed, as if the test set were that much larger, and the p-values come out too small.
 
 No p-value is corrected for the number of systems compared, and below a hundred sentences a paired test says little.
 """
@@ -24,7 +25,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 from unittest import mock
 
 from sacrebleu.significance import PairedTest
@@ -32,6 +33,8 @@ from sacrebleu.significance import PairedTest
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.scoring.forms import Outputs, Text, forms_of
 from fairseq_plugins.scoring.metrics import METRICS, Metric, sacre_metric
+
+T = TypeVar("T")
 
 SEED = 12345
 """SacreBLEU's own."""
@@ -65,7 +68,8 @@ class Comparison:
         test: its name.
         samples: resamples or trials; 0 for Welch's test.
         difference: mean of the system minus mean of the baseline, in points.
-        p: the largest of ``p_values``; None where there is none (Welch's test of runs that are all equal).
+        p: the largest of ``p_values``, or 1 where one pair of runs is better and another worse; None where there is
+            none (Welch's test of runs that are all equal).
         p_values: one for each pair of runs. 1 where both outputs are the same text.
         signature: sacreBLEU's, with number of samples and seed.
     """
@@ -130,17 +134,19 @@ def _compare_two(
     references = [list(one) for one in text.references]
     ours, theirs = ([float(scorer.corpus_score(run, references).score) for run in side] for side in (runs, base))
     difference = statistics.fmean(ours) - statistics.fmean(theirs)
+    agree = len({our > their for their, our in _pairs(theirs, ours) if our != their}) <= 1
     for test in tests:
         kind = TESTS[test]
         count = samples.get(test, kind.samples)
         p_values, signature = _paired(scorer, references, kind, count, _pairs(base, runs))
-        yield Comparison(name, baseline, metric.name, kind.name, count, difference, max(p_values), p_values, signature)
+        largest = max(p_values) if agree else 1.0
+        yield Comparison(name, baseline, metric.name, kind.name, count, difference, largest, p_values, signature)
     if len(runs) > 1 and len(base) > 1:
         p = _welch(ours, theirs)
         yield Comparison(name, baseline, metric.name, WELCH, 0, difference, p, () if p is None else (p,), "")
 
 
-def _pairs(base: Sequence[Sequence[str]], runs: Sequence[Sequence[str]]) -> list[tuple[Sequence[str], Sequence[str]]]:
+def _pairs(base: Sequence[T], runs: Sequence[T]) -> list[tuple[T, T]]:
     return list(zip(base, runs, strict=True)) if len(base) == len(runs) else list(itertools.product(base, runs))
 
 

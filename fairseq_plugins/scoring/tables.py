@@ -141,7 +141,7 @@ def _significance_notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield from dict.fromkeys(f"{one.test}: {one.signature}" for one in comparisons if one.signature)
     most = max((len(one.p_values) for one in comparisons), default=0)
     if most > 1:
-        yield "p-values of the paired tests: the largest over the pairs of runs"
+        yield "p-values of the paired tests: the largest over the pairs of runs; 1 where these contradict each other"
     if any(one.test == WELCH for one in comparisons):
         yield "paired tests ask whether other sentences would turn the order, Welch's test whether other seeds would"
     if len({one.system for one in comparisons}) > 1:

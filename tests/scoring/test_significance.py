@@ -61,6 +61,14 @@ def test_the_largest_p_value_over_the_pairs_of_runs_counts() -> None:
         assert alone[0] < alone[1]
 
 
+def test_runs_that_contradict_each_other_show_nothing() -> None:
+    """Each pair alone is as sure as can be, but of the opposite."""
+    found = by_test({"base": [BAD, GOOD], "system": [GOOD, BAD]})
+    assert found["system", "paired bootstrap"].p_values == (pytest.approx(1 / 100),) * 2
+    assert found["system", "approximate randomisation"].p_values == (pytest.approx(1 / 200),) * 2
+    assert {one.p for (_, test), one in found.items() if test != WELCH} == {1.0}
+
+
 def test_all_pairs_where_one_system_has_more_runs() -> None:
     found = by_test({"base": [BAD, FAIR], "system": [GOOD, FAIR, GOOD]}, tests=["bootstrap"])
     assert len(found["system", "paired bootstrap"].p_values) == 6

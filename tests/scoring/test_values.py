@@ -132,6 +132,20 @@ def test_tokenised_bleu_is_that_of_fairseq_on_short_output() -> None:
     assert 0 < expected < 100
 
 
+def test_fairseq_counts_some_words_that_do_not_match() -> None:
+    """It hashes n-grams as signed bytes, so that word numbers above 127 meet others; an empty line is a word."""
+    dictionary = Dictionary()
+    words = [f"word{number}" for number in range(dictionary.nspecial, 300)]
+    for word in words:
+        dictionary.add_symbol(word)
+    found = Scorer(BleuConfig(pad=dictionary.pad(), eos=dictionary.eos(), unk=dictionary.unk()))
+    for hypothesis, reference in (((128, 4), (126, 250)), ((), (126,))):
+        texts = [" ".join(words[number - dictionary.nspecial] for number in side) for side in (reference, hypothesis)]
+        found.add(*(dictionary.encode_line(text, add_if_not_exist=False).int() for text in texts))
+    assert (found.stat.match1, found.stat.match2) == (0, 1)
+    assert found.stat.predlen == 2 + 1
+
+
 TRICKY = ["rich-text format", "a-b-c", "U-Bahn-Hof", "x-ä-y", "- -- ---", "well - known", "-x y-", "a--b", "½-¾"]
 
 
