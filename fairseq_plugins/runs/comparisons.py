@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Sequence
 
-from fairseq_plugins.runs.leaderboard import AVERAGE, FIRST, Column, Group
+from fairseq_plugins.runs.leaderboard import AVERAGE, Column, Group
 from fairseq_plugins.runs.run import HYPOTHESES, REFERENCES
 from fairseq_plugins.scoring.metrics import METRICS
 from fairseq_plugins.scoring.significance import WELCH, Comparison, compare
@@ -55,7 +55,7 @@ def compared(groups: Sequence[Group], columns: Sequence[Column], baseline: Group
         if len(outputs) > 1 and baseline.label in outputs:
             found = compare(
                 outputs, [references], metric=metrics[column.metric], baseline=baseline.label, tests=("bootstrap",),
-                samples={"bootstrap": samples}, lower_case=_lower_cased(baseline, column.test_set),
+                samples={"bootstrap": samples}, lower_case=_lower_cased(baseline, column),
             )  # fmt: skip
             tests += [(column.test_set, comparison) for comparison in found]
     return Comparisons(baseline.label, tuple(tests), tuple(notes))
@@ -98,9 +98,8 @@ def _not_comparable(hypotheses: Sequence[str], own: Sequence[str], references: S
     return "" if len(hypotheses) == len(own) else f"{len(hypotheses)} translations of {len(own)} sentences"
 
 
-def _lower_cased(group: Group, test_set: str) -> bool:
-    return any(
-        "case:lc" in metric.signature and metric.name == FIRST
-        for member in group.members
-        for metric in (member.run.evaluations[test_set].metrics.values() if test_set in member.run.evaluations else ())
-    )
+def _lower_cased(group: Group, column: Column) -> bool:
+    """Whether the score in ``column`` was computed on small letters, as its signature says."""
+    evaluations = [member.run.evaluations.get(column.test_set) for member in group.members]
+    found = [evaluation.metrics.get(column.metric) for evaluation in evaluations if evaluation]
+    return any("case:lc" in metric.signature for metric in found if metric)

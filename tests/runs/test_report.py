@@ -320,6 +320,18 @@ def test_scores_with_other_signatures_are_said(two_methods, capsys):
     assert any(note.startswith("test: not made alike: signature of sacreBLEU is nrefs:1") for note in content["notes"])
 
 
+def test_a_score_without_case_is_tested_without_case(tmp_path, capsys):
+    """Two outputs that differ in case alone are the same text to chrF of small letters, and no other score is there."""
+    for name, change in (("a", str), ("b", str.upper)):
+        directory = write_run(tmp_path / "runs" / name, config=f"iwslt14_de_en/{name}")
+        texts = ([change(line) for line in translations(4, 1)], REFERENCES)
+        write_scores(directory, "test", {"chrF": 50.0}, texts)
+        score = directory / "evaluation" / "test" / "score.json"
+        score.write_text(score.read_text().replace("case:mixed", "case:lc"))
+    content, _ = made(tmp_path, capsys)
+    assert [test["difference"] for test in content["significance"]] == [0.0]
+
+
 def test_the_validation_set_is_not_part_of_the_mean(tmp_path, capsys):
     directory = write_run(tmp_path / "runs" / "a")
     for name, bleu in (("newstest2013", 20.0), ("newstest2014", 26.0), ("valid", 90.0)):
