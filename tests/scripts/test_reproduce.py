@@ -109,8 +109,8 @@ def test_from_archives_to_a_report(script: str, names: List[str], tmp_path: Path
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (row,) = report_of(out)
     assert (row["method"], row["updates"]) == (names[0].rpartition("/")[2], "24")
-    (evaluation,) = out.glob("*/*/seed*/evaluation/*")
-    check_score(evaluation)
+    (scores,) = out.glob("*/*/seed*/evaluation/*/score.json")
+    check_score(scores.parent)
     before = final_files(out)
     again = chain(script, out, *names)
     assert again.returncode == 0
