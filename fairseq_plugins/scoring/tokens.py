@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from sacremoses import MosesTokenizer
 
-_HYPHEN = re.compile(rb"(\S)-(\S)")
+_HYPHEN = re.compile(rb"(?<!\S)@-@(?!\S)|(\S)-(\S)")
 
 
 def moses(sentences: Sequence[str], language: str) -> list[str]:
@@ -33,5 +33,12 @@ def split_compounds(tokenised: Sequence[str]) -> list[str]:
 
     tensor2tensor's ``get_ende_bleu.sh`` and fairseq's ``compound_split_bleu.sh`` do this in Perl on bytes. So does
     this: on characters, the hyphens around a single ``ä`` would come out otherwise, as each match uses up its letters.
+    Hyphens that Moses has split already (``rich @-@ text``) become the same: the scripts know no such text, and would
+    make three tokens of each ``@-@``, which match whatever stands around them.
     """
-    return [_HYPHEN.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode() for line in tokenised]
+    return [_HYPHEN.sub(_apart, line.encode()).decode() for line in tokenised]
+
+
+def _apart(found: re.Match[bytes]) -> bytes:
+    before, after = found.groups()
+    return b"##AT##-##AT##" if before is None else b"%b ##AT##-##AT## %b" % (before, after)

@@ -14,6 +14,7 @@ from fairseq.data import Dictionary
 from fairseq.scoring.bleu import BleuConfig, Scorer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sacremoses import MosesTokenizer
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.runs.published import ROWS
@@ -151,6 +152,12 @@ TRICKY = ["rich-text format", "a-b-c", "U-Bahn-Hof", "x-ä-y", "- -- ---", "well
 
 def test_compounds_by_hand() -> None:
     assert split_compounds(["rich-text format", "- -x y- -"]) == ["rich ##AT##-##AT## text format", "- -x y- -"]
+
+
+def test_compounds_that_moses_split_are_one_token_too() -> None:
+    for text in ("a well-known thing.", "well-known", "U-Bahn-Hof", "a - b", "mail@-@x"):
+        aggressive = MosesTokenizer(lang="en").tokenize(text, aggressive_dash_splits=True, return_str=True)
+        assert split_compounds([aggressive]) == split_compounds(moses([text], "en"))
 
 
 @pytest.mark.skipif(shutil.which("perl") is None, reason="Perl is not installed")
