@@ -83,6 +83,12 @@ require_choice() {
     die "unknown $name '$value'; legal values: $*"
 }
 
+# make_directory DIR: it is there, with all above it.
+make_directory() {
+    local problem
+    problem=$(mkdir -p -- "$1" 2>&1) || die "$1: cannot be made: ${problem##*: }"
+}
+
 # require_package: the Python that runs the stages has this package. (Looked up, not imported: that takes seconds.)
 require_package() {
     "$PYTHON" -c 'import sys; from importlib.util import find_spec as has
@@ -122,7 +128,7 @@ make_once() {
     fi
     say "$target: making it"
     rm -rf -- "$partial"
-    mkdir -p -- "$(dirname -- "$target")"
+    make_directory "$(dirname -- "$target")"
     "$@" "$partial"
     [[ -e $partial ]] || die "$target: '$1' did not make it"
     mv -T -- "$partial" "$target"
@@ -131,10 +137,10 @@ make_once() {
 # claim DIR: keep a second job out of DIR until this one and all its children have ended, however they end.
 claim() {
     ((!DRY_RUN)) || return 0
-    mkdir -p -- "$1" || die "$1: cannot be made"
+    make_directory "$1"
     require_command flock
     local lock
-    exec {lock}>"$1/.lock" || die "$1: cannot be written"
+    { exec {lock}>"$1/.lock"; } 2>/dev/null || die "$1: cannot be written"
     flock --nonblock "$lock" || die "$1: another job is at work there; wait for it, or give another directory"
 }
 
@@ -153,8 +159,8 @@ remember_settings() {
             die "${file%/settings} was made with other settings ($changed); give another directory, or delete it"
         return 0
     fi
-    printf '%s\n' "$new" >"$file.partial"
-    mv -- "$file.partial" "$file"
+    { printf '%s\n' "$new" >"$file.partial" && mv -- "$file.partial" "$file"; } 2>/dev/null ||
+        die "$file: cannot be written; is the disk full?"
 }
 
 # Where downloads are kept. ARCHIVE_DIR=DIR uses your own copies in DIR instead, and never the network.
@@ -264,9 +270,9 @@ fetch() {
         return 0
     fi
     require_command curl flock md5sum sha1sum sha256sum
-    mkdir -p -- "$CACHE" || die "$CACHE: cannot be made"
+    make_directory "$CACHE"
     # A second job waits here for the first one's download, then finds it.
-    exec {lock}>"$CACHE/.$name.lock" || die "$CACHE: cannot be written"
+    { exec {lock}>"$CACHE/.$name.lock"; } 2>/dev/null || die "$CACHE: cannot be written"
     flock "$lock"
     if [[ -e $target ]]; then
         say "$target: there already, kept"
@@ -295,6 +301,9 @@ unpack_once() {
     [[ -e $dir ]] || fetch "$name" "$@"
     make_once "$dir" corpora unpack --sums "$CHECKSUMS" "${only[@]}" "$(archive "$name")"
 }
+
+# Bash would take another word for the name of a variable.
+require_choice DRY_RUN "$DRY_RUN" 0 1
 
 # Ctrl-C and kill say so once; what was half-made has a name of its own.
 trap 'printf "\ninterrupted; the same command continues where this one stopped\n" >&2; exit 130' INT TERM

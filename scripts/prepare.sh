@@ -77,6 +77,7 @@ export MOSES
 
 (($# >= 1)) || die "no directory given; scripts/prepare.sh --help says more"
 DIR=${1%/}
+[[ -n $DIR ]] || die "'$1' cannot be the directory to make"
 shift
 [[ $DIR != -* ]] || die "unknown option '$DIR'; scripts/prepare.sh --help says more"
 [[ $DIR != *=* ]] || die "the first argument is the directory to make, not '$DIR'"
