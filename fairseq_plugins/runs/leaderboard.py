@@ -254,12 +254,24 @@ def remarks(groups: Sequence[Group]) -> Iterator[str]:
                 yield f"{group.label}: {count} runs of seed {seed}; they are counted as {count} seeds"
         if not group.published and rows_of(group.first.config or ""):
             yield f"{group.label}: differs from the published recipe, whose number is not shown: {_differences(group)}"
+        yield from _other_averages(group)
         if own and own != every:
             yield f"{group.label}: not evaluated on {', '.join(sorted(every - own))}"
 
 
 def _differences(group: Group) -> str:
     return " ".join(group.first.changes) or "the published one has changes"
+
+
+def _other_averages(group: Group) -> Iterator[str]:
+    """A line for every average that is not the one whose score the paper printed."""
+    printed = {row.average for row in group.published}
+    evaluations = [each for member in group.members for each in member.run.evaluations.values()]
+    found = {(each.test_set, made) for each in evaluations if (made := each.decoding.get("average"))}
+    for test_set, made in sorted(found):
+        if printed and made not in printed:
+            theirs = ", ".join(sorted(printed))
+            yield f"{group.label}: {test_set} is of average={made}, the published number of {theirs}"
 
 
 def unlike(groups: Sequence[Group]) -> Iterator[str]:

@@ -332,6 +332,15 @@ def test_a_score_without_case_is_tested_without_case(tmp_path, capsys):
     assert [test["difference"] for test in content["significance"]] == [0.0]
 
 
+@pytest.mark.parametrize(("average", "said"), [("last-epochs=10", False), ("none", True), ("last-epochs=10,ema", True)])
+def test_another_average_than_the_published_is_said(average, said, tmp_path, capsys):
+    directory = write_run(tmp_path / "runs" / "a", scores={"sacreBLEU": 35.0})
+    (directory / "evaluation" / "test" / "settings").write_text(f"average={average}\nbeam=5\n")
+    content, _ = made(tmp_path, capsys)
+    note = f"admin_6e6d: test is of average={average}, the published number of last-epochs=10"
+    assert (note in content["notes"]) == said
+
+
 def test_the_validation_set_is_not_part_of_the_mean(tmp_path, capsys):
     directory = write_run(tmp_path / "runs" / "a")
     for name, bleu in (("newstest2013", 20.0), ("newstest2014", 26.0), ("valid", 90.0)):
