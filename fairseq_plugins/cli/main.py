@@ -54,6 +54,8 @@ COMMANDS: Mapping[str, Command] = {
     "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.corpora.verify"),
     "diagnose": Command("the papers' analyses of a method or a checkpoint", "fairseq_plugins.diagnostics.command"),
     "report": Command("what trainings reached, in one table", "fairseq_plugins.runs.report", needs_fairseq=False),
+    "watch": Command("losses and gradient norms of trainings, while they run", "fairseq_plugins.watch.command",
+                     needs_fairseq=False),
     "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
     "fold": Command("turn an Admin checkpoint into a plain Post-LN one", "fairseq_plugins.checkpoints.fold"),
 }

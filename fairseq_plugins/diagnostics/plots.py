@@ -142,7 +142,10 @@ def _one_legend(canvas: Any, axes: Any) -> None:
         label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     if named:
-        canvas.legend(named.values(), named.keys(), loc="outside lower center", ncols=4, fontsize=8)
+        # About 15 characters an inch in this size, and 8 of them for the sample of the line and the gap.
+        room = int(15 * canvas.get_figwidth()) // (max(map(len, named)) + 8)
+        columns = min(4, max(1, room))
+        canvas.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def _draw_lines(axis: Any, panel: Lines) -> None:

@@ -13,9 +13,9 @@ import statistics
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, NoReturn, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
-from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report, unknown_name
+from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.runs import pictures
 from fairseq_plugins.runs.comparisons import Comparisons, compared
@@ -30,8 +30,9 @@ from fairseq_plugins.runs.leaderboard import (
     score_columns,
     unlike,
 )
+from fairseq_plugins.runs.options import OneLineParser
 from fairseq_plugins.runs.run import Run, find_runs, read_run
-from fairseq_plugins.runs.tables import ABSENT, markdown_table, number, strict_json, text_table
+from fairseq_plugins.runs.tables import ABSENT, markdown_table, number, strict_json, text_table, without_empty_columns
 from fairseq_plugins.runs.verdicts import worst
 from fairseq_plugins.scoring.metrics import METRICS
 
@@ -168,8 +169,9 @@ _DEVICE = Field("device", lambda group: group.devices or ABSENT, lambda group: g
 
 def rows(shown: Report) -> list[list[str]]:
     """The table's cells, header first. A column without a single entry is left out."""
-    columns = [[field.header, *(field.cell(group) for group in shown.groups)] for field in fields(shown)]
-    return [list(row) for row in zip(*(cells for cells in columns if set(cells[1:]) != {ABSENT}), strict=True)]
+    columns = fields(shown)
+    header = [field.header for field in columns]
+    return without_empty_columns([header, *([field.cell(group) for field in columns] for group in shown.groups)])
 
 
 def sorted_groups(shown: Report, by: str) -> tuple[Group, ...]:
@@ -405,16 +407,10 @@ def write(shown: Report, directory: Path) -> bool:
     return drawn
 
 
-class _Parser(argparse.ArgumentParser):
-    """Ends in one line and code 2, like every other mistake."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (fairseq-deep report --help says more)")
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> OneLineParser:
     """Flags of ``fairseq-deep report``."""
-    flags = _Parser(prog="fairseq-deep report", description=(__doc__ or "").partition(": ")[2], allow_abbrev=False)
+    about = (__doc__ or "").partition(": ")[2]
+    flags = OneLineParser(prog="fairseq-deep report", description=about, allow_abbrev=False)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
     flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="default: report")
     flags.add_argument("--baseline", metavar="NAME", help="row that the others are tested against; default: the first")
@@ -428,12 +424,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    flags = parser()
-    args, unknown = flags.parse_known_args(argv)
-    if unknown:
-        legal = [option for action in flags._actions for option in action.option_strings if option.startswith("--")]
-        name = unknown[0].partition("=")[0]
-        raise UserError(f"unknown option '{name}'{nearest(name, legal)}; legal: {', '.join(legal)}")
+    args = parser().read(argv)
     if args.samples < 0:
         raise UserError(f"--samples must be at least 0, not {args.samples}")
     return args

@@ -121,8 +121,8 @@ def is_run(directory: Path) -> bool:
     return any((directory / name).exists() for name in (SETTINGS, LOG, FINISHED, CHECKPOINTS))
 
 
-def read_run(directory: Path) -> Run:
-    """Read one run.
+def read_run(directory: Path, log: Optional[TrainingLog] = None) -> Run:
+    """Read one run; ``log`` is its log where that is read already.
 
     Raises:
         UserError: the directory is absent, or not that of a training.
@@ -140,7 +140,7 @@ def read_run(directory: Path) -> Run:
         directory=directory,
         settings=settings or {},
         finished=finished,
-        log=read_log(directory / LOG),
+        log=log or read_log(directory / LOG),
         evaluations=_read_evaluations(directory / EVALUATION, problems),
         problems=tuple(problems),
     )

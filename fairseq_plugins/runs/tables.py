@@ -29,6 +29,12 @@ def text_table(cells: Cells) -> str:
     return "\n".join(lines)
 
 
+def without_empty_columns(cells: Cells) -> list[list[str]]:
+    """The table without the columns that have no entry in any row."""
+    columns = [column for column in zip(*cells, strict=True) if set(column[1:]) != {ABSENT}]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
 def markdown_table(cells: Cells) -> str:
     """The table in Markdown: first column left, all others right."""
     escaped = [[cell.replace("|", "\\|").replace("*", "\\*") for cell in row] for row in cells]

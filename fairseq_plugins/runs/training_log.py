@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import statistics
 from collections import Counter
@@ -11,8 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterable, Optional
 
-_RECORD = re.compile(r"\b(train_inner|valid)\b[ |:]+(\{.*\})\s*$")
+# As fairseq sets up its logging, or as Hydra does. A record holds no object of its own; where a killed training left
+# half a line, the next attempt's first line goes on in it, and the record is the last object of the two.
+_RECORD = re.compile(r"\b(train_inner|valid)\b(?:[ |:]+|\]\[\w+\] - )(\{[^{}]*\})\s*$")
+_RECORD_AS_TEXT = re.compile(r"\b(?:train|train_inner|valid)\b[^{]*\| epoch \d+\b|\bepoch \d+:\s+\d+ / \d+ ")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+_MAX_UPDATE = re.compile(r"'max_update': (\d+)")
+_LOSS_SCALE_EXHAUSTED = "Minimum loss scale reached"
+_OVERFLOW = "gradient overflow detected"
+_DONE = "done training in"
 _NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
 
 FAILED_TO_LEARN_MARGIN = 0.05
@@ -33,21 +41,54 @@ class TrainingLog:
     tokens_per_second: dict[int, float] = field(default_factory=dict)
     updates_per_second: Optional[float] = None
     not_finite: bool = False
+    valid_bleu: dict[int, float] = field(default_factory=dict)
+    gradient_norm: dict[int, float] = field(default_factory=dict)
+    """L2 norm over all parameters before clipping, mean over the log's interval."""
+    loss_scale: dict[int, float] = field(default_factory=dict)
+    learning_rate: dict[int, float] = field(default_factory=dict)
+    max_update: Optional[int] = None
+    """Updates to make, as the configuration at the log's top says; None where it sets no limit."""
+    overflows: int = 0
+    """Updates left out because a gradient did not fit float16."""
+    loss_scale_exhausted: bool = False
+    done: bool = False
+    """Whether fairseq said that it is done, and nothing was trained since."""
+    as_text: bool = False
+    """Whether there is a record that is not JSON."""
 
     def take(self, line: str) -> None:
         """Read one line of the log."""
         if match := _PARAMETERS.search(line):
             self.parameters = int(match.group(1).replace(",", ""))
+        if match := _MAX_UPDATE.search(line):
+            self.max_update = int(match.group(1)) or None
+        if (match := _RECORD.search(line)) and (record := _object(match.group(2))):
+            self._take_record(match.group(1), record)
+        else:
+            self._take_message(line)
+
+    def _take_message(self, line: str) -> None:
         if _NOT_FINITE.search(line):
             self.not_finite = True
-        if match := _RECORD.search(line):
-            self._take_record(match.group(1), json.loads(match.group(2)))
+        if _LOSS_SCALE_EXHAUSTED in line:
+            self.not_finite = self.loss_scale_exhausted = True
+        if _OVERFLOW in line:
+            self.overflows += 1
+        if _DONE in line:
+            self.done = True
+        if _RECORD_AS_TEXT.search(line):
+            self.as_text = True
 
     def _take_record(self, kind: str, record: dict[str, Any]) -> None:
         if kind == "valid":
             self._note(self.valid_loss, record, "valid_num_updates", "valid_")
+            _keep(self.valid_bleu, record, "valid_num_updates", "valid_bleu")
             return
+        self.done = False
         self._note(self.train_loss, record, "num_updates", "")
+        _keep(self.gradient_norm, record, "num_updates", "gnorm")
+        _keep(self.loss_scale, record, "num_updates", "loss_scale")
+        _keep(self.learning_rate, record, "num_updates", "lr")
         if "wps" in record and float(record["wps"]) > 0:
             self.tokens_per_second[int(record["num_updates"])] = float(record["wps"])
         if "ups" in record and float(record["ups"]) > 0:
@@ -61,6 +102,11 @@ class TrainingLog:
         value = float(loss)
         losses[int(record[updates])] = value
         self.not_finite = self.not_finite or not math.isfinite(value)
+
+    @property
+    def divergence(self) -> str:
+        """Why it diverged, if it did."""
+        return "minimum loss scale reached" if self.loss_scale_exhausted else "loss not finite"
 
     @property
     def updates(self) -> int:
@@ -78,8 +124,22 @@ class TrainingLog:
         return statistics.median(self.tokens_per_second.values()) if self.tokens_per_second else None
 
 
+def _object(text: str) -> dict[str, Any]:
+    """A record; nothing where a line was torn."""
+    try:
+        content: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return {}
+    return content
+
+
+def _keep(values: dict[int, float], record: dict[str, Any], updates: str, name: str) -> None:
+    if updates in record and record.get(name) is not None:
+        values[int(record[updates])] = float(record[name])
+
+
 class LogReader:
-    """Follows a growing log file; a line that is not yet complete waits."""
+    """Follows a growing log file; a line that is not yet complete waits. A file that became shorter is a new log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,6 +150,8 @@ class LogReader:
         """Read what was written since the last call."""
         try:
             with open(self.path, "rb") as stream:
+                if stream.seek(0, os.SEEK_END) < self._offset:
+                    self.log, self._offset = TrainingLog(), 0
                 stream.seek(self._offset)
                 new = stream.read()
         except FileNotFoundError:
@@ -129,7 +191,7 @@ def judge(log: TrainingLog, unigram_entropy: Optional[float]) -> Verdict:
     """
     final = log.final_valid_loss
     if log.not_finite:
-        return Verdict(DIVERGED, "loss not finite")
+        return Verdict(DIVERGED, log.divergence)
     if final is None:
         return Verdict(UNKNOWN, "never validated")
     if unigram_entropy is None:

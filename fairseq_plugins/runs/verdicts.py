@@ -15,14 +15,27 @@ LINES = 200_000
 """Training sentences that the frequencies of tokens are counted in; more would not change the verdict."""
 
 
-def verdict_of(run: Run) -> Verdict:
-    """The verdict on a run: not finite, not finished, nothing learned, not evaluated, or ok."""
+def verdict_on_training(run: Run) -> Verdict:
+    """The verdict on a training, scored or not: not finite, not finished, nothing learned, or ok."""
     if (run.finished or {}).get("outcome") == DIVERGED or run.log.not_finite:
-        return Verdict(DIVERGED, str((run.finished or {}).get("reason") or "loss not finite"))
+        return Verdict(DIVERGED, str((run.finished or {}).get("reason") or run.log.divergence))
     if run.finished is None:
-        wanted = run.configured("optimization", "max_update")
+        wanted = updates_wanted(run)
         return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
-    verdict = judge(run.log, _entropy(run))
+    return judge(run.log, _entropy(run))
+
+
+def updates_wanted(run: Run) -> Optional[int]:
+    """Updates to make, as ``run.json`` says, else the log; None where there is no limit."""
+    wanted = run.configured("optimization", "max_update")
+    return wanted if isinstance(wanted, int) and wanted else run.log.max_update
+
+
+def verdict_of(run: Run) -> Verdict:
+    """The verdict on a run: that on its training, or that it was not evaluated."""
+    verdict = verdict_on_training(run)
+    if verdict.outcome in (DIVERGED, NOT_FINISHED):
+        return verdict
     scored = any(evaluation.metrics for evaluation in run.evaluations.values())
     if verdict.outcome != FAILED_TO_TRAIN and not scored:
         return Verdict(NOT_EVALUATED, "scripts/evaluate.sh has not scored it")

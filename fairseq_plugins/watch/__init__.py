@@ -1,0 +1,1 @@
+"""``fairseq-deep watch``: trainings as their logs show them, while they run or afterwards. It imports no fairseq."""
