@@ -95,6 +95,8 @@ def _composed(path: Path, overrides: Sequence[str]) -> Any:
                 return compose(path.stem, overrides=list(overrides))
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
             raise UserError(f"{path}: {_one_line(error)}") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 (byte 0x{error.object[error.start]:02x})") from error
 
 
 def _one_line(error: BaseException) -> str:

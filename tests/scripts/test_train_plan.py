@@ -195,6 +195,13 @@ def test_a_misspelt_configuration(data: Path, tmp_path: Path) -> None:
         planned(data, tmp_path, config=ADMIN.with_name("admin_3d3e.yaml"))
 
 
+def test_a_configuration_that_is_not_utf8(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "latin.yaml"
+    config.write_bytes(ADMIN.read_bytes() + "# schön\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"latin\.yaml: not UTF-8 \(byte 0xf6\)$"):
+        planned(data, tmp_path / "run", config=config)
+
+
 def test_a_full_disk_and_a_small_memory(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**6))
     with pytest.raises(UserError, match=r"checkpoints need about [\d.]+ [MG]B, and 1\.0 MB are free: keep fewer"):
