@@ -12,6 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 source "$ROOT/scripts/chain.sh"
 
 SMOKE=${SMOKE:-0}
+require_choice SMOKE "$SMOKE" 0 1
 # A recipe at toy size has its text from archives with the published layout, made on the spot.
 SMOKE_SENTENCES=${SMOKE_SENTENCES:-400}
 
