@@ -189,6 +189,12 @@ check_texts() {
 }
 
 require_package
+# Before settings say that Perl made the tokens.
+if [[ -n $MOSES ]]; then
+    require_command perl
+    [[ -e $MOSES/scripts/tokenizer/tokenizer.perl || -e $MOSES/tokenizer/tokenizer.perl ]] ||
+        die "MOSES=$MOSES: neither tokenizer/tokenizer.perl nor scripts/tokenizer/tokenizer.perl is there"
+fi
 claim "$DIR"
 # Settings name the text by its content: where they are remembered, it has been checked. Bad text leaves none, so that
 # the same directory serves when it has been mended.
