@@ -5,14 +5,17 @@
 SEEDS=${SEEDS:-}
 BASELINE=${BASELINE:-}
 
-# run_directory OUT CONFIG SEED OVERRIDE ...: where a run goes; a change of the recipe is another run.
+# run_directory OUT CONFIG SEED OVERRIDE ...: where a run goes. A change of the recipe is another run: its name says the
+# last word of the setting and the value, without what a shell would want quoted.
 run_directory() {
-    local out=$1 name seed=$3 override
+    local out=$1 name seed=$3 override value
     name=$(basename -- "${2%.yaml}")
     shift 3
     for override in "$@"; do
-        # Every comparison has its common settings in OUT/settings; only what tells rows apart is in the name.
-        name+=,${override//\//_}
+        value=$(tr -cs 'A-Za-z0-9.-' '_' <<<"${override#*=}")
+        value=${value#_}
+        override=${override%%=*}
+        name+=,${override##*.}=${value%_}
     done
     printf '%s/%s/seed%s\n' "$out" "$name" "$seed"
 }

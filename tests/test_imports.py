@@ -29,8 +29,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "cli": {"checkpoints", "core", "demo", "outcome", "runs", ""},
     "decoding": {"core", "compat"},
     "training": {"core", "compat"},
-    "recorder": {"core", "compat", "diagnostics"},
-    "": {"compat", "core", "decoding", "methods", "recorder", "training"},
+    "": {"compat", "core", "decoding", "methods", "training"},
 }
 """By part of the package ("" is the package itself); every part may import itself, ``errors`` and ``files``."""
 
