@@ -109,21 +109,10 @@ sets=()
 # ---- the three that start from text ------------------------------------------------------------------------------
 
 from_text() {
-    local name
     training_text wmt13/training-parallel-europarl-v7.tgz training/europarl-v7.de-en
     training_text wmt13/training-parallel-commoncrawl.tgz commoncrawl.de-en
     training_text "$NEWS_COMMENTARY" "$NEWS_COMMENTARY_TEXT"
-    if [[ $VALID == newstest2013 ]]; then
-        test_set newstest2013
-        normalised newstest2013
-        sets+=("valid=$ORIGINAL/normalised/newstest2013" "valid.raw=$ORIGINAL/test/newstest2013")
-    else
-        sets+=("valid=$VALID")
-    fi
-    for name in "${NAMES[@]}"; do
-        [[ $name == newstest2013 && $VALID == newstest2013 ]] || test_set "$name"
-        sets+=("$name=$ORIGINAL/test/$name")
-    done
+    held_out_sets
 }
 
 # ---- Google's ----------------------------------------------------------------------------------------------------

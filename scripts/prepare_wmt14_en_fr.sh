@@ -64,16 +64,6 @@ training_text wmt13/training-parallel-commoncrawl.tgz commoncrawl.fr-en
 training_text wmt13/training-parallel-un.tgz un/undoc.2000.fr-en
 training_text wmt14/training-parallel-nc-v9.tgz training/news-commentary-v9.fr-en
 training_text wmt10/training-giga-fren.tar giga-fren.release2.fixed
-if [[ $VALID == newstest2013 ]]; then
-    test_set newstest2013
-    normalised newstest2013
-    sets+=("valid=$ORIGINAL/normalised/newstest2013" "valid.raw=$ORIGINAL/test/newstest2013")
-else
-    sets+=("valid=$VALID")
-fi
-for name in "${NAMES[@]}"; do
-    [[ $name == newstest2013 && $VALID == newstest2013 ]] || test_set "$name"
-    sets+=("$name=$ORIGINAL/test/$name")
-done
+held_out_sets
 "$ROOT/scripts/prepare.sh" "$DIR" "${sets[@]}"
 }; exit

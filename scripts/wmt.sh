@@ -116,3 +116,19 @@ stop_if_finished() {
         exit 0
     fi
 }
+
+# held_out_sets: validation and test sets as VALID and NAMES say, added to the caller's `sets`.
+held_out_sets() {
+    local name
+    if [[ $VALID == newstest2013 ]]; then
+        test_set newstest2013
+        normalised newstest2013
+        sets+=("valid=$ORIGINAL/normalised/newstest2013" "valid.raw=$ORIGINAL/test/newstest2013")
+    else
+        sets+=("valid=$VALID")
+    fi
+    for name in "${NAMES[@]}"; do
+        [[ $name == newstest2013 && $VALID == newstest2013 ]] || test_set "$name"
+        sets+=("$name=$ORIGINAL/test/$name")
+    done
+}

@@ -5,10 +5,5 @@
 #
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-prepare() {
-    case $1 in
-        wmt14_en_de) VARIANT='admin' prepared "$@" ;;
-        *) prepared "$@" ;;
-    esac
-}
+TEXT[wmt14_en_de]="VARIANT=admin"
 reproduce admin-torch README "$@"

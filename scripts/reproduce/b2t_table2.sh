@@ -7,7 +7,6 @@
 # name it by ARCHIVE_DIR.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-prepare() { prepared "$@"; }
 # Length penalty 0.6 for newstest2014 and 1 for all others.
 evaluate_run() { newstest2014_apart 0.6 "$@"; }
 reproduce B2T 'Table 2' "$@"

@@ -6,5 +6,4 @@
 # The authors' 13 million pairs are not public. Put your own through scripts/prepare.sh into DATA/headline.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-prepare() { prepared "$@"; }
 reproduce B2T 'Table 3' "$@"

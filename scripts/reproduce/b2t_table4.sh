@@ -5,5 +5,4 @@
 #
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-prepare() { prepared "$@"; }
 reproduce B2T 'Table 4' "$@"

@@ -5,10 +5,5 @@
 #
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-prepare() {
-    case $1 in
-        iwslt14_de_en) SIZE=30000 JOINED=0 prepared "$@" ;;
-        *) SIZE=32000 JOINED=0 prepared "$@" ;;
-    esac
-}
+TEXT[wmt14_en_de]="SIZE=32000 JOINED=0"
 reproduce DS-Init 'Table 3' "$@"

@@ -7,10 +7,6 @@
 # scripts/prepare.sh into DATA/wmt18_en_fi and DATA/wmt18_zh_en.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-prepare() {
-    case $1 in
-        iwslt14_de_en) SIZE=30000 JOINED=0 prepared "$@" ;;
-        *) SIZE=32000 JOINED=0 prepared "$@" ;;
-    esac
-}
+TEXT[iwslt14_de_en]="SIZE=30000 JOINED=0"
+TEXT[wmt14_en_fr]="SIZE=32000 JOINED=0"
 reproduce DS-Init 'Table 5' "$@"

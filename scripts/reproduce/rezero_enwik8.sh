@@ -6,5 +6,4 @@
 # TABLE=2 or TABLE=3 runs one of the two tables; default: 2.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-prepare() { prepared "$@"; }
 reproduce ReZero "Table ${TABLE:-2}" "$@"

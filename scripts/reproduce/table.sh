@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # The chain behind every script of this folder: prepare, train, average, decode, score, report. A script names its
-# paper and table and says how its corpora are prepared:
+# paper and table, and the settings with which its corpora are prepared:
 #
 #     source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-#     prepare() { ... }              # prepare CORPUS DIR: CORPUS is a folder of configs/
+#     TEXT[wmt14_en_de]="SIZE=32000 JOINED=0"        # by folder of configs/; a corpus without a line has its defaults
 #     reproduce PAPER TABLE "$@"
 #
 # Every stage skips what is done, so the same command continues a chain that was stopped.
@@ -16,14 +16,17 @@ require_choice SMOKE "$SMOKE" 0 1
 # A recipe at toy size has its text from archives with the published layout, made on the spot.
 SMOKE_SENTENCES=${SMOKE_SENTENCES:-400}
 
-# prepared CORPUS DIR: DIR as a corpus of that name, from its own script where there is one.
+declare -A TEXT=([wmt16_en_de]="VARIANT=wmt16-google")
+
+# prepared CORPUS DIR: DIR as a corpus of that name, from its own script where there is one. A no-op where it is done.
 prepared() {
-    local variant=() script=$ROOT/scripts/prepare_$1.sh
-    if [[ $1 == wmt16_en_de ]]; then
-        script=$ROOT/scripts/prepare_wmt14_en_de.sh variant=(env VARIANT=wmt16-google)
-    fi
+    local script=$ROOT/scripts/prepare_$1.sh
+    local -a settings
+    # Google's text is one of the four that papers call WMT'14.
+    [[ $1 != wmt16_en_de ]] || script=$ROOT/scripts/prepare_wmt14_en_de.sh
+    read -r -a settings <<<"${TEXT[$1]:-}"
     if [[ -x $script ]]; then
-        "${variant[@]}" "$script" "$2"
+        env "${settings[@]}" "$script" "$2"
     elif [[ ! -d $2/data-bin ]]; then
         die "$2: not there, and no script prepares $1: put your own text through scripts/prepare.sh into it"
     fi
@@ -71,6 +74,7 @@ reproduce() {
         fi
     done
     local -a names=("${@:3}") changes small runs=() selection=()
+    local -A directories=()
     default=$ROOT/runs/$(basename -- "$0" .sh)
     ((!SMOKE)) || default+=_smoke
     out=${OUT:-$default}
@@ -83,30 +87,23 @@ reproduce() {
     ((!SMOKE)) || smoke_settings
     while IFS='|' read -r config seeds overrides toy <&3; do
         corpus=${config%%/*}
-        prepare_once "$corpus" "$out"
+        if [[ -z ${directories[$corpus]:-} ]]; then
+            directories[$corpus]=${DATA:-$out/data}/$corpus
+            ((!SMOKE)) || smoke_archives "$corpus" "$out"
+            prepared "$corpus" "${directories[$corpus]}"
+        fi
         read -r -a changes <<<"$overrides"
         read -r -a small <<<"$toy"
         for seed in ${SEEDS:-$seeds}; do
             directory=$(run_directory "$out/$corpus" "$config" "$seed" "${changes[@]}")
             runs+=("$directory")
-            train_and_evaluate "$ROOT/configs/$config.yaml" "$(data_directory "$corpus" "$out")" "$directory" \
+            train_and_evaluate "$ROOT/configs/$config.yaml" "${directories[$corpus]}" "$directory" \
                 "common.seed=$seed" "${changes[@]}" "${small[@]}"
         done
     done 3<<<"$rows"
     write_report "$out" "${runs[@]}"
     # Bash reads a script while it runs, and this one may have been edited meanwhile.
     exit 0
-}
-
-# data_directory CORPUS OUT: where a corpus is prepared; DATA names another place, to share it between tables.
-data_directory() { printf '%s/%s\n' "${DATA:-$2/data}" "$1"; }
-
-prepare_once() {
-    local directory
-    directory=$(data_directory "$1" "$2")
-    ((!SMOKE)) || smoke_archives "$1" "$2"
-    # Every preparation is a no-op where its result is there.
-    prepare "$1" "$directory"
 }
 
 smoke_settings() {

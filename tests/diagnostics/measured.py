@@ -7,20 +7,10 @@ from typing import Any
 
 from fairseq_plugins.diagnostics.batches import Batch, made_up_task, zipf_batch
 from fairseq_plugins.diagnostics.models import Subject, of_options
+from tests.building import TINY
 
 WORDS = 60
-SMALL: dict[str, Any] = {
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 32,
-    "encoder_layers": 3,
-    "encoder_attention_heads": 2,
-    "decoder_embed_dim": 16,
-    "decoder_ffn_embed_dim": 32,
-    "decoder_layers": 2,
-    "decoder_attention_heads": 2,
-    "share_all_embeddings": True,
-}
-"""Unequal depths, so that a mix-up of the stacks shows."""
+SMALL: dict[str, Any] = {**TINY, "share_all_embeddings": True}
 
 
 def subject(method: str, words: int = WORDS, **settings: Any) -> Subject:
