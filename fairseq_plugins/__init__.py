@@ -29,6 +29,7 @@ def register() -> None:
     from fairseq_plugins import (
         decoding,
         methods,  # noqa: F401  (registers every part and method)
+        recorder,
         training,
     )
     from fairseq_plugins.core.families import register_architectures
@@ -37,6 +38,7 @@ def register() -> None:
     register_architectures()
     decoding.register()
     training.register()
+    recorder.register()
     install_hook()
 
 

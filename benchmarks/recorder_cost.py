@@ -1,0 +1,74 @@
+"""What recording an update costs: trainer steps with a recorder at work in every step against steps without one.
+
+The two trainers take their steps in turn in one process. A recorded step's extra time divided by the interval is what
+a run pays. Run it from the repository's root: ``python benchmarks/recorder_cost.py --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import statistics
+import tempfile
+from typing import Any, Callable, Dict
+
+import torch
+from common import interleaved, machine, make_task, ratios, step_flags, zipf_tokens
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.trainer import Trainer
+
+BASE = "label_smoothed_cross_entropy"
+RECORDED = f"{BASE}_with_diagnostics"
+DEFAULT_INTERVAL = 100
+
+
+def make_step(criterion: str, args: argparse.Namespace, task: Any, directory: str) -> Callable[[], None]:
+    """A closure that makes one step of fairseq's trainer."""
+    argv = ["unused", "--arch", args.arch, "--criterion", criterion, "--optimizer", "adam", "--lr", "1e-5"]
+    argv += ["--share-all-embeddings", "--clip-norm", "1", "--save-dir", directory]
+    argv += ["--cpu"] if args.device == "cpu" else []
+    argv += ["--diagnostics-interval", "1"] if criterion == RECORDED else []
+    for stack in ("encoder", "decoder"):
+        argv += [f"--{stack}-layers", str(args.layers), f"--{stack}-embed-dim", str(args.width)]
+        argv += [f"--{stack}-ffn-embed-dim", str(4 * args.width)]
+        argv += [f"--{stack}-attention-heads", str(max(1, args.width // 64))]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), argv))
+    torch.manual_seed(1)
+    trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+    source = zipf_tokens(args.sentences, args.length, args.vocabulary, seed=1)
+    target = zipf_tokens(args.sentences, args.length, args.vocabulary, seed=2)
+    inputs = {
+        "src_tokens": source,
+        "src_lengths": torch.full((args.sentences,), args.length),
+        "prev_output_tokens": torch.cat([target[:, -1:], target[:, :-1]], dim=1),
+    }
+    sample = {"net_input": inputs, "target": target, "ntokens": target.numel(), "nsentences": args.sentences}
+    return lambda: trainer.train_step([sample])
+
+
+def main() -> None:
+    """Print the ratio of a recorded step to one that is not, and what it makes of a run."""
+    logging.disable(logging.INFO)
+    parser = step_flags(__doc__)
+    parser.add_argument("--arch", default="admin_transformer")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    task = make_task(args.vocabulary)
+    with tempfile.TemporaryDirectory() as directory:
+        steps: Dict[str, Callable[[], None]] = {
+            name: make_step(name, args, task, directory) for name in (BASE, RECORDED)
+        }
+        seconds = interleaved(steps, args.rounds, args.device)
+    print(f"{machine(args.device)}; {args.arch}, {args.layers}-{args.layers} layers, width {args.width}, ", end="")
+    print(f"{args.sentences} x {args.length} tokens; {args.rounds} rounds")
+    for clock in ("wall", "processor"):
+        ratio = ratios(seconds, clock, BASE)[RECORDED]
+        middle, low, high = statistics.median(ratio), ratio[len(ratio) // 4], ratio[3 * len(ratio) // 4]
+        share = 100 * (middle - 1) / DEFAULT_INTERVAL
+        print(f"{clock}: a recorded step takes {middle:.3f} ({low:.3f} to {high:.3f}) times one that is not; ", end="")
+        print(f"{share:.3f} % of a run at the default interval of {DEFAULT_INTERVAL}")
+
+
+if __name__ == "__main__":
+    main()

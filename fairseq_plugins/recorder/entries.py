@@ -1,0 +1,136 @@
+"""Entries, and the file that keeps the last of them: one JSON object a line, appended and flushed to the disk.
+
+A process that is killed loses at most the line it was writing, which a reader skips. When the file has grown by a
+quarter over what it shall keep, the last entries are written to another file that takes its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
+
+logger = logging.getLogger(__name__)
+
+NAME = "recorder.jsonl"
+NON_FINITE = ("NaN", "Infinity", "-Infinity")
+"""What stands, as text, for the numbers that JSON has not; ``float`` reads each back."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was recorded of one update.
+
+    Attributes:
+        update: its number, from 1.
+        applied: whether the weights were changed; not so after an overflow of fp16, or where a gradient was not finite.
+        values: stable names to numbers; see docs/recorder.md.
+    """
+
+    update: int
+    applied: bool
+    values: Mapping[str, float]
+
+    def to_json(self) -> str:
+        """One line, strict JSON."""
+        values = {name: writable(value) for name, value in self.values.items()}
+        return json.dumps({"update": self.update, "applied": self.applied, "values": values}, allow_nan=False)
+
+
+def writable(value: float) -> Any:
+    """``value``, or the text that stands for it where JSON has no such number."""
+    if math.isnan(value):
+        return NON_FINITE[0]
+    return value if math.isfinite(value) else NON_FINITE[1 if value > 0 else 2]
+
+
+def parse(line: str) -> Optional[Entry]:
+    """The entry of one line; ``None`` for a line that is torn."""
+    try:
+        found = json.loads(line)
+        values = {str(name): float(value) for name, value in found["values"].items()}
+        return Entry(int(found["update"]), bool(found["applied"]), values)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def read(path: str | os.PathLike[str]) -> list[Entry]:
+    """The entries of a file, the oldest first; lines that were never written whole are skipped.
+
+    Raises:
+        UserError: there is no such file, or it cannot be read.
+    """
+    try:
+        return list(_entries(Path(path)))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            entry = parse(line)
+            if entry is not None:
+                yield entry
+
+
+class EntryFile:
+    """The file of a run.
+
+    Args:
+        path: where it is, or shall be.
+        keep: how many of the last entries it keeps at least; it holds up to a quarter more.
+
+    Raises:
+        UserError: nothing can be written there.
+    """
+
+    def __init__(self, path: Path, keep: int) -> None:
+        self.path, self.keep = path, keep
+        self._entries = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab"):
+                pass
+        except OSError as error:
+            raise UserError(f"{path}: the recorder cannot write there: {error.strerror}") from error
+
+    def resume(self, update: int) -> None:
+        """Keep the whole entries up to ``update`` and no others: what comes after it is about to be done again."""
+        self._rewrite([entry for entry in _entries(self.path) if entry.update <= update])
+
+    def __call__(self, entry: Entry) -> None:
+        """Append ``entry``. A full disk ends no training: a warning, and the file as it was."""
+        try:
+            self._append(entry.to_json() + "\n")
+            if self._entries > self.keep + self.keep // 4:
+                self._rewrite(list(_entries(self.path)))
+        except OSError as error:
+            logger.warning("%s: update %d is not recorded: %s", self.path, entry.update, error.strerror)
+
+    def _append(self, line: str) -> None:
+        size = self.path.stat().st_size if self.path.exists() else 0
+        try:
+            with self.path.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(self.path, size)
+            raise
+        self._entries += 1
+
+    def _rewrite(self, entries: list[Entry]) -> None:
+        kept = entries[-self.keep :]
+        write_whole(self.path, "".join(entry.to_json() + "\n" for entry in kept))
+        self._entries = len(kept)

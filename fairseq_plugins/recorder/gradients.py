@@ -1,0 +1,72 @@
+"""Norms of the gradients of parameters, by sub-layer, as the optimizer will see them before it clips them.
+
+In half precision the gradients are large by the loss scale, and the sum over a batch; their norm in that form overflows
+long before the gradient itself is large (https://github.com/facebookresearch/fairseq/issues/4555). Here every norm is
+taken in float32, squared in float64, and brought to the mean over the batch by the factor that the optimizer holds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Optional
+
+import torch
+from torch import Tensor, nn
+
+SITES = {"self_attn": "self_attn", "encoder_attn": "encoder_attn", "fc": "ffn", "final": "ffn", "ffn": "ffn"}
+"""How names of parameters in a layer begin, stock's too, and the sub-layer that each belongs to."""
+IN_A_LAYER = re.compile(rf"(.*layers\.\d+)\.({'|'.join(SITES)})")
+
+
+def group_of(parameter: str) -> str:
+    """``encoder.layers.0.ffn`` for ``encoder.layers.0.fc1.weight``; outside of the sub-layers the module's path."""
+    found = IN_A_LAYER.match(parameter)
+    if found:
+        return f"{found[1]}.{SITES[found[2]]}"
+    return parameter.rpartition(".")[0] or parameter
+
+
+def loss_scale(optimizer: Any) -> Optional[float]:
+    """What the loss was multiplied by in half precision; ``None`` without a scale."""
+    scaler = getattr(optimizer, "scaler", None)
+    if scaler is None:
+        return None
+    return float(scaler.loss_scale if hasattr(scaler, "loss_scale") else scaler.get_scale())
+
+
+def remaining_factor(optimizer: Any) -> float:
+    """What the gradients on the parameters must still be multiplied by, between ``multiply_grads`` and clipping.
+
+    fairseq's half-precision optimizers keep 1 / (loss scale * sample size) beside the gradients until the step. Torch's
+    automatic mixed precision has divided by the sample size and not by the scale; the others have nothing left to do.
+    """
+    if hasattr(optimizer, "_multiply_factor"):
+        return float(optimizer._multiply_factor)
+    return 1.0 / (loss_scale(optimizer) or 1.0)
+
+
+def gradient_norms(modules: Iterable[nn.Module], factor: float) -> dict[str, float]:
+    """``<group>/gradient_norm`` for each group of parameters, and ``gradient_norm`` of all.
+
+    The gradient on a parameter in half precision is read, which holds the same numbers as its copy in float32 until
+    the step, whether that copy is one flat tensor, one a parameter, or absent (``--memory-efficient-fp16``).
+    """
+    names, found = [], []
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            if parameter.grad is not None:
+                names.append(group_of(name))
+                found.append(_norm(parameter.grad))
+    squares: dict[str, float] = {}
+    values = torch.stack(found).double().mul(factor).square().tolist() if found else []
+    for name, square in zip(names, values, strict=True):
+        squares[name] = squares.get(name, 0.0) + square
+    result = {f"{name}/gradient_norm": math.sqrt(square) for name, square in squares.items()}
+    return {"gradient_norm": math.sqrt(sum(squares.values())), **result}
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    return torch.linalg.vector_norm(values.detach(), dtype=torch.float32)
