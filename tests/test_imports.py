@@ -23,13 +23,14 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "scoring": {"corpora", ""},
     "runs": {"checkpoints", "core", "compat", "scoring", ""},
     "diagnostics": {"checkpoints", "core", "compat", "runs"},
+    "recorder": {"core", "compat", "diagnostics"},
     "watch": {"diagnostics", "runs"},
     "demo": {"checkpoints", "core", "compat", "corpora", "runs", ""},
     "doctor": {"core", "compat", ""},
     "cli": {"checkpoints", "core", "demo", "outcome", "runs", ""},
     "decoding": {"core", "compat"},
     "training": {"core", "compat"},
-    "": {"compat", "core", "decoding", "methods", "training"},
+    "": {"compat", "core", "decoding", "methods", "recorder", "training"},
 }
 """By part of the package ("" is the package itself); every part may import itself, ``errors`` and ``files``."""
 

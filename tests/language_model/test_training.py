@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -194,11 +192,3 @@ def test_only_translation_models_are_folded(data: Path, tmp_path: Path) -> None:
     checkpoint = text.train(data, tmp_path, "admin_transformer_lm", "--max-update", "1")
     with pytest.raises(UserError, match="'admin_transformer_lm' is no translation model, and only those can be folded"):
         fold_checkpoint(checkpoint, tmp_path / "folded.pt")
-
-
-def test_the_page_prepares_the_text_as_these_tests_do(data: Path, tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "beyond_translation.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^sed .*$", page, flags=re.MULTILINE)
-    (tmp_path / "train.txt").write_bytes((data.parent / "text" / "train.txt").read_bytes())
-    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
-    assert (tmp_path / "train.chars").read_text() == (data.parent / "text" / "train.chars").read_text()
