@@ -12,8 +12,9 @@ import hashlib
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Collection, Optional, Sequence
+from typing import Any, Collection, Mapping, Optional, Sequence
 
+import torch
 from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import (
@@ -57,8 +58,9 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
     first: dict[str, Any] = {}
     for path in inputs:
         state = read_checkpoint(path)
-        mean.add(moving_average(state, path, measured) if ema else state["model"], str(path))
-        sources.append({"file": path.name, "num_updates": num_updates(state), "sha256": _sha256(path)})
+        weights = moving_average(state, path, measured) if ema else state["model"]
+        mean.add(weights, str(path))
+        sources.append({"file": path.name, "num_updates": num_updates(state), "weights_sha256": weights_hash(weights)})
         settings = without_training_state({key: value for key, value in state.items() if key != "model"})
         first = first or settings
         _require_same_model(first, inputs[0], settings, path)
@@ -140,11 +142,15 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "cfg": {**config, "model": {**vars(options), "_name": architecture(settings)}}}
 
 
-def _sha256(path: Path) -> str:
+def weights_hash(weights: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and bytes of ``weights``, in the order of their names.
+
+    Not of the file: a checkpoint also holds how long its training took, so that two runs never make the same file.
+    """
     digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
+    for name, weight in sorted(weights.items()):
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
 
 

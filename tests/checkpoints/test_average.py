@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_plugins.checkpoints.average import average_checkpoints, main, measured_names
+from fairseq_plugins.checkpoints.average import average_checkpoints, main, measured_names, weights_hash
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.checkpoints.running_mean import CHUNK, RunningMean
 from fairseq_plugins.checkpoints.selection import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, last_checkpoints
@@ -130,17 +131,31 @@ def test_another_architecture_is_refused(tmp_path):
 
 
 def test_output_records_its_inputs_and_drops_what_is_not_of_an_average(tmp_path):
-    inputs = [save(tmp_path / f"checkpoint_1_{n}.pt", {"w": torch.ones(1)}, updates=n) for n in (10, 20)]
+    inputs = [save(tmp_path / f"checkpoint_1_{n}.pt", {"w": torch.tensor([float(n)])}, updates=n) for n in (10, 20)]
     average_checkpoints(inputs, tmp_path / "out.pt")
     state = read_checkpoint(tmp_path / "out.pt")
-    sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in inputs]
+    # The float32 bytes of 10 and 20, little-endian, after the line that says what they are.
+    sums = [hashlib.sha256(b"w torch.float32 (1,)\n" + struct.pack("<f", n)).hexdigest() for n in (10, 20)]
     assert state["averaged_from"] == [
-        {"file": "checkpoint_1_10.pt", "num_updates": 10, "sha256": sums[0]},
-        {"file": "checkpoint_1_20.pt", "num_updates": 20, "sha256": sums[1]},
+        {"file": "checkpoint_1_10.pt", "num_updates": 10, "weights_sha256": sums[0]},
+        {"file": "checkpoint_1_20.pt", "num_updates": 20, "weights_sha256": sums[1]},
     ]
     assert "last_optimizer_state" not in state
     assert state["extra_state"] == {"train_iterator": {"epoch": 1}}
     assert state["cfg"]["model"]["encoder_layers"] == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_the_hash_is_of_names_types_shapes_and_values(dtype):
+    weights = {"a": torch.tensor([[1, 0], [0, 1]]).to(dtype), "b": torch.tensor(1).to(dtype)}
+    same = {"b": weights["b"].clone(), "a": weights["a"].t()}  # another order in memory and in the dictionary
+    assert weights_hash(weights) == weights_hash(same)
+    others = (
+        {**weights, "b": torch.tensor(0).to(dtype)},
+        {"a": weights["a"].reshape(4), "b": weights["b"]},
+        {"a": weights["a"], "c": weights["b"]},
+    )
+    assert weights_hash(weights) not in {weights_hash(other) for other in others}
 
 
 def test_same_inputs_give_the_same_bytes_in_any_directory(tmp_path):
