@@ -5,11 +5,14 @@ A part of this axis is built with ``build(shape) -> History``, once for a stack.
 
 from __future__ import annotations
 
-from typing import List
+import contextlib
+from typing import Any, List
 
+import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.method import Axis, Part, Shape, register_part
+from fairseq_plugins.core.norm import layer_norms
 
 
 class History(nn.Module):
@@ -30,6 +33,32 @@ class LastState(History):
     def remember(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
         """Forget everything but ``x``."""
         return [x]
+
+
+def mixing_weights(stack: Any) -> Tensor:
+    """Row l, column k: weight of state k in the input of layer l + 1, row L: in the output; means over the width.
+
+    A history is linear with its LayerNorms taken out, so they are what it makes of a one in the place of each state.
+
+    Args:
+        stack: of L layers.
+
+    Returns:
+        ``(L + 1, L + 1)``; zero right of the diagonal.
+    """
+    size, width = len(stack.layers) + 1, stack.design.shape.width
+    like = next(stack.history.parameters(), torch.empty(0))
+    ones = torch.eye(size, dtype=like.dtype, device=like.device).view(size, size, 1, 1).expand(size, size, 1, width)
+    rows = []
+    with contextlib.ExitStack() as hooks, torch.no_grad():
+        for norm in layer_norms(stack.history):
+            hooks.callback(norm.register_forward_hook(lambda module, inputs, output: inputs[0]).remove)
+        states = [ones[0]]  # (place, 1, C)
+        for number in range(1, size + 1):
+            rows.append(stack.history(states).float().mean(dim=(1, 2)))
+            if number < size:
+                states = stack.history.remember(states, ones[number])
+    return torch.stack(rows)
 
 
 def build_last(shape: Shape) -> History:

@@ -20,6 +20,8 @@ from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.norm import NormPlace
 
 SUB_LAYER_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
+"""Name of the module at the norm place of each site."""
 
 
 def _remove(layer: nn.Module, *names: str) -> None:

@@ -14,6 +14,11 @@ from torch import nn
 from fairseq_plugins.core.method import Axis, Choices, Option, Part, Shape, register_part
 
 
+def layer_norms(module: nn.Module) -> List[nn.Module]:
+    """Every LayerNorm inside ``module``."""
+    return [one for one in module.modules() if isinstance(one, nn.LayerNorm)]
+
+
 class NormPlace(NamedTuple):
     """Where the norms of a stack stand. Without any of the three places a sub-layer has none.
 

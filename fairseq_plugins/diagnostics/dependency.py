@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_plugins.core.norm import layer_norms
 from fairseq_plugins.diagnostics.batches import Batch
-from fairseq_plugins.diagnostics.observation import Visit, layer_norms, recording, replaced_outputs
+from fairseq_plugins.diagnostics.observation import Visit, recording, replaced_outputs
 from fairseq_plugins.errors import UserError
 
 TOLERANCE = 1e-3

@@ -14,13 +14,10 @@ from typing import Any, Optional
 
 from torch import Tensor, nn
 
-from fairseq_plugins.core.layers import SUB_LAYER_NORMS
+from fairseq_plugins.core.layers import NORM_OF
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.residual import Residual
-
-NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
-"""Name of the module at the norm place of each site."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,8 +176,3 @@ def replaced_outputs(hooks: dict[nn.Module, Any]) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-
-
-def layer_norms(module: nn.Module) -> list[nn.Module]:
-    """Every LayerNorm inside ``module``."""
-    return [one for one in module.modules() if isinstance(one, nn.LayerNorm)]

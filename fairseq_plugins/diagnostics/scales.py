@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from fairseq_plugins.diagnostics.observation import SubLayer, layer_norms, replaced_outputs, sub_layers
+from fairseq_plugins.core.history import mixing_weights
+from fairseq_plugins.diagnostics.observation import SubLayer, sub_layers
 
 DEAD = 0.01
 """A branch whose weight is smaller in absolute value adds next to nothing: its gate is dead."""
@@ -84,18 +84,3 @@ def mixtures(model: Any) -> list[Mixture]:
             for depth, row in enumerate(table.tolist(), start=1):
                 found += [Mixture(name, depth, of, weight) for of, weight in enumerate(row[:depth])]
     return found
-
-
-def mixing_weights(stack: Any) -> Tensor:
-    """Row l, column k: weight of state k in the input of layer l + 1; means over the width. ``(L + 1, L + 1)``."""
-    size, width = len(stack.layers) + 1, stack.design.shape.width
-    ones = torch.eye(size).view(size, size, 1, 1).expand(size, size, 1, width)  # state, place, B, C
-    identity = {norm: lambda module, inputs, output: inputs[0] for norm in layer_norms(stack.history)}
-    rows = []
-    with torch.no_grad(), replaced_outputs(identity):
-        states = [ones[0]]
-        for number in range(1, size + 1):
-            rows.append(stack.history(states).mean(dim=(1, 2)))
-            if number < size:
-                states = stack.history.remember(states, ones[number])
-    return torch.stack(rows)

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.core.history import mixing_weights
+from fairseq_plugins.core.layers import NORM_OF
 from fairseq_plugins.core.method import Site
+from fairseq_plugins.core.norm import layer_norms
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.diagnostics.observation import NORM_OF, layer_norms
 
 JUNCTION = "_residual"
 BRANCH, STREAM, NORM = "branch_rms", "stream_rms", "norm_output_rms"
@@ -63,6 +65,21 @@ def scales(found: list[Junction]) -> dict[str, float]:
         with torch.no_grad():
             values[f"{name}/branch_scale"] = float(junction.forward(one, zero, zero).mean())
             values[f"{name}/stream_scale"] = float(junction.forward(zero, one, zero).mean())
+    return values
+
+
+def history_weights(model: nn.Module) -> dict[str, float]:
+    """Weight of state k in the input of layer l, ``encoder.history.l.k/history_weight``, where they can be trained.
+
+    State 0 is the embedding, state k the output of layer k - 1; layers count from 0, and one more is the output of the
+    stack. Means over the width.
+    """
+    values: dict[str, float] = {}
+    for name, stack in getattr(model, "stacks", list)():
+        if next(stack.history.parameters(), None) is not None:
+            for row, weights in enumerate(mixing_weights(stack).tolist()):
+                for state, weight in enumerate(weights[: row + 1]):
+                    values[f"{name}.history.{row}.{state}/history_weight"] = weight
     return values
 
 

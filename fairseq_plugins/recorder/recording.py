@@ -128,6 +128,7 @@ def values_of(
     factor = gradients.remaining_factor(trainer.optimizer)
     values.update(gradients.gradient_norms((trainer.get_model(), criterion), factor))
     values.update(activations.scales(found))
+    values.update(activations.history_weights(trainer.get_model()))
     for name, (squares, count) in watch.sums.read(sums).items():
         by = (scale or 1.0) * (size or 1.0)
         values[name] = math.sqrt(squares) / by if name.endswith(BRANCH_GRADIENT) else math.sqrt(squares / count)
