@@ -38,6 +38,7 @@ MODULES: tuple[str, ...] = (
     "polynomial_decay_by_flag",
     "hydra_traces",
     "interrupted_workers",
+    "gradient_detector",
 )
 """In the order in which they are applied: of two that wrap one function, the later is the outer."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
@@ -24,7 +25,7 @@ import fairseq_plugins
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import EXIT_CODE, UserError
-from fairseq_plugins.recorder import Entry, read, recording
+from fairseq_plugins.recorder import Entry, read, recording, showing
 from tests import toy
 from tests.config.test_hydra import TINY, losses, recipe, run_hydra
 from tests.config.test_hydra import read as read_yaml
@@ -143,13 +144,15 @@ def test_loss_and_rate_are_those_of_the_log(toy_data: Path, tmp_path: Path, capl
 
 
 def test_two_processes_show_what_one_shows(toy_data: Path, tmp_path: Path) -> None:
-    two = toy.parse_training(
-        toy_data, tmp_path / "two", *ON, *FEW, "2", *EXACT, "--distributed-world-size", "2", arch="admin_transformer"
-    )
+    # Not with Admin, whose profile is that of the first batch of every process.
+    flags, arch = (*ON, *FEW, "3", *EXACT), "b2t_transformer"
+    two = toy.parse_training(toy_data, tmp_path / "two", *flags, "--distributed-world-size", "2", arch=arch)
     distributed_utils.call_main(two, train.main)
-    one = recorded(toy_data, tmp_path / "one", *EXACT, "--update-freq", "2")
-    for found, expected in zip(read(tmp_path / "two" / "recorder.jsonl"), one, strict=True):
-        close(found, expected, rel=1e-3)
+    toy.train_toy(toy_data, tmp_path / "one", *flags, "--update-freq", "2", arch=arch)
+    both = [read(tmp_path / name / "recorder.jsonl") for name in ("two", "one")]
+    assert [len(entries) for entries in both] == [3, 3]
+    for found, expected in zip(*both, strict=True):
+        close(found, expected, rel=1e-4)
 
 
 @pytest.fixture
@@ -326,9 +329,10 @@ def test_tensorboard_has_every_number_and_the_terminal_a_summary(
         entries = recorded(toy_data, tmp_path / "run", *flags)
     expected = {(f"diagnostics/{name}", one.update): value for one in entries for name, value in one.values.items()}
     assert {key: value for key, value in board.items() if key[0].startswith("diagnostics/")} == expected
-    lines = [record.getMessage() for record in caplog.records]
-    assert "diagnostics/" not in "".join(lines)
-    summaries = [json.loads(line) for line in lines if line.startswith("{")]
+    progress = [record.getMessage() for record in caplog.records if record.name.startswith("train")]
+    assert len(progress) >= 2
+    assert "diagnostics/" not in "".join(progress)
+    summaries = [json.loads(record.getMessage()) for record in caplog.records if record.name == showing.__name__]
     assert [one["update"] for one in summaries] == [1, 2]
     place, value = summaries[1]["branch_rms_most"]
     kind = [number for name, number in entries[1].values.items() if name.endswith("/branch_rms")]
@@ -344,16 +348,20 @@ def test_tensorboard_has_every_number_and_the_terminal_a_summary(
             ("--diagnostics-interval", "-5", "--diagnostics-keep", "0"),
             ("--diagnostics-interval -5: it must be at least 1", "--diagnostics-keep 0: it must be at least 1"),
         ),
-        (
-            ("--ddp-backend", "fully_sharded"),
-            ("a criterion with diagnostics cannot read the gradients of --ddp-backend fully_sharded",),
-        ),
     ],
 )
 def test_bad_settings(toy_data: Path, tmp_path: Path, flags: tuple[str, ...], problems: tuple[str, ...]) -> None:
     with pytest.raises(UserError) as caught:
         recorded(toy_data, tmp_path, *flags)
     assert caught.value.problems == problems
+
+
+def test_sharded_parameters_are_refused(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As where fairscale is installed, which is what shards them.
+    monkeypatch.setattr(train, "fsdp_enable_wrap", lambda cfg: contextlib.nullcontext())
+    monkeypatch.setattr(train, "fsdp_wrap", lambda model: model)
+    with pytest.raises(UserError, match="cannot read the gradients of --ddp-backend fully_sharded"):
+        recorded(toy_data, tmp_path, "--ddp-backend", "fully_sharded")
 
 
 def test_a_file_that_cannot_be_written_ends_the_command_in_one_line(toy_data: Path, tmp_path: Path) -> None:
