@@ -1,7 +1,7 @@
 """The search for the first gradient that is not a number: StopIteration, in place of the layer's name.
 
-Where the gradients of an update are not finite, ``fairseq-train`` repeats the update with hooks that name the module. An
-encoder returns a dictionary of lists, where torch's old kind of hook looks for a tensor among the values and finds none.
+Where the gradients of an update are not finite, ``fairseq-train`` repeats the update with hooks that name the module.
+An encoder returns a dictionary of lists, where torch's old kind of hook looks for a tensor and finds none.
 """
 
 from __future__ import annotations
