@@ -25,7 +25,8 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.demo.corpus import pairs
-from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.outcome import exit_code
 
 Files = dict[str, bytes]
 """Content by the name inside an archive."""
@@ -278,13 +279,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     flags.add_argument("directory", type=Path, metavar="DIR")
     flags.add_argument("--sentences", type=int, default=400, metavar="N", help="of the training part; default: 400")
     args = flags.parse_args(argv)
-    try:
+
+    def write() -> None:
         for path in write_archives(args.corpus, args.directory, args.sentences):
             print(path)
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
-    return 0
+
+    return exit_code(write)
 
 
 if __name__ == "__main__":

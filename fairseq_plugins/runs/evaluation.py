@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 import fairseq_plugins
-from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.runs.generated import hypotheses_in_order, references_in_order
 from fairseq_plugins.runs.run import SCORES, Run, read_run
 from fairseq_plugins.scoring.text import read_sentences
@@ -446,12 +447,7 @@ STEPS: Mapping[str, Callable[[argparse.Namespace], None]] = {
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one step; 0, or 2 after one line for each problem."""
     args = parser().parse_args(argv)
-    try:
-        STEPS[args.step](args)
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
-    return 0
+    return exit_code(lambda: STEPS[args.step](args))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Iterable, NamedTuple, Optional, Sequence
 
-from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.runs.published import PublishedRow, rows_by_table
 from fairseq_plugins.runs.smoke import smaller
 
@@ -75,8 +76,7 @@ def _names(wanted: Wanted) -> set[str]:
 def at_toy_size(wanted: Sequence[Wanted], configs: Path) -> list[Wanted]:
     """The first trainings with one seed each, their models and budgets small enough for a test."""
     return [
-        one._replace(seeds=one.seeds[:1], toy=smaller(configs / f"{one.config}.yaml"))
-        for one in wanted[:SMOKE_ROWS]
+        one._replace(seeds=one.seeds[:1], toy=smaller(configs / f"{one.config}.yaml")) for one in wanted[:SMOKE_ROWS]
     ]
 
 
@@ -88,16 +88,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     flags.add_argument("--only", nargs="*", default=[], metavar="NAME", help="corpora or configurations")
     flags.add_argument("--smoke", type=Path, metavar="CONFIGS", help="at toy size; the directory of the YAML files")
     args = flags.parse_args(argv)
-    try:
+
+    def show() -> None:
         wanted = trainings(rows_of_table(args.paper, args.table), args.only)
-        if args.smoke is not None:
-            wanted = at_toy_size(wanted, args.smoke)
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
-    for one in wanted:
-        print(one.line)
-    return 0
+        for one in wanted if args.smoke is None else at_toy_size(wanted, args.smoke):
+            print(one.line)
+
+    return exit_code(show)
 
 
 if __name__ == "__main__":
