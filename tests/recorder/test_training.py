@@ -340,6 +340,27 @@ def test_tensorboard_has_every_number_and_the_terminal_a_summary(
     assert value == pytest.approx(max(kind), rel=1e-3)
 
 
+def test_weights_and_biases_has_every_number(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: dict[tuple[str, int], float] = {}
+
+    class Service:
+        config: dict[str, Any] = {}
+
+        @staticmethod
+        def init(**settings: Any) -> None:
+            assert settings["project"] == "deep"
+
+        @staticmethod
+        def log(values: dict[str, float], step: int) -> None:
+            shown.update({(name, step): value for name, value in values.items()})
+
+    monkeypatch.setattr(progress_bar, "wandb", Service)
+    entries = recorded(toy_data, tmp_path, "--wandb-project", "deep", "--log-interval", "1", "--log-format", "simple")
+    prefix = "train_inner/diagnostics/"
+    expected = {(f"{prefix}{name}", one.update): value for one in entries for name, value in one.values.items()}
+    assert {key: value for key, value in shown.items() if key[0].startswith(prefix)} == expected
+
+
 @pytest.mark.parametrize(
     ("flags", "problems"),
     [
