@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Optional
 
 import torch
@@ -21,69 +20,19 @@ from fairseq_plugins.diagnostics import (
     output_change,
     scales,
     similarity,
+    timeline,
     updates,
 )
 from fairseq_plugins.diagnostics.batches import Batch
 from fairseq_plugins.diagnostics.models import Subject
 from fairseq_plugins.diagnostics.plots import Bars, Figure, HeatMap, Line, Lines, Panel, Ranges
+from fairseq_plugins.diagnostics.results import Analysis, Result, Settings
 from fairseq_plugins.diagnostics.tables import Table, cells, of_matrices, of_records
 from fairseq_plugins.errors import UserError, unknown_name
 
 STACKS = ("encoder", "decoder")
 UPWARDS = "sub-layer, from the bottom"
 LAYER = "layer, from the bottom"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an analysis is told.
-
-    Attributes:
-        batch: makes the sentences for a model.
-        seed: of weights and dropout.
-        step: how the weights are changed, one of :data:`output_change.STEPS`.
-        deepest: largest number of encoder layers in a curve by depth.
-        models: how many models, each of weights of its own, a mean is taken over.
-        progress: told before each model.
-    """
-
-    batch: Callable[[Subject], Batch]
-    seed: int = 1
-    step: str = "random"
-    deepest: int = 100
-    models: int = 8
-    progress: Callable[[str], None] = lambda text: None
-
-
-@dataclass(frozen=True)
-class Result:
-    """What an analysis has found: tables for files, figures, and one small table for the terminal."""
-
-    tables: Sequence[Table]
-    figures: Sequence[Figure]
-    shown: Sequence[Sequence[str]]
-    notes: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """One line of the registry.
-
-    Attributes:
-        name: as the user calls it.
-        summary: one line of the help.
-        paper: whose figure or table it is.
-        run: measures models.
-        sentences: size of a batch unless the user says otherwise.
-        length: tokens of a sentence, likewise.
-    """
-
-    name: str
-    summary: str
-    paper: str
-    run: Callable[[Sequence[Subject], Settings], Result]
-    sentences: int = 16
-    length: int = 25
 
 
 def each(subjects: Sequence[Subject], settings: Settings, measure: Callable[[Any, Batch], Any]) -> dict[str, Any]:
@@ -416,19 +365,8 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
             branches = [one.branch for one in own]
             least, most = min(one.stream_least for one in own), max(one.stream_most for one in own)
             rows.append((label, stack, least, most, min(branches), max(branches), sum(one.dead for one in own)))
-        notes += _dead_gates(label, some)
+        notes += scales.dead_gates(label, [one.name for one in some if one.dead], len(some))
     return Result(tables, figures, cells(header, rows), notes)
-
-
-MOST_NAMED = 8
-
-
-def _dead_gates(label: str, some: Sequence[scales.Scale]) -> list[str]:
-    dead = [one.name for one in some if one.dead]
-    if not dead:
-        return []
-    named = ", ".join(dead[:MOST_NAMED]) + (f" and {len(dead) - MOST_NAMED} more" if len(dead) > MOST_NAMED else "")
-    return [f"{label}: {len(dead)} of {len(some)} gates dead (branch weighted by less than {scales.DEAD}): {named}"]
 
 
 def _scale_panel(found: Mapping[str, Sequence[scales.Scale]], stack: str, column: str, title: str) -> Lines:
@@ -545,7 +483,15 @@ REGISTRY: tuple[Analysis, ...] = (
         "Admin Fig. 5, 11",
         run_updates,
     ),
+    Analysis(
+        "timeline",
+        "gradients, activations, alpha, omega and history weights over a training",
+        "ReZero Fig. 6, Admin Fig. 8, DLCL",
+        timeline.run_timeline,
+        of="trainings",
+    ),
 )
+OF_MODELS = tuple(one for one in REGISTRY if one.of == "models")
 BY_NAME: Mapping[str, Analysis] = {analysis.name: analysis for analysis in REGISTRY}
 
 

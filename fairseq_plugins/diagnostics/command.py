@@ -8,16 +8,18 @@ import dataclasses
 import logging
 import shlex
 import sys
+import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Optional
 
-from fairseq_plugins.diagnostics import analyses, papers, plots, tables
-from fairseq_plugins.diagnostics.analyses import Analysis, Result, Settings
+from fairseq_plugins.diagnostics import analyses, papers, plots, tables, trainings
 from fairseq_plugins.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
 from fairseq_plugins.diagnostics.models import Subject, find_architecture, model_flags, of_checkpoint, of_options
 from fairseq_plugins.diagnostics.output_change import STEPS
+from fairseq_plugins.diagnostics.results import Analysis, Result, Settings
+from fairseq_plugins.diagnostics.trainings import Training
 from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report
 from fairseq_plugins.runs.tables import text_table
 
@@ -41,6 +43,7 @@ class Parser(argparse.ArgumentParser):
 def own_flags() -> Parser:
     """The analysis, what is measured, and with which sentences."""
     lines = [f"  {one.name:<17}{one.summary} [{one.paper}]" for one in analyses.REGISTRY]
+    what = ", ".join(f"'{one.name}'" for one in analyses.REGISTRY if one.of == "trainings")
     figures = [f"  {name:<17}{'; '.join(one.shows for one in some)}" for name, some in papers.PAPERS.items()]
     parser = Parser(
         prog="fairseq-deep diagnose",
@@ -48,7 +51,7 @@ def own_flags() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fairseq-deep diagnose ANALYSIS [METHOD ...] [OPTION ...] [MODEL FLAG ...]",
         description="What a model does to its stream and its gradients, from a new model on a CPU or from a checkpoint."
-        "\n\nanalyses:\n" + "\n".join(lines) + f"\n  {EVERYTHING:<17}every analysis, or the figures of --paper"
+        "\n\nanalyses:\n" + "\n".join(lines) + f"\n  {EVERYTHING:<17}all but the last, or the figures of --paper"
         "\n\npapers:\n" + "\n".join(figures),
         epilog="Every flag of the model may follow: --encoder-layers 18 --dropout 0.3 --base-init xavier ...\n"
         "(fairseq-deep train --arch admin_transformer --help lists them). They go for every method named.",
@@ -56,9 +59,11 @@ def own_flags() -> Parser:
     parser.add_argument("analysis", metavar="ANALYSIS", help="one of the above")
     parser.add_argument("methods", metavar="METHOD", nargs="*", help="methods or architectures, side by side; "
                         "METHOD:SETTING=VALUE gives one a setting of its own, b2t:b2t_init_scale=layers for instance"
-                        f" (default: {' '.join(DEFAULT_METHODS)})")  # fmt: skip
+                        f" (default: {' '.join(DEFAULT_METHODS)}). For {what}: trainings, each a recorder.jsonl, or a "
+                        "directory with one or with checkpoints")  # fmt: skip
     add = parser.add_argument
-    add("--checkpoint", type=Path, nargs="+", default=[], metavar="FILE", help="trained models of this package")
+    add("--checkpoint", type=Path, nargs="+", default=[], metavar="FILE", help="trained models of this package; "
+        f"for {what} of one training")  # fmt: skip
     add("--paper", metavar="PAPER", help="with 'all': regenerate its figures that need no training")
     add("--data", type=Path, metavar="DIR", help="measure with validation sentences of a binarised corpus "
         "(default: made-up words with the frequencies of natural text)")  # fmt: skip
@@ -116,10 +121,10 @@ def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One analysis of some models, under the name of its files."""
+    """One analysis of some models or trainings, under the name of its files."""
 
     analysis: Analysis
-    subjects: Sequence[Subject]
+    subjects: Sequence[Subject] | Sequence[Training]
     settings: Settings
     prefix: str = ""
     shows: str = ""
@@ -137,12 +142,28 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
         if args.methods or args.checkpoint or args.data:
             raise UserError("--paper says itself what is measured: drop methods, --checkpoint and --data")
         return [_paper_job(figure, args) for figure in papers.find(args.paper)]
-    chosen = analyses.REGISTRY if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
+    chosen = analyses.OF_MODELS if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
+    _refuse_settings_of_nothing(args, model, chosen[0])
     task, make = _task(args)
+    if chosen[0].of == "trainings":
+        found = trainings.find([Path(name) for name in args.methods], args.checkpoint, task if args.data else None)
+        return [Job(chosen[0], found, settings_of(args, chosen[0], make))]
     names = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
     subjects = [_of_method(name, model, task) for name in dict.fromkeys(names)]
     subjects += [of_checkpoint(path, task if args.data else None) for path in args.checkpoint]
     return [Job(one, _distinct(subjects), settings_of(args, one, make)) for one in chosen]
+
+
+def _refuse_settings_of_nothing(args: Namespace, model: Namespace, analysis: Analysis) -> None:
+    """Settings of a model go for methods; without one nobody would read them.
+
+    Raises:
+        UserError: there are some.
+    """
+    said = sorted(f"--{name.replace('_', '-')}" for name, value in vars(model).items()
+                  if value is not None and value is not False)  # fmt: skip
+    if said and (analysis.of == "trainings" or (args.checkpoint and not args.methods)):
+        raise UserError(f"{', '.join(said)}: a model that was trained has its own settings; these are for methods")
 
 
 def _of_method(text: str, said: Namespace, task: Any) -> Subject:
@@ -183,7 +204,7 @@ def settings_of(args: Namespace, analysis: Analysis, make: Optional[Callable[[in
     def batch(subject: Subject) -> Batch:
         return make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
 
-    return Settings(batch, args.seed, args.step, args.deepest, args.models, progress)
+    return Settings(batch, args.seed, args.step, args.deepest, args.models, progress, make is None)
 
 
 def progress(text: str) -> None:
@@ -223,17 +244,13 @@ def run(job: Job, directory: Path) -> list[Path]:
         "paper": job.analysis.paper,
         "shows": job.shows,
         "seed": job.settings.seed,
-        "models": [_about(subject) for subject in job.subjects],
+        job.analysis.of: [subject.about for subject in job.subjects],
     }
     files = [path for table in result.tables for path in tables.write(table, directory, about)]
     if plots.available():
         files += [path for figure in result.figures for path in plots.draw(figure, directory)]
     print(f"files: {', '.join(path.name for path in files)}\n", flush=True)
     return files
-
-
-def _about(subject: Subject) -> Mapping[str, Any]:
-    return {"label": subject.label, "updates": subject.updates, "options": vars(subject.options)}
 
 
 def _renamed(result: Result, job: Job) -> Result:
@@ -253,7 +270,10 @@ def quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:
-        yield
+        with warnings.catch_warnings():
+            # fairseq hands torch masks of two types.
+            warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
+            yield
     finally:
         logging.disable(before)
 

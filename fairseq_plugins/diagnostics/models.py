@@ -56,6 +56,11 @@ class Subject:
     updates: Optional[int] = None
     cross_maps: bool = False
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """For the files of numbers."""
+        return {"label": self.label, "updates": self.updates, "options": vars(self.options)}
+
     def build(self, seed: int = 1, **changes: Any) -> DeepTransformerModel:
         """A new model, not calibrated, in evaluation mode.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Optional, Union
@@ -16,6 +17,8 @@ ENDINGS = ("png", "pdf")
 HEIGHT = 3.2
 """Inches of one panel."""
 MOST_MARKERS = 12
+MOST_NAMED = 18
+"""Rows of a heat map whose names have room."""
 MOST_WRITTEN = 8
 """Rows and columns up to which the values are written into a heat map."""
 
@@ -46,7 +49,11 @@ class Lines:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A panel of one matrix; what is None is left white. Row 0 is drawn at the bottom."""
+    """A panel of one matrix; what is None is hatched. Row 0 is drawn at the bottom.
+
+    Columns stand at whole numbers from ``first_column`` on, or at those of ``columns``, which increase. With ``log``
+    the shades are logarithmic, and every value and limit is above zero.
+    """
 
     title: str
     x_label: str
@@ -55,6 +62,9 @@ class HeatMap:
     values: Sequence[Sequence[Optional[float]]]
     first_column: int = 1
     limits: tuple[Optional[float], Optional[float]] = (None, None)
+    columns: Sequence[float] = ()
+    row_names: Sequence[str] = ()
+    log: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,8 @@ class Ranges:
 
 
 Panel = Union[Lines, HeatMap, Bars, Ranges]
+Styles = Mapping[str, tuple[str, str, str]]
+"""Name to line style, marker and colour."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +127,9 @@ def draw(figure: Figure, directory: Path) -> list[Path]:
         rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=figure.share_y
     )
     canvas.suptitle(figure.title, fontsize=11)
+    styles = _styles(figure)
     for axis, panel in zip(axes.flat, figure.panels, strict=False):
-        DRAWN_BY[type(panel)](axis, panel)
+        DRAWN_BY[type(panel)](axis, panel, styles)
         axis.title.set_fontsize(10)
         axis.xaxis.label.set_fontsize(8)
         axis.yaxis.label.set_fontsize(8)
@@ -148,14 +161,26 @@ def _one_legend(canvas: Any, axes: Any) -> None:
         canvas.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
-def _draw_lines(axis: Any, panel: Lines) -> None:
-    styles, unseen = looks(), []
+def _styles(figure: Figure) -> Styles:
+    """What each name looks like in all panels of the figure."""
+    named = dict.fromkeys(label for panel in figure.panels for label in _labels(panel))
+    return dict(zip(named, looks(), strict=False))
+
+
+def _labels(panel: Panel) -> list[str]:
+    if isinstance(panel, Lines):
+        return [line.label for line in panel.lines if not line.guide]
+    return [] if isinstance(panel, HeatMap) else [label for label, _ in panel.series]
+
+
+def _draw_lines(axis: Any, panel: Lines, styles: Styles) -> None:
+    unseen = []
     for line in panel.lines:
         drawable = [(x, y) for x, y in line.points if not (panel.log_y and y <= 0)]
         if line.guide:
             axis.plot(*_columns(drawable), color="0.6", linewidth=1, linestyle=(0, (1, 1)), label=line.label)
             continue
-        style, marker, colour = next(styles)
+        style, marker, colour = styles[line.label]
         axis.plot(*_columns(drawable), linestyle=style, marker=marker, color=colour, markersize=4, label=line.label,
                   markevery=max(1, len(drawable) // MOST_MARKERS))  # fmt: skip
         unseen += [line.label] if line.points and not drawable else []
@@ -193,18 +218,40 @@ def _columns(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _draw_heat_map(axis: Any, panel: HeatMap) -> None:
+def _draw_heat_map(axis: Any, panel: HeatMap, styles: Styles) -> None:
     values = [[math.nan if value is None else value for value in row] for row in panel.values]
     low, high = panel.limits
-    left, rows, columns = panel.first_column - 0.5, len(values), len(values[0])
-    image = axis.imshow(values, cmap="gray_r", origin="lower", aspect="auto", vmin=low, vmax=high,
-                        extent=(left, left + columns, 0.5, rows + 0.5), interpolation="nearest")  # fmt: skip
+    rows, columns = len(values), len(values[0])
+    places = panel.columns or range(panel.first_column, panel.first_column + columns)
+    # Rasterised: a PDF with a rectangle for each cell of a long training would not open.
+    image = axis.pcolormesh(_edges(places), _edges(range(1, rows + 1)), values, cmap="gray_r", rasterized=True,
+                            norm="log" if panel.log else None, shading="flat")  # fmt: skip
+    image.set_clim(low, high)
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    axis.locator_params(integer=True)
+    axis.locator_params(axis="x", integer=True)
+    _name_rows(axis, panel)
     axis.patch.set(hatch="////", edgecolor="0.8")  # no value is not the same as zero
-    axis.figure.colorbar(image, ax=axis, label=panel.value_label)
-    if max(rows, columns) <= MOST_WRITTEN:
+    bar = axis.figure.colorbar(image, ax=axis)
+    bar.set_label(panel.value_label, fontsize=8)
+    bar.ax.tick_params(labelsize=8, which="both")
+    if max(rows, columns) <= MOST_WRITTEN and not panel.columns:
         _write_values(axis, panel, image.norm)
+
+
+def _edges(places: Sequence[float]) -> list[float]:
+    """Half-way between neighbours, as far again outside."""
+    if len(places) == 1:
+        return [places[0] - 0.5, places[0] + 0.5]
+    middles = [(left + right) / 2 for left, right in itertools.pairwise(places)]
+    return [2 * places[0] - middles[0], *middles, 2 * places[-1] - middles[-1]]
+
+
+def _name_rows(axis: Any, panel: HeatMap) -> None:
+    if not panel.row_names:
+        axis.locator_params(axis="y", integer=True)
+        return
+    every = math.ceil(len(panel.row_names) / MOST_NAMED)
+    axis.set_yticks(range(1, len(panel.row_names) + 1, every), panel.row_names[::every], fontsize=6)
 
 
 def _write_values(axis: Any, panel: HeatMap, darkness: Callable[[float], float]) -> None:
@@ -216,7 +263,7 @@ def _write_values(axis: Any, panel: HeatMap, darkness: Callable[[float], float])
                           color=colour)  # fmt: skip
 
 
-def _draw_bars(axis: Any, panel: Bars) -> None:
+def _draw_bars(axis: Any, panel: Bars, styles: Styles) -> None:
     width = 0.8 / len(panel.series)
     for number, (label, values) in enumerate(panel.series):
         places = [place + (number - (len(panel.series) - 1) / 2) * width for place in range(len(values))]
@@ -228,11 +275,10 @@ def _draw_bars(axis: Any, panel: Bars) -> None:
     _name_categories(axis, panel)
 
 
-def _draw_ranges(axis: Any, panel: Ranges) -> None:
-    styles = looks()
+def _draw_ranges(axis: Any, panel: Ranges, styles: Styles) -> None:
     step = 0.6 / len(panel.series)
     for number, (label, values) in enumerate(panel.series):
-        _, marker, colour = next(styles)
+        _, marker, colour = styles[label]
         known = [(place, value) for place, value in enumerate(values) if value is not None and value[1] > 0]
         places = [place + (number - (len(panel.series) - 1) / 2) * step for place, _ in known]
         middles = [middle for _, (_, middle, _) in known]
@@ -249,7 +295,7 @@ def _name_categories(axis: Any, panel: Union[Bars, Ranges]) -> None:
     axis.grid(axis="y", alpha=0.3)
 
 
-DRAWN_BY: dict[type, Callable[[Any, Any], None]] = {
+DRAWN_BY: dict[type, Callable[[Any, Any, Styles], None]] = {
     Lines: _draw_lines,
     HeatMap: _draw_heat_map,
     Bars: _draw_bars,

@@ -7,6 +7,7 @@ of a one in the place of each and zeros in the others; a history likewise, with 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,17 @@ from fairseq_plugins.diagnostics.observation import SubLayer, sub_layers
 
 DEAD = 0.01
 """A branch whose weight is smaller in absolute value adds next to nothing: its gate is dead."""
+
+
+MOST_NAMED = 8
+
+
+def dead_gates(label: str, dead: Sequence[str], gates: int, when: str = "") -> list[str]:
+    """A line that names the first of the dead gates, or nothing."""
+    if not dead:
+        return []
+    named = ", ".join(dead[:MOST_NAMED]) + (f" and {len(dead) - MOST_NAMED} more" if len(dead) > MOST_NAMED else "")
+    return [f"{label}: {len(dead)} of {gates} gates dead{when} (branch weighted by less than {DEAD}): {named}"]
 
 
 class Scale(NamedTuple):

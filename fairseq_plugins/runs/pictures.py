@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
@@ -72,8 +72,15 @@ def draw_bars(axis: Any, bars: Sequence[Bars], places: Sequence[str]) -> None:
 
 
 def looks() -> Iterator[tuple[str, str, str]]:
-    """Looks without end; the first is the first curve's."""
-    return cycle(LOOKS)
+    """Looks without end; the first is the first curve's, and the first 28 differ.
+
+    When the list is used up, a colour comes back with the next line style and another marker.
+    """
+    styles, markers = list(dict.fromkeys(style for style, *_ in LOOKS)), [marker for _, marker, _ in LOOKS]
+    for number in count():
+        again, place = divmod(number, len(LOOKS))
+        style, _, colour = LOOKS[place]
+        yield (styles[(styles.index(style) + again) % len(styles)], markers[(place + 3 * again) % len(markers)], colour)
 
 
 def save(pyplot: Any, figure: Any, path: Path) -> None:

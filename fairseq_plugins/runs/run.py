@@ -7,6 +7,8 @@ is guessed.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +23,13 @@ SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt
 SEED = "common.seed"
 
 Settings = Mapping[str, Any]
+
+
+def short_names(places: Sequence[Path]) -> list[str]:
+    """A name for each place: its path, seen from where all of them are."""
+    absolute = [place.absolute() for place in places]
+    above = os.path.commonpath([place.parent for place in absolute]) if absolute else ""
+    return [os.path.relpath(place, above) for place in absolute]
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.runs.run import LOG, SETTINGS, Run, read_run
+from fairseq_plugins.runs.run import LOG, SETTINGS, Run, read_run, short_names
 from fairseq_plugins.runs.training_log import LogReader
 
 LOGS = (LOG, "hydra_train.log")
@@ -98,8 +97,7 @@ def names(logs: Sequence[Path]) -> list[str]:
     places = [log.absolute().parent if log.name in LOGS else log.absolute() for log in logs]
     if len(set(places)) < len(places):
         places = [log.absolute() for log in logs]
-    above = os.path.commonpath([place.parent for place in places]) if places else ""
-    return [os.path.relpath(place, above) for place in places]
+    return short_names(places)
 
 
 class Watch:

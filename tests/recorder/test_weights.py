@@ -28,8 +28,9 @@ def test_history_weights(toy_data: Path, tmp_path: Path, flags: tuple[str, ...])
     for entry, updates in ((entries[1], 1), (entries[2], 2)):
         for stack in ("encoder", "decoder"):
             table = weights(tmp_path, updates)[f"{stack}.history.weight"].float().mean(dim=2)
-            names = {f"{stack}.history.{row}.{of}/history_weight": (row, of) for row in range(3) for of in range(row + 1)}
-            assert {name for name in entry.values if name.startswith(f"{stack}.history.") and "weight" in name} == {*names}
+            names = {f"{stack}.history.{i}.{k}/history_weight": (i, k) for i in range(3) for k in range(i + 1)}
+            found = {name for name in entry.values if name.startswith(stack) and name.endswith("/history_weight")}
+            assert found == {*names}
             for name, place in names.items():
                 assert entry.values[name] == pytest.approx(float(table[place]), rel=1e-3 if flags else 1e-6)
     moved = [entries[0].values[name] != entries[2].values[name] for name in names]
