@@ -143,6 +143,7 @@ def draw(figure: Figure, directory: Path) -> list[Path]:
         # Without program and date, so that equal numbers make equal files.
         metadata = {"Software": None} if ending == "png" else {"CreationDate": None, "Producer": None, "Creator": None}
         canvas.savefig(partial, format=ending, dpi=100, metadata=metadata)
+        canvas.set_layout_engine("none")  # laid out once; with many panels that takes as long as drawing them
         partial.replace(path)
         files.append(path)
     pyplot.close(canvas)

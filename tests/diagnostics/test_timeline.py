@@ -159,7 +159,7 @@ def test_a_batch_in_parts_shows_the_same(rezero: Path, monkeypatch: pytest.Monke
 
 
 def test_recorder_and_checkpoints_of_several_runs(
-    rezero: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rezero: Path, no_plots: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "runs" / "b" / "recorder.jsonl", entry(10), entry(20, alpha=0.001))
     write(tmp_path / "runs" / "c" / "recorder.jsonl", entry(10))
@@ -172,10 +172,25 @@ def test_recorder_and_checkpoints_of_several_runs(
     said = capsys.readouterr().out
     assert "1 of 2 gates dead at update 20 (branch weighted by less than 0.01): decoder.layers.2.ffn" in said
     assert "those of made-up words; --data DIR takes a corpus" in said
-    assert {path.stem for path in out.glob("*.png")} == {path.stem for path in out.glob("*.pdf")}
-    assert {path.stem for path in out.glob("*.png")} >= {
-        "timeline", "timeline-gradient-norm", "timeline-branch-by-stream", "timeline-branch-scale", "timeline-history"
-    }  # fmt: skip
+
+
+def test_figures(tmp_path: Path) -> None:
+    path = write(tmp_path / "recorder.jsonl", entry(10), entry(20, alpha=-0.5))
+    assert main(["timeline", str(path), "--output", str(tmp_path / "out")]) == 0
+    drawn = {"timeline", "timeline-branch-by-stream", "timeline-branch-scale", "timeline-history"}
+    for ending in ("png", "pdf"):
+        assert {path.stem for path in (tmp_path / "out").glob(f"*.{ending}")} == drawn
+
+
+def test_a_heat_map_shows_the_values_of_the_entries() -> None:
+    course = [timeline.moment(entry(update, alpha)) for update, alpha in ((10, -0.5), (20, 0.0), (40, math.inf))]
+    figure = timeline._weight_figure({"r": course}, timeline.WEIGHTS[0])
+    encoder, _, decoder, lines = figure.panels
+    assert isinstance(decoder, plots.HeatMap)
+    assert isinstance(lines, plots.Lines)
+    assert (decoder.columns, decoder.row_names, decoder.values) == ([10, 20, 40], ["layers.2.ffn"], [[0.5, 0.0, None]])
+    assert encoder.limits == decoder.limits == (0.0, 0.5)
+    assert [(line.label, line.points) for line in lines.lines] == [("layers.2.all", [(10, -0.5), (20, 0.0)])]
 
 
 def test_the_first_number_that_is_none(no_plots: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
