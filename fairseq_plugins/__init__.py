@@ -28,6 +28,7 @@ def register() -> None:
 
     from fairseq_plugins import (
         decoding,
+        guard,
         methods,  # noqa: F401  (registers every part and method)
         recorder,
         training,
@@ -38,6 +39,7 @@ def register() -> None:
     register_architectures()
     decoding.register()
     training.register()
+    guard.register()  # before the recorder, which makes flags of its settings
     recorder.register()
     install_hook()
 

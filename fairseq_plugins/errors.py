@@ -1,17 +1,20 @@
 """The one error class for what a user can cause, and how it reaches a terminal.
 
 A mistake in a flag, a YAML file, a corpus or a checkpoint ends in one clear line and exit code 2, whichever
-command found it. Everything else is a defect of ours and keeps its stack trace.
+command found it; a training that the divergence guard has ended, in one line and exit code 3. Everything else is a
+defect of ours and keeps its stack trace.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from types import TracebackType
 from typing import Iterable, Optional, Sequence, Type
 
 EXIT_CODE = 2
+DIVERGED_EXIT_CODE = 3
 
 
 class UserError(ValueError):
@@ -22,9 +25,27 @@ class UserError(ValueError):
             misspelt name, the nearest legal one.
     """
 
+    exit_code = EXIT_CODE
+
     def __init__(self, problems: str | Sequence[str]) -> None:
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("; ".join(self.problems))
+
+
+class Diverged(UserError):
+    """A training that was ended since it diverged or failed to train: a result, but one line all the same."""
+
+    exit_code = DIVERGED_EXIT_CODE
+
+
+def raised_in_worker(trace: str) -> Optional[UserError]:
+    """The error of ours at the end of a process's trace, which is all that torch hands over of it."""
+    for kind in (UserError, Diverged):
+        name = re.escape(f"{kind.__module__}.{kind.__qualname__}")
+        found = re.search(rf"^{name}: (.+)\Z", trace.strip(), flags=re.MULTILINE)
+        if found:
+            return kind(found[1])
+    return None
 
 
 def unknown_name(kind: str, name: str, legal: Iterable[str]) -> str:
@@ -46,7 +67,7 @@ def report(error: UserError) -> None:
 
 
 def install_hook() -> None:
-    """Make an uncaught :class:`UserError` end any command, stock ``fairseq-train`` too, with one line and code 2."""
+    """Make an uncaught :class:`UserError` end any command, stock ``fairseq-train`` too, with one line and its code."""
     previous = sys.excepthook
     if getattr(previous, "handles_user_errors", False):
         return
@@ -57,7 +78,7 @@ def install_hook() -> None:
             return
         report(value)
         # The interpreter turns a SystemExit that leaves the hook into its exit code.
-        raise SystemExit(EXIT_CODE)
+        raise SystemExit(value.exit_code)
 
     hook.handles_user_errors = True  # type: ignore[attr-defined]
     sys.excepthook = hook

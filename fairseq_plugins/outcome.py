@@ -1,15 +1,14 @@
-"""How a command ends: what the user can mend in one line and code 2, a defect with its trace."""
+"""How a command ends: in one line where the user can mend it or a training has diverged, else with a trace."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import select
 import sys
 from typing import Callable, Optional
 
-from fairseq_plugins.errors import EXIT_CODE, UserError, report
+from fairseq_plugins.errors import UserError, raised_in_worker, report
 
 INTERRUPTED = 130
 """128 + SIGINT, as a shell counts."""
@@ -46,7 +45,7 @@ def exit_code(command: Callable[[], Optional[int]]) -> int:
         if mistake is None:
             raise
         report(mistake)
-        return EXIT_CODE
+        return mistake.exit_code
 
 
 def users_mistake(error: Exception) -> Optional[UserError]:
@@ -64,12 +63,10 @@ def users_mistake(error: Exception) -> Optional[UserError]:
 
 
 def _raised_in_worker(error: Exception) -> Optional[UserError]:
-    """The :class:`UserError` of a spawned worker, of which torch hands over only the trace, as text."""
+    """The :class:`UserError` of a spawned worker."""
     if type(error).__name__ != "ProcessRaisedException":
         return None
-    name = re.escape(f"{UserError.__module__}.{UserError.__qualname__}")
-    found = re.search(rf"^{name}: (.+)\Z", str(error).strip(), flags=re.MULTILINE)
-    return UserError(found.group(1)) if found else None
+    return raised_in_worker(str(error))
 
 
 def _refused_by_command(error: Exception) -> Optional[UserError]:

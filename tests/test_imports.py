@@ -23,6 +23,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "scoring": {"corpora", ""},
     "runs": {"checkpoints", "core", "compat", "outcome", "scoring", ""},
     "recorder": {"core", "compat"},
+    "guard": {"checkpoints", "core", "compat", "recorder", "runs"},
     "diagnostics": {"checkpoints", "core", "compat", "recorder", "runs"},
     "watch": {"diagnostics", "runs"},
     "demo": {"checkpoints", "core", "compat", "corpora", "outcome", "runs", ""},
@@ -30,7 +31,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "cli": {"checkpoints", "core", "demo", "outcome", "runs", ""},
     "decoding": {"core", "compat"},
     "training": {"core", "compat"},
-    "": {"compat", "core", "decoding", "methods", "recorder", "training"},
+    "": {"compat", "core", "decoding", "guard", "methods", "recorder", "training"},
 }
 """By part of the package ("" is the package itself); every part may import itself, ``errors`` and ``files``."""
 

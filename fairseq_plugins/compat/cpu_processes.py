@@ -19,11 +19,10 @@ from fairseq.models import distributed_fairseq_model
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from fairseq_plugins.compat.wrapping import wrap
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import raised_in_worker
 
 LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 """What torchrun tells each process that it starts."""
-USER_ERROR_IN_WORKER = f"{UserError.__module__}.{UserError.__qualname__}: "
 
 
 def on_cpu(cfg: Any) -> bool:
@@ -88,9 +87,9 @@ def call_main_anywhere(call_main: Callable[..., Any], cfg: Any, main: Callable[.
         else:
             call_main(cfg, main, **kwargs)
     except ProcessRaisedException as error:
-        _, found, message = str(error).rpartition(USER_ERROR_IN_WORKER)
-        if found:
-            raise UserError(message.strip()) from error
+        mistake = raised_in_worker(str(error))
+        if mistake is not None:
+            raise mistake from error
         raise
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hydra.core.utils import JobReturn
 
-from fairseq_plugins.errors import EXIT_CODE, UserError, report
+from fairseq_plugins.errors import UserError, report
 
 
 class _ResultOrExit:
@@ -25,7 +25,7 @@ class _ResultOrExit:
             return self
         if isinstance(instance._return_value, UserError):
             report(instance._return_value)
-            raise SystemExit(EXIT_CODE)
+            raise SystemExit(instance._return_value.exit_code)
         return self.stock.__get__(instance, owner)
 
     def __set__(self, instance: Any, value: Any) -> None:

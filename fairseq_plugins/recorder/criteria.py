@@ -7,8 +7,9 @@ criterion's that it extends: fairseq compares that name on resume, and a run can
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Optional, Protocol
+from typing import Any, NamedTuple, Optional, Protocol
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY, FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
@@ -25,10 +26,36 @@ EXTENDED = (
     "label_smoothed_cross_entropy_with_rdrop",
 )
 INTERVAL, KEEP = "diagnostics_interval", "diagnostics_keep"
-SETTINGS = (
-    (INTERVAL, int, 100, "record activations, gradients and junctions in every N-th update"),
-    (KEEP, int, 1000, "entries that recorder.jsonl in --save-dir keeps at least, the last ones"),
-)
+
+
+class Setting(NamedTuple):
+    """A flag of every criterion that is extended.
+
+    Attributes:
+        name: of the field, e.g. ``diagnostics_interval``.
+        kind: its type, one of those of which fairseq makes flags.
+        default: its default.
+        help: its line of ``--help``.
+        problem: given a value, what is wrong with it; ``None`` for nothing.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    help: str
+    problem: Callable[[Any], Optional[str]]
+
+
+def at_least(least: float) -> Callable[[Any], Optional[str]]:
+    """A check for numbers."""
+    return lambda value: None if value >= least else f"it must be at least {least}"
+
+
+SETTINGS = [
+    Setting(INTERVAL, int, 100, "record activations, gradients and junctions in every N-th update", at_least(1)),
+    Setting(KEEP, int, 1000, "entries that recorder.jsonl in --save-dir keeps at least, the last ones", at_least(1)),
+]
+"""What a part of the package that works with the recorder adds to this list, before :func:`register`, is a flag too."""
 
 
 class Watch(Protocol):
@@ -46,8 +73,12 @@ class WithDiagnostics(FairseqCriterion):
 
     interval: int
     keep: int
+    settings: dict[str, Any]
+    """The values of :data:`SETTINGS`."""
     watch: Optional[Watch] = None
     """Set for the time of an update that is recorded."""
+    listeners: Sequence[Callable[[Any], None]] = ()
+    """Each is called with what every forward pass in training returns."""
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "WithDiagnostics":
@@ -56,23 +87,29 @@ class WithDiagnostics(FairseqCriterion):
         Raises:
             UserError: settings out of their range, all together.
         """
-        values = {name: getattr(cfg, name) for name, *_ in SETTINGS}
+        values = {one.name: getattr(cfg, one.name) for one in SETTINGS}
         wrong = [
-            f"--{name.replace('_', '-')} {value}: it must be at least 1" for name, value in values.items() if value < 1
+            f"--{one.name.replace('_', '-')} {values[one.name]}: {problem}"
+            for one in SETTINGS
+            if (problem := one.problem(values[one.name]))
         ]
         if wrong:
             raise UserError(wrong)
         criterion: WithDiagnostics = super().build_criterion(cfg, task)
-        criterion.interval, criterion.keep = values[INTERVAL], values[KEEP]
+        criterion.settings, criterion.interval, criterion.keep = values, values[INTERVAL], values[KEEP]
         return criterion
 
     def forward(self, model: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
         """As the criterion's own."""
         if self.watch is None:
-            return super().forward(model, sample, *args, **kwargs)
-        with self.watch.forward_pass():
             result = super().forward(model, sample, *args, **kwargs)
-        self.watch.saw(result[0], result[1])
+        else:
+            with self.watch.forward_pass():
+                result = super().forward(model, sample, *args, **kwargs)
+            self.watch.saw(result[0], result[1])
+        if self.training:
+            for listener in self.listeners:
+                listener(result)
         return result
 
 
@@ -98,8 +135,7 @@ def extend(name: str) -> None:
 def _extended(base: type[FairseqDataclass]) -> type[FairseqDataclass]:
     """The dataclass of a criterion with the settings of the recorder."""
     fields = [
-        (name, kind, dataclasses.field(default=default, metadata={"help": text}))
-        for name, kind, default, text in SETTINGS
+        (one.name, one.kind, dataclasses.field(default=one.default, metadata={"help": one.help})) for one in SETTINGS
     ]
     return dataclasses.make_dataclass(f"{base.__name__}WithDiagnostics", fields, bases=(base,))
 

@@ -97,6 +97,12 @@ class Recorder:
         update = trainer.get_num_updates() + 1
         self._measured = (update, values_of(trainer, watch, self._junctions, trainer.get_criterion()))
 
+    def take(self) -> Optional[dict[str, float]]:
+        """The numbers of an update that was watched for their own sake; no observer is given them."""
+        self.stop()
+        measured, self._measured = self._measured, None
+        return None if measured is None else measured[1]
+
     def finish(self, trainer: Trainer, repeated: bool = False) -> None:
         """Hand the entry to the observers, if there is one."""
         self.stop()
