@@ -265,7 +265,7 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings) -> Result
         Lines("a line here: O(log N)", "encoder layers N", y_label, lines, log_x=True),
         Lines("both axes logarithmic", "encoder layers N", y_label, lines, log_x=True, log_y=True),
     ]
-    title = f"Output change, {settings.step} step, mean of {settings.models} models"
+    title = f"Output change, {settings.step} step, mean of {settings.models} model{'s' * (settings.models > 1)}"
     header = ("model", "N = 1", "N = 10", f"N = {settings.deepest}", "R^2 with N", "R^2 with log N")
     rows = []
     for label, curve in found.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,16 @@ from fairseq_plugins.runs.pictures import load_pyplot, looks
 NO_MATPLOTLIB = "no plots: matplotlib is not installed (pip install 'fairseq-deep[plots]'); all numbers are written"
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
 ENDINGS = ("png", "pdf")
-HEIGHT = 3.2
-"""Inches of one panel."""
+HEIGHT, TILTED = 3.2, 0.6
+"""Inches of one panel, and of the names below it where they are tilted."""
+BAR, WIDE, WIDEST = 0.11, 9.0, 24.0
+"""Inches of one bar or range, of a panel that has no room for another beside it, and of the widest panel."""
+MOST_ROWS = 8
+"""Of panels; where there are more, twice as many stand in a row."""
+LEGEND_COLUMNS, LEGEND_ROW = 4, 0.18
+"""Names in one row of a legend, and its height in inches."""
+LOG_TICKS = ((8.0, range(1, 10)), (1e4, (1, 2, 5)), (math.inf, (1,)))
+"""Multiples of powers of ten that are named on an axis whose ends are apart by at most such a factor."""
 MOST_MARKERS = 12
 MOST_NAMED = 18
 """Rows of a heat map whose names have room."""
@@ -120,14 +129,12 @@ def draw(figure: Figure, directory: Path) -> list[Path]:
         return []
     pyplot = load_pyplot()
     assert pyplot is not None
-    columns = min(figure.columns, len(figure.panels))
-    rows = math.ceil(len(figure.panels) / columns)
-    size = (figure.width * columns, HEIGHT * rows + 0.8)
+    styles = _styles(figure)
+    rows, columns, size = _layout(figure)
     canvas, axes = pyplot.subplots(
         rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=figure.share_y
     )
     canvas.suptitle(figure.title, fontsize=11)
-    styles = _styles(figure)
     for axis, panel in zip(axes.flat, figure.panels, strict=False):
         DRAWN_BY[type(panel)](axis, panel, styles)
         axis.title.set_fontsize(10)
@@ -150,6 +157,16 @@ def draw(figure: Figure, directory: Path) -> list[Path]:
     return files
 
 
+def _layout(figure: Figure) -> tuple[int, int, tuple[float, float]]:
+    """Rows, columns, and width and height in inches."""
+    width = min(WIDEST, max(figure.width, *map(_least_width, figure.panels)))
+    wanted = 2 * figure.columns if len(figure.panels) > MOST_ROWS * figure.columns else figure.columns
+    columns = 1 if width > WIDE else min(wanted, len(figure.panels))
+    rows = math.ceil(len(figure.panels) / columns)
+    height = HEIGHT + (TILTED if any(map(_is_tilted, figure.panels)) else 0)
+    return rows, columns, (width * columns, height * rows + 0.8 + len(_names(figure)) / LEGEND_COLUMNS * LEGEND_ROW)
+
+
 def _one_legend(canvas: Any, axes: Any) -> None:
     """Below the panels, every name once."""
     named = {
@@ -158,14 +175,27 @@ def _one_legend(canvas: Any, axes: Any) -> None:
     if named:
         # About 15 characters an inch in this size, and 8 of them for the sample of the line and the gap.
         room = int(15 * canvas.get_figwidth()) // (max(map(len, named)) + 8)
-        columns = min(4, max(1, room))
+        columns = min(LEGEND_COLUMNS, max(1, room))
         canvas.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+
+
+def _names(figure: Figure) -> list[str]:
+    """Every name in the figure once."""
+    return list(dict.fromkeys(label for panel in figure.panels for label in _labels(panel)))
 
 
 def _styles(figure: Figure) -> Styles:
     """What each name looks like in all panels of the figure."""
-    named = dict.fromkeys(label for panel in figure.panels for label in _labels(panel))
-    return dict(zip(named, looks(), strict=False))
+    return dict(zip(_names(figure), looks(), strict=False))
+
+
+def _least_width(panel: Panel) -> float:
+    """Inches that the bars of a panel want; nothing where there are none."""
+    return BAR * len(panel.series) * len(panel.categories) if isinstance(panel, (Bars, Ranges)) else 0.0
+
+
+def _is_tilted(panel: Panel) -> bool:
+    return isinstance(panel, (Bars, Ranges)) or (isinstance(panel, Lines) and bool(panel.x_ticks))
 
 
 def _labels(panel: Panel) -> list[str]:
@@ -186,13 +216,18 @@ def _draw_lines(axis: Any, panel: Lines, styles: Styles) -> None:
                   markevery=max(1, len(drawable) // MOST_MARKERS))  # fmt: skip
         unseen += [line.label] if line.points and not drawable else []
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    if unseen:
-        # Nothing but zeros has no place on a logarithmic axis, and must not be taken for missing.
-        axis.text(0.02, 0.02, f"0 throughout: {', '.join(unseen)}", transform=axis.transAxes, fontsize=7)
+    _name_zeros(axis, unseen)
     _set_scales(axis, panel)
     if panel.x_ticks:
         axis.set_xticks(range(1, len(panel.x_ticks) + 1), panel.x_ticks, rotation=60, ha="right", fontsize=7)
     axis.grid(alpha=0.3)
+
+
+def _name_zeros(axis: Any, labels: Sequence[str]) -> None:
+    """Below the axis: nothing but zeros has no place on a logarithmic one, and must not be taken for missing."""
+    if labels:
+        text = textwrap.fill(f"0 throughout: {', '.join(labels)}", width=int(14 * axis.figure.get_figwidth() / 2))
+        axis.set_xlabel("\n".join(filter(None, [axis.get_xlabel(), text])))
 
 
 def _set_scales(axis: Any, panel: Lines) -> None:
@@ -207,10 +242,12 @@ def _set_scales(axis: Any, panel: Lines) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """0.02 and not 2 x 10^-2, at 1, 2 and 5 of each power of ten where there is room."""
+    """0.02 and not 2 x 10^-2."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+    low, high = axis.get_view_interval()
+    multiples = next(some for span, some in LOG_TICKS if high <= span * low)
+    axis.set_major_locator(LogLocator(subs=multiples, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
@@ -277,7 +314,7 @@ def _draw_bars(axis: Any, panel: Bars, styles: Styles) -> None:
 
 
 def _draw_ranges(axis: Any, panel: Ranges, styles: Styles) -> None:
-    step = 0.6 / len(panel.series)
+    step, unseen = 0.8 / len(panel.series), []
     for number, (label, values) in enumerate(panel.series):
         _, marker, colour = styles[label]
         known = [(place, value) for place, value in enumerate(values) if value is not None and value[1] > 0]
@@ -285,9 +322,11 @@ def _draw_ranges(axis: Any, panel: Ranges, styles: Styles) -> None:
         middles = [middle for _, (_, middle, _) in known]
         reach = [[m - low for _, (low, m, _) in known], [high - m for _, (_, m, high) in known]]
         axis.errorbar(places, middles, yerr=reach, fmt=marker, color=colour, markersize=4, capsize=2, label=label)
+        unseen += [label] if values and not known else []
     axis.set_yscale("log")
     _plain_numbers(axis.yaxis)
     _name_categories(axis, panel)
+    _name_zeros(axis, unseen)
 
 
 def _name_categories(axis: Any, panel: Union[Bars, Ranges]) -> None:

@@ -16,7 +16,6 @@ from fairseq_plugins.diagnostics.command import main, settings_of
 from fairseq_plugins.diagnostics.gradients import loss_of
 from fairseq_plugins.diagnostics.models import of_checkpoint
 from fairseq_plugins.recorder import Entry, read
-from fairseq_plugins.runs.pictures import looks
 from tests import toy
 
 EVERY_UPDATE = (
@@ -260,21 +259,3 @@ def test_copies_of_a_checkpoint_count_once(rezero: Path, no_plots: None, tmp_pat
         shutil.copy(rezero / "checkpoints" / "checkpoint_last.pt", tmp_path / "run" / name)
     assert main(["timeline", str(tmp_path / "run"), "--output", str(tmp_path / "out")]) == 0
     assert [row["update"] for row in rows(tmp_path / "out" / "timeline.csv")] == ["3"]
-
-
-def test_edges_of_cells_lie_half_way() -> None:
-    assert plots._edges([1, 2, 3]) == [0.5, 1.5, 2.5, 3.5]
-    assert plots._edges([100, 200, 600]) == [50, 150, 400, 800]
-    assert plots._edges([7]) == [6.5, 7.5]
-
-
-def test_a_name_looks_the_same_in_every_panel() -> None:
-    panels = [plots.Lines("", "x", "y", [plots.Line(name, [(1, 1)]) for name in names]) for names in ("ab", "cb")]
-    styles = plots._styles(plots.Figure("f", "t", panels))
-    assert list(styles) == ["a", "b", "c"]
-    assert len(set(styles.values())) == 3
-
-
-def test_many_curves_look_different() -> None:
-    some = looks()
-    assert len({next(some) for _ in range(28)}) == 28
