@@ -177,7 +177,10 @@ class Guard:
             self.rates.halve(trainer.optimizer)
         if not rung.applied:
             raise Abnormal(update, finding, rung)
+        recorder = recorder_of(trainer)
         assert self._incident is not None
+        assert recorder is not None
+        recorder.correct("learning_rate", float(trainer.get_lr()))
         self._tell(self._incident, update, finding, rung.says)
 
     def _act(self, abnormal: Abnormal, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> None:
@@ -224,7 +227,7 @@ class Guard:
         recorder.start(trainer, samples)
         self._looking = True
         try:
-            with search.hooked(), _balanced_meters(), contextlib.suppress(Repeated):
+            with contextlib.suppress(Repeated), search.hooked(), _balanced_meters():
                 train_step(trainer, samples)
         finally:
             self._looking = False

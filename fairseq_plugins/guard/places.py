@@ -77,18 +77,20 @@ class FirstNotFinite:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._paths = [path for path, _ in model.named_modules() if path]
+        # What has no parameter passes on what it is given; dropouts are shared by the sub-layers of a layer.
+        self._modules = {
+            path: module
+            for path, module in model.named_modules()
+            if path and (isinstance(module, Residual) or next(module.parameters(), None) is not None)
+        }
         self._calls = 0
         self._found: Optional[tuple[int, str]] = None
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
         """Watch what runs inside the context."""
-        handles: list[Any] = []
+        handles = [module.register_forward_hook(self._hook(path)) for path, module in self._modules.items()]
         try:
-            for path, module in self._model.named_modules():
-                if path:
-                    handles.append(module.register_forward_hook(self._hook(path)))
             yield
         finally:
             for handle in handles:
@@ -97,14 +99,14 @@ class FirstNotFinite:
     def _hook(self, path: str) -> Callable[..., None]:
         def see(module: nn.Module, inputs: Any, output: Any) -> None:
             self._calls += 1
-            if self._found is not None:
-                return
-            # A junction is told by its arguments, since what it returns may be what it was given.
-            given = all(is_finite(one) for one in inputs) if isinstance(module, Residual) else True
-            if not given or not is_finite(output):
+            if self._found is None and not (is_finite(output) and self._is_given_finite(module, inputs)):
                 self._found = self._calls, path
 
         return see
+
+    def _is_given_finite(self, module: nn.Module, inputs: Any) -> bool:
+        """Of a junction alone: an attention is not always called as a module, and its branch is seen here first."""
+        return not isinstance(module, Residual) or all(is_finite(one) for one in inputs)
 
     def place(self, group: Any, together: bool) -> Optional[Place]:
         """The first place; with several processes the first of all of theirs, which each of them is told.
@@ -118,16 +120,18 @@ class FirstNotFinite:
             path = self._first_of_all(group)
         if path is None:
             return None
-        return Place(group_of(f"{path}.weight"), f"what {path} returns is not finite")
+        what = "branch or sum" if isinstance(self._modules[path], Residual) else "output"
+        return Place(group_of(f"{path}.weight"), f"the {what} of {path} is the first that is not finite")
 
     def _first_of_all(self, group: Any) -> Optional[str]:
         device = next(self._model.parameters()).device
-        calls = torch.full((len(self._paths),), -math.inf, dtype=torch.float64, device=device)
+        paths = list(self._modules)
+        calls = torch.full((len(paths),), -math.inf, dtype=torch.float64, device=device)
         if self._found is not None:
-            calls[self._paths.index(self._found[1])] = -float(self._found[0])
+            calls[paths.index(self._found[1])] = -float(self._found[0])
         calls = distributed_utils.all_reduce(calls, group=group, op="max")
         first = int(calls.argmax())
-        return self._paths[first] if math.isfinite(float(calls[first])) else None
+        return paths[first] if math.isfinite(float(calls[first])) else None
 
 
 def backward_culprit(values: Mapping[str, float]) -> Optional[Place]:

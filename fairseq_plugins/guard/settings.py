@@ -12,7 +12,7 @@ ACTIONS = (STOP, SKIP, LOWER_LR, FP32)
 
 
 def _known_action(value: Any) -> Optional[str]:
-    return None if value is None or value in ACTIONS else unknown_name("--divergence-action", str(value), ACTIONS)
+    return None if value is None or value in ACTIONS else unknown_name("action", str(value), ACTIONS)
 
 
 ACTION, BAND = "divergence_action", "divergence_band"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -13,6 +14,8 @@ LEAST_HISTORY = 30
 """Updates that a band has seen before a spike is called one."""
 LOSS_FLOOR, NORM_FLOOR = 0.25, 0.25
 """Least deviations: of the loss in bits, of the natural logarithm of the gradient norm."""
+PERSISTS = 10
+"""Losses in a row above half the band that are as bad as one above all of it."""
 FALL, FALL_WINDOW = 256.0, 1000
 """A loss scale that falls by this factor within so many updates has collapsed."""
 NOT_FINITE, SPIKE, COLLAPSE, PLATEAU = "not finite", "spike", "loss scale", "failed to train"
@@ -67,6 +70,7 @@ class Signals:
         self.loss, self.norm = Band(LOSS_FLOOR), Band(NORM_FLOOR)
         self._tokens = Band(0.0)
         self._scales: deque[float] = deque(maxlen=FALL_WINDOW)
+        self._high = 0
 
     def judge(self, update: Update, minimum_reached: bool = False) -> Optional[Finding]:
         """Say what is wrong with ``update``; where nothing is, the bands take it in.
@@ -84,10 +88,10 @@ class Signals:
                 return Finding(NOT_FINITE, f"the gradient norm is {_word(update.norm)}")
             return self._fallen(update.loss_scale)
         found = self._spikes(update)
-        if not found:
-            self._take(update)
-            return None
-        return Finding(SPIKE, "; ".join(found))
+        if found:
+            return Finding(SPIKE, "; ".join(found))
+        self._take(update)
+        return None
 
     def _fallen(self, scale: float) -> Optional[Finding]:
         """While the scale is still looked for, before any gradient has fitted, it may fall as far as it likes."""
@@ -98,33 +102,48 @@ class Signals:
         return Finding(COLLAPSE, f"the loss scale fell from {before:g} to {scale:g}")
 
     def _spikes(self, update: Update) -> list[str]:
-        # The mean over fewer tokens varies more, as the root of their number; and its gradient is longer by as much.
-        wider = math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0))) if self._tokens.count else 1.0
-        found = []
+        wider = self._wider(update)
         loss = self.loss.distance(update.loss) / wider
-        if loss > self.limit and self._established:
+        self._high = self._high + 1 if self._established and loss > self.limit / 2 else 0
+        if not self._established:
+            return [*self._off_the_scale(update)]
+        found = []
+        if loss > self.limit:
             above = self.loss.mean + self.limit * self.loss.deviation * wider
             found.append(f"loss {update.loss:.4g} bits, the band ends at {above:.4g} ({loss:.0f} deviations)")
-        elif self._off_the_scale(update):
-            found.append(f"loss {update.loss:.4g} bits, more than twice the loss at the start")
+        elif self._high >= PERSISTS:
+            found.append(
+                f"loss {update.loss:.4g} bits, for {self._high} updates in a row at least {self.limit / 2:g} "
+                f"deviations above {self.loss.mean:.4g}"
+            )
         norm = self.norm.distance(_log(update.norm / wider))
-        if norm > self.limit and self._established:
+        if norm > self.limit:
             above = wider * math.exp(self.norm.edges(self.limit)[1])
             found.append(f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({norm:.0f} deviations)")
-        return found
+        return found or [*self._off_the_scale(update)]
+
+    def _wider(self, update: Update) -> float:
+        """The mean over fewer tokens varies more, as the root of their number; its gradient is longer by as much."""
+        if not self._tokens.count:
+            return 1.0
+        return math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
 
     @property
     def _established(self) -> bool:
         return self.loss.count >= LEAST_HISTORY
 
-    def _off_the_scale(self, update: Update) -> bool:
+    def _off_the_scale(self, update: Update) -> Iterator[str]:
         """What no history is needed for: worse than a model that knows nothing, by a factor of two."""
         start = max(self._even, self.loss.mean if self.loss.count else update.loss)
-        return bool(self._even) and update.loss > 2.0 * start
+        if self._even and update.loss > 2.0 * start:
+            yield f"loss {update.loss:.4g} bits, more than twice that of an even guess or of the start, {start:.4g}"
 
     def _take(self, update: Update) -> None:
-        self.loss.take(update.loss)
-        self.norm.take(_log(update.norm))
+        # The band shall not follow a training that goes wrong. High losses are counted; a high norm alone is not, so
+        # that band does follow, slowly.
+        if not self._high:
+            self.loss.take(update.loss)
+        self.norm.take_bounded(_log(update.norm), self.limit / 2)
         self._tokens.take(update.tokens)
         if update.loss_scale is not None:
             self._scales.append(update.loss_scale)

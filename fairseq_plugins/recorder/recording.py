@@ -97,6 +97,11 @@ class Recorder:
         update = trainer.get_num_updates() + 1
         self._measured = (update, values_of(trainer, watch, self._junctions, trainer.get_criterion()))
 
+    def correct(self, name: str, value: float) -> None:
+        """Replace a number of the update under way that has changed since it was measured."""
+        if self._measured is not None:
+            self._measured[1][name] = value
+
     def take(self) -> Optional[dict[str, float]]:
         """The numbers of an update that was watched for their own sake; no observer is given them."""
         self.stop()
