@@ -152,8 +152,9 @@ if ((DRY_RUN)) && [[ ! -d $run ]]; then
 fi
 ema=()
 ((!EMA)) || ema=(--ema)
-lines=$("$PYTHON" -m fairseq_plugins.runs.evaluation plan --average "$AVERAGE" --beam "$BEAM" \
-    --length-penalty "$LENGTH_PENALTY" --context-window "$CONTEXT_WINDOW" --device "$DEVICE" "${ema[@]}" -- "$run" "$data" "$@")
+lines=$("$PYTHON" -m fairseq_plugins.runs.evaluation plan "--average=$AVERAGE" "--beam=$BEAM" "--metrics=$METRICS" \
+    "--length-penalty=$LENGTH_PENALTY" "--context-window=$CONTEXT_WINDOW" --device "$DEVICE" "${ema[@]}" -- \
+    "$run" "$data" "$@")
 declare -A plan=()
 average_flags=() decode_flags=() device_flags=() search=() subsets=() names=()
 while IFS=$'\t' read -r name value; do

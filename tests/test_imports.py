@@ -21,7 +21,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "methods": {"core"},
     "checkpoints": {"core", "compat"},
     "scoring": {"corpora", ""},
-    "runs": {"checkpoints", "core", "compat", "outcome", "scoring", ""},
+    "runs": {"checkpoints", "core", "compat", "corpora", "outcome", "scoring", ""},
     "recorder": {"core", "compat"},
     "guard": {"checkpoints", "core", "compat", "recorder", "runs"},
     "diagnostics": {"checkpoints", "core", "compat", "recorder", "runs"},

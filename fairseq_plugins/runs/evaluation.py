@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import logging
+import math
 import re
 import subprocess
 import sys
@@ -19,11 +20,14 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 import fairseq_plugins
+from fairseq_plugins.corpora import moses
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.runs import fits
 from fairseq_plugins.runs.generated import hypotheses_in_order, references_in_order
 from fairseq_plugins.runs.run import SCORES, Run, read_run
+from fairseq_plugins.scoring.metrics import metric_named
 from fairseq_plugins.scoring.text import read_sentences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,10 +79,15 @@ def plan(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
     Raises:
         UserError: whatever is missing or does not fit, before anything is done.
     """
+    run = read_run(args.run)
+    # What needs neither torch nor fairseq is answered before they are imported, which takes seconds.
+    check_request(args, run)
     from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
     from fairseq_plugins.runs import averaging
 
-    run = read_run(args.run)
+    fairseq_plugins.register()
+    # fairseq remarks on everything it loads, on standard output.
+    logging.getLogger().setLevel(logging.WARNING)
     newest = read_checkpoint(averaging.newest(run.checkpoints))
     config = _configuration(newest)
     task = config.get("task", {})
@@ -95,6 +104,57 @@ def plan(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
     yield "cpu", "0" if _gpu(args.device) else "1"
     yield "data", str(_binarised(args.data, kind))
     yield from _PLANS[kind](args, config, run)
+
+
+def check_request(args: argparse.Namespace, run: Run) -> None:
+    """See that all that the user wrote is legal, and that the data are those of the run.
+
+    Raises:
+        UserError: a wrong setting, an unknown test set or score, or the directory of another corpus.
+    """
+    binarised = fits.binarised(args.data)
+    test_sets(args.data, args.test_sets)
+    for name in filter(None, map(str.strip, args.metrics.split(","))):
+        metric_named(name)
+    if args.beam:
+        _require_whole_number("BEAM", args.beam, 1)
+    if args.context_window:
+        _require_whole_number("CONTEXT_WINDOW", args.context_window, 0)
+    if args.length_penalty:
+        _finite("LENGTH_PENALTY", args.length_penalty)
+    _check_corpus(run, args.data, binarised)
+
+
+def _require_whole_number(name: str, value: str, least: int) -> None:
+    if not value.isdecimal() or int(value) < least:
+        raise UserError(f"{name} must be a whole number of at least {least}, not '{value}'")
+
+
+def _finite(name: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{name} must be a number, not '{value}'")
+    return number
+
+
+def _check_corpus(run: Run, data: Path, binarised: Path) -> None:
+    """See that ``data`` has the dictionaries and the training files of the run, where ``run.json`` says which.
+
+    Another dictionary of the same size would give translations of other words, and nobody would be told.
+    """
+    from omegaconf import OmegaConf
+
+    known, configuration = run.settings.get("data_fingerprint"), run.settings.get("configuration")
+    if not known or not isinstance(configuration, dict):
+        return
+    if fits.check_data(binarised, OmegaConf.create(configuration)).fingerprint != known:
+        raise UserError(
+            f"{data}: not what {run.directory} was trained on, which was {run.data}: "
+            "its dictionaries or training files are others"
+        )
 
 
 def _configuration(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -120,13 +180,9 @@ def _gpu(device: str) -> bool:
 
 def _binarised(data: Path, kind: str) -> Path:
     """What fairseq reads: ``data-bin``, or the directory itself for speech, whose tables are text."""
-    if not data.is_dir():
-        raise UserError(f"{data}: no such directory of prepared data")
-    inside = data / "data-bin"
-    if inside.is_dir():
-        return inside
-    if kind == "speech":
-        return data
+    found = fits.binarised(data)
+    if found != data or kind == "speech":
+        return found
     raise UserError(f"{data}: no data-bin/ in it; give the directory that a preparation script made")
 
 
@@ -138,7 +194,10 @@ def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: 
     yield from _search(args, config)
     yield "subwords", _subwords(args.data)
     wanted = test_sets(args.data, args.test_sets)
-    yield "tokenised", "1" if _is_tokenised(args.data, target) else "0"
+    tokenised = _is_tokenised(args.data, target)
+    if tokenised:
+        moses.scripts()  # A MOSES that is none would be noticed after the decoding.
+    yield "tokenised", "1" if tokenised else "0"
     yield "lower_case", "1" if _is_lower_cased(args.data, wanted[0].name, target) else "0"
     for each in wanted:
         raw = args.data / "raw" / f"{each.name}.{target}"
@@ -198,13 +257,7 @@ def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> Iterator[tup
     generation = config.get("generation", {})
     form = str(generation.get("lenpen_form", "fairseq"))
     beam = args.beam or str(generation.get("beam", 5))
-    penalty = args.length_penalty or str(generation.get("lenpen", 1.0))
-    if not beam.isdecimal() or not int(beam):
-        raise UserError(f"BEAM must be a whole number of at least 1, not '{beam}'")
-    try:
-        penalty = f"{float(penalty):g}"
-    except ValueError:
-        raise UserError(f"LENGTH_PENALTY must be a number, not '{penalty}'") from None
+    penalty = f"{float(args.length_penalty or generation.get('lenpen', 1.0)):g}"
     yield "beam", beam
     yield "length_penalty", penalty if form == "fairseq" else f"{penalty} ({form})"
     flags = ["--beam", beam, "--lenpen", penalty]
@@ -402,7 +455,7 @@ def parser() -> argparse.ArgumentParser:
     step.add_argument("run", type=Path)
     step.add_argument("data", type=Path)
     step.add_argument("test_sets", nargs="*")
-    for name in ("average", "beam", "length-penalty", "context-window"):
+    for name in ("average", "beam", "length-penalty", "context-window", "metrics"):
         step.add_argument(f"--{name}", default="")
     step.add_argument("--ema", action="store_true")
     step.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
@@ -424,10 +477,6 @@ def parser() -> argparse.ArgumentParser:
 
 def print_plan(args: argparse.Namespace) -> None:
     """Print :func:`plan`, a pair a line."""
-    read_run(args.run)  # A wrong name is answered before fairseq is imported, which takes seconds.
-    fairseq_plugins.register()
-    # fairseq remarks on everything it loads, on standard output.
-    logging.getLogger().setLevel(logging.WARNING)
     print("".join(f"{name}\t{value}\n" for name, value in plan(args)), end="")
 
 

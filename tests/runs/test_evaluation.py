@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from argparse import Namespace
@@ -172,13 +173,65 @@ def test_a_task_that_is_not_known_is_named(run, data):
         ("--beam", "0", "BEAM must be a whole number of at least 1, not '0'"),
         ("--beam", "x", "BEAM must be a whole number of at least 1, not 'x'"),
         ("--length-penalty", "long", "LENGTH_PENALTY must be a number, not 'long'"),
+        ("--length-penalty", "nan", "LENGTH_PENALTY must be a number, not 'nan'"),
+        ("--length-penalty", "-inf", "LENGTH_PENALTY must be a number, not '-inf'"),
+        ("--context-window", "-1", "CONTEXT_WINDOW must be a whole number of at least 0, not '-1'"),
+        ("--metrics", "sacrebleu,blue", "unknown metric 'blue'; legal values: chrf, chrf++, "),
         ("--average", "last-epoch=10", "AVERAGE=last-epoch=10: neither the path of a checkpoint nor a legal value"),
     ],
 )
 def test_a_wrong_setting_is_one_line(run, data, flag, value, message):
     with pytest.raises(UserError) as caught:
-        plan(run, data, flag, value)
+        plan(run, data, f"{flag}={value}")
     assert caught.value.problems[0].startswith(message)
+
+
+def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, monkeypatch):
+    def loaded() -> None:
+        raise AssertionError("fairseq was loaded")
+
+    monkeypatch.setattr(evaluation.fairseq_plugins, "register", loaded)
+    assert evaluation.main(["plan", "--", str(run), str(data), "tset"]) == 2
+    line = f"error: {data}: unknown test set 'tset' (did you mean 'test'?); legal values: test, valid\n"
+    assert capsys.readouterr() == ("", line)
+
+
+def test_a_moses_that_is_none_is_told_before_anything_is_decoded(run, data, tmp_path, monkeypatch):
+    (data / "text" / "test.tok.en").write_bytes((data / "text" / "test.en").read_bytes())
+    monkeypatch.setenv("MOSES", str(tmp_path))
+    with pytest.raises(UserError, match=r"MOSES=.*: neither tokenizer/tokenizer.perl nor "):
+        plan(run, data)
+    (data / "text" / "test.tok.en").unlink()
+    assert plan(run, data)["tokenised"] == ["0"]
+
+
+def trained_on(run: Path, data: Path, fingerprint: str) -> None:
+    """Let ``run`` have been trained on ``data``, as ``train.sh`` writes it down."""
+    record = json.loads((run / "run.json").read_text())
+    configuration = {
+        "task": TRANSLATION, "model": {}, "dataset": {"disable_validation": False, "valid_subset": "valid"},
+    }  # fmt: skip
+    record |= {"configuration": configuration, "data": str(data / "data-bin"), "data_fingerprint": fingerprint}
+    (run / "run.json").write_text(json.dumps(record))
+
+
+def test_data_of_another_training_are_refused(run, data, tmp_path):
+    binarised = data / "data-bin"
+    training = [binarised / f"train.de-en.{side}.bin" for side in ("de", "en")]
+    sizes = [f"{path.name} {path.stat().st_size}\n" for path in training]
+    content = b"".join((binarised / f"dict.{side}.txt").read_bytes() for side in ("de", "en"))
+    trained_on(run, data, hashlib.sha256(content + "".join(sizes).encode()).hexdigest())
+    moved = data.rename(tmp_path / "moved")
+    assert plan(run, moved)["test_set"] == ["test\ttest"]
+
+    dictionary = moved / "data-bin" / "dict.en.txt"
+    first, second, *others = dictionary.read_text().splitlines(keepends=True)
+    dictionary.write_text("".join([second, first, *others]))
+    with pytest.raises(UserError) as caught:
+        plan(run, moved)
+    assert caught.value.problems == (
+        f"{moved}: not what {run} was trained on, which was {data}: its dictionaries or training files are others",
+    )
 
 
 def test_the_published_row_says_what_is_averaged(tmp_path):
