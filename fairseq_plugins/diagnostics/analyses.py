@@ -266,11 +266,13 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings) -> Result
         Lines("both axes logarithmic", "encoder layers N", y_label, lines, log_x=True, log_y=True),
     ]
     title = f"Output change, {settings.step} step, mean of {settings.models} model{'s' * (settings.models > 1)}"
-    header = ("model", "N = 1", "N = 10", f"N = {settings.deepest}", "R^2 with N", "R^2 with log N")
+    header = ("model", "N = 1", "N = 10", "deepest", "there", "R^2 with N", "R^2 with log N")
     rows = []
     for label, curve in found.items():
         by_depth = {c.depth: c.mean for c in curve}
-        rows.append((label, curve[0].mean, by_depth.get(10), curve[-1].mean, *output_change.law(curve)))
+        top = curve[-1]
+        law = output_change.law(curve)
+        rows.append((label, curve[0].mean, by_depth.get(10), f"N = {top.depth}", top.mean, *law))
     return Result([of_records(name, found)], [Figure(name, title, panels, columns=3, width=4.0)], cells(header, rows))
 
 

@@ -8,11 +8,14 @@ import dataclasses
 import logging
 import shlex
 import sys
+import tempfile
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Optional
+
+from fairseq.data import Dictionary
 
 from fairseq_plugins.diagnostics import analyses, papers, plots, tables, trainings
 from fairseq_plugins.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
@@ -26,6 +29,9 @@ from fairseq_plugins.runs.tables import text_table
 EVERYTHING = "all"
 DEFAULT_METHODS = ("post_ln", "pre_ln", "admin")
 """What is compared where the user names nothing."""
+WORDS = 10_000
+PAPERS_OWN = ("analysis", "paper", "output", "seed")
+"""What may be said beside ``--paper``."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,7 +62,7 @@ def own_flags() -> Parser:
         epilog="Every flag of the model may follow: --encoder-layers 18 --dropout 0.3 --base-init xavier ...\n"
         "(fairseq-deep train --arch admin_transformer --help lists them). They go for every method named.",
     )
-    parser.add_argument("analysis", metavar="ANALYSIS", help="one of the above")
+    parser.add_argument("analysis", metavar="ANALYSIS", nargs="?", help="one of the above")
     parser.add_argument("methods", metavar="METHOD", nargs="*", help="methods or architectures, side by side; "
                         "METHOD:SETTING=VALUE gives one a setting of its own, b2t:b2t_init_scale=layers for instance"
                         f" (default: {' '.join(DEFAULT_METHODS)}). For {what}: trainings, each a recorder.jsonl, or a "
@@ -70,7 +76,7 @@ def own_flags() -> Parser:
     add("--output", type=Path, default=Path("diagnosis"), metavar="DIR", help="where files go (default: diagnosis)")
     add("--sentences", type=positive, metavar="N", help="sentences in the batch (default: the analysis's)")
     add("--length", type=positive, metavar="N", help="tokens of a sentence, or of the longest of the corpus")
-    add("--vocabulary", type=positive, default=10_000, metavar="N", help="made-up words (default: 10000)")
+    add("--vocabulary", type=vocabulary, metavar="N", help=f"made-up words (default: {WORDS})")
     add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
     add("--step", default="random", metavar="STEP", help="output-change: what changes the weights, one of "
         f"{', '.join(STEPS)} (default: random)")  # fmt: skip
@@ -84,6 +90,14 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise ValueError(text)
+    return number
+
+
+def vocabulary(text: str) -> int:
+    """A number of words; fairseq's own symbols are among them."""
+    number, least = int(text), Dictionary().nspecial + 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{number} is less than {least}, fairseq's own symbols and one word")
     return number
 
 
@@ -136,11 +150,13 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     Raises:
         UserError: an analysis, method, paper or checkpoint that there is not, or that do not go together.
     """
+    if args.analysis is None:
+        known = ", ".join([*analyses.BY_NAME, EVERYTHING])
+        raise UserError(f"no analysis is named; one of: {known} (fairseq-deep diagnose --help)")
     if args.paper is not None:
         if args.analysis != EVERYTHING:
             raise UserError(f"--paper goes with 'all', not with '{args.analysis}'")
-        if args.methods or args.checkpoint or args.data:
-            raise UserError("--paper says itself what is measured: drop methods, --checkpoint and --data")
+        _refuse_what_a_paper_says(args, model)
         return [_paper_job(figure, args) for figure in papers.find(args.paper)]
     chosen = analyses.OF_MODELS if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
     _refuse_settings_of_nothing(args, model, chosen[0])
@@ -154,16 +170,39 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     return [Job(one, _distinct(subjects), settings_of(args, one, make)) for one in chosen]
 
 
+def _said(model: Namespace) -> list[str]:
+    """The settings of a model that the user has said, as flags."""
+    # A flag without a value is False where it is not said; 0 is said.
+    said = [name for name, value in sorted(vars(model).items()) if value is not None and value is not False]
+    return [f"--{name.replace('_', '-')}" for name in said]
+
+
+def _refuse_what_a_paper_says(args: Namespace, model: Namespace) -> None:
+    """A paper's figure says what is measured, and how.
+
+    Raises:
+        UserError: so does the user.
+    """
+    own = [one for one in own_flags()._actions if one.dest in vars(args) and one.dest not in PAPERS_OWN]
+    said = [(one.option_strings or ["methods"])[-1] for one in own
+            if (getattr(args, one.dest) or None) != (one.default or None)]  # fmt: skip
+    said += _said(model)
+    if said:
+        raise UserError(f"--paper says itself what is measured: drop {', '.join(said)}")
+
+
 def _refuse_settings_of_nothing(args: Namespace, model: Namespace, analysis: Analysis) -> None:
-    """Settings of a model go for methods; without one nobody would read them.
+    """Settings of a model go for methods, and so do made-up words; without a method nobody would read them.
 
     Raises:
         UserError: there are some.
     """
-    said = sorted(f"--{name.replace('_', '-')}" for name, value in vars(model).items()
-                  if value is not None and value is not False)  # fmt: skip
-    if said and (analysis.of == "trainings" or (args.checkpoint and not args.methods)):
+    only_trained = analysis.of == "trainings" or (args.checkpoint and not args.methods)
+    if only_trained and (said := _said(model)):
         raise UserError(f"{', '.join(said)}: a model that was trained has its own settings; these are for methods")
+    if args.vocabulary is not None and (only_trained or args.data):
+        whose = "a corpus" if args.data else "a model that was trained"
+        raise UserError(f"--vocabulary: {whose} has its own words; this is for methods and made-up words")
 
 
 def _of_method(text: str, said: Namespace, task: Any) -> Subject:
@@ -193,7 +232,7 @@ def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
 
 def _task(args: Namespace) -> tuple[Any, Optional[Callable[[int, int], Batch]]]:
     if args.data is None:
-        return made_up_task(args.vocabulary, args.vocabulary), None
+        return made_up_task(args.vocabulary or WORDS, args.vocabulary or WORDS), None
     return read_data(args.data)
 
 
@@ -216,7 +255,7 @@ def _paper_job(figure: papers.PaperFigure, said: Namespace) -> Job:
     subjects = []
     for model in figure.models:
         args, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(model.flags)])
-        task = made_up_task(args.vocabulary, args.vocabulary)
+        task = made_up_task(args.vocabulary or WORDS, args.vocabulary or WORDS)
         subjects.append(dataclasses.replace(of_options(model.method, options, task, model.label),
                                             cross_maps=model.cross_maps))  # fmt: skip
     args.seed = said.seed
@@ -235,10 +274,6 @@ def run(job: Job, directory: Path) -> list[Path]:
     print(text_table(result.shown))
     for note in result.notes:
         print(note)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{directory}: cannot be written: {error.strerror}") from error
     about = {
         "analysis": job.analysis.name,
         "paper": job.analysis.paper,
@@ -246,9 +281,10 @@ def run(job: Job, directory: Path) -> list[Path]:
         "seed": job.settings.seed,
         job.analysis.of: [subject.about for subject in job.subjects],
     }
-    files = [path for table in result.tables for path in tables.write(table, directory, about)]
-    if plots.available():
-        files += [path for figure in result.figures for path in plots.draw(figure, directory)]
+    with writing(directory):
+        files = [path for table in result.tables for path in tables.write(table, directory, about)]
+        if plots.available():
+            files += [path for figure in result.figures for path in plots.draw(figure, directory)]
     print(f"files: {', '.join(path.name for path in files)}\n", flush=True)
     return files
 
@@ -278,6 +314,35 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+@contextlib.contextmanager
+def output(directory: Path) -> Iterator[None]:
+    """A directory to write to, made before anything is measured; what stays empty is taken away again.
+
+    Raises:
+        UserError: nothing can be written there.
+    """
+    new = [path for path in (directory, *directory.parents) if not path.exists()]
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            for path in new:
+                path.rmdir()
+
+
+@contextlib.contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """What fails inside is one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"--output {directory}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Diagnose as the arguments say; 0, or 2 after one line for each problem."""
     try:
@@ -291,17 +356,16 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def diagnose(argv: Sequence[str]) -> int:
     """As :func:`main`, but mistakes are raised."""
     args, model = parse(argv)
-    if args.output.exists() and not args.output.is_dir():
-        raise UserError(f"--output {args.output}: not a directory")
     todo = jobs(args, model)
     refused: list[str] = []
-    for job in todo:
-        try:
-            run(job, args.output)
-        except UserError as error:
-            if len(todo) == 1:
-                raise
-            refused += error.problems
+    with output(args.output):
+        for job in todo:
+            try:
+                run(job, args.output)
+            except UserError as error:
+                if len(todo) == 1:
+                    raise
+                refused += error.problems
     if not plots.available():
         print(plots.NO_MATPLOTLIB, file=sys.stderr)
     print(f"written to {args.output}")

@@ -23,7 +23,7 @@ from fairseq_plugins.core.initialisation import StackWeights
 from fairseq_plugins.core.method import METHODS, Site, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
 from fairseq_plugins.diagnostics.batches import Batch, made_up_task
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError, nearest
 
 # Hooks must see every layer once: no layer is skipped, and none is run again to save memory.
 OBSERVABLE: Mapping[str, Any] = {
@@ -121,7 +121,9 @@ def find_architecture(name: str) -> str:
         return name + TRANSLATION.suffix
     found = ARCH_MODEL_REGISTRY.get(name)
     if found is None:
-        raise UserError(unknown_name("method", name, METHODS))
+        near = nearest(name, [*METHODS, *(arch for arch, model in ARCH_MODEL_REGISTRY.items()
+                                          if issubclass(model, DeepTransformerModel))])  # fmt: skip
+        raise UserError(f"unknown method '{name}'{near}; legal values: {', '.join(sorted(METHODS))}")
     if not issubclass(found, DesignedModel):
         raise UserError(f"'{name}' is an architecture of fairseq's own and has no junctions to watch; name a method")
     if not issubclass(found, DeepTransformerModel):

@@ -62,7 +62,7 @@ def updates(model: Any, batch: Batch, later: Optional[Any] = None) -> list[Matri
     loss_of(model, batch).backward()
     found = list(matrices(model))
     gradients = [0.0 if p.grad is None else float(p.grad.norm()) for *_, p in found]
-    moved = [None] * len(found) if later is None else _distances(found, later)
+    moved = [None] * len(found) if later is None else _distances(found, model, later)
     largest, farthest = max(gradients), max((m for m in moved if m is not None), default=0.0)
     return [
         Matrix(stack, depth, kind, gradient, _share(gradient, largest) or 0.0, move, _share(move, farthest),
@@ -71,9 +71,13 @@ def updates(model: Any, batch: Batch, later: Optional[Any] = None) -> list[Matri
     ]  # fmt: skip
 
 
-def _distances(found: list[tuple[str, int, str, Tensor]], later: Any) -> list[Optional[float]]:
+def _shapes(model: Any) -> dict[str, Any]:
+    return {name: value.shape for name, value in model.state_dict().items()}
+
+
+def _distances(found: list[tuple[str, int, str, Tensor]], model: Any, later: Any) -> list[Optional[float]]:
     others = list(matrices(later))
-    if [(*one[:3], one[3].shape) for one in found] != [(*one[:3], one[3].shape) for one in others]:
+    if _shapes(model) != _shapes(later):
         raise UserError("updates: the two checkpoints are of different models, so no matrix has moved between them")
     return [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in zip(found, others, strict=True)]
 

@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.diagnostics import jacobian, papers, plots
-from fairseq_plugins.diagnostics.analyses import REGISTRY
+from fairseq_plugins.diagnostics.analyses import OF_MODELS, REGISTRY
 from fairseq_plugins.diagnostics.command import jobs, main, parse
 from fairseq_plugins.diagnostics.models import of_checkpoint
 from fairseq_plugins.diagnostics.tables import Table, shown
@@ -55,9 +55,11 @@ def diagnose(output: Path, *argv: str) -> int:
 def test_every_analysis_takes_every_method(method: str, no_plots: None, tmp_path: Path) -> None:
     assert diagnose(tmp_path, "all", method, *TINY) == 0
     written = {path.stem for path in tmp_path.glob("*.csv")} - {"scales-history", "gradient-ratios-layers"}
-    assert written == {one.name.replace("output-change", "output-change-random") for one in REGISTRY}
+    assert written == {one.name.replace("output-change", "output-change-random") for one in OF_MODELS}
     for path in tmp_path.glob("*.csv"):
         assert {row["model"] for row in rows(path)} == {method}
+        cells = [cell for row in rows(path) for cell in row.values()]
+        assert not {"nan", "inf", "-inf"} & {*cells}
 
 
 def test_numbers_and_plots_of_several_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +116,8 @@ def test_without_matplotlib_the_numbers_are_written(
 def test_a_trained_model_beside_a_new_one(
     checkpoints: list[Path], toy_data: Path, no_plots: None, tmp_path: Path
 ) -> None:
-    flags = ["--checkpoint", str(checkpoints[1]), "--data", str(toy_data), *TINY]
+    place = TINY.index("--vocabulary")
+    flags = ["--checkpoint", str(checkpoints[1]), "--data", str(toy_data), *TINY[:place], *TINY[place + 2 :]]
     assert diagnose(tmp_path, "scales", "post_ln", *flags, "--length", "9") == 0
     found = [row for row in rows(tmp_path / "scales.csv") if row["model"] == "after_6"]
     subject = of_checkpoint(checkpoints[1])
@@ -164,14 +167,21 @@ def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: No
         (["scales", "admin:admin_scael=scalar"], "'admin_scael=scalar' is no SETTING=VALUE of a model (did you mean "
          "'admin_scale'?)"),
         (["scales", "admin:scalar"], "admin:scalar: 'scalar' is no SETTING=VALUE of a model"),
-        (["scales", "--output", __file__], "not a directory"),
+        (["scales", "--output", __file__], "cannot be written: file exists"),
+        (["scales", "--output", f"{__file__}/below/it"], "cannot be written: not a directory"),
+        (["scales", "admin", "--vocabulary", "4"], "argument --vocabulary: 4 is less than 5, fairseq's own"),
+        (["scales", "admin", "--vocabulary", "40", "--data", "."], "--vocabulary: a corpus has its own words"),
+        (["gradient-norm", "admin_transformer_wmt_en_d"], "(did you mean 'admin_transformer_wmt_en_de'?)"),
         (["all", "--paper", "admni"], "unknown paper 'admni' (did you mean 'admin'?)"),
         (["dependency", "--paper", "admin"], "--paper goes with 'all', not with 'dependency'"),
-        (["all", "admin", "--paper", "admin"], "--paper says itself what is measured"),
+        (["all", "admin", "--paper", "admin"], "--paper says itself what is measured: drop methods"),
+        (["all", "--paper", "admin", "--dropout", "0", "--length", "9", "--seed", "2"],
+         "--paper says itself what is measured: drop --length, --dropout"),
         (["jacobian", "admin", "--length", "25"], "at width 512 up to 8 words are possible: --length 8"),
         (["scales", "--checkpoint", "absent.pt"], "absent.pt"),
         (["scales", "--data", "absent"], "absent: no such directory"),
-        ([], "the following arguments are required: ANALYSIS"),
+        ([], "no analysis is named; one of: gradient-norm, "),
+        (["--seed", "3"], "no analysis is named; one of: gradient-norm, "),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(
@@ -202,6 +212,34 @@ def test_checkpoints_that_cannot_be_measured(
         dictionary.write_text(dictionary.read_text() + "more 1\n")
     assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(checkpoints[0]), "--data", str(other)) == 2
     assert "target words, the corpus has" in capsys.readouterr().err
+
+
+def test_settings_that_nobody_reads_are_refused(
+    checkpoints: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for flags, message in (
+        (["--encoder-layers", "3", "--dropout", "0"], "--dropout, --encoder-layers: a model that was trained"),
+        (["--vocabulary", "40"], "--vocabulary: a model that was trained has its own words"),
+    ):
+        assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(checkpoints[0]), *flags) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_checkpoints_of_two_trainings_have_no_update(
+    checkpoints: list[Path], toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = train_toy(toy_data, tmp_path / "saved", "--max-update", "1", arch="rezero_transformer")
+    assert diagnose(tmp_path / "out", "updates", "--checkpoint", str(other), str(checkpoints[1])) == 2
+    assert "the two checkpoints are of different models" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_measured_leaves_no_empty_directory(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for directory in (tmp_path / "there" / "new" / "newer", tmp_path / "there"):
+        assert diagnose(directory, "jacobian", "admin", "--length", "25") == 2
+        assert [path.name for path in tmp_path.rglob("*")] == ["there"]
 
 
 def test_all_goes_on_after_what_it_has_to_refuse(
