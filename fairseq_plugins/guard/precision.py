@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
 from fairseq.trainer import Trainer
 from omegaconf import open_dict
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
 
@@ -45,18 +46,27 @@ def to_full(trainer: Trainer) -> None:
     optimizer = trainer._optimizer
     if optimizer is not None:
         optimizer.zero_grad()
-    trainer.get_model().float()
-    trainer.get_criterion().float()
+    _float(trainer.get_model())
+    _float(trainer.get_criterion())
     if optimizer is not None:
         trainer._optimizer = _inner(optimizer)
         trainer._lr_scheduler.optimizer = trainer._optimizer
     if trainer._ema is not None:
-        trainer._ema.get_model().float()
+        _float(trainer._ema.get_model())
     with open_dict(trainer.cfg.common):
         for flag in FLAGS:
             setattr(trainer.cfg.common, flag, False)
     # What adds up gradients over processes has buffers of the old type; it is built anew when it is asked for.
     trainer._wrapped_model = trainer._wrapped_criterion = None
+
+
+def _float(module: nn.Module) -> None:
+    """``module`` in float32. What it has computed for itself at its start was rounded since, and is computed anew."""
+    module.float()
+    for one in module.modules():
+        if isinstance(one, SinusoidalPositionalEmbedding):
+            table = one.get_embedding(one.weights.size(0), one.embedding_dim, one.padding_idx)
+            one.weights = table.to(one.weights)
 
 
 def _inner(optimizer: Any) -> Any:
