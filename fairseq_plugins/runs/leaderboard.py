@@ -1,6 +1,7 @@
 """Many runs as one table: a row for each recipe, its seeds together, beside what the paper printed.
 
-Runs of one configuration, one set of changes and one corpus that differ in nothing but the seed are one row.
+Runs of one configuration, one set of changes, one precision and one corpus that differ in nothing but the seed are one
+row.
 """
 
 from __future__ import annotations
@@ -164,7 +165,12 @@ def _printed(members: Sequence[Run]) -> tuple[PublishedRow, ...]:
 def _recipe(run: Run) -> tuple[Any, ...]:
     if run.config is None:
         return (str(run.directory),)
-    return run.config, run.changes, run.settings.get("data_fingerprint") or str(run.data)
+    return run.config, _distinctions(run), run.settings.get("data_fingerprint") or str(run.data)
+
+
+def _distinctions(run: Run) -> tuple[str, ...]:
+    """What makes a run of a configuration another recipe, as it is written on the command line."""
+    return (*run.changes, *([f"PRECISION={run.precision}"] if run.precision else []))
 
 
 def _by_seed(runs: Sequence[Run]) -> list[Run]:
@@ -174,10 +180,12 @@ def _by_seed(runs: Sequence[Run]) -> list[Run]:
 def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
     """The name of the configuration, with the changes that not all rows share; numbered where that is not enough."""
     firsts = [members[0] for members in groups]
-    shared = set.intersection(*(set(run.changes) for run in firsts)) if len(firsts) > 1 else set(firsts[0].changes)
+    # A run whose run.json is lost shares nothing, and would have every other row named by all of its changes.
+    known = [set(_distinctions(run)) for run in firsts if run.config is not None]
+    shared = set.intersection(*known) if known else set()
     short, long = [], []
     for run in firsts:
-        changes = [change for change in run.changes if change not in shared]
+        changes = [change for change in _distinctions(run) if change not in shared]
         name = run.config or os.path.relpath(run.directory)
         long.append(" ".join([name, *changes]))
         short.append(" ".join([Path(name).name if run.config else name, *changes]))

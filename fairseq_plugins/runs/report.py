@@ -308,7 +308,8 @@ def as_json(shown: Report) -> str:
 def _group_as_dict(group: Group, shown: Report) -> dict[str, Any]:
     return {
         "method": group.label, "config": group.first.config, "changes": list(group.first.changes),
-        "layers": group.layers, "parameters": group.parameters, "seeds": [member.run.seed for member in group.members],
+        "precision": group.first.precision, "layers": group.layers, "parameters": group.parameters,
+        "seeds": [member.run.seed for member in group.members],
         "verdict": _verdict(group), "valid_loss": _spread_as_dict(group.number(lambda run: run.log.final_valid_loss)),
         **({"tokens_per_second": _speed(group), "devices": group.devices} if shown.speed else {}),
         "scores": [

@@ -90,6 +90,11 @@ class Run:
         return tuple(sorted(change for change in self.overrides if not change.lstrip("+").startswith(f"{SEED}=")))
 
     @property
+    def precision(self) -> Optional[str]:
+        """``fp32``, ``fp16``, ``bf16`` or ``amp``, as it was trained; None where ``run.json`` does not say."""
+        return self._text("precision")
+
+    @property
     def seed(self) -> Optional[int]:
         """The seed of the training."""
         seed = self.settings.get("seed")
@@ -165,7 +170,7 @@ def find_runs(paths: list[Path]) -> list[Path]:
     problems = []
     for path in paths:
         if not path.is_dir():
-            problems.append(f"{path}: no such directory")
+            problems.append(f"{path}: {'not a directory' if path.exists() else 'no such directory'}")
             continue
         runs = [path] if is_run(path) else _runs_below(path)
         if not runs:

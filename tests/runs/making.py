@@ -39,6 +39,7 @@ def write_run(
     data: Optional[Path] = None, valid: Optional[Mapping[int, float]] = None, speeds: Sequence[float] = (1000.0,),
     finished: Optional[Mapping[str, Any]] = None, layers: tuple[int, int] = (6, 6),
     scores: Optional[Mapping[str, float]] = None, texts: Optional[tuple[list[str], list[str]]] = None,
+    precision: Optional[str] = None,
 ) -> Path:  # fmt: skip
     """A run with one test set ``test``; ``finished`` is what its file says, an empty mapping for none."""
     directory.mkdir(parents=True)
@@ -50,6 +51,8 @@ def write_run(
             "optimization": {"max_update": 500},
         },
     }  # fmt: skip
+    if precision:
+        record["precision"] = precision
     (directory / "run.json").write_text(json.dumps(record))
     (directory / "train.log").write_text(log_text({100: 4.0, 200: 3.5} if valid is None else valid, speeds))
     if finished is None:

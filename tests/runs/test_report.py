@@ -102,6 +102,39 @@ def test_changes_that_rows_do_not_share_are_in_their_names(tmp_path, capsys):
     ]  # fmt: skip
 
 
+def test_precisions_are_rows_of_their_own(tmp_path, capsys):
+    for name, seed, precision, bleu in (("a", 1, "fp32", 30.0), ("b", 2, "fp16", 20.0), ("c", 3, "fp32", 32.0)):
+        write_run(tmp_path / "runs" / name, seed=seed, precision=precision, scores={"sacreBLEU": bleu})
+    content, _ = made(tmp_path, capsys, "--baseline", "admin_6e6d PRECISION=fp16")
+    assert [(group["method"], group["precision"], group["seeds"]) for group in content["groups"]] == [
+        ("admin_6e6d PRECISION=fp32", "fp32", [1, 3]), ("admin_6e6d PRECISION=fp16", "fp16", [2]),
+    ]  # fmt: skip
+    assert [group["scores"][0]["mean"] for group in content["groups"]] == [31.0, 20.0]
+
+
+def test_a_precision_that_all_rows_share_is_not_in_their_names(tmp_path, capsys):
+    for method in ("admin", "post_ln"):
+        write_run(tmp_path / "runs" / method, config=f"iwslt14_de_en/{method}_6e6d", precision="bf16")
+    content, _ = made(tmp_path, capsys)
+    assert [group["method"] for group in content["groups"]] == ["admin_6e6d", "post_ln_6e6d"]
+
+
+def test_a_run_whose_settings_are_lost_leaves_the_names_of_the_others(tmp_path, capsys):
+    write_run(tmp_path / "runs" / "a", changes=["model.dropout=0.1"], precision="fp32")
+    lost = write_run(tmp_path / "runs" / "b")
+    (lost / "run.json").write_text('{"config": "iwsl')
+    content, _ = made(tmp_path, capsys)
+    first, second = content["groups"]
+    assert first["method"] == "admin_6e6d"
+    assert second["method"].endswith("runs/b")
+    assert any(note.startswith(f"{lost / 'run.json'}: not JSON") for note in content["notes"])
+
+
+def test_a_file_is_no_run(two_methods, capsys):
+    file = two_methods / "runs" / "a" / "seed1111" / "run.json"
+    assert call(capsys, file) == (2, "", f"error: {file}: not a directory\n")
+
+
 def test_p_values_are_those_of_sacrebleu_s_own_command(tmp_path, capsys):
     for name, config, wrong in (("a", "post_ln_6e6d", 30), ("b", "admin_6e6d", 20)):
         write_run(tmp_path / "runs" / name, config=f"iwslt14_de_en/{config}", scores={"sacreBLEU": 1.0},
