@@ -1,8 +1,8 @@
 """Transformers that train deep: a fairseq user directory, to be imported or handed to ``--user-dir``.
 
-Importing the package mends fairseq and makes the methods known to it. Three processes are spared that import:
+Importing the package mends fairseq and makes the methods known to it. Some processes are spared that import:
 ``python -m fairseq_plugins`` prints a line, ``python -m fairseq_plugins.corpora`` works on text and needs no fairseq,
-and ``fairseq-deep`` calls :func:`register` itself before it runs a command.
+and ``fairseq-deep``, like other steps of the scripts, calls :func:`register` itself where it needs it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+
+BY_THEMSELVES = ("cli", "corpora", "demo.archives", "runs.ending", "runs.evaluation", "runs.plan", "runs.rows")
+"""Modules that, run with ``python -m``, call :func:`register` where they need it."""
 
 
 @cache
@@ -67,11 +70,15 @@ def _registers_later() -> bool:
     differently (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
     """
     started_with = sys.orig_argv[1:]
-    by_itself = [["-m", f"{__name__}.{module}"] for module in ("cli", "corpora", "runs.evaluation", "runs.ending")]
+    by_itself = [["-m", f"{__name__}.{module}"] for module in BY_THEMSELVES]
     if started_with == ["-m", __name__] or started_with[:2] in by_itself:
         return True
     return bool(started_with) and Path(started_with[0]).stem == "fairseq-deep"
 
 
-if not _registers_later():
+if _registers_later():
+    from fairseq_plugins.outcome import end_quietly_when_interrupted
+
+    end_quietly_when_interrupted()
+else:
     register()

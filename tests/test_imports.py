@@ -31,7 +31,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "cli": {"checkpoints", "core", "demo", "outcome", "runs", ""},
     "decoding": {"core", "compat"},
     "training": {"core", "compat"},
-    "": {"compat", "core", "decoding", "guard", "methods", "recorder", "training"},
+    "": {"compat", "core", "decoding", "guard", "methods", "outcome", "recorder", "training"},
 }
 """By part of the package ("" is the package itself); every part may import itself, ``errors`` and ``files``."""
 

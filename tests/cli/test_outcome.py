@@ -12,7 +12,7 @@ import pytest
 from torch.multiprocessing import ProcessRaisedException
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.outcome import INTERRUPTED, end_quietly_when_interrupted, exit_code
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -91,3 +91,24 @@ def test_reader_that_has_left(unbuffered: str) -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_ctrl_c_while_a_command_imports_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "subword_nmt").mkdir()
+    (tmp_path / "subword_nmt" / "__init__.py").write_text("raise KeyboardInterrupt\n")
+    path = os.pathsep.join([str(tmp_path), str(CHECKOUT)])
+    command = [sys.executable, "-m", "fairseq_plugins.demo.archives", "multi30k", str(tmp_path / "out")]
+    ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (INTERRUPTED, "", "")
+
+
+def test_the_hook_for_ctrl_c_leaves_other_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "excepthook", lambda *error: seen.append(error))
+    end_quietly_when_interrupted()
+    defect = RuntimeError("ours")
+    sys.excepthook(RuntimeError, defect, None)
+    assert seen == [(RuntimeError, defect, None)]
+    with pytest.raises(SystemExit) as ended:
+        sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert ended.value.code == 130
