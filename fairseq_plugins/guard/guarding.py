@@ -31,6 +31,7 @@ from fairseq_plugins.guard.signals import Finding, Signals, Update
 from fairseq_plugins.recorder.criteria import WithDiagnostics
 from fairseq_plugins.recorder.gradients import loss_scale
 from fairseq_plugins.recorder.recording import recorder_of
+from fairseq_plugins.runs.training_log import GUARD_ENDS
 
 logger = logging.getLogger(__name__)
 
@@ -79,12 +80,12 @@ class Guard:
         self._incident: Optional[Incident] = None
         self._looking = False
         self._begun = False
+        self._directory = os.path.join(trainer.cfg.checkpoint.save_dir, DIRECTORY)
         self._reports: Optional[Reports] = None
         if trainer.is_data_parallel_master:
             self._reports = Reports(Path(trainer.cfg.checkpoint.save_dir))
         criterion.listeners = (*criterion.listeners, self.hear)
-        logger.info("divergence guard: %s; reports go to %s", chosen.action,
-                    os.path.join(trainer.cfg.checkpoint.save_dir, DIRECTORY))  # fmt: skip
+        logger.info("divergence guard: %s; reports go to %s", chosen.action, self._directory)
 
     def hear(self, result: Any) -> None:
         """Note what the criterion says of one mini-batch."""
@@ -206,8 +207,13 @@ class Guard:
             self._reports.write(incident, self._history)
         place = incident.place
         where = f"; first in {place.name} ({place.how})" if place else ""
-        report = _named(incident)
+        report = self._named(incident)
         logger.warning("divergence guard: update %d: %s%s; %s%s", update.number, finding.reason, where, says, report)
+
+    def _named(self, incident: Incident) -> str:
+        """Where the report is; other processes than the first know only its directory."""
+        where = incident.path if self._reports is not None else self._directory
+        return f"; report: {where}" if where else ""
 
     def _end(self, reason: str, incident: Incident) -> None:
         """End the training.
@@ -215,7 +221,7 @@ class Guard:
         Raises:
             Diverged: always.
         """
-        raise Diverged(reason + _named(incident))
+        raise Diverged(reason + self._named(incident))
 
     def _explain(self, abnormal: Abnormal, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Incident:
         """Repeat the update, which is the same again, under the hooks of the recorder and of a search."""
@@ -262,7 +268,7 @@ class Guard:
         if finding is None:
             return
         stops = self.settings.action == settings.STOP
-        says = f"stop: {ladder.ENDS}" if stops else f"nothing is done: {self.settings.action} would not help"
+        says = f"stop: {GUARD_ENDS}" if stops else f"nothing is done: {self.settings.action} would not help"
         incident = Incident(update, finding)
         self._tell(incident, update, finding, says)
         if stops:
@@ -313,7 +319,3 @@ def _even_loss(task: Any) -> float:
     """Loss in bits of a guess that is even over the target dictionary; 0 for a task without one."""
     dictionary = getattr(task, "target_dictionary", None)
     return math.log2(len(dictionary)) if dictionary is not None and len(dictionary) > 1 else 0.0
-
-
-def _named(incident: Incident) -> str:
-    return f"; report: {incident.path}" if incident.path else ""

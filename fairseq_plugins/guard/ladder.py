@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairseq_plugins.guard.settings import FP32, LOWER_LR, SKIP, STOP, Settings
+from fairseq_plugins.runs.training_log import GUARD_ENDS as ENDS
 
-ENDS = "the training ends here"
-"""What every last rung says, and what is looked for in logs."""
 MOST_HALVINGS = 10
 """A learning rate that was halved as often is no longer what the user has asked for."""
 

@@ -166,6 +166,7 @@ class Row:
         low: lower end of the band; NaN where there is no band yet.
         high: upper end, likewise.
         distance: deviations from the mean of the logarithm; NaN likewise, infinite for a value that is not finite.
+        ratio: value to geometric mean so far; NaN where nothing was recorded before.
         since: first update from which on it was recorded outside; ``None`` for inside.
     """
 
@@ -175,6 +176,7 @@ class Row:
     low: float
     high: float
     distance: float
+    ratio: float
     since: Optional[int]
 
     @property
@@ -225,17 +227,21 @@ class PlaceBands:
 
     def _row(self, update: int, name: str, value: float) -> Row:
         distance = self._distance(name, value)
-        low, high = math.nan, math.nan
-        if name in self._bands and self._bands[name].count >= LEAST_ENTRIES:
-            low, high = (math.exp(edge) for edge in self._bands[name].edges(LIMIT))
+        low, high, ratio, band = math.nan, math.nan, math.nan, self._bands.get(name)
+        if band is not None:
+            ratio = value / math.exp(band.mean)
+        if band is not None and band.count >= LEAST_ENTRIES:
+            low, high = (math.exp(edge) for edge in band.edges(LIMIT))
         since = self._since.get(name, update) if self._outside(name, value) else None
-        return Row(_place(name), _kind(name), value, low, high, distance, since)
+        return Row(_place(name), _kind(name), value, low, high, distance, ratio, since)
 
 
 def first_outside(rows: list[Row]) -> Optional[Place]:
-    """The place that left its band first; of several, the first activation of the forward pass, else the first gradient
-    of the backward pass. Where none has left, the furthest from its mean; ``None`` where there is no band.
-    """  # noqa: D205
+    """The place that left its band first; ``None`` where nothing was recorded before.
+
+    Of several, the first activation of the forward pass, else the first gradient of the backward pass. Where none has
+    left its band, the furthest from its mean; where there are no bands yet, the one that has changed most.
+    """
     outside = [row for row in rows if row.since is not None]
     if outside:
         first = min(outside, key=_order)
@@ -244,10 +250,14 @@ def first_outside(rows: list[Row]) -> Optional[Place]:
             f"{first.kind} {first.value:.3g} outside of {first.low:.3g} to {first.high:.3g} since update {first.since}",
         )
     known = [row for row in rows if not math.isnan(row.distance)]
-    if not known:
+    if known:
+        worst = max(known, key=lambda row: row.badness)
+        return Place(worst.place, f"{worst.kind} {worst.value:.3g} is inside of its band, but the furthest out")
+    changed = [row for row in rows if row.ratio > 0]
+    if not changed:
         return None
-    worst = max(known, key=lambda row: row.badness)
-    return Place(worst.place, f"{worst.kind} {worst.value:.3g} is the furthest from its mean, inside of its band still")
+    most = max(changed, key=lambda row: abs(math.log(row.ratio)))
+    return Place(most.place, f"{most.kind} {most.value:.3g} is {most.ratio:.3g} times its mean; there is no band yet")
 
 
 def _order(row: Row) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
-"""How a training ended: at its end, in a loss that is not finite, or by a mistake; ``finished`` keeps the first two.
+"""How a training ended: at its end, diverged, or by a mistake; ``finished`` keeps the first two.
 
-A loss that is not finite is a result: starting again would only find it again.
+A loss that is not finite, or what made the divergence guard end a training, is a result: starting again would only find
+it again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Sequence, TextIO
 
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.runs.training_log import TrainingLog
+from fairseq_plugins.runs.training_log import DIVERGED, TrainingLog
 
 EXCEPTION = re.compile(r"^(?:\[rank\d+\]: ?)?(?P<text>(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$")
 FLOATING_POINT = re.compile(r"FloatingPointError: (?P<text>.+)$")
@@ -33,11 +34,13 @@ class Ending:
         num_updates: that were made.
         epochs: that were begun.
         reason: why it failed; empty for one that reached its end.
+        outcome: what to call the failure.
     """
 
     num_updates: int
     epochs: int
     reason: str = ""
+    outcome: str = DIVERGED
 
     @property
     def exit_code(self) -> int:
@@ -47,14 +50,15 @@ class Ending:
     def sentence(self) -> str:
         """What to tell the user."""
         done = f"{self.num_updates} updates, {self.epochs} epoch{'s' if self.epochs != 1 else ''}"
-        return f"diverged after {done} ({self.reason})" if self.reason else f"finished ({done})"
+        return f"{self.outcome} after {done} ({self.reason})" if self.reason else f"finished ({done})"
 
 
 def finished(run: Path) -> Ending | None:
     """What ``RUN/finished`` says; None where the training is not at its end."""
     try:
         said = json.loads((run / "finished").read_text(encoding="utf-8"))
-        return Ending(int(said["num_updates"]), int(said["epochs"]), str(said.get("reason", "")))
+        return Ending(int(said["num_updates"]), int(said["epochs"]), str(said.get("reason", "")),
+                      str(said.get("outcome", DIVERGED)))  # fmt: skip
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -74,14 +78,14 @@ def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
         UserError: it ended in any other way; the message is its own last word.
     """
     lines = _lines(log, since)
-    reason = ""
+    reason, outcome = "", DIVERGED
     if code:
-        reason = _divergence(lines)
+        reason, outcome = _divergence(lines)
         if not reason:
             raise UserError(_last_word(lines) or f"the training ended with code {code}; see {log}")
     updates, epochs = _reached(_lines(log, 0))
-    ending = Ending(updates, epochs, reason)
-    record = {"num_updates": updates, "epochs": epochs, **({"outcome": "diverged", "reason": reason} if reason else {})}
+    ending = Ending(updates, epochs, reason, outcome)
+    record = {"num_updates": updates, "epochs": epochs, **({"outcome": outcome, "reason": reason} if reason else {})}
     write_whole(run / "finished", json.dumps(record) + "\n")
     return ending
 
@@ -92,10 +96,18 @@ def _lines(log: Path, since: int) -> list[str]:
         return stream.read().decode("utf-8", errors="replace").splitlines()
 
 
-def _divergence(lines: list[str]) -> str:
-    """Why the loss was not finite, in fairseq's words up to the first full stop; empty where it was."""
+def _divergence(lines: list[str]) -> tuple[str, str]:
+    """Why a training diverged, and what to call that; the reason is empty for one that did not.
+
+    The divergence guard's words, else fairseq's up to the first full stop.
+    """
+    log = TrainingLog()
+    for line in lines:
+        log.take(line)
+    if log.ended_by_guard:
+        return log.divergence, log.failure
     found = [match["text"] for line in lines if (match := FLOATING_POINT.search(line))]
-    return re.split(r"\. ", found[-1])[0].rstrip(".") if found else ""
+    return (re.split(r"\. ", found[-1])[0].rstrip(".") if found else ""), DIVERGED
 
 
 def _last_word(lines: list[str]) -> str:

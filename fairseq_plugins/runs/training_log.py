@@ -21,7 +21,14 @@ _MAX_UPDATE = re.compile(r"'max_update': (\d+)")
 _LOSS_SCALE_EXHAUSTED = "Minimum loss scale reached"
 _OVERFLOW = "gradient overflow detected"
 _DONE = "done training in"
+_GUARD = re.compile(r"divergence guard: update (\d+): (.+)$")
+_RUNG = re.compile(r"; (?:stop|[\w-]+, then stop): ")
+_HOW = re.compile(r"(?<=\S) \([^()]*(?:\([^()]*\)[^()]*)*\)$")
+GUARD_ENDS = "the training ends here"
+"""What the divergence guard says of an update with which it ends a training."""
 _NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
+
+OK, DIVERGED, FAILED_TO_TRAIN, UNKNOWN = "ok", "diverged", "failed to train", "unknown"
 
 FAILED_TO_LEARN_MARGIN = 0.05
 """A valid loss above (1 - this) times the unigram entropy counts as having learned nothing of translation."""
@@ -53,6 +60,10 @@ class TrainingLog:
     loss_scale_exhausted: bool = False
     done: bool = False
     """Whether fairseq said that it is done, and nothing was trained since."""
+    guarded: dict[int, str] = field(default_factory=dict)
+    """What the divergence guard said of abnormal updates; the latest of each."""
+    ended_by_guard: str = ""
+    """Its reason, where it ended the training, and nothing was trained since."""
     as_text: bool = False
     """Whether there is a record that is not JSON."""
 
@@ -72,6 +83,8 @@ class TrainingLog:
             self.not_finite = True
         if _LOSS_SCALE_EXHAUSTED in line:
             self.not_finite = self.loss_scale_exhausted = True
+        if match := _GUARD.search(line):
+            self._take_guard(int(match[1]), match[2])
         if _OVERFLOW in line:
             self.overflows += 1
         if _DONE in line:
@@ -79,12 +92,18 @@ class TrainingLog:
         if _RECORD_AS_TEXT.search(line):
             self.as_text = True
 
+    def _take_guard(self, update: int, text: str) -> None:
+        self.guarded[update] = text
+        if GUARD_ENDS in text:
+            reason = _RUNG.split(text)[0]
+            self.ended_by_guard = _HOW.sub("", reason)
+
     def _take_record(self, kind: str, record: dict[str, Any]) -> None:
         if kind == "valid":
             self._note(self.valid_loss, record, "valid_num_updates", "valid_")
             _keep(self.valid_bleu, record, "valid_num_updates", "valid_bleu")
             return
-        self.done = False
+        self.done, self.ended_by_guard = False, ""
         self._note(self.train_loss, record, "num_updates", "")
         _keep(self.gradient_norm, record, "num_updates", "gnorm")
         _keep(self.loss_scale, record, "num_updates", "loss_scale")
@@ -104,8 +123,17 @@ class TrainingLog:
         self.not_finite = self.not_finite or not math.isfinite(value)
 
     @property
+    def failure(self) -> str:
+        """What became of a training that could not go on; empty for any other."""
+        if self.ended_by_guard.startswith(FAILED_TO_TRAIN):
+            return FAILED_TO_TRAIN
+        return DIVERGED if self.not_finite or self.ended_by_guard else ""
+
+    @property
     def divergence(self) -> str:
-        """Why it diverged, if it did."""
+        """Why it diverged or failed to train, if it did."""
+        if self.ended_by_guard:
+            return self.ended_by_guard.removeprefix(f"{FAILED_TO_TRAIN}: ")
         return "minimum loss scale reached" if self.loss_scale_exhausted else "loss not finite"
 
     @property
@@ -168,9 +196,6 @@ def read_log(path: Path) -> TrainingLog:
     return LogReader(path).poll()
 
 
-OK, DIVERGED, FAILED_TO_TRAIN, UNKNOWN = "ok", "diverged", "failed to train", "unknown"
-
-
 @dataclass(frozen=True)
 class Verdict:
     """What became of a training: one of the words above, and what that is said of."""
@@ -190,8 +215,8 @@ def judge(log: TrainingLog, unigram_entropy: Optional[float]) -> Verdict:
     ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None where it is not known.
     """
     final = log.final_valid_loss
-    if log.not_finite:
-        return Verdict(DIVERGED, log.divergence)
+    if log.not_finite or log.ended_by_guard:
+        return Verdict(log.failure, log.divergence)
     if final is None:
         return Verdict(UNKNOWN, "never validated")
     if unigram_entropy is None:

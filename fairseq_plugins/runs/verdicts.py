@@ -17,8 +17,9 @@ LINES = 200_000
 
 def verdict_on_training(run: Run) -> Verdict:
     """The verdict on a training, scored or not: not finite, not finished, nothing learned, or ok."""
-    if (run.finished or {}).get("outcome") == DIVERGED or run.log.not_finite:
-        return Verdict(DIVERGED, str((run.finished or {}).get("reason") or run.log.divergence))
+    outcome = (run.finished or {}).get("outcome") or run.log.failure
+    if outcome in (DIVERGED, FAILED_TO_TRAIN):
+        return Verdict(outcome, str((run.finished or {}).get("reason") or run.log.divergence))
     if run.finished is None:
         wanted = updates_wanted(run)
         return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
