@@ -22,6 +22,7 @@ from fairseq_plugins.checkpoints.files import (
     memory_of,
     num_updates,
     read_checkpoint,
+    require_file_name,
     without_training_state,
     write_checkpoint,
 )
@@ -33,6 +34,7 @@ from fairseq_plugins.checkpoints.selection import (
     last_checkpoints,
 )
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
+from fairseq_plugins.options import OneLineParser
 
 
 def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:
@@ -51,6 +53,7 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
     """
     if not inputs:
         raise UserError("nothing to average: no checkpoint was given")
+    require_file_name(output)
     if output.resolve() in {path.resolve() for path in inputs}:
         raise UserError(f"{output}: the output is also an input")
     measured = measured_names()
@@ -150,13 +153,13 @@ def weights_hash(weights: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
-        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> OneLineParser:
     """Flags of ``fairseq-deep average``."""
-    flags = argparse.ArgumentParser(prog="fairseq-deep average", description="Average the weights of checkpoints.")
+    flags = OneLineParser(prog="fairseq-deep average", description="Average the weights of checkpoints.")
     which = flags.add_mutually_exclusive_group(required=True)
     which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="these checkpoints, the newest last")
     which.add_argument("--last-updates", type=int, metavar="N", help="the last N saved by --save-interval-updates")
@@ -173,6 +176,8 @@ def _chosen(args: argparse.Namespace) -> list[Path]:
     if args.metric is not None and args.best is None:
         raise UserError("--metric belongs to --best N")
     if args.inputs:
+        if args.checkpoints is not None:
+            raise UserError("--checkpoints belongs to --last-updates, --last-epochs and --best, not to --inputs")
         return list(args.inputs)
     if args.checkpoints is None:
         raise UserError("--last-updates, --last-epochs and --best need --checkpoints DIR")
@@ -185,8 +190,8 @@ def _chosen(args: argparse.Namespace) -> list[Path]:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Average as the flags say; 0, or 2 after one line for each problem."""
-    args = parser().parse_args(argv)
     try:
+        args = parser().read(argv)
         inputs = _chosen(args)
         average_checkpoints(inputs, args.output, ema=args.ema)
     except UserError as error:

@@ -67,12 +67,23 @@ def without_training_state(state: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def require_file_name(output: Path) -> None:
+    """See that a file can have this name, before minutes of work are put into it.
+
+    Raises:
+        UserError: it is a directory.
+    """
+    if output.is_dir():
+        raise UserError(f"{output}: is a directory; give the name of a file")
+
+
 def write_checkpoint(state: dict[str, Any], output: Path) -> None:
     """Write ``state`` to ``output``, which appears when it is whole; the directory is made where there is none.
 
     Raises:
         UserError: the file cannot be written.
     """
+    require_file_name(output)
     partial = output.with_name(output.name + ".partial")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,6 @@ The options of the result are a plain dictionary, not the ``argparse.Namespace``
 
 from __future__ import annotations
 
-import argparse
 import copy
 import sys
 from argparse import Namespace
@@ -33,6 +32,7 @@ from fairseq_plugins.checkpoints.files import (
     architecture,
     num_updates,
     read_checkpoint,
+    require_file_name,
     without_training_state,
     write_checkpoint,
 )
@@ -43,6 +43,7 @@ from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
+from fairseq_plugins.options import OneLineParser
 
 STOCK_ARCH = "transformer"
 SMALLEST_SCALE = 1e-6
@@ -228,9 +229,7 @@ def _task(weights: Mapping[str, Tensor]) -> SimpleNamespace:
         for number in range(len(weights[f"{stack.value}.embed_tokens.weight"]) - len(dictionary)):
             dictionary.add_symbol(f"word{number}")
         dictionaries[stack] = dictionary
-    return SimpleNamespace(
-        source_dictionary=dictionaries[Stack.ENCODER], target_dictionary=dictionaries[Stack.DECODER]
-    )
+    return SimpleNamespace(source_dictionary=dictionaries[Stack.ENCODER], target_dictionary=dictionaries[Stack.DECODER])
 
 
 def _own_options(state: Mapping[str, Any], path: Path) -> Namespace:
@@ -325,6 +324,7 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> list[s
     """
     if output.resolve() == path.resolve():
         raise UserError(f"{output}: the output is also the input")
+    require_file_name(output)
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists; --force overwrites it")
     state = read_checkpoint(path)
@@ -362,9 +362,9 @@ def _dropped(state: Mapping[str, Any]) -> list[str]:
     return [f"left out: {' and '.join(dropped)}"] if dropped else []
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> OneLineParser:
     """Flags of ``fairseq-deep fold``."""
-    flags = argparse.ArgumentParser(
+    flags = OneLineParser(
         prog="fairseq-deep fold",
         description="Fold the scales of the residual stream (Admin's omega) into the other weights: the result is a "
         "plain Transformer that stock fairseq loads without this package and that computes the same.",
@@ -377,8 +377,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Fold as the flags say; 0, or 2 after one line for each problem."""
-    args = parser().parse_args(argv)
     try:
+        args = parser().read(argv)
         lines = fold_checkpoint(args.checkpoint, args.out, args.force)
     except UserError as error:
         report(error)

@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, Command] = {
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
     "stock-score": Command("BLEU of a translation, by fairseq's own scorer", "fairseq_cli.score", stock.plain),
     "score": Command("score translations: BLEU of every kind, chrF, TER, ROUGE, WER; compare systems",
-                     "fairseq_plugins.scoring.command"),
+                     "fairseq_plugins.scoring.command", needs_fairseq=False),
     "demo": Command("train every method on a small corpus and compare them", "fairseq_plugins.demo.__main__"),
     "doctor": Command("say what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
     "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.corpora.verify"),

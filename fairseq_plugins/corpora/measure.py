@@ -113,7 +113,7 @@ def measure(directory: Path) -> Directory:
         OSError: a file cannot be read.
     """
     if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory")
+        raise UserError(f"{directory}: {'not a directory' if directory.exists() else 'no such directory'}")
     if (directory / "text").is_dir() or (directory / "data-bin").is_dir():
         found = _prepared(directory)
     else:

@@ -6,7 +6,6 @@ variant of it, the data of another year, sentences lost on the way.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -28,6 +27,7 @@ from fairseq_plugins.corpora.known_corpora import (
 )
 from fairseq_plugins.corpora.measure import Directory, File, measure
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.options import OneLineParser
 
 LEVELS = (BROKEN, DIFFERS, NOTE, SAME)
 """The worst first, as they are printed."""
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     Raises:
         UserError: the directory holds no corpus, or ``--expect`` names no known one.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().read(argv)
     if arguments.list:
         print("\n".join(f"{corpus.name:<22}{corpus.title}" for corpus in corpora().values()))
         return 0
@@ -57,8 +57,8 @@ def main(argv: Sequence[str]) -> int:
     return int(any(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
         prog="fairseq-deep verify-data",
         description="Count, sum and name a corpus. Exit code 0: all as known; 1: something differs or is broken; "
         "2: nothing to look at.",

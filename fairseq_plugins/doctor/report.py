@@ -5,7 +5,6 @@ Exit code 0 if training can start, 1 if it cannot.
 
 from __future__ import annotations
 
-import argparse
 import json
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from dataclasses import asdict
 
 from fairseq_plugins.doctor import machine, packages, plugin
 from fairseq_plugins.doctor.finding import Check, Finding, Level
+from fairseq_plugins.options import OneLineParser
 
 CHECKS: tuple[Check, ...] = (
     Check("versions", packages.python),
@@ -38,14 +38,14 @@ WIDTH = 118
 
 def main(argv: Sequence[str]) -> int:
     """Run the checks and print the findings."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().read(argv)
     findings = examine(CHECKS)
     print(as_json(findings) if arguments.json else as_text(findings))
     return int(any(finding.level is Level.ERROR for _, finding in findings))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
         prog="fairseq-deep doctor",
         description="Say what this environment is and what in it would stop a training or spoil it. "
         "Exit code 0: training can start; 1: it cannot.",

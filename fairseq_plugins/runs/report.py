@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 
 from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.runs import pictures
 from fairseq_plugins.runs.comparisons import Comparisons, compared
 from fairseq_plugins.runs.leaderboard import (
@@ -30,7 +31,6 @@ from fairseq_plugins.runs.leaderboard import (
     score_columns,
     unlike,
 )
-from fairseq_plugins.runs.options import OneLineParser
 from fairseq_plugins.runs.run import Run, find_runs, read_run
 from fairseq_plugins.runs.tables import ABSENT, markdown_table, number, strict_json, text_table, without_empty_columns
 from fairseq_plugins.runs.verdicts import worst

@@ -14,7 +14,7 @@ from typing import Optional, Sequence
 from fairseq_plugins.diagnostics import plots
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.runs.options import OneLineParser
+from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.runs.screen import Screen
 from fairseq_plugins.watch.logs import Watch
 from fairseq_plugins.watch.spikes import DEVIATIONS, WINDOW

@@ -1,0 +1,71 @@
+"""Mistakes on a command line: one line, the nearest option, no page of usage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.checkpoints import average, fold
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.options import OneLineParser
+
+
+@pytest.fixture
+def options() -> OneLineParser:
+    parser = OneLineParser(prog="x")
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--best", type=int)
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--outptu a", "unknown option '--outptu' (did you mean '--output'?); legal: --help, --output, --best"),
+        ("--out=a", "unknown option '--out' (did you mean '--output'?); legal: --help, --output, --best"),
+        ("--best 1", "the following arguments are required: --output (x --help says more)"),
+        ("--output a --best x", "argument --best: invalid int value: 'x' (x --help says more)"),
+        ("--output a -b", "unexpected: '-b' (x --help says more)"),
+    ],
+)
+def test_a_mistake_is_one_line(options: OneLineParser, line: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        options.read(line.split())
+    assert caught.value.problems == (message,)
+
+
+def test_what_stands_behind_two_dashes_is_no_option(options: OneLineParser) -> None:
+    assert options.read(["--output", "a", "--", "--best"]).files == ["--best"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["average", "--last-epoch", "2"], "unknown option '--last-epoch' (did you mean '--last-epochs'?); legal: "),
+        (["average", "--best", "1", "--last-epochs", "2"], "argument --last-epochs: not allowed with argument --best"),
+        (["average", "--inputs", "a.pt", "--checkpoints", "d", "--output", "b.pt"], "--checkpoints belongs to --last-"),
+        (["fold", "a.pt", "b.pt", "--froce"], "unknown option '--froce' (did you mean '--force'?); legal: "),
+        (["doctor", "--jsn"], "unknown option '--jsn' (did you mean '--json'?); legal: --help, --json"),
+        (["verify-data", "--lsit"], "unknown option '--lsit' (did you mean '--list'?); legal: "),
+    ],
+)
+def test_every_command_of_ours_reads_its_options_so(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"error: {line}")
+    assert said.err.count("\n") == 1
+
+
+def test_a_directory_is_no_name_for_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        lambda: average.main(["--inputs", str(tmp_path / "a.pt"), "--output", str(tmp_path)]),
+        lambda: fold.main([str(tmp_path / "a.pt"), str(tmp_path), "--force"]),
+    ):
+        assert command() == 2
+        assert capsys.readouterr() == ("", f"error: {tmp_path}: is a directory; give the name of a file\n")
