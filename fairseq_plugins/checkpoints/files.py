@@ -91,7 +91,17 @@ def write_checkpoint(state: dict[str, Any], output: Path) -> None:
         with open(partial, "wb") as stream:
             torch.save(state, stream)
         os.replace(partial, output)
-    except OSError as error:
-        raise UserError(f"{output}: cannot be written: {error.strerror or error}") from error
+    except (OSError, RuntimeError) as error:
+        refusal = _refusal_of_system(error)
+        if refusal is None:
+            raise
+        raise UserError(f"{output}: cannot be written: {refusal.strerror or refusal}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _refusal_of_system(error: Optional[BaseException]) -> Optional[OSError]:
+    """The system's own error behind ``error``: closing an archive that it cut off, torch raises another over it."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__context__
+    return error

@@ -1,0 +1,43 @@
+"""A checkpoint for which there is no room: one line, and nothing left of it."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+import torch
+
+from fairseq_plugins.checkpoints.files import write_checkpoint
+from fairseq_plugins.errors import UserError
+
+
+@pytest.fixture
+def at_most_100_kb() -> Iterator[None]:
+    """Files of this process end at 100,000 bytes, as on a disk that is full then."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.usefixtures("at_most_100_kb")
+def test_a_disk_that_fills_in_the_middle_of_a_save_is_one_line(tmp_path: Path) -> None:
+    output = tmp_path / "a.pt"
+    with pytest.raises(UserError) as caught:
+        write_checkpoint({"model": {"weight": torch.zeros(100_000)}}, output)
+    assert caught.value.problems == (f"{output}: cannot be written: File too large",)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_defect_keeps_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(torch, "save", broken)
+    with pytest.raises(RuntimeError, match="ours"):
+        write_checkpoint({}, tmp_path / "a.pt")
