@@ -5,6 +5,14 @@
 SEEDS=${SEEDS:-}
 BASELINE=${BASELINE:-}
 
+# require_seeds SEED ...: before anything is prepared or trained.
+require_seeds() {
+    local seed
+    for seed in "$@"; do
+        [[ $seed =~ ^[0-9]+$ ]] || die "SEEDS must be whole numbers, not '$seed'"
+    done
+}
+
 # run_directory OUT CONFIG SEED OVERRIDE ...: where a run goes. A change of the recipe is another run: its name says the
 # last word of the setting and the value, without what a shell would want quoted.
 run_directory() {

@@ -33,9 +33,16 @@ for argument in "$@"; do
 done
 ((${#configs[@]})) || die "no configuration (.yaml) is given"
 read -r -a seeds <<<"${SEEDS:-1 2 3}"
-for seed in "${seeds[@]}"; do
-    [[ $seed =~ ^[0-9]+$ ]] || die "SEEDS must be whole numbers, not '$seed'"
-done
+require_seeds "${seeds[@]}"
+if [[ -n $BASELINE ]]; then
+    # By its name alone or with its corpus, as in the report, which would notice after all trainings.
+    names=()
+    for config in "${configs[@]}"; do
+        config=$(realpath -m -- "${config%.yaml}")
+        names+=("${config##*/}" "$(basename -- "${config%/*}")/${config##*/}")
+    done
+    require_choice BASELINE "${BASELINE%.yaml}" "${names[@]}"
+fi
 require_package
 ((DRY_RUN)) || [[ -d $data ]] || die "$data: no such directory of prepared data"
 require_file "${configs[@]}"

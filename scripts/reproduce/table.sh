@@ -78,6 +78,8 @@ reproduce() {
     default=$ROOT/runs/$(basename -- "$0" .sh)
     ((!SMOKE)) || default+=_smoke
     out=${OUT:-$default}
+    read -r -a small <<<"$SEEDS"
+    require_seeds "${small[@]}"
     require_package
     ((!${#names[@]})) || selection=(--only "${names[@]}")
     ((!SMOKE)) || selection+=(--smoke "$ROOT/configs")
