@@ -23,11 +23,18 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.guard import ladder, precision, settings
-from fairseq_plugins.guard.places import FirstNotFinite, PlaceBands, backward_culprit, first_outside, not_finite
+from fairseq_plugins.guard.places import (
+    FirstNotFinite,
+    PlaceBands,
+    backward_culprit,
+    first_outside,
+    not_finite,
+    weakest,
+)
 from fairseq_plugins.guard.plateau import PlateauWatch, begins
 from fairseq_plugins.guard.rates import Rates
 from fairseq_plugins.guard.report import DIRECTORY, Incident, Reports
-from fairseq_plugins.guard.signals import Finding, Signals, Update
+from fairseq_plugins.guard.signals import PLATEAU, Finding, Signals, Update
 from fairseq_plugins.recorder.criteria import WithDiagnostics
 from fairseq_plugins.recorder.gradients import loss_scale
 from fairseq_plugins.recorder.recording import recorder_of
@@ -205,8 +212,8 @@ class Guard:
         incident.steps.append(f"update {update.number}: {says}")
         if self._reports is not None:
             self._reports.write(incident, self._history)
-        place = incident.place
-        where = f"; first in {place.name} ({place.how})" if place else ""
+        place, how = incident.place, "stuck" if incident.finding.kind == PLATEAU else "first"
+        where = f"; {how} in {place.name} ({place.how})" if place else ""
         report = self._named(incident)
         logger.warning("divergence guard: update %d: %s%s; %s%s", update.number, finding.reason, where, says, report)
 
@@ -270,6 +277,9 @@ class Guard:
         stops = self.settings.action == settings.STOP
         says = f"stop: {GUARD_ENDS}" if stops else f"nothing is done: {self.settings.action} would not help"
         incident = Incident(update, finding)
+        if self.places.last is not None:
+            values = self.places.last.values
+            incident.place, incident.rows = weakest(values), self.places.rows(self.places.last.update, values)
         self._tell(incident, update, finding, says)
         if stops:
             self._end(finding.reason, incident)

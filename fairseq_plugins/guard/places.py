@@ -191,9 +191,11 @@ class PlaceBands:
     def __init__(self) -> None:
         self._bands: dict[str, Band] = {}
         self._since: dict[str, int] = {}
+        self.last: Optional[Entry] = None
 
     def __call__(self, entry: Entry) -> None:
         """Take an entry in."""
+        self.last = entry
         for name, value in entry.values.items():
             if "/" not in name or _kind(name) not in (*ACTIVATIONS, *GRADIENTS):
                 continue
@@ -258,6 +260,15 @@ def first_outside(rows: list[Row]) -> Optional[Place]:
         return None
     most = max(changed, key=lambda row: abs(math.log(row.ratio)))
     return Place(most.place, f"{most.kind} {most.value:.3g} is {most.ratio:.3g} times its mean; there is no band yet")
+
+
+def weakest(values: Mapping[str, float]) -> Optional[Place]:
+    """The place whose parameters have the least gradient: where a training that does not move is stuck."""
+    norms = {_place(name): value for name, value in values.items() if "/" in name and _kind(name) == GRADIENT}
+    if not norms:
+        return None
+    least, most = min(norms, key=lambda one: norms[one]), max(norms, key=lambda one: norms[one])
+    return Place(least, f"{GRADIENT} {norms[least]:.3g} is the least; the greatest is {norms[most]:.3g} in {most}")
 
 
 def _order(row: Row) -> tuple[Any, ...]:

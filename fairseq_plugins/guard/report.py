@@ -113,8 +113,8 @@ def lines(incident: Incident, history: Sequence[Update], picture: bool) -> Itera
     yield f"# {title}: update {update.number}"
     yield ""
     yield f"- **What**: {incident.finding.reason}"
-    if incident.finding.kind != PLATEAU:
-        yield f"- **Where first**: {f'`{place.name}` ({place.how})' if place else 'not known'}"
+    where = "Where it is stuck" if incident.finding.kind == PLATEAU else "Where first"
+    yield f"- **{where}**: {f'`{place.name}` ({place.how})' if place else 'not known'}"
     if incident.weights:
         more = f" and {len(incident.weights) - NAMED} more" if len(incident.weights) > NAMED else ""
         yield f"- **Weights that are not finite**: {', '.join(f'`{one}`' for one in incident.weights[:NAMED])}{more}"
@@ -151,7 +151,7 @@ def _statistics(incident: Incident) -> Iterator[str]:
     own = [row for row in incident.rows if row.place == name]
     others = [row for row in incident.rows if row.place != name]
     shown = own + others[: max(0, MOST_ROWS - len(own))]
-    yield "## Statistics of this update, the named place first, then the worst"
+    yield "## Statistics of the layers: the named place first, then the worst"
     yield ""
     yield "| place | statistic | value | band | deviations | outside since update |"
     yield "|---|---|---:|---:|---:|---:|"

@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.guard.plateau import PlateauWatch, begins, target_entropy
+from fairseq_plugins.recorder import read
 from fairseq_plugins.runs.training_log import unigram_entropy
 from tests import toy
 from tests.config.test_hydra import losses
@@ -118,9 +119,12 @@ def test_it_begins_after_warm_up(toy_data: Path, tmp_path: Path) -> None:
 
 def test_a_training_that_never_learns_is_ended(training: Training) -> None:
     """The rate is so low that it stays where it started, above the entropy of the digits."""
-    flags = ("--lr", "1e-9", "--divergence-plateau", "100", "--diagnostics-interval", "1000")
+    flags = ("--lr", "1e-9", "--divergence-plateau", "100", "--diagnostics-interval", "100")
     with pytest.raises(Diverged, match="^failed to train: training loss [45].* after 200 updates, .*; report: "):
         training.run("run", *STOP, *flags, updates=250)
     (report,) = reports(training.directory / "run")
     assert report.startswith("# Failed to train: update 200\n")
     assert "A longer warm-up" in report
+    entry = read(training.directory / "run" / "recorder.jsonl")[-1]
+    norms = {name.split("/")[0]: value for name, value in entry.values.items() if name.endswith("/gradient_norm")}
+    assert f"**Where it is stuck**: `{min(norms, key=norms.get)}` (gradient_norm " in report
