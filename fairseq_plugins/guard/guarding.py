@@ -268,7 +268,8 @@ class Guard:
         Raises:
             Diverged: the training has failed to train, and is to be stopped then.
         """
-        update = self._pending
+        # Torch's automatic mixed precision repeats an update from inside of it: that one was the last word.
+        update, self._pending = self._pending, None
         if update is None or trainer.get_num_updates() != update.number:
             return
         finding = self.plateau.look(update.number, update.nll, trainer.task, trainer.cfg.dataset.train_subset)

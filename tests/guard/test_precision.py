@@ -24,14 +24,15 @@ FP32 = ("--divergence-action", "fp32")
 ADAM = "FairseqAdam"
 
 
-def fails_in_half(faults: Faults, call: int) -> None:
-    """The loss of a batch is no number as long as it is computed in half precision."""
-    faults.loss = lambda now, loss: loss * math.nan if now == call and precision.is_half(faults.trainers[-1]) else loss
+def fails_in_half(faults: Faults, call: int, by: float = math.nan) -> None:
+    """The loss of a batch is multiplied as long as it is computed in half precision."""
+    faults.loss = lambda now, loss: loss * by if now == call and precision.is_half(faults.trainers[-1]) else loss
 
 
 @pytest.mark.parametrize(
     "flags",
     [
+        ("--amp",),
         ("--bf16",),
         ("--memory-efficient-bf16",),
         ("--fp16", "--memory-efficient-fp16", "--fp16-init-scale", "16"),
@@ -41,7 +42,8 @@ def fails_in_half(faults: Faults, call: int) -> None:
 def test_it_goes_on_as_a_training_in_full_precision(
     training: Training, faults: Faults, said: Callable[[], list[str]], flags: tuple[str, ...]
 ) -> None:
-    fails_in_half(faults, 3)
+    # What is not finite ends fairseq's automatic mixed precision on a CPU before it comes to the guard.
+    fails_in_half(faults, 3, by=50.0 if "--amp" in flags else math.nan)
     run = training.run("run", *flags, *FP32, updates=6)
     (line,) = said()
     assert "; fp32: the training goes on in full precision, from this update on" in line
@@ -60,7 +62,7 @@ def test_it_goes_on_as_a_training_in_full_precision(
     before["optimizer_history"][-1]["optimizer_name"] = ADAM
     torch.save(before, training.directory / "half" / "checkpoint_last.pt")
     by_hand = checkpoint(training.run("half", updates=6))
-    if "memory" in "".join(flags):
+    if "--bf16" not in flags and "--fp16-no-flatten-grads" not in flags:
         assert differing(last, by_hand) == []
     # Master weights are not in a checkpoint of fairseq's, only what half precision has left of them.
     for name, value in by_hand["model"].items():
