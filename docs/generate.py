@@ -7,6 +7,7 @@ code 1). A block stands between ``<!-- generated: NAME -->`` and ``<!-- end of N
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import re
 import sys
@@ -155,6 +156,7 @@ def no_fold_reasons(method: Method) -> List[str]:
     return list(dict.fromkeys(part.no_fold for part in parts_of(method) if part.no_fold))
 
 
+@functools.cache
 def refusals() -> Dict[str, List[str]]:
     """Messages of the parts about combinations that make no sense, each with the parts that give it."""
     found: Dict[str, List[str]] = {}
