@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from fairseq_plugins.guard.bands import Band
@@ -14,8 +14,8 @@ LEAST_HISTORY = 30
 """Updates that a band has seen before a spike is called one."""
 LOSS_FLOOR, NORM_FLOOR = 0.25, 0.25
 """Least deviations: of the loss in bits, of the natural logarithm of the gradient norm."""
-PERSISTS = 10
-"""Losses in a row above half the band that are as bad as one above all of it."""
+WINDOW, RECENT = 30, 10
+"""Updates that a band remembers, and those that are compared with the best of the past."""
 FALL, FALL_WINDOW = 256.0, 1000
 """A loss scale that falls by this factor within so many updates has collapsed."""
 NOT_FINITE, SPIKE, COLLAPSE, PLATEAU = "not finite", "spike", "loss scale", "failed to train"
@@ -67,10 +67,10 @@ class Signals:
 
     def __init__(self, limit: float, even: float = 0.0) -> None:
         self.limit, self._even = limit, even
-        self.loss, self.norm = Band(LOSS_FLOOR), Band(NORM_FLOOR)
+        self.loss, self.norm = Band(LOSS_FLOOR, WINDOW), Band(NORM_FLOOR, WINDOW)
+        self._recent, self._best = Band(0.0, RECENT), Band(LOSS_FLOOR)
         self._tokens = Band(0.0)
         self._scales: deque[float] = deque(maxlen=FALL_WINDOW)
-        self._high = 0
 
     def judge(self, update: Update, minimum_reached: bool = False) -> Optional[Finding]:
         """Say what is wrong with ``update``; where nothing is, the bands take it in.
@@ -102,20 +102,15 @@ class Signals:
         return Finding(COLLAPSE, f"the loss scale fell from {before:g} to {scale:g}")
 
     def _spikes(self, update: Update) -> list[str]:
-        wider = self._wider(update)
-        loss = self.loss.distance(update.loss) / wider
-        self._high = self._high + 1 if self._established and loss > self.limit / 2 else 0
-        if not self._established:
+        if self.loss.count < LEAST_HISTORY:
             return [*self._off_the_scale(update)]
-        found = []
+        wider, found = self._wider(update), []
+        loss = self.loss.distance(update.loss) / wider
         if loss > self.limit:
             above = self.loss.mean + self.limit * self.loss.deviation * wider
             found.append(f"loss {update.loss:.4g} bits, the band ends at {above:.4g} ({loss:.0f} deviations)")
-        elif self._high >= PERSISTS:
-            found.append(
-                f"loss {update.loss:.4g} bits, for {self._high} updates in a row at least {self.limit / 2:g} "
-                f"deviations above {self.loss.mean:.4g}"
-            )
+        else:
+            found += self._lost_ground(update)
         norm = self.norm.distance(_log(update.norm / wider))
         if norm > self.limit:
             above = wider * math.exp(self.norm.edges(self.limit)[1])
@@ -128,9 +123,12 @@ class Signals:
             return 1.0
         return math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
 
-    @property
-    def _established(self) -> bool:
-        return self.loss.count >= LEAST_HISTORY
+    def _lost_ground(self, update: Update) -> Iterator[str]:
+        """A rise too slow for a band that follows: what would now be the recent mean, against the best of the past."""
+        recent = replace(self._recent)
+        recent.take(update.loss)
+        if self._best.distance(recent.mean) > self.limit / 2:
+            yield f"loss {update.loss:.4g} bits, its recent mean {recent.mean:.4g} was {self._best.mean:.4g} before"
 
     def _off_the_scale(self, update: Update) -> Iterator[str]:
         """What no history is needed for: worse than a model that knows nothing, by a factor of two."""
@@ -139,10 +137,11 @@ class Signals:
             yield f"loss {update.loss:.4g} bits, more than twice that of an even guess or of the start, {start:.4g}"
 
     def _take(self, update: Update) -> None:
-        # The band shall not follow a training that goes wrong. High losses are counted; a high norm alone is not, so
-        # that band does follow, slowly.
-        if not self._high:
-            self.loss.take(update.loss)
+        self.loss.take(update.loss)
+        self._recent.take(update.loss)
+        if self.loss.count == LEAST_HISTORY or self.loss.mean < self._best.mean:
+            self._best = replace(self.loss)
+        # A norm that rises without the loss is no fault: the band follows, if slowly.
         self.norm.take_bounded(_log(update.norm), self.limit / 2)
         self._tokens.take(update.tokens)
         if update.loss_scale is not None:
@@ -159,7 +158,9 @@ class Signals:
                 band.restore(state[name])
 
     def _bands(self) -> dict[str, Band]:
-        return {"loss": self.loss, "norm": self.norm, "tokens": self._tokens}
+        return {
+            "loss": self.loss, "norm": self.norm, "tokens": self._tokens, "recent": self._recent, "best": self._best,
+        }  # fmt: skip
 
 
 def _log(value: float) -> float:

@@ -74,10 +74,23 @@ def test_a_small_batch_may_be_further_off() -> None:
     assert findings(norms, losses, tokens) == {}
 
 
-def test_losses_that_stay_high_are_found_one_that_does_not_is_not() -> None:
-    # The band is 5 + 8 * 0.25 bits; half of it ends at 6.
-    losses = [5.0] * 40 + [6.5] * 9 + [5.0] * 40 + [6.5] * 12
-    assert list(findings([1.0] * len(losses), losses)) == [99, 100, 101]
+def test_a_loss_that_creeps_up_is_found_by_the_best_there_was() -> None:
+    """Slowly enough for the band to follow. The best is 5 bits; a recent mean above 5 + 4 * 0.25 is lost ground."""
+    losses = [5.0] * 60 + [5.0 + 0.03 * step for step in range(1, 80)]
+    found = findings([1.0] * len(losses), losses)
+    first = min(found)
+    # The mean of the last ten or so lags behind a rise of 0.03 an update by nine of them.
+    assert 6.0 < losses[first - 1] < 6.35
+    assert "its recent mean 6.0" in found[first].reason
+    # One loss that is high, but inside of the band, is none.
+    assert findings([1.0] * 80, [5.0] * 60 + [6.9] + [5.0] * 19) == {}
+
+
+def test_a_jump_after_a_steep_fall_is_found() -> None:
+    """As in the first hundreds of updates of a training, in which the mean falls by half."""
+    losses = [7.0 + 5.4 * math.exp(-step / 40) + 0.3 * math.sin(7 * step) for step in range(190)]
+    found = findings([1.0] * 191, [*losses, 11.0])
+    assert list(found) == [191]
 
 
 @pytest.mark.parametrize(

@@ -101,14 +101,13 @@ def test_a_gradient(training: Training, faults: Faults) -> None:
         training.run("run", *STOP)
 
 
-@pytest.mark.parametrize(("rate", "found"), [(5.0, range(37, 38)), (1.0, range(46, 47))])
-def test_an_exploding_learning_rate(training: Training, faults: Faults, rate: float, found: range) -> None:
-    """For one update; the schedule sets it back. Large, the next loss tells; less so, that the losses stay high."""
-    faults.before[36] = lambda trainer: trainer.optimizer.set_lr(rate)
+def test_an_exploding_learning_rate(training: Training, faults: Faults) -> None:
+    """For one update; the schedule sets it back. The next loss tells."""
+    faults.before[36] = lambda trainer: trainer.optimizer.set_lr(1.0)
     with pytest.raises(Diverged) as caught:
-        training.run("run", *STOP, updates=50)
+        training.run("run", *STOP, updates=45)
     update = int(str(caught.value).removeprefix("diverged at update ").split(":")[0])
-    assert update in found
+    assert update == 37
     (report,) = reports(training.directory / "run")
     entries = {entry.update: entry for entry in read(training.directory / "run" / "recorder.jsonl")}
     assert (max(entries), entries[update].applied) == (update, False)
