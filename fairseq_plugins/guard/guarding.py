@@ -40,7 +40,8 @@ from fairseq_plugins.recorder.gradients import loss_scale
 from fairseq_plugins.recorder.recording import recorder_of
 from fairseq_plugins.runs.training_log import GUARD_ENDS
 
-logger = logging.getLogger(__name__)
+# Below the logger that --log-file writes down, so that whoever reads such a file is told, too.
+logger = logging.getLogger("fairseq_cli.train.guard")
 
 ATTRIBUTE = "divergence_guard"
 """Where a trainer keeps its guard."""
@@ -208,10 +209,11 @@ class Guard:
             self._end(f"diverged at update {update.number}: {finding.reason}{where}", self._incident)
 
     def _tell(self, incident: Incident, update: Update, finding: Finding, says: str) -> None:
-        """Log what is done, and put it into the report."""
+        """Log what is done, and put it into the report; in the first process."""
         incident.steps.append(f"update {update.number}: {says}")
-        if self._reports is not None:
-            self._reports.write(incident, self._history)
+        if self._reports is None:
+            return
+        self._reports.write(incident, self._history)
         place, how = incident.place, "stuck" if incident.finding.kind == PLATEAU else "first"
         where = f"; {how} in {place.name} ({place.how})" if place else ""
         report = self._named(incident)

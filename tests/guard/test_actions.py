@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
+from fairseq.optim.adam import FairseqAdam
+from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY, LR_SCHEDULER_REGISTRY
+from fairseq.trainer import Trainer
+from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import Diverged, UserError
+from fairseq_plugins.guard.guarding import ATTRIBUTE, guard_of
+from fairseq_plugins.guard.rates import Rates
 from fairseq_plugins.recorder import read
 from tests import toy
 from tests.guard.common import checkpoint, differing, reports
@@ -66,52 +77,91 @@ def test_the_training_as_it_was_is_saved_and_can_go_on(training: Training, fault
 
 
 SCHEDULES = {
-    "inverse_sqrt": ("--warmup-updates", "4"),
-    "inverse_sqrt_without_warmup": (),
-    "fixed": ("--lr-shrink", "0.5", "--force-anneal", "2", "--warmup-updates", "2"),
-    "polynomial_decay": ("--total-num-update", "20", "--warmup-updates", "2"),
-    "cosine": ("--warmup-updates", "2"),
-    "tri_stage": ("--warmup-steps", "2", "--hold-steps", "3", "--decay-steps", "8"),
-    # No epoch is nine tenths better than the one before it.
-    "reduce_lr_on_plateau": ("--lr-patience", "0", "--lr-threshold", "0.9"),
+    "inverse_sqrt": {"warmup_updates": 4},
+    "inverse_sqrt_without_warmup": {},
+    "fixed": {"force_anneal": 2, "lr_shrink": 0.5, "warmup_updates": 2},
+    "polynomial_decay": {"total_num_update": 20, "warmup_updates": 2, "power": 2.0},
+    "cosine": {"max_update": 30, "warmup_updates": 2},
+    "tri_stage": {"warmup_steps": 2, "hold_steps": 3, "decay_steps": 8},
+    "triangular": {"max_lr": 0.01, "lr_period_updates": 8},
+    "manual": {"epoch2lr": "{'2': 0.003}", "update2lr": "{'5': 0.002}"},
+    "step": {"lr_deacy_period": 3, "min_lr": 1e-4},
+    "reduce_lr_on_plateau": {
+        "lr_patience": 0,
+        "lr_threshold": 0.9,
+        "lr_shrink": 0.1,
+        "maximize_best_checkpoint_metric": False,
+    },
+    "pass_through": {},
 }
 
 
+def trainer_with(name: str) -> Trainer:
+    """As much of a trainer as moves a schedule."""
+
+    def scheduler(name: str) -> Any:
+        settings = {"lr": [0.005], "max_update": 40, **SCHEDULES[name]}
+        known = LR_SCHEDULER_DATACLASS_REGISTRY.get(name)
+        if known is None:
+            return LR_SCHEDULER_REGISTRY[name](Namespace(**settings), optimizer)
+        fields = {field.name for field in dataclasses.fields(known)}
+        given = {key: value for key, value in settings.items() if key in fields}
+        return LR_SCHEDULER_REGISTRY[name](OmegaConf.merge(OmegaConf.structured(known), given), optimizer)
+
+    adam = {"lr": [0.005], "adam_betas": "(0.9, 0.999)", "adam_eps": 1e-8, "weight_decay": 0.0, "tpu": False}
+    adam |= {"use_old_adam": True, "fp16_adam_stats": False}
+    trainer, optimizer = Trainer.__new__(Trainer), FairseqAdam(OmegaConf.create(adam), [torch.ones(1)])
+    if name == "pass_through":
+        optimizer._lr_scheduler = scheduler("inverse_sqrt")
+        type(optimizer).lr_scheduler = property(lambda self: self._lr_scheduler)
+    trainer._optimizer, trainer._lr_scheduler = optimizer, scheduler(name)
+    trainer._num_updates, trainer.quantizer = 0, None
+    setattr(trainer, ATTRIBUTE, SimpleNamespace(rates=Rates()))
+    return trainer
+
+
+def stepped(name: str, halved_after: int) -> list[float]:
+    """Rates of a schedule over 30 updates, ten an epoch, with the calls that a training makes of it."""
+    trainer, found = trainer_with(name), []
+    for update in range(1, 31):
+        if update % 10 == 1:
+            trainer.lr_step_begin_epoch(update // 10 + 1)
+        found.append(trainer.get_lr())
+        if update == halved_after:
+            guard_of(trainer).rates.halve(trainer.optimizer)
+        trainer.set_num_updates(update)
+        if update % 10 == 0:
+            trainer.lr_step(update // 10, 1.0)
+    return found
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_lower_lr_is_half_of_the_schedule(name: str) -> None:
+    scheduled = stepped(name, halved_after=0)
+    assert len(set(scheduled)) > 1
+    assert stepped(name, halved_after=3) == [
+        rate * (0.5 if update > 3 else 1.0) for update, rate in enumerate(scheduled, start=1)
+    ]
+
+
 @pytest.fixture
-def _no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not every schedule knows the toy recipe's."""
+def by_epoch(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A schedule that multiplies the rate that it finds, at the end of the second epoch; it knows no warm-up here."""
     at = toy.RECIPE.index("--warmup-updates")
     monkeypatch.setattr(toy, "RECIPE", toy.RECIPE[:at] + toy.RECIPE[at + 2 :])
+    return ["--lr-scheduler", "reduce_lr_on_plateau", "--lr-patience", "0", "--lr-threshold", "0.9"]
 
 
-@pytest.mark.usefixtures("_no_warm_up")
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_lower_lr_is_half_of_the_schedule(training: Training, faults: Faults, name: str) -> None:
-    flags = ["--lr-scheduler", name, *SCHEDULES[name]]
-    by_epoch = name == "reduce_lr_on_plateau"
-    # An epoch has ten updates; this schedule moves at the end of the second.
-    updates = 22 if by_epoch else 13
+def test_a_resumed_training_keeps_the_lowered_rate(training: Training, faults: Faults, by_epoch: list[str]) -> None:
+    def train(name: str, updates: int) -> Path:
+        return training.run(name, *by_epoch, *LOWER, updates=updates, validate=True)
+
     faults.losses(3)
-    lowered = rates(training.run("lowered", *flags, *LOWER, updates=updates, validate=by_epoch))
+    whole = train("whole", 22)
+    train("parts", 5)
     faults.losses()
-    faults.left_out = {3}
-    scheduled = rates(training.run("scheduled", *flags, updates=updates, validate=by_epoch))
-    assert len(scheduled) == updates
-    assert len(set(scheduled.values())) > 1
-    assert lowered == {update: rate * (0.5 if update > 2 else 1.0) for update, rate in scheduled.items()}
-
-
-@pytest.mark.usefixtures("_no_warm_up")
-@pytest.mark.parametrize("name", ["inverse_sqrt", "reduce_lr_on_plateau"])
-def test_a_resumed_training_keeps_the_lowered_rate(training: Training, faults: Faults, name: str) -> None:
-    flags = ["--lr-scheduler", name, *SCHEDULES[name], *LOWER]
-    by_epoch = name == "reduce_lr_on_plateau"
-    updates = 22 if by_epoch else 8
-    faults.losses(3)
-    whole = training.run("whole", *flags, updates=updates, validate=by_epoch)
-    training.run("parts", *flags, updates=5, validate=by_epoch)
-    faults.losses()
-    parts = training.run("parts", *flags, updates=updates, validate=by_epoch)
+    parts = train("parts", 22)
+    assert set(rates(whole).values()) == {0.005, 0.0025, 0.00025}
     assert rates(parts) == rates(whole)
     assert differing(checkpoint(parts), checkpoint(whole)) == []
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hydra.core.utils import JobReturn
 
+from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, raised_in_worker
 from fairseq_plugins.runs import ending
 from fairseq_plugins.runs.training_log import judge, read_log
@@ -21,40 +22,52 @@ from tests.guard.conftest import ON
 TOO_HIGH = ("--lr", "50", "--lr-scheduler", "fixed", "--clip-norm", "0", "--max-update", "20")
 
 
+def as_on_a_terminal(line: str) -> str:
+    """A line of ``--log-file``, which leaves out who says it."""
+    return f"2026-01-01 00:00:00 | INFO | {'train_inner' if line.startswith('{') else 'fairseq_cli.train'} | {line}\n"
+
+
+def error_line(text: str) -> str:
+    (line,) = [line for line in text.splitlines() if line.startswith("error: ")]
+    return line
+
+
 @pytest.fixture(scope="module")
-def ended(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A training in two processes whose learning rate is too high, from a shell."""
+def ended(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
+    """A training in two processes whose learning rate is too high: its directory, exit code and standard error."""
     run = tmp_path_factory.mktemp("guard") / "a run"
-    run.mkdir()
     flags = [*toy.TINY_MODEL, *toy.RECIPE, "--disable-validation", *ON, *TOO_HIGH, "--divergence-action", "stop"]
-    command = [sys.executable, "-m", "fairseq_plugins.cli", "train", str(toy_data), "--arch", "post_ln_transformer"]
-    command += [*flags, "--save-dir", str(run), "--distributed-world-size", "2", "--log-format", "json"]
-    command += ["--log-interval", "1"]
-    with open(run / "train.log", "w", encoding="utf-8") as log:
-        process = subprocess.run(command, stdout=log, stderr=subprocess.PIPE, text=True, timeout=300)
-    return run, process
+    flags += ["--save-dir", str(run), "--distributed-world-size", "2", "--log-format", "json", "--log-interval", "1"]
+    flags += ["--log-file", str(run / "train.log")]
+    errors = io.StringIO()
+    run.mkdir()
+    with contextlib.redirect_stderr(errors):
+        code = cli.main(["train", str(toy_data), "--arch", "post_ln_transformer", *flags])
+    return run, code, errors.getvalue()
 
 
-def test_one_line_one_code_and_one_report(ended: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    run, process = ended
-    assert process.returncode == DIVERGED_EXIT_CODE == 3
-    (line,) = [line for line in process.stderr.splitlines() if line.startswith("error: ")]
-    assert line.startswith("error: diverged at update ")
-    assert "Traceback" not in process.stderr
+def test_one_line_one_code_and_one_report(ended: tuple[Path, int, str]) -> None:
+    run, code, said = ended
+    assert code == DIVERGED_EXIT_CODE == 3
+    assert error_line(said).startswith("error: diverged at update ")
+    assert "Traceback" not in said
     (report,) = reports(run)
-    assert f"; first in {place_in(report)}; report: {run}" in line
+    assert f"; first in {place_in(report)}; report: {run}" in error_line(said)
 
 
 def test_scripts_and_watch_call_it_diverged(
-    ended: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ended: tuple[Path, int, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, process = ended
-    reason = process.stderr.split("error: diverged at update ")[1].split(": ", 1)[1].split("; report")[0].strip()
+    run, code, said = ended
+    reason = error_line(said).split("diverged at update ")[1].split(": ", 1)[1].split("; report")[0]
     assert "; first in " in reason
-    log = run / "train.log"
+    log = tmp_path / "train.log"
+    log.write_text("".join(map(as_on_a_terminal, (run / "train.log").read_text().splitlines())))
     assert (judge(read_log(log), 3.0).outcome, judge(read_log(log), 3.0).reason) == ("diverged", reason)
-    assert ending.main([str(tmp_path), "--code", str(process.returncode), "--log", str(log)]) == 1
-    written = json.loads((tmp_path / "finished").read_text())
+    finished = tmp_path / "run" / "finished"
+    finished.parent.mkdir()
+    assert ending.main([str(finished.parent), "--code", str(code), "--log", str(log)]) == 1
+    written = json.loads(finished.read_text())
     assert (written["outcome"], written["reason"]) == ("diverged", reason)
     capsys.readouterr()
     assert watch.main([str(log), "--output", str(tmp_path / "watch")]) == 0

@@ -10,6 +10,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.errors import Diverged
+from fairseq_plugins.guard import plateau
 from fairseq_plugins.guard.plateau import PlateauWatch, begins, target_entropy
 from fairseq_plugins.recorder import read
 from fairseq_plugins.runs.training_log import unigram_entropy
@@ -46,7 +47,7 @@ def test_the_training_is_bit_for_bit_that_without_it(
     "arch", ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"],
 )  # fmt: skip
 def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], arch: str) -> None:
-    run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{arch}_transformer", updates=60)
+    run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{arch}_transformer", updates=45)
     assert said() == []
     assert not (run / "divergence").exists()
 
@@ -59,7 +60,7 @@ def test_real_text_is_quiet(real_corpus: Callable[[str], Path], tmp_path: Path, 
         lines = (corpus / f"val.{language}").read_text(encoding="utf-8").splitlines()[:600]
         (tmp_path / "text" / f"train.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     data = toy.binarise_text(tmp_path, ("train",))
-    flags = (*ON, *FEW, "60", *STOP, "--max-tokens", "600", "--diagnostics-interval", "50")
+    flags = (*ON, *FEW, "45", *STOP, "--max-tokens", "600", "--diagnostics-interval", "50")
     toy.train_toy(data, tmp_path / "run", *flags, arch="b2t_transformer")
     assert said() == []
 
@@ -117,13 +118,14 @@ def test_it_begins_after_warm_up(toy_data: Path, tmp_path: Path) -> None:
     assert not any(PlateauWatch(0).look(update, 9.0, Data(), "train") for update in range(1, 301))
 
 
-def test_a_training_that_never_learns_is_ended(training: Training) -> None:
+def test_a_training_that_never_learns_is_ended(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rate is so low that it stays where it started, above the entropy of the digits."""
-    flags = ("--lr", "1e-9", "--divergence-plateau", "100", "--diagnostics-interval", "100")
-    with pytest.raises(Diverged, match="^failed to train: training loss [45].* after 200 updates, .*; report: "):
-        training.run("run", *STOP, *flags, updates=250)
+    monkeypatch.setattr(plateau, "EVERY", 10)
+    flags = ("--lr", "1e-9", "--divergence-plateau", "10", "--diagnostics-interval", "10")
+    with pytest.raises(Diverged, match="^failed to train: training loss [45].* after 20 updates, .*; report: "):
+        training.run("run", *STOP, *flags, updates=25)
     (report,) = reports(training.directory / "run")
-    assert report.startswith("# Failed to train: update 200\n")
+    assert report.startswith("# Failed to train: update 20\n")
     assert "A longer warm-up" in report
     entry = read(training.directory / "run" / "recorder.jsonl")[-1]
     norms = {name.split("/")[0]: value for name, value in entry.values.items() if name.endswith("/gradient_norm")}
