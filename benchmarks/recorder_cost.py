@@ -1,7 +1,8 @@
-"""What recording an update costs: trainer steps with a recorder at work in every step against steps without one.
+"""What the recorder and the divergence guard cost: trainer steps with them at work against steps without.
 
-The two trainers take their steps in turn in one process. A recorded step's extra time divided by the interval is what
-a run pays. Run it from the repository's root: ``python benchmarks/recorder_cost.py --help``.
+The trainers take their steps in turn in one process. A recorded step's extra time divided by the interval is what a run
+pays for the recorder; the guard looks at every step. Run it from the repository's root:
+``python benchmarks/recorder_cost.py --help``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import logging
 import statistics
 import tempfile
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import torch
 from common import interleaved, machine, make_task, ratios, step_flags, zipf_tokens
@@ -19,16 +20,22 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
 BASE = "label_smoothed_cross_entropy"
-RECORDED = f"{BASE}_with_diagnostics"
+RECORDED, GUARDED, OFF = "recorded", "guarded", "between recorded steps"
 DEFAULT_INTERVAL = 100
+NEVER = str(10**9)
+CRITERIA = {
+    BASE: [BASE],
+    RECORDED: [f"{BASE}_with_diagnostics", "--diagnostics-interval", "1"],
+    OFF: [f"{BASE}_with_diagnostics", "--diagnostics-interval", NEVER],
+    GUARDED: [f"{BASE}_with_diagnostics", "--diagnostics-interval", NEVER, "--divergence-action", "stop"],
+}
 
 
-def make_step(criterion: str, args: argparse.Namespace, task: Any, directory: str) -> Callable[[], None]:
+def make_step(criterion: List[str], args: argparse.Namespace, task: Any, directory: str) -> Callable[[], None]:
     """A closure that makes one step of fairseq's trainer."""
-    argv = ["unused", "--arch", args.arch, "--criterion", criterion, "--optimizer", "adam", "--lr", "1e-5"]
+    argv = ["unused", "--arch", args.arch, "--criterion", *criterion, "--optimizer", "adam", "--lr", "1e-5"]
     argv += ["--share-all-embeddings", "--clip-norm", "1", "--save-dir", directory]
     argv += ["--cpu"] if args.device == "cpu" else []
-    argv += ["--diagnostics-interval", "1"] if criterion == RECORDED else []
     for stack in ("encoder", "decoder"):
         argv += [f"--{stack}-layers", str(args.layers), f"--{stack}-embed-dim", str(args.width)]
         argv += [f"--{stack}-ffn-embed-dim", str(4 * args.width)]
@@ -48,7 +55,7 @@ def make_step(criterion: str, args: argparse.Namespace, task: Any, directory: st
 
 
 def main() -> None:
-    """Print the ratio of a recorded step to one that is not, and what it makes of a run."""
+    """Print the ratios of steps with and without, and what the recorder makes of a run."""
     logging.disable(logging.INFO)
     parser = step_flags(__doc__)
     parser.add_argument("--arch", default="admin_transformer")
@@ -57,17 +64,19 @@ def main() -> None:
     task = make_task(args.vocabulary)
     with tempfile.TemporaryDirectory() as directory:
         steps: Dict[str, Callable[[], None]] = {
-            name: make_step(name, args, task, directory) for name in (BASE, RECORDED)
+            name: make_step(criterion, args, task, directory) for name, criterion in CRITERIA.items()
         }
         seconds = interleaved(steps, args.rounds, args.device)
     print(f"{machine(args.device)}; {args.arch}, {args.layers}-{args.layers} layers, width {args.width}, ", end="")
     print(f"{args.sentences} x {args.length} tokens; {args.rounds} rounds")
     for clock in ("wall", "processor"):
-        ratio = ratios(seconds, clock, BASE)[RECORDED]
-        middle, low, high = statistics.median(ratio), ratio[len(ratio) // 4], ratio[3 * len(ratio) // 4]
-        share = 100 * (middle - 1) / DEFAULT_INTERVAL
-        print(f"{clock}: a recorded step takes {middle:.3f} ({low:.3f} to {high:.3f}) times one that is not; ", end="")
-        print(f"{share:.3f} % of a run at the default interval of {DEFAULT_INTERVAL}")
+        found = ratios(seconds, clock, BASE)
+        for name in (RECORDED, OFF, GUARDED):
+            ratio = found[name]
+            middle, low, high = statistics.median(ratio), ratio[len(ratio) // 4], ratio[3 * len(ratio) // 4]
+            print(f"{clock}, {name}: {middle:.3f} ({low:.3f} to {high:.3f}) times a step of {BASE}")
+        share = 100 * (statistics.median(found[RECORDED]) - 1) / DEFAULT_INTERVAL
+        print(f"{clock}: the recorder costs {share:.3f} % of a run at the default interval of {DEFAULT_INTERVAL}")
 
 
 if __name__ == "__main__":
