@@ -24,6 +24,7 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.guard import ladder, precision, settings
 from fairseq_plugins.guard.places import (
+    GRADIENT,
     FirstNotFinite,
     PlaceBands,
     backward_culprit,
@@ -282,7 +283,9 @@ class Guard:
         incident = Incident(update, finding)
         if self.places.last is not None:
             values = self.places.last.values
-            incident.place, incident.rows = weakest(values), self.places.rows(self.places.last.update, values)
+            incident.place = weakest(values)
+            rows = [row for row in self.places.rows(self.places.last.update, values) if row.kind == GRADIENT]
+            incident.rows = sorted(rows, key=lambda row: row.value)
         self._tell(incident, update, finding, says)
         if stops:
             self._end(finding.reason, incident)

@@ -151,7 +151,8 @@ def _statistics(incident: Incident) -> Iterator[str]:
     own = [row for row in incident.rows if row.place == name]
     others = [row for row in incident.rows if row.place != name]
     shown = own + others[: max(0, MOST_ROWS - len(own))]
-    yield "## Statistics of the layers: the named place first, then the worst"
+    stuck = incident.finding.kind == PLATEAU
+    yield "## Gradients, the least first" if stuck else "## Statistics of this update: the named place, then the worst"
     yield ""
     yield "| place | statistic | value | band | deviations | outside since update |"
     yield "|---|---|---:|---:|---:|---:|"

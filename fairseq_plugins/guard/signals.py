@@ -127,7 +127,9 @@ class Signals:
         """A rise too slow for a band that follows: what would now be the recent mean, against the best of the past."""
         recent = replace(self._recent)
         recent.take(update.loss)
-        if self._best.distance(recent.mean) > self.limit / 2:
+        # A mean of so many values varies less than each, by the root of their number.
+        reach = self.limit * max(self._best.deviation / math.sqrt(RECENT), LOSS_FLOOR / 2)
+        if recent.mean > self._best.mean + reach:
             yield f"loss {update.loss:.4g} bits, its recent mean {recent.mean:.4g} was {self._best.mean:.4g} before"
 
     def _off_the_scale(self, update: Update) -> Iterator[str]:
@@ -137,11 +139,11 @@ class Signals:
             yield f"loss {update.loss:.4g} bits, more than twice that of an even guess or of the start, {start:.4g}"
 
     def _take(self, update: Update) -> None:
-        self.loss.take(update.loss)
+        self.loss.take_bounded(update.loss, self.limit / 2)
         self._recent.take(update.loss)
         if self.loss.count == LEAST_HISTORY or self.loss.mean < self._best.mean:
             self._best = replace(self.loss)
-        # A norm that rises without the loss is no fault: the band follows, if slowly.
+        # What is far out enters as the edge of half the band: one value shall not make the band wider for the next.
         self.norm.take_bounded(_log(update.norm), self.limit / 2)
         self._tokens.take(update.tokens)
         if update.loss_scale is not None:

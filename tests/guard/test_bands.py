@@ -75,7 +75,7 @@ def test_a_small_batch_may_be_further_off() -> None:
 
 
 def test_a_loss_that_creeps_up_is_found_by_the_best_there_was() -> None:
-    """Slowly enough for the band to follow. The best is 5 bits; a recent mean above 5 + 4 * 0.25 is lost ground."""
+    """Slowly enough for the band to follow. The best is 5 bits; a recent mean above 5 + 8 * 0.25 / 2 is lost ground."""
     losses = [5.0] * 60 + [5.0 + 0.03 * step for step in range(1, 80)]
     found = findings([1.0] * len(losses), losses)
     first = min(found)
@@ -84,6 +84,15 @@ def test_a_loss_that_creeps_up_is_found_by_the_best_there_was() -> None:
     assert "its recent mean 6.0" in found[first].reason
     # One loss that is high, but inside of the band, is none.
     assert findings([1.0] * 80, [5.0] * 60 + [6.9] + [5.0] * 19) == {}
+
+
+def test_a_training_that_stays_worse_than_it_was_is_found() -> None:
+    """Losses that vary by half a bit: three bits more are inside of the band, but not as a mean of ten."""
+    draw = random.Random(1)
+    losses = [draw.gauss(7.0, 0.5) for _ in range(100)] + [draw.gauss(9.5, 0.5) for _ in range(20)]
+    found = findings([1.0] * len(losses), losses)
+    assert 100 < min(found) <= 112
+    assert all("recent mean" in finding.reason for finding in found.values())
 
 
 def test_a_jump_after_a_steep_fall_is_found() -> None:
