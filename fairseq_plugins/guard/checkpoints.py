@@ -67,9 +67,10 @@ def load(
             f"{filename}: it was trained in another precision or with another optimizer: give the flags that it was "
             "trained with (after --divergence-action fp32, no --fp16), or --reset-optimizer"
         ) from error
-    state = dict((extra_state or {}).get(ATTRIBUTE) or {})
+    # With a new optimizer begins a new training, on other data perhaps.
+    state = {} if reset_optimizer else dict((extra_state or {}).get(ATTRIBUTE) or {})
     if guard is not None and state:
-        if reset_optimizer or reset_lr_scheduler:
+        if reset_lr_scheduler:
             state["halvings"] = 0
         guard.restore(state, trainer.optimizer)
         trainer.lr_step_update()

@@ -166,6 +166,19 @@ def test_a_resumed_training_keeps_the_lowered_rate(training: Training, faults: F
     assert differing(checkpoint(parts), checkpoint(whole)) == []
 
 
+@pytest.mark.parametrize(
+    "flags", [("--reset-optimizer", "--reset-dataloader", "--reset-meters"), ("--reset-lr-scheduler",)]
+)
+def test_a_new_schedule_has_its_own_rate(training: Training, faults: Faults, flags: tuple[str, ...]) -> None:
+    faults.losses(3)
+    training.run("run", *LOWER, updates=4)
+    faults.losses()
+    training.run("run", *LOWER, *flags, updates=5)
+    guard = guard_of(faults.trainers[-1])
+    assert guard.rates.factor == 1.0
+    assert guard.signals.loss.count == 5
+
+
 def test_resumed_without_a_guard_the_rate_is_the_schedules_and_a_line_says_so(
     training: Training, faults: Faults, caplog: pytest.LogCaptureFixture
 ) -> None:
