@@ -79,6 +79,7 @@ def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not made
     assert (workplace / "checkpoints-b2t/checkpoint_best.pt").exists()
     assert (workplace / "checkpoints-mixed/checkpoint_best.pt").exists()
+    assert (workplace / "checkpoints-guarded/recorder.jsonl").exists()
 
 
 def test_mistake_is_answered_as_shown(
