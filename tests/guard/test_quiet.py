@@ -47,7 +47,7 @@ def test_the_training_is_bit_for_bit_that_without_it(
     "arch", ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"],
 )  # fmt: skip
 def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], arch: str) -> None:
-    run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{arch}_transformer", updates=45)
+    run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{arch}_transformer", updates=36)
     assert said() == []
     assert not (run / "divergence").exists()
 
@@ -60,7 +60,7 @@ def test_real_text_is_quiet(real_corpus: Callable[[str], Path], tmp_path: Path, 
         lines = (corpus / f"val.{language}").read_text(encoding="utf-8").splitlines()[:600]
         (tmp_path / "text" / f"train.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     data = toy.binarise_text(tmp_path, ("train",))
-    flags = (*ON, *FEW, "45", *STOP, "--max-tokens", "600", "--diagnostics-interval", "50")
+    flags = (*ON, *FEW, "36", *STOP, "--max-tokens", "600", "--diagnostics-interval", "50")
     toy.train_toy(data, tmp_path / "run", *flags, arch="b2t_transformer")
     assert said() == []
 
