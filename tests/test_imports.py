@@ -34,7 +34,10 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "training": {"core", "compat"},
     "": {"compat", "core", "decoding", "guard", "methods", "outcome", "recorder", "training"},
 }
-"""By part of the package ("" is the package itself); every part may import itself, ``errors``, ``files`` and ``options``."""
+"""By part of the package ("" is the package itself).
+
+Every part may import itself, ``errors``, ``files`` and ``options``.
+"""
 
 
 def part_of(module: str) -> str:
