@@ -13,13 +13,14 @@ import logging
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
 import torch
 from fairseq.logging import metrics
 from fairseq.trainer import Trainer
+from torch import nn
 
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.guard import ladder, precision, settings
@@ -35,7 +36,7 @@ from fairseq_plugins.guard.places import (
 from fairseq_plugins.guard.plateau import PlateauWatch, begins
 from fairseq_plugins.guard.rates import Rates
 from fairseq_plugins.guard.report import DIRECTORY, Incident, Reports
-from fairseq_plugins.guard.signals import PLATEAU, Finding, Signals, Update
+from fairseq_plugins.guard.signals import GRADIENT_SPIKE, NOT_FINITE, PLATEAU, Finding, Signals, Update
 from fairseq_plugins.recorder.criteria import WithDiagnostics
 from fairseq_plugins.recorder.gradients import loss_scale
 from fairseq_plugins.recorder.recording import recorder_of
@@ -88,6 +89,7 @@ class Guard:
         self._pending: Optional[Update] = None
         self._incident: Optional[Incident] = None
         self._looking = False
+        self._noting: Optional[Update] = None
         self._begun = False
         self._directory = os.path.join(trainer.cfg.checkpoint.save_dir, DIRECTORY)
         self._reports: Optional[Reports] = None
@@ -114,6 +116,8 @@ class Guard:
             with _balanced_meters():
                 result = train_step(trainer, samples, *args, **kwargs)
         except Abnormal as abnormal:
+            if abnormal.rung.applied:
+                return self._note(abnormal, train_step, trainer, samples, *args, **kwargs)
             self._act(abnormal, train_step, trainer, samples)
             changes = abnormal.rung.action == settings.FP32
         else:
@@ -136,6 +140,9 @@ class Guard:
         """
         if self._looking:
             raise Repeated
+        if self._noting is not None:
+            self._pending = self._noting
+            return clip_grad_norm(trainer, *args, **kwargs)
         norm, refusal = torch.tensor(math.inf), None
         try:
             norm = clip_grad_norm(trainer, *args, **kwargs)
@@ -177,18 +184,21 @@ class Guard:
         """The next rung for an abnormal update.
 
         Raises:
-            Abnormal: unless the update is to be made all the same.
+            Abnormal: unless the update is to be made all the same, and explained already.
         """
         self.in_a_row += 1
         finite = math.isfinite(update.loss) and math.isfinite(update.norm)
-        standing = ladder.Standing(self.in_a_row, finite, precision.is_half(trainer), self.rates.halvings)
+        standing = ladder.Standing(
+            self.in_a_row, finite, precision.is_half(trainer), self.rates.halvings, finding.kind == GRADIENT_SPIKE
+        )
         rung = ladder.decide(self.settings, standing)
         if rung.action == settings.LOWER_LR:
             self.rates.halve(trainer.optimizer)
-        if not rung.applied:
+        if rung.action == ladder.NOTED:
+            self.signals.take(update)
+        if not rung.applied or self._incident is None:
             raise Abnormal(update, finding, rung)
         recorder = recorder_of(trainer)
-        assert self._incident is not None
         assert recorder is not None
         recorder.correct("learning_rate", float(trainer.get_lr()))
         self._tell(self._incident, update, finding, rung.says)
@@ -200,14 +210,20 @@ class Guard:
             Diverged: it ends.
         """
         update, finding, rung = abnormal.update, abnormal.finding, abnormal.rung
-        if self._incident is None:
+        if self._incident is None or self._is_new_fault(finding):
             self._incident = self._explain(abnormal, train_step, trainer, samples)
+        self._incident.ends = rung.action == settings.STOP
         self._tell(self._incident, update, finding, rung.says)
         if rung.action == settings.STOP:
             self._drop(trainer)
             place = self._incident.place
             where = f"; first in {place.name}" if place else ""
             self._end(f"diverged at update {update.number}: {finding.reason}{where}", self._incident)
+
+    def _is_new_fault(self, finding: Finding) -> bool:
+        """Whether what is not finite now was a long gradient so far: the module that breaks is yet to be found."""
+        assert self._incident is not None
+        return finding.kind == NOT_FINITE and self._incident.finding.kind == GRADIENT_SPIKE
 
     def _tell(self, incident: Incident, update: Update, finding: Finding, says: str) -> None:
         """Log what is done, and put it into the report; in the first process."""
@@ -235,27 +251,57 @@ class Guard:
 
     def _explain(self, abnormal: Abnormal, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Incident:
         """Repeat the update, which is the same again, under the hooks of the recorder and of a search."""
-        incident = Incident(abnormal.update, abnormal.finding)
         model, recorder = trainer.get_model(), recorder_of(trainer)
         assert recorder is not None
         search = FirstNotFinite(model)
-        buffers = [buffer.clone() for buffer in model.buffers()]
+        _reset_factor(trainer.optimizer)
         recorder.start(trainer, samples)
         self._looking = True
         try:
-            with contextlib.suppress(Repeated), search.hooked(), _balanced_meters():
+            with _kept_buffers(model), contextlib.suppress(Repeated), search.hooked(), _balanced_meters():
                 train_step(trainer, samples)
         finally:
             self._looking = False
             values = recorder.take() or {}
-        with torch.no_grad():
-            for buffer, before in zip(model.buffers(), buffers, strict=True):
-                buffer.copy_(before)
-        incident.rows = self.places.rows(abnormal.update.number, values)
+        incident = self._incident_of(abnormal, values)
         incident.weights = not_finite(model)
         forward = search.place(trainer.data_parallel_process_group, trainer.data_parallel_world_size > 1)
-        incident.place = forward or backward_culprit(values) or first_outside(list(incident.rows))
+        incident.place = forward or incident.place
         return incident
+
+    def _incident_of(self, abnormal: Abnormal, values: Mapping[str, float]) -> Incident:
+        """What the recorder's numbers of an update say of it."""
+        rows = self.places.rows(abnormal.update.number, values)
+        return Incident(abnormal.update, abnormal.finding, backward_culprit(values) or first_outside(rows), rows)
+
+    def _note(
+        self,
+        abnormal: Abnormal,
+        train_step: Callable[..., Any],
+        trainer: Trainer,
+        samples: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Make an update all the same, under the hooks of the recorder; the same again, bit for bit."""
+        recorder = recorder_of(trainer)
+        assert recorder is not None
+        self._drop(trainer)
+        recorder.take()
+        recorder.start(trainer, samples)
+        self._noting = abnormal.update
+        try:
+            with _kept_buffers(trainer.get_model()):
+                result = train_step(trainer, samples, *args, **kwargs)
+        finally:
+            self._noting = None
+            recorder.stop()
+        self._incident = self._incident_of(abnormal, recorder.measured)
+        if not recorder.due(abnormal.update.number):
+            recorder.take()
+        self._tell(self._incident, abnormal.update, abnormal.finding, abnormal.rung.says)
+        self._made(trainer)
+        return result
 
     def _drop(self, trainer: Trainer) -> None:
         """Leave an update behind as if its batch had not come."""
@@ -263,6 +309,7 @@ class Guard:
         # Torch's scaler is asked once an update to take the scale off, and must be told that the update is over.
         if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
             scaler.update()
+        _reset_factor(trainer.optimizer)
         trainer.zero_grad()
 
     def _made(self, trainer: Trainer) -> None:
@@ -280,7 +327,7 @@ class Guard:
             return
         stops = self.settings.action == settings.STOP
         says = f"stop: {GUARD_ENDS}" if stops else f"nothing is done: {self.settings.action} would not help"
-        incident = Incident(update, finding)
+        incident = Incident(update, finding, ends=stops)
         if self.places.last is not None:
             values = self.places.last.values
             incident.place = weakest(values)
@@ -319,6 +366,27 @@ def _balanced_meters() -> Iterator[None]:
         metrics._active_aggregators.clear()
         metrics._active_aggregators.update(active)
         raise
+
+
+@contextlib.contextmanager
+def _kept_buffers(model: nn.Module) -> Iterator[None]:
+    """Put the buffers of ``model`` back at the end: a repeated forward pass is not to be counted twice in them."""
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, before in zip(model.buffers(), buffers, strict=True):
+                buffer.copy_(before)
+
+
+def _reset_factor(optimizer: Any) -> None:
+    """Take back what an update that is left has multiplied its gradients by.
+
+    fairseq's optimizer for bfloat16 keeps that beside the gradients until a step, and ``zero_grad`` leaves it there.
+    """
+    if hasattr(optimizer, "_multiply_factor") and optimizer.scaler is None:
+        optimizer._multiply_factor = 1.0
 
 
 def _scalar(value: Any) -> Any:

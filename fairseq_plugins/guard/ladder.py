@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fairseq_plugins.guard.settings import FP32, LOWER_LR, SKIP, STOP, Settings
 from fairseq_plugins.runs.training_log import GUARD_ENDS as ENDS
 
+NOTED = "noted"
+"""No action: the update is reported and made."""
 MOST_HALVINGS = 10
 """A learning rate that was halved as often is no longer what the user has asked for."""
 
@@ -16,7 +18,7 @@ class Rung:
     """One step of the ladder.
 
     Attributes:
-        action: one of the four actions.
+        action: one of the four actions, or :data:`NOTED`.
         says: the step in words, for the log and the report.
         applied: whether the weights are changed by this update all the same.
     """
@@ -35,18 +37,36 @@ class Standing:
         finite: whether loss and gradient of the update are.
         half: whether it trains in half precision.
         halvings: of the learning rate so far.
+        gradient_alone: whether the gradient norm is all that is abnormal, and finite.
     """
 
     in_a_row: int
     finite: bool
     half: bool
     halvings: int
+    gradient_alone: bool = False
+
+
+def _is_only_noted(settings: Settings, standing: Standing) -> bool:
+    """Whether an update is made as if nothing were the matter with it.
+
+    A gradient that is long once is what clipping is for, and most trainings go on as before; where one does not, its
+    loss says so with the next update. Dropping it costs one batch, so who has asked for that gets it at once.
+    """
+    if not standing.gradient_alone or settings.action == SKIP or standing.in_a_row >= settings.patience:
+        return False
+    return settings.action != LOWER_LR or standing.in_a_row == 1
 
 
 def decide(settings: Settings, standing: Standing) -> Rung:
     """The next rung."""
+    if _is_only_noted(settings, standing):
+        until = 2 if settings.action == LOWER_LR else settings.patience
+        says = f"noted: the loss is inside of its band, so the update is made ({standing.in_a_row} in a row"
+        return Rung(NOTED, f"{says}, with {until} comes {settings.action})", applied=True)
     if settings.action == STOP:
-        return Rung(STOP, f"stop: {ENDS}")
+        several = f"{standing.in_a_row} abnormal updates in a row; " if standing.gradient_alone else ""
+        return Rung(STOP, f"stop: {several}{ENDS}")
     if settings.action == FP32:
         if standing.half:
             return Rung(FP32, "fp32: the training goes on in full precision, from this update on")

@@ -11,7 +11,7 @@ from typing import Optional
 
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.guard.places import Place, Row
-from fairseq_plugins.guard.signals import COLLAPSE, NOT_FINITE, PLATEAU, SPIKE, Finding, Update
+from fairseq_plugins.guard.signals import COLLAPSE, GRADIENT_SPIKE, NOT_FINITE, PLATEAU, SPIKE, Finding, Update
 from fairseq_plugins.runs.pictures import LOOKS, load_pyplot, save
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 DIRECTORY = "divergence"
 """Under ``--save-dir``."""
 MOST_REPORTS = 20
-"""Reports that one run writes; what comes after is in the log alone."""
+"""Reports that one run writes; what comes after is in the log alone, but for the one with which a run is ended."""
 MOST_ROWS = 20
 LAST_UPDATES = 10
 NAMED = 5
@@ -34,6 +34,10 @@ ADVICE = {
         "A lower learning rate or a longer warm-up; `--clip-norm`.",
         "`--divergence-action skip` where single batches are to blame, `lower-lr` where it comes again.",
         "A method that bounds the branches: `admin`, `b2t`, `ds_init`, `deepnet` (docs/methods.md).",
+    ),
+    GRADIENT_SPIKE: (
+        "Nothing, if the loss goes on falling: `--clip-norm` bounds what one such gradient can do.",
+        "A lower learning rate or a longer warm-up where it comes often; `--divergence-action skip` drops each.",
     ),
     COLLAPSE: (
         "`--divergence-action fp32`, or `--bf16`: float16 cannot hold these gradients at any scale.",
@@ -59,6 +63,7 @@ class Incident:
         weights: names of those that are not finite.
         steps: what was done, in order.
         path: of the report; ``None`` before it is written, and in all processes but the first.
+        ends: whether the training ends with it.
     """
 
     update: Update
@@ -68,6 +73,7 @@ class Incident:
     weights: Sequence[str] = ()
     steps: list[str] = field(default_factory=list)
     path: Optional[Path] = None
+    ends: bool = False
 
 
 class Reports:
@@ -83,18 +89,21 @@ class Reports:
 
     def write(self, incident: Incident, history: Sequence[Update]) -> None:
         """Write the report, or write it again with what was done since. A full disk is a warning."""
-        if incident.path is None and self._written >= MOST_REPORTS:
+        if incident.path is None and self._written >= MOST_REPORTS and not incident.ends:
             return
+        before = incident.path
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             if incident.path is None:
                 incident.path = self._free(incident.update.number)
-                self._written += 1
                 picture = draw(incident, history, incident.path.with_suffix(".png"))
             else:
                 picture = incident.path.with_suffix(".png").exists()
             write_whole(incident.path, "\n".join(lines(incident, history, picture)) + "\n")
+            self._written += before is None
         except OSError as error:
+            # Nobody is to be sent to a report that is not there.
+            incident.path = before
             logger.warning("divergence guard: no report: %s: %s", self._directory, error.strerror or error)
 
     def _free(self, update: int) -> Path:

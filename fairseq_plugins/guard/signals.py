@@ -18,7 +18,8 @@ WINDOW, RECENT = 30, 10
 """Updates that a band remembers, and those that are compared with the best of the past."""
 FALL, FALL_WINDOW = 256.0, 1000
 """A loss scale that falls by this factor within so many updates has collapsed."""
-NOT_FINITE, SPIKE, COLLAPSE, PLATEAU = "not finite", "spike", "loss scale", "failed to train"
+NOT_FINITE, SPIKE, GRADIENT_SPIKE = "not finite", "spike", "gradient spike"
+COLLAPSE, PLATEAU = "loss scale", "failed to train"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Finding:
     """What is wrong with an update.
 
     Attributes:
-        kind: one of :data:`NOT_FINITE`, :data:`SPIKE`, :data:`COLLAPSE`, :data:`PLATEAU`.
+        kind: one of :data:`NOT_FINITE`, :data:`SPIKE`, :data:`GRADIENT_SPIKE` (of the norm alone: the loss is inside
+            of its band), :data:`COLLAPSE`, :data:`PLATEAU`.
         reason: in words, with the numbers.
     """
 
@@ -73,7 +75,7 @@ class Signals:
         self._scales: deque[float] = deque(maxlen=FALL_WINDOW)
 
     def judge(self, update: Update, minimum_reached: bool = False) -> Optional[Finding]:
-        """Say what is wrong with ``update``; where nothing is, the bands take it in.
+        """Say what is wrong with ``update``; where nothing is, the bands :meth:`take` it in.
 
         Args:
             update: the update.
@@ -87,10 +89,12 @@ class Signals:
             if update.loss_scale is None:
                 return Finding(NOT_FINITE, f"the gradient norm is {_word(update.norm)}")
             return self._fallen(update.loss_scale)
-        found = self._spikes(update)
-        if found:
-            return Finding(SPIKE, "; ".join(found))
-        self._take(update)
+        loss, gradient = self._loss_spikes(update), self._gradient_spikes(update)
+        if loss:
+            return Finding(SPIKE, "; ".join([*loss, *gradient]))
+        if gradient:
+            return Finding(GRADIENT_SPIKE, gradient[0])
+        self.take(update)
         return None
 
     def _fallen(self, scale: float) -> Optional[Finding]:
@@ -101,21 +105,23 @@ class Signals:
         self._scales.clear()
         return Finding(COLLAPSE, f"the loss scale fell from {before:g} to {scale:g}")
 
-    def _spikes(self, update: Update) -> list[str]:
+    def _loss_spikes(self, update: Update) -> list[str]:
         if self.loss.count < LEAST_HISTORY:
             return [*self._off_the_scale(update)]
-        wider, found = self._wider(update), []
+        wider = self._wider(update)
         loss = self.loss.distance(update.loss) / wider
         if loss > self.limit:
             above = self.loss.mean + self.limit * self.loss.deviation * wider
-            found.append(f"loss {update.loss:.4g} bits, the band ends at {above:.4g} ({loss:.0f} deviations)")
-        else:
-            found += self._lost_ground(update)
+            return [f"loss {update.loss:.4g} bits, the band ends at {above:.4g} ({loss:.0f} deviations)"]
+        return [*self._lost_ground(update)] or [*self._off_the_scale(update)]
+
+    def _gradient_spikes(self, update: Update) -> list[str]:
+        wider = self._wider(update)
         norm = self.norm.distance(_log(update.norm / wider))
-        if norm > self.limit:
-            above = wider * math.exp(self.norm.edges(self.limit)[1])
-            found.append(f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({norm:.0f} deviations)")
-        return found or [*self._off_the_scale(update)]
+        if self.norm.count < LEAST_HISTORY or norm <= self.limit:
+            return []
+        above = wider * math.exp(self.norm.edges(self.limit)[1])
+        return [f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({norm:.0f} deviations)"]
 
     def _wider(self, update: Update) -> float:
         """The mean over fewer tokens varies more, as the root of their number; its gradient is longer by as much."""
@@ -138,7 +144,8 @@ class Signals:
         if self._even and update.loss > 2.0 * start:
             yield f"loss {update.loss:.4g} bits, more than twice that of an even guess or of the start, {start:.4g}"
 
-    def _take(self, update: Update) -> None:
+    def take(self, update: Update) -> None:
+        """Take an update into the bands that is made although :meth:`judge` has found something."""
         self.loss.take_bounded(update.loss, self.limit / 2)
         self._recent.take(update.loss)
         if self.loss.count == LEAST_HISTORY or self.loss.mean < self._best.mean:

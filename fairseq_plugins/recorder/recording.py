@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -101,6 +101,11 @@ class Recorder:
         """Replace a number of the update under way that has changed since it was measured."""
         if self._measured is not None:
             self._measured[1][name] = value
+
+    @property
+    def measured(self) -> Mapping[str, float]:
+        """The numbers of the update under way; empty until they are measured."""
+        return {} if self._measured is None else self._measured[1]
 
     def take(self) -> Optional[dict[str, float]]:
         """The numbers of an update that was watched for their own sake; no observer is given them."""

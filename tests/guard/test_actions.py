@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import Diverged, UserError
+from fairseq_plugins.guard import report as report_module
 from fairseq_plugins.guard.guarding import ATTRIBUTE, guard_of
 from fairseq_plugins.guard.rates import Rates
 from fairseq_plugins.recorder import read
@@ -33,14 +35,17 @@ def rates(run: Path) -> dict[int, float]:
     return {entry.update: entry.values["learning_rate"] for entry in read(run / "recorder.jsonl") if entry.applied}
 
 
+@pytest.mark.parametrize("precision", [(), ("--bf16",), ("--memory-efficient-bf16",)])
 def test_skip_is_a_training_without_that_batch(
-    training: Training, faults: Faults, said: Callable[[], list[str]]
+    training: Training, faults: Faults, said: Callable[[], list[str]], precision: tuple[str, ...]
 ) -> None:
     faults.losses(3)
-    guarded = training.run("guarded", *SKIP, updates=5)
+    guarded = training.run("guarded", *SKIP, *precision, updates=5)
     faults.losses()
     faults.left_out = {3}
-    without = training.run("without", updates=5)
+    without = training.run("without", *precision, updates=5)
+    made = [entry for entry in read(guarded / "recorder.jsonl") if entry.applied]
+    assert made == read(without / "recorder.jsonl")
     assert differing(checkpoint(guarded), checkpoint(without)) == []
     applied = [(entry.update, entry.applied) for entry in read(guarded / "recorder.jsonl")]
     assert applied == [(1, True), (2, True), (3, False), (3, True), (4, True), (5, True)]
@@ -61,6 +66,80 @@ def test_skip_ends_in_stop(training: Training, faults: Faults, said: Callable[[]
     # One report for each stretch; the second tells all that was done.
     first, second = reports(training.directory / "run")
     assert (first.count("dropped"), second.count("dropped")) == (1, 2)
+
+
+STOP = ("--divergence-action", "stop")
+
+
+def long_gradients(monkeypatch: pytest.MonkeyPatch, updates: set[int], by: float = 1e3) -> None:
+    """Lengthen the gradient of some updates, and leave their losses as they are."""
+    clip = Trainer.clip_grad_norm
+
+    def lengthened(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        if trainer.get_num_updates() + 1 in updates:
+            trainer.optimizer.multiply_grads(by)
+        return clip(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "clip_grad_norm", lengthened)
+
+
+@pytest.mark.parametrize("flags", [STOP, LOWER, ("--divergence-action", "fp32", "--bf16")])
+@pytest.mark.parametrize("interval", ["1", "7"])
+def test_a_long_gradient_alone_is_noted_and_made(
+    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]],
+    flags: tuple[str, ...], interval: str,
+) -> None:  # fmt: skip
+    """With the loss inside of its band the training is bit for bit the one without a guard."""
+    long_gradients(monkeypatch, {33})
+    more = ("--diagnostics-interval", interval)
+    guarded = training.run("guarded", *flags, *more, updates=36)
+    (line,) = said()
+    assert re.match(r"update 33: gradient norm \d+, the band ends at [\d.]+ \(\d+ deviations\); first in ", line)
+    assert "; noted: the loss is inside of its band, so the update is made (1 in a row, with " in line
+    without = training.run("without", *flags[2:], *more, updates=36)
+    assert differing(checkpoint(guarded), checkpoint(without)) == []
+    assert read(guarded / "recorder.jsonl") == read(without / "recorder.jsonl")
+    (report,) = reports(guarded)
+    assert "- **Done**: update 33: noted: " in report
+    assert "`--clip-norm` bounds what one such gradient can do" in report
+    assert not (guarded / "divergence" / "last.pt").exists()
+
+
+def test_long_gradients_in_a_row_end_in_stop(
+    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    long_gradients(monkeypatch, {32, *range(34, 40)})
+    with pytest.raises(Diverged, match="^diverged at update 36: gradient norm "):
+        training.run("run", *STOP, "--divergence-patience", "3", updates=45)
+    assert [line.split("; ")[-2 if "report" in line else -1].split(",")[0] for line in said()] == [
+        "noted: the loss is inside of its band", "noted: the loss is inside of its band",
+        "noted: the loss is inside of its band", "the training ends here",
+    ]  # fmt: skip
+    first, second = reports(training.directory / "run")
+    assert (first.count("noted: "), second.count("noted: ")) == (1, 2)
+    assert "update 36: stop: 3 abnormal updates in a row; the training ends here" in second
+
+
+def test_a_long_gradient_after_which_the_loss_is_none_names_what_broke(
+    training: Training, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_gradients(monkeypatch, {33})
+    faults.weight(34, "decoder.layers.1.fc1.weight", math.inf)
+    with pytest.raises(Diverged, match="^diverged at update 34: the loss is not a number; first in decoder.layers.1"):
+        training.run("run", *STOP, updates=36)
+    assert len(reports(training.directory / "run")) == 2
+
+
+def test_a_run_that_is_ended_has_a_report_however_many_there_were(
+    training: Training, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_module, "MOST_REPORTS", 1)
+    faults.losses(2, 4, 6, 7)
+    with pytest.raises(Diverged, match=r"update-4\.md$"):
+        training.run("run", *SKIP, "--divergence-patience", "2", updates=9)
+    first, last = reports(training.directory / "run")
+    assert "# Abnormal update: update 2\n" in first
+    assert ", then stop: 2 abnormal updates in a row" in last
 
 
 def test_the_training_as_it_was_is_saved_and_can_go_on(training: Training, faults: Faults) -> None:

@@ -53,7 +53,7 @@ def test_a_jump_by_a_hundred_is_found_where_it_is(scale: float, seed: int, index
     norms[index - 1] *= 100
     found = findings(norms)
     assert list(found) == [index]
-    assert found[index].kind == "spike"
+    assert found[index].kind == "gradient spike"
 
 
 def test_a_training_that_learns_is_quiet() -> None:
@@ -151,3 +151,18 @@ def test_every_ladder_ends(action: str, patience: int, in_a_row: int, finite: bo
     lowered_out = action == "lower-lr" and halvings >= 10
     assert (rung.action == "stop") == (in_a_row >= patience or lowered_out)
     assert not (rung.applied and not finite)
+
+
+@given(
+    st.sampled_from(["stop", "skip", "lower-lr", "fp32"]), st.integers(1, 9), st.integers(1, 12), st.booleans(),
+)  # fmt: skip
+def test_a_long_gradient_alone_is_only_noted_until_it_repeats(
+    action: str, patience: int, in_a_row: int, half: bool
+) -> None:
+    rung = decide(Settings(action, patience=patience), Standing(in_a_row, True, half, 0, gradient_alone=True))
+    begins = {"skip": 1, "lower-lr": min(2, patience)}.get(action, patience)
+    assert (rung.action == "noted") == (in_a_row < begins)
+    assert rung.applied or rung.action != "noted"
+    if in_a_row >= begins:
+        expected = decide(Settings(action, patience=patience), Standing(in_a_row, True, half, 0))
+        assert (rung.action, rung.applied) == (expected.action, expected.applied)
