@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterable, Optional
 
-# As fairseq sets up its logging, or as Hydra does. A record holds no object of its own; where a killed training left
-# half a line, the next attempt's first line goes on in it, and the record is the last object of the two.
-_RECORD = re.compile(r"\b(train_inner|valid)\b(?:[ |:]+|\]\[\w+\] - )(\{[^{}]*\})\s*$")
+# Whatever stands before it: what fairseq or Hydra have set up their logging to, or nothing in a file of --log-file. A
+# record holds no object of its own; where a killed training left half a line, the next attempt's first line goes on in
+# it, and the record is the last object of the two.
+_RECORD = re.compile(r"(\{[^{}]*\})\s*$")
 _RECORD_AS_TEXT = re.compile(r"\b(?:train|train_inner|valid)\b[^{]*\| epoch \d+\b|\bepoch \d+:\s+\d+ / \d+ ")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _MAX_UPDATE = re.compile(r"'max_update': (\d+)")
@@ -73,9 +74,8 @@ class TrainingLog:
             self.parameters = int(match.group(1).replace(",", ""))
         if match := _MAX_UPDATE.search(line):
             self.max_update = int(match.group(1)) or None
-        if (match := _RECORD.search(line)) and (record := _object(match.group(2))):
-            self._take_record(match.group(1), record)
-        else:
+        match = _RECORD.search(line)
+        if not (match and self._take_record(_object(match[1]))):
             self._take_message(line)
 
     def _take_message(self, line: str) -> None:
@@ -98,11 +98,14 @@ class TrainingLog:
             reason = _RUNG.split(text)[0]
             self.ended_by_guard = _HOW.sub("", reason)
 
-    def _take_record(self, kind: str, record: dict[str, Any]) -> None:
-        if kind == "valid":
+    def _take_record(self, record: dict[str, Any]) -> bool:
+        """Read a record of training or validation, told by its names; whether it was one."""
+        if "valid_num_updates" in record:
             self._note(self.valid_loss, record, "valid_num_updates", "valid_")
             _keep(self.valid_bleu, record, "valid_num_updates", "valid_bleu")
-            return
+            return True
+        if "num_updates" not in record:
+            return False
         self.done, self.ended_by_guard = False, ""
         self._note(self.train_loss, record, "num_updates", "")
         _keep(self.gradient_norm, record, "num_updates", "gnorm")
@@ -112,6 +115,7 @@ class TrainingLog:
             self.tokens_per_second[int(record["num_updates"])] = float(record["wps"])
         if "ups" in record and float(record["ups"]) > 0:
             self.updates_per_second = float(record["ups"])
+        return True
 
     def _note(self, losses: dict[int, float], record: dict[str, Any], updates: str, prefix: str) -> None:
         # Where the loss itself is the negative log-likelihood, as of language models, it has no second name.

@@ -51,7 +51,8 @@ def _refuse_what_never_will_be_read(path: Path, has_other_records: bool) -> None
             start = stream.read(1 << 16)
     except OSError as error:
         raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    if b"\n" in start and b"INFO" not in start and b"WARN" not in start:
+    # The last is how the configuration begins, the first line of --log-file.
+    if b"\n" in start and not any(sign in start for sign in (b"INFO", b"WARN", b"{'_name'")):
         raise UserError(f"{path}: not a log of fairseq; {FLAGS} makes one")
 
 

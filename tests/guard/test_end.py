@@ -22,11 +22,6 @@ from tests.guard.conftest import ON
 TOO_HIGH = ("--lr", "50", "--lr-scheduler", "fixed", "--clip-norm", "0", "--max-update", "20")
 
 
-def as_on_a_terminal(line: str) -> str:
-    """A line of ``--log-file``, which leaves out who says it."""
-    return f"2026-01-01 00:00:00 | INFO | {'train_inner' if line.startswith('{') else 'fairseq_cli.train'} | {line}\n"
-
-
 def error_line(text: str) -> str:
     (line,) = [line for line in text.splitlines() if line.startswith("error: ")]
     return line
@@ -61,8 +56,7 @@ def test_scripts_and_watch_call_it_diverged(
     run, code, said = ended
     reason = error_line(said).split("diverged at update ")[1].split(": ", 1)[1].split("; report")[0]
     assert "; first in " in reason
-    log = tmp_path / "train.log"
-    log.write_text("".join(map(as_on_a_terminal, (run / "train.log").read_text().splitlines())))
+    log = run / "train.log"
     assert (judge(read_log(log), 3.0).outcome, judge(read_log(log), 3.0).reason) == ("diverged", reason)
     finished = tmp_path / "run" / "finished"
     finished.parent.mkdir()

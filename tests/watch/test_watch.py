@@ -239,6 +239,24 @@ def test_a_log_without_a_record_yet_is_waited_for(tmp_path, capsys, quick):
     assert capsys.readouterr().out.splitlines()[2].split() == ["run", "not", "finished", "0"]
 
 
+def test_a_file_of_log_file_is_read_although_it_says_of_no_line_what_it_is(tmp_path, capsys, quick):
+    """Records with nothing before them, the epoch's own among them, and every one once more an epoch."""
+    epoch = json.dumps({"epoch": 1, "train_loss": "9", "train_nll_loss": "8.9", "train_num_updates": "30"}) + "\n"
+    recorder = json.dumps({"update": 30, "applied": True, "loss": 8.0, "branch_rms_most": ["encoder", 1.0]}) + "\n"
+    lines = [trained(10, 8.5), trained(20, 8.0), recorder, epoch, validated(20, 7.5), validated(20, 7.5), DONE]
+    bare = "".join(line.rpartition(" | ")[2] for line in lines)
+    log = tmp_path / "mine.log"
+    log.write_text("{'_name': None, 'common': {'_name': None}, 'optimization': {'max_update': 20}}\n")
+    assert watch(log, "--output", tmp_path / "out") == 0
+    assert "not finished" in capsys.readouterr().out
+    log.write_text(log.read_text() + bare)
+    read = read_log(log)
+    assert (read.train_loss, read.valid_loss, read.done) == ({10: 8.5, 20: 8.0}, {20: 7.5}, True)
+    assert read == read_log(write_log(tmp_path / "tagged", log.read_text().splitlines(True)[0], *lines) / "train.log")
+    assert watch(log, "--output", tmp_path / "out") == 0
+    assert capsys.readouterr().out.splitlines()[2].split()[:2] == ["mine.log", "unknown"]
+
+
 def test_following_piped_says_what_moved_and_what_ended(tmp_path, capsys, quick, monkeypatch):
     first, second = write_log(tmp_path / "a", trained(100, 8.0)), write_log(tmp_path / "b", trained(100, 8.5), DONE)
     steps = iter(["", trained(200, 7.0), validated(200, 6.5) + DONE])
