@@ -7,6 +7,8 @@ from collections import Counter
 from typing import Any, Optional
 
 import torch
+from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
+from torch import Tensor
 
 from fairseq_plugins.guard.bands import Band
 from fairseq_plugins.guard.signals import PLATEAU, Finding
@@ -34,12 +36,23 @@ def target_entropy(task: Any, subset: str) -> Optional[float]:
         # Data sets that draw random numbers must not take them from the training.
         with torch.random.fork_rng(devices=[]):
             for index in range(0, len(data), max(1, len(data) // SENTENCES)):
-                counts.update(data[index]["target"].flatten().tolist())
+                counts.update(_target(data, index).flatten().tolist())
         del counts[pad]
         return entropy(counts.values())
-    except (AttributeError, KeyError, TypeError, ValueError, NotImplementedError) as error:
+    # Data sets are of many kinds, and none of their errors is worth a training that has come so far.
+    except Exception as error:
         logger.warning("divergence guard: token frequencies of the training set are unknown (%r)", error)
         return None
+
+
+def _target(data: Any, index: int) -> Tensor:
+    """Target tokens of a sentence."""
+    if not isinstance(data, SpeechToTextDataset):
+        target: Tensor = data[index]["target"]
+        return target
+    # Not by its index, which would read the sound as well.
+    text = data.get_tokenized_tgt_text(index)
+    return data.tgt_dict.encode_line(text, add_if_not_exist=False, append_eos=data.append_eos)
 
 
 def begins(schedule: Any, updates: int) -> int:

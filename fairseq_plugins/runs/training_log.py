@@ -143,7 +143,8 @@ class TrainingLog:
     @property
     def updates(self) -> int:
         """Updates made so far, as far as the log says."""
-        return max([0, *self.train_loss, *self.valid_loss])
+        # What the guard says of an update it says before that is made.
+        return max([0, *self.train_loss, *self.valid_loss, *(number - 1 for number in self.guarded)])
 
     @property
     def final_valid_loss(self) -> Optional[float]:

@@ -18,6 +18,7 @@ from tests import toy
 from tests.config.test_hydra import losses
 from tests.guard.common import checkpoint, differing, reports
 from tests.guard.conftest import FEW, ON, Training
+from tests.speech_to_text import audio
 
 STOP = ("--divergence-action", "stop")
 
@@ -75,6 +76,21 @@ def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training) -> 
         assert target_entropy(task, "train") == pytest.approx(unigram_entropy(lines))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert target_entropy(object(), "train") is None
+
+
+def test_the_entropy_of_transcripts_is_counted_without_their_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairseq import tasks
+    from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
+
+    data = audio.write(tmp_path / "data")
+    task = tasks.setup_task(audio.parse_training(data, tmp_path, "pre_ln_s2t_transformer_s").task)
+    task.load_dataset("train")
+    monkeypatch.setattr(SpeechToTextDataset, "_get_source_audio", None)
+    texts = [task.dataset("train").get_tokenized_tgt_text(index) for index in range(len(task.dataset("train")))]
+    assert len(texts) > 1
+    assert target_entropy(task, "train") == pytest.approx(unigram_entropy(texts))
 
 
 class Data(list):

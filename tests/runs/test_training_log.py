@@ -61,6 +61,12 @@ def test_a_resumed_training_counts_each_update_once():
     assert log.valid_loss == {10: 8.9}
 
 
+def test_updates_before_one_that_the_guard_speaks_of_were_made():
+    said = "divergence guard: update 3: loss 40 bits; stop: the training ends here; report: divergence/update-3.md\n"
+    assert log_of(f"{PREFIX} fairseq_cli.train | {said}").updates == 2
+    assert log_of(said, train_line(10, "9.5")).updates == 10
+
+
 def test_a_log_is_read_as_it_grows(tmp_path):
     path = tmp_path / "train.log"
     reader = LogReader(path)
