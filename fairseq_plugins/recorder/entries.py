@@ -59,7 +59,7 @@ def parse(line: str) -> Optional[Entry]:
         found = json.loads(line)
         values = {str(name): float(value) for name, value in found["values"].items()}
         return Entry(int(found["update"]), bool(found["applied"]), values)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -105,8 +105,15 @@ class EntryFile:
             raise UserError(f"{path}: the recorder cannot write there: {error.strerror}") from error
 
     def resume(self, update: int) -> None:
-        """Keep the whole entries up to ``update`` and no others: what comes after it is about to be done again."""
-        self._rewrite([entry for entry in _entries(self.path) if entry.update <= update])
+        """Keep the whole entries up to ``update`` and no others: what comes after it is about to be done again.
+
+        Raises:
+            UserError: the file cannot be written; before anything is trained.
+        """
+        try:
+            self._rewrite([entry for entry in _entries(self.path) if entry.update <= update])
+        except OSError as error:
+            raise UserError(f"{self.path}: the recorder cannot write there: {error.strerror}") from error
 
     def __call__(self, entry: Entry) -> None:
         """Append ``entry``. A full disk ends no training: a warning, and the file as it was."""

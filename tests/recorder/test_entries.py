@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.recorder import Entry, read
+from fairseq_plugins.recorder import Entry, entries, read
 from fairseq_plugins.recorder.entries import EntryFile, parse
 
 NUMBERS = st.floats(allow_nan=False)
@@ -59,6 +59,32 @@ def test_the_last_entries_stay(tmp_path: Path) -> None:
         assert kept == list(range(update - len(kept) + 1, update + 1))
         assert min(update, 8) <= len(kept) <= 10
     assert [path.name for path in tmp_path.iterdir()] == ["recorder.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\x00\xff\xfe", b"[1, 2]", b"null", b'{"update": 1}', b'{"update": Infinity, "applied": true, "values": {}}',
+        b'{"update": "x", "applied": true, "values": {}}', b'{"update": 1, "applied": true, "values": [1]}',
+        b'{"update": 1, "applied": true, "values": {"loss": null}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_line_is_left_out_when_read_and_when_resumed(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "recorder.jsonl"
+    path.write_bytes(entry(2).to_json().encode() + b"\n" + line + b"\n" + entry(4).to_json().encode() + b"\n")
+    assert read(path) == [entry(2), entry(4)]
+    EntryFile(path, keep=10).resume(4)
+    assert path.read_text() == f"{entry(2).to_json()}\n{entry(4).to_json()}\n"
+
+
+def test_a_disk_that_is_full_at_the_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    file = EntryFile(tmp_path / "recorder.jsonl", keep=10)
+    monkeypatch.setattr(entries, "write_whole", full)
+    with pytest.raises(UserError, match="the recorder cannot write there: No space left on device$"):
+        file.resume(0)
 
 
 def test_resuming_drops_what_comes_after_and_a_torn_line(tmp_path: Path) -> None:
