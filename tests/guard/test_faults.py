@@ -169,6 +169,31 @@ def test_the_picture(training: Training, faults: Faults) -> None:
     assert "![loss, gradient norm, learning rate](update-3.png)" in report
 
 
+def test_a_batch_without_memory_for_it_is_left_out_as_fairseq_does(
+    training: Training, faults: Faults, said: Callable[[], list[str]]
+) -> None:
+    """It breaks off in the forward pass of an update that is recorded, its first batch has been seen already."""
+    seen: list[int] = []
+
+    def loss(call: int, value: torch.Tensor) -> torch.Tensor:
+        seen.append(call)
+        if call == 3 and seen.count(3) == 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return value
+
+    faults.loss = loss
+    flags = ("--divergence-action", "skip", "--update-freq", "2")
+    run = training.run("run", *flags, updates=4)
+    assert seen.count(3) == 2
+    faults.loss, faults.left_out = lambda call, value: value, {3}
+    without = training.run("without", *flags, updates=4)
+    assert read(run / "recorder.jsonl") == read(without / "recorder.jsonl")
+    assert [entry.update for entry in read(run / "recorder.jsonl")] == [1, 2, 3, 4]
+    assert said() == []
+    for trainer in faults.trainers:
+        assert not any(one._forward_hooks for one in trainer.get_model().modules())
+
+
 def test_what_the_hooks_leave_behind(training: Training, faults: Faults) -> None:
     faults.losses(2)
     training.run("run", "--divergence-action", "skip")
