@@ -255,6 +255,7 @@ class Guard:
         assert recorder is not None
         search = FirstNotFinite(model)
         _reset_factor(trainer.optimizer)
+        recorder.discard()
         recorder.start(trainer, samples)
         self._looking = True
         try:
@@ -262,8 +263,10 @@ class Guard:
                 train_step(trainer, samples)
         finally:
             self._looking = False
-            values = recorder.take() or {}
-        incident = self._incident_of(abnormal, values)
+            recorder.stop()
+        incident = self._incident_of(abnormal, recorder.measured)
+        # The last numbers of a run that breaks are the ones that are asked for, whatever the interval.
+        recorder.finish(trainer, repeated=True)
         incident.weights = not_finite(model)
         forward = search.place(trainer.data_parallel_process_group, trainer.data_parallel_world_size > 1)
         incident.place = forward or incident.place
@@ -287,7 +290,7 @@ class Guard:
         recorder = recorder_of(trainer)
         assert recorder is not None
         self._drop(trainer)
-        recorder.take()
+        recorder.discard()
         recorder.start(trainer, samples)
         self._noting = abnormal.update
         try:
@@ -297,8 +300,7 @@ class Guard:
             self._noting = None
             recorder.stop()
         self._incident = self._incident_of(abnormal, recorder.measured)
-        if not recorder.due(abnormal.update.number):
-            recorder.take()
+        recorder.finish(trainer)
         self._tell(self._incident, abnormal.update, abnormal.finding, abnormal.rung.says)
         self._made(trainer)
         return result

@@ -107,11 +107,10 @@ class Recorder:
         """The numbers of the update under way; empty until they are measured."""
         return {} if self._measured is None else self._measured[1]
 
-    def take(self) -> Optional[dict[str, float]]:
-        """The numbers of an update that was watched for their own sake; no observer is given them."""
+    def discard(self) -> None:
+        """Forget an update that is about to be repeated; no observer is given its numbers."""
         self.stop()
-        measured, self._measured = self._measured, None
-        return None if measured is None else measured[1]
+        self._measured = None
 
     def finish(self, trainer: Trainer, repeated: bool = False) -> None:
         """Hand the entry to the observers, if there is one."""

@@ -98,7 +98,12 @@ def test_a_gradient(training: Training, faults: Faults) -> None:
 
     faults.before[2] = fault
     with pytest.raises(Diverged, match="the gradient norm is not a number; first in decoder.layers.1.encoder_attn"):
-        training.run("run", *STOP)
+        training.run("run", *STOP, "--diagnostics-interval", "100")
+    (entry,) = read(training.directory / "run" / "recorder.jsonl")
+    assert (entry.update, entry.applied) == (2, False)
+    bad = [name for name, value in entry.values.items() if not math.isfinite(value)]
+    assert "decoder.layers.0.ffn/gradient_norm" in bad
+    assert "decoder.layers.1.ffn/gradient_norm" not in bad
 
 
 def test_an_exploding_learning_rate(training: Training, faults: Faults) -> None:
