@@ -62,8 +62,8 @@ def decide(settings: Settings, standing: Standing) -> Rung:
     """The next rung."""
     if _is_only_noted(settings, standing):
         until = 2 if settings.action == LOWER_LR else settings.patience
-        says = f"noted: the loss is inside of its band, so the update is made ({standing.in_a_row} in a row"
-        return Rung(NOTED, f"{says}, with {until} comes {settings.action})", applied=True)
+        says = f"noted: the loss is inside of its band, so the update is made ({standing.in_a_row} in a row, "
+        return Rung(NOTED, f"{says}{settings.action} at {until})", applied=True)
     if settings.action == STOP:
         several = f"{standing.in_a_row} abnormal updates in a row; " if standing.gradient_alone else ""
         return Rung(STOP, f"stop: {several}{ENDS}")

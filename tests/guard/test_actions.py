@@ -95,7 +95,7 @@ def test_a_long_gradient_alone_is_noted_and_made(
     guarded = training.run("guarded", *flags, *more, updates=36)
     (line,) = said()
     assert re.match(r"update 33: gradient norm \d+, the band ends at [\d.]+ \(\d+ deviations\); first in ", line)
-    assert "; noted: the loss is inside of its band, so the update is made (1 in a row, with " in line
+    assert f"; noted: the loss is inside of its band, so the update is made (1 in a row, {flags[1]} at " in line
     without = training.run("without", *flags[2:], *more, updates=36)
     assert differing(checkpoint(guarded), checkpoint(without)) == []
     # The update that is spoken of is in the record, whatever the interval.
