@@ -109,6 +109,35 @@ def test_a_long_gradient_alone_is_noted_and_made(
     assert not (guarded / "divergence" / "last.pt").exists()
 
 
+def test_skip_drops_a_long_gradient_at_once_and_lower_lr_acts_on_the_second(
+    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    long_gradients(monkeypatch, {33, 34})
+    with pytest.raises(Diverged, match="^diverged at update 33: gradient norm "):
+        training.run("skip", *SKIP, "--divergence-patience", "2", updates=36)
+    assert "; skip: the update is dropped (1 in a row, 2 end it); " in said()[0]
+    lowered = training.run("lower", *LOWER, updates=36)
+    scheduled = {update: 0.005 * math.sqrt(4 / max(update - 1, 4)) for update in range(31, 37)}
+    found = rates(lowered)
+    # The second is made at half the rate, and so are those after it.
+    assert [found[update] / scheduled[update] for update in scheduled] == pytest.approx([1, 1, 1, 0.5, 0.5, 0.5])
+
+
+def test_a_report_that_cannot_be_written_is_not_named(
+    training: Training, faults: Faults, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(report_module, "write_whole", full)
+    faults.losses(2)
+    training.run("run", *SKIP, updates=3)
+    failed, dropped = said()
+    assert failed.startswith("no report: ")
+    assert failed.endswith("divergence: No space left on device")
+    assert dropped.endswith("; skip: the update is dropped (1 in a row, 5 end it)")
+
+
 def test_long_gradients_in_a_row_end_in_stop(
     training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
