@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Callable
 
@@ -16,6 +17,8 @@ import torch
 import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
 
 torch.set_num_threads(1)
+# A shell starts what runs in the background with interrupts ignored, and everything below it would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # No deadline: a busy machine is no defect. The same examples each time: a failure can be repeated.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("default")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
@@ -91,3 +93,15 @@ def test_no_method_imports_another() -> None:
 )
 def test_each_way_to_import_is_seen(line: str, part: str) -> None:
     assert [part_of(name) for name in imports(ast.parse(line))] == [part]
+
+
+def test_what_registers_by_itself_imports_fairseq_no_sooner() -> None:
+    """Else fairseq would be there before it is mended, and log as it likes."""
+    modules = [f"fairseq_plugins.{name}" for name in fairseq_plugins.BY_THEMSELVES]
+    program = (
+        f"import importlib, sys; sys.orig_argv[1:] = ['-m', {modules[0]!r}]\n"
+        f"for name in {modules!r}:\n"
+        "    importlib.import_module(name)\n"
+        "    assert 'fairseq' not in sys.modules, name\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)

@@ -60,8 +60,13 @@ def memory_of(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def without_training_state(state: dict[str, Any]) -> dict[str, Any]:
-    """The entries of a checkpoint that stay true of other weights: settings, task, updates, place in the data."""
+    """The entries of a checkpoint that stay true of other weights: settings, task, updates, place in the data.
+
+    Of the history of its optimizers the last is kept: there is one for every time that the training was resumed.
+    """
     kept = {key: value for key, value in state.items() if key not in _OF_TRAINING}
+    if "optimizer_history" in kept:
+        kept["optimizer_history"] = kept["optimizer_history"][-1:]
     extra = state.get("extra_state") or {}
     kept["extra_state"] = {key: extra[key] for key in _EXTRA_STATE_KEPT if key in extra}
     return kept

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from fairseq_plugins.checkpoints.damaged import mend_last_checkpoint
-from fairseq_plugins.compat.cpu_processes import free_port
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.runs.configuration import (
@@ -212,6 +211,9 @@ def _launcher(request: Request, sharing: Sharing, machine: Machine) -> tuple[str
         return (sys.executable,)
     host, port = request.address
     if port is None:
+        # Only here: this brings fairseq, which is to be mended first.
+        from fairseq_plugins.compat.cpu_processes import free_port
+
         port = free_port() if request.nodes == 1 else DEFAULT_PORT
     # Several processes on a CPU otherwise take every core each.
     threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1

@@ -38,6 +38,7 @@ def checkpoint(weights: Weights, arch: str = "transformer", updates: int = 10) -
 
 
 def save(path: Path, weights: Weights, **kwargs: Any) -> Path:
+    path.parent.mkdir(exist_ok=True)
     torch.save(checkpoint(weights, **kwargs), path)
     return path
 
@@ -143,6 +144,20 @@ def test_output_records_its_inputs_and_drops_what_is_not_of_an_average(tmp_path)
     assert "last_optimizer_state" not in state
     assert state["extra_state"] == {"train_iterator": {"epoch": 1}}
     assert state["cfg"]["model"]["encoder_layers"] == 2
+
+
+def test_an_average_is_the_same_whether_its_training_was_resumed_or_not(tmp_path):
+    once, again = ([save(tmp_path / name / "a.pt", {"w": torch.ones(1)})] for name in ("once", "again"))
+    state = torch.load(again[0], weights_only=True)
+    # What fairseq adds at every start, and what a clock tells.
+    state["optimizer_history"].insert(0, {"optimizer_name": "FairseqAdam", "num_updates": 3})
+    state["extra_state"]["previous_training_time"] = 99.0
+    torch.save(state, again[0])
+    results = [tmp_path / "once.pt", tmp_path / "again.pt"]
+    for inputs, result in zip((once, again), results, strict=True):
+        average_checkpoints(inputs, result)
+    assert results[0].read_bytes() == results[1].read_bytes()
+    assert read_checkpoint(results[1])["optimizer_history"] == [{"optimizer_name": "FairseqAdam", "num_updates": 10}]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool])
