@@ -366,10 +366,10 @@ def begin(request: Request, command_file: Path, *, dry_run: bool = False) -> int
         UserError: as :func:`make_plan`, or the directory holds another training.
     """
     plan = make_plan(request)
-    old = read_record(request.run)
-    if old is not None:
+    old, ending = read_record(request.run), finished(request.run)
+    # A training that has left nothing, for instance since a value was wrong, may be begun otherwise.
+    if old is not None and (ending is not None or any((request.run / "checkpoints").glob("*.pt"))):
         check_unchanged(old, plan.record, request.run)
-    ending = finished(request.run)
     if ending is not None:
         tell([f"{request.run}: {ending.sentence()} already, nothing to do"])
         return ending.exit_code

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
@@ -301,6 +302,13 @@ def test_a_finished_run_is_left_alone_and_other_settings_are_refused(
     assert begin(command, tmp_path) == 0
     assert (tmp_path / "command").read_bytes().endswith(b"\0")
     before = (run / "run.json").read_bytes()
+    # Nothing is lost by other settings before there is a checkpoint.
+    assert begin([*command, "optimization.lr=[0.5]"], tmp_path) == 0
+    assert (run / "run.json").read_bytes() != before
+    assert begin(command, tmp_path) == 0
+    (run / "checkpoints").mkdir()
+    torch.save({"model": {}}, run / "checkpoints" / "checkpoint1.pt")
+    capsys.readouterr()
     assert begin([*command, "optimization.lr=[0.5]"], tmp_path) == 2
     said = "optimization.lr: [0.5], was [0.001]); give another directory, or delete it\n"
     assert capsys.readouterr().err == f"error: {run}: holds a training with other settings ({said}"
