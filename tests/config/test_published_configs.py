@@ -30,6 +30,7 @@ NAMES = sorted(dict.fromkeys(row.config for row in ROWS))
 
 
 def _load() -> ModuleType:
+    sys.path.insert(0, str(CONFIGS))  # as `python configs/generate.py` has it
     spec = importlib.util.spec_from_file_location("configs_generate", CONFIGS / "generate.py")
     assert spec is not None
     assert spec.loader is not None
