@@ -33,6 +33,7 @@ setup(
         "fairseq-fixed==0.12.3.1",
         "torch>=2.6",
         "sacrebleu>=2.0",
+        "regex",
         "sacremoses",
         "sentencepiece",
         "subword-nmt",

@@ -1,6 +1,6 @@
 """Split words from punctuation and put them together again: Moses' tokenizer and detokenizer.
 
-sacremoses by default, with one rule that it lacks; Perl's own where ``MOSES`` is set.
+sacremoses by default, with the rules that it lacks; Perl's own where ``MOSES`` is set.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Iterable, Iterator, Sequence
 
+import regex
 from sacremoses import MosesDetokenizer, MosesTokenizer
+from sacremoses.indic import NUKTAS, VIRAMAS
 
 from fairseq_plugins.corpora import moses
 from fairseq_plugins.corpora.command import add_files, add_workers, parser_of
@@ -20,18 +22,46 @@ from fairseq_plugins.corpora.workers import Transform, map_lines
 KINDS = ("moses", "none")
 
 
-class _Splitter(MosesTokenizer):
-    """sacremoses with the rule that it lacks: the full stop of the last word is split off, abbreviation or not.
+class Splitter(MosesTokenizer):
+    """sacremoses with three rules of Moses' tokenizer.perl that it lacks.
 
-    Moses has the rule since November 2018; the published IWSLT'14 text is made with it.
+    - The full stop of the last word is split off, abbreviation or not (Moses since November 2018; the published
+      IWSLT'14 text is made with it).
+    - Finnish and Swedish keep a colon before lower-case letters (``EU:n``).
+    - Every letter is one, ideographs and Hangul too. (The marks of Indic scripts stay in their words, as sacremoses has
+      it; Moses splits them off.)
+
+    Args:
+        language: two letters.
+        last_full_stop: the first rule; False is Moses before November 2018.
     """
+
+    # What sacremoses adds to the letters and digits of its own tables.
+    _MARKS = "".join(VIRAMAS + NUKTAS)
+    _COLON = regex.compile(r":(?!\p{Ll})")
+
+    def __init__(self, language: str, last_full_stop: bool = True) -> None:
+        super().__init__(lang=language)
+        self._last_full_stop = last_full_stop
+        self._colon_in_words = language in {"fi", "sv"}
+        kept = ":" if self._colon_in_words else ""
+        self.PAD_NOT_ISALNUM = regex.compile(rf"([^\p{{Alnum}}{self._MARKS}\s.'`,\-{kept}])"), r" \1 "
+        self.AGGRESSIVE_HYPHEN_SPLIT = regex.compile(r"(\p{Alnum})-(?=\p{Alnum})"), r"\1 @-@ "
 
     def handles_nonbreaking_prefixes(self, text: str) -> str:
         """Split full stops off words, except off abbreviations inside the sentence."""
         words = text.split()
-        if words and len(words[-1]) > 1 and words[-1].endswith("."):
+        if self._last_full_stop and words and len(words[-1]) > 1 and words[-1].endswith("."):
             text = " ".join([*words[:-1], words[-1][:-1], "."])
         return str(super().handles_nonbreaking_prefixes(text))
+
+    def isanyalpha(self, text: str) -> bool:
+        """Whether a word that ends in a full stop has a letter of any script."""
+        return any(map(str.isalpha, text))
+
+    def replace_multidots(self, text: str) -> str:
+        """The step behind the special characters: here a colon that stands in no word is split off."""
+        return str(super().replace_multidots(self._COLON.sub(" : ", text) if self._colon_in_words else text))
 
 
 @dataclass(frozen=True)
@@ -63,7 +93,7 @@ class Tokenisation:
         return lambda line: _in_turn(steps, line)
 
     def _splitter(self) -> Transform:
-        tokenise = _Splitter(lang=self.language).tokenize
+        tokenise = Splitter(self.language).tokenize
         return lambda line: str(
             tokenise(line, aggressive_dash_splits=self.aggressive, return_str=True, escape=self.escape)
         )

@@ -18,7 +18,7 @@ from fairseq_plugins.errors import UserError, nearest
 
 FILE = Path(__file__).with_name("published.tsv")
 SCORERS: Mapping[str, Tuple[str, ...]] = {
-    "BLEU": ("tokenised", "compound-split", "sacreBLEU"),
+    "BLEU": ("tokenised", "compound-split", "compound-split-t2t", "sacreBLEU"),
     "bits per byte": ("eval-lm",),
     "updates to 1.2 bits per byte": ("eval-lm",),
     "perplexity": ("eval-lm",),

@@ -45,13 +45,13 @@ def what_length_says(reads: str, length: int, sentences: int) -> str:
     for row in known:
         if (row.length, row.sentences) == (length, sentences):
             return f"{row.test_set}: {row.meaning}"
-    for row in known:
-        lost = row.sentences - sentences
-        if 0 < lost <= LOST_BY_BATCHES and length < row.length and _like(row, length, sentences):
-            return (
-                f"looks like {row.test_set} with {lost} of {row.sentences} sentences lost: not comparable; decode "
-                "every sentence"
-            )
+    whole = [row for row in known if 0 < row.sentences - sentences <= LOST_BY_BATCHES and length < row.length]
+    if like := [row for row in whole if _like(row, length, sentences)]:
+        row = min(like, key=lambda row: abs(_ratio(row, length, sentences) - 1))
+        return (
+            f"looks like {row.test_set} with {row.sentences - sentences} of {row.sentences} sentences lost: not "
+            "comparable; decode every sentence"
+        )
     # Plain text is counted one way only, so another length is another text; tokens are a matter of preparation.
     near = [row for row in known if row.sentences == sentences and reads != "plain" and _like(row, length, sentences)]
     return _unknown(near, length) if near else ""
@@ -67,5 +67,8 @@ def _unknown(near: Sequence[KnownLength], length: int) -> str:
 
 def _like(row: KnownLength, length: int, sentences: int) -> bool:
     """Whether the mean sentence is as long as in ``row``, within 2 %."""
-    ratio = (length / sentences) / (row.length / row.sentences)
-    return abs(ratio - 1) < 0.02
+    return abs(_ratio(row, length, sentences) - 1) < 0.02
+
+
+def _ratio(row: KnownLength, length: int, sentences: int) -> float:
+    return (length / sentences) / (row.length / row.sentences)

@@ -11,7 +11,7 @@ from sacremoses.corpus import NonbreakingPrefixes
 from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.scoring.metrics import Metric, Reads
 from fairseq_plugins.scoring.text import require_equal_counts
-from fairseq_plugins.scoring.tokens import moses, moses_name, split_compounds
+from fairseq_plugins.scoring.tokens import moses, moses_name, split_compounds, straight_punctuation
 
 Outputs = Union[Sequence[str], Sequence[Sequence[str]]]
 """The sentences of one run, or of several runs of one method (its seeds), one list each."""
@@ -60,24 +60,25 @@ class Forms:
         """How many there are."""
         return len(self.plain.references[0])
 
-    def why_no_tokens(self) -> str:
-        """Empty where there are tokens or they can be made."""
-        if self.tokens is not None:
+    def why_not(self, reads: Reads) -> str:
+        """Empty where the test set has this form of text, or it can be made."""
+        if reads == "plain" or (self.tokens is not None and reads != "straight compounds"):
             return ""
+        files = "" if reads == "straight compounds" else f", or {_TOKEN_FILES}"
         if self.language_pair is None:
-            return f"it needs --language-pair (as de-en), or {_TOKEN_FILES}"
+            return f"it needs --language-pair (as de-en){files}"
         language = target_language(self.language_pair)
         known = sorted(set(NonbreakingPrefixes().available_langs.values()))
         if language not in known:
             hint = nearest(language, known)
-            return f"Moses has no rules for '{language}'{hint}, only for {', '.join(known)}: give {_TOKEN_FILES}"
+            return f"Moses has no rules for '{language}'{hint}, only for {', '.join(known)}{files}"
         return ""
 
-    def tokens_made_by(self) -> Optional[str]:
-        """Where the tokens come from; None where there are none."""
-        if self.tokens is not None:
+    def tokens_made_by(self, reads: Reads = "tokens") -> Optional[str]:
+        """Where the tokens of a form of text come from; None where there are none."""
+        if self.tokens is not None and reads != "straight compounds":
             return "files"
-        if self.why_no_tokens():
+        if self.why_not(reads):
             return None
         return moses_name(target_language(str(self.language_pair)))
 
@@ -86,8 +87,17 @@ class Forms:
         if reads == "plain":
             return self.plain
         if reads not in self._made:
-            self._made[reads] = self._tokens() if reads == "tokens" else _each(self.text("tokens"), split_compounds)
+            make = {"tokens": self._tokens, "compounds": self._compounds, "straight compounds": self._straight}[reads]
+            self._made[reads] = make()
         return self._made[reads]
+
+    def _compounds(self) -> Text:
+        return _each(self.text("tokens"), split_compounds)
+
+    def _straight(self) -> Text:
+        """Made of the plain text, whatever files there are: the punctuation decides what a token is."""
+        language = target_language(str(self.language_pair))
+        return _each(self.plain, lambda sentences: split_compounds(moses(straight_punctuation(sentences), language)))
 
     def _tokens(self) -> Text:
         if self.tokens is not None:
@@ -101,10 +111,10 @@ class Forms:
         Raises:
             UserError: it reads tokens and there are none, or it splits compounds of French.
         """
-        if metric.reads == "compounds" and self.language_pair is not None:
+        if metric.reads.endswith("compounds") and self.language_pair is not None:
             if target_language(self.language_pair) == "fr":
                 raise UserError(f"{metric.name} is for German compounds; no table of {self.language_pair} prints it")
-        why = self.why_no_tokens() if metric.reads != "plain" else ""
+        why = self.why_not(metric.reads)
         if why:
             raise UserError(f"{metric.name}: {why}")
 

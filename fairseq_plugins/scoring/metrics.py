@@ -16,8 +16,9 @@ from fairseq_plugins.scoring.rouge import rouge
 from fairseq_plugins.scoring.sacre import bleu, bleu_of_tokens, chrf, ter
 from fairseq_plugins.scoring.word_errors import word_error_rate
 
-Reads = Literal["plain", "tokens", "compounds"]
-"""Detokenised text as it was published, Moses tokens, or Moses tokens with compounds split at hyphens."""
+Reads = Literal["plain", "tokens", "compounds", "straight compounds"]
+"""Detokenised text as it was published, Moses tokens, these with compounds split at hyphens, or the same of text whose
+punctuation was made ASCII first."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,11 @@ METRICS: Mapping[str, Metric] = {
     ),
     "compound-split": Metric(
         "compound-split BLEU", "BLEU", "compound-split", "compounds",
-        "Vaswani et al. 2017, Ott et al. 2018 (29.3); T-Fixup's recipe", bleu_of_tokens,
+        "Ott et al. 2018 (29.3), T-Fixup's recipe (fairseq's compound_split_bleu.sh)", bleu_of_tokens,
+    ),
+    "compound-split-t2t": Metric(
+        "compound-split BLEU (t2t)", "BLEU", "compound-split-t2t", "straight compounds",
+        "Vaswani et al. 2017 (tensor2tensor's get_ende_bleu.sh)", bleu_of_tokens,
     ),
     "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "", chrf(word_order=0)),
     "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", chrf(word_order=2)),
@@ -71,7 +76,7 @@ METRICS: Mapping[str, Metric] = {
 """By the name that ``--metrics`` takes."""
 
 TASKS: Mapping[str, tuple[str, ...]] = {
-    "translation": ("sacrebleu", "tokenised", "compound-split", "chrf", "chrf++", "ter"),
+    "translation": ("sacrebleu", "tokenised", "compound-split", "compound-split-t2t", "chrf", "chrf++", "ter"),
     "summarisation": ("rouge-1", "rouge-2", "rouge-l"),
     "speech": ("wer",),
 }

@@ -199,17 +199,16 @@ def chosen_metrics(test_set: Forms, names: Optional[Sequence[str]]) -> tuple[tup
 
 
 def _why_not(test_set: Forms, metric: Metric) -> str:
-    if metric.reads == "compounds" and test_set.language_pair != "en-de":
-        return "tables print it for WMT'14 En-De; --language-pair en-de or --metrics compound-split asks for it"
-    return test_set.why_no_tokens() if metric.reads != "plain" else ""
+    if metric.reads.endswith("compounds") and test_set.language_pair != "en-de":
+        return f"tables print it for WMT'14 En-De; --language-pair en-de or --metrics {metric.scorer} asks for it"
+    return test_set.why_not(metric.reads)
 
 
 def _system_score(test_set: Forms, name: str, metric: Metric, lower_case: bool, resamples: int) -> SystemScore:
     text = test_set.text(metric.reads)
-    made = {
-        "plain": "", "tokens": f"|tokens:{test_set.tokens_made_by()}",
-        "compounds": f"|tokens:{test_set.tokens_made_by()}|compounds:split",
-    }[metric.reads]  # fmt: skip
+    made = "" if metric.reads == "plain" else f"|tokens:{test_set.tokens_made_by(metric.reads)}"
+    made += "|punctuation:ASCII" if metric.reads == "straight compounds" else ""
+    made += "|compounds:split" if metric.reads.endswith("compounds") else ""
     values = (
         value_of(metric, run, text.references, lower_case=lower_case, resamples=resamples) for run in text.systems[name]
     )

@@ -1,4 +1,4 @@
-"""The two forms of text that older papers score: Moses tokens, and Moses tokens with compounds split at hyphens."""
+"""The forms of text that older papers score: Moses tokens, with compounds split at hyphens, with straight quotes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from sacremoses import MosesTokenizer
+from sacremoses import MosesPunctNormalizer
+
+from fairseq_plugins.corpora.tokenise import Splitter
 
 _HYPHEN = re.compile(rb"(?<!\S)@-@(?!\S)|(\S)-(\S)")
 
@@ -19,13 +21,18 @@ def moses(sentences: Sequence[str], language: str) -> list[str]:
     that is wanted: it is Moses before November 2018, with which newstest2014 has the 64,496 tokens of the published
     tables.
     """  # noqa: D205
-    tokeniser = MosesTokenizer(lang=language)
+    tokeniser = Splitter(language, last_full_stop=False)
     return [str(tokeniser.tokenize(sentence, return_str=True, escape=False)) for sentence in sentences]
 
 
 def moses_name(language: str) -> str:
     """How the tokens of :func:`moses` are named beside a score."""
     return f"sacremoses {version('sacremoses')} ({language})"
+
+
+def straight_punctuation(sentences: Sequence[str]) -> list[str]:
+    """Straight quotes, ASCII commas and the like for their Unicode forms: Moses' replace-unicode-punctuation.perl."""
+    return list(map(MosesPunctNormalizer().replace_unicode_punct, sentences))
 
 
 def split_compounds(tokenised: Sequence[str]) -> list[str]:

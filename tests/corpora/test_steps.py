@@ -145,6 +145,25 @@ def test_tokens_are_those_of_moses() -> None:
     assert Tokenisation("de", lower_case=True).transform()("Dr. Müller") == "dr. müller"
 
 
+@pytest.mark.parametrize(
+    ("language", "sentence", "tokens"),
+    [
+        # As tokenizer.perl (Moses 3445289) prints them; sacremoses alone splits each otherwise.
+        ("fi", "Hän on EU:n: EU:ssa 3:sta 12:30.", "Hän on EU:n : EU:ssa 3:sta 12 : 30 ."),
+        ("sv", "EU:s regler och FN:s råd.", "EU:s regler och FN:s råd ."),
+        ("zh", "价格是3.5元。", "价格是3.5元 。"),
+        ("ja", "Pythonを使う。", "Pythonを使う 。"),
+        ("en", "The word 北京 is Beijing; 서울 is Seoul.", "The word 北京 is Beijing ; 서울 is Seoul ."),
+        ("de", "Das Wort 北京ist EU:n.", "Das Wort 北京ist EU : n ."),
+        ("ko", "산다.산다. Python을 사용한다.", "산다.산다. Python을 사용한다 ."),
+    ],
+)
+def test_tokens_of_other_languages_are_those_of_moses(language: str, sentence: str, tokens: str) -> None:
+    assert Tokenisation(language).transform()(sentence) == tokens
+    if language in ("fi", "sv"):
+        assert detokeniser(language)(tokens).startswith(sentence[:12])
+
+
 def test_the_last_full_stop_is_split_off_an_abbreviation() -> None:
     split = Tokenisation("en").transform()
     assert split("It is in the U.S.") == "It is in the U.S ."

@@ -318,6 +318,16 @@ class TestDamage:
         write(tmp_path / "test.en", ["one two", "three"])
         assert verify(tmp_path).bad == ["test.de: 1 carriage returns, which fairseq reads as ends of lines"]
 
+    def test_published_references_keep_their_carriage_returns(
+        self, tmp_path: Path, verify: Callable[..., Result]
+    ) -> None:
+        """``prepare.sh`` copies them byte for byte; to the text that fairseq reads they are damage."""
+        for kind in ("raw", "text"):
+            (tmp_path / kind).mkdir()
+            (tmp_path / kind / "test.de").write_bytes(b"ein\rzwei\ndrei\n")
+            write(tmp_path / kind / "test.en", ["one two", "three"])
+        assert verify(tmp_path).bad == ["text/test.de: 1 carriage returns, which fairseq reads as ends of lines"]
+
     def test_cut_off_text(self, tmp_path: Path, verify: Callable[..., Result]) -> None:
         (tmp_path / "test.de").write_bytes(b"ein\nzw")
         write(tmp_path / "test.en", ["one", "two"])

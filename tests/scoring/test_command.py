@@ -55,13 +55,14 @@ def stored(path: str) -> dict[str, Any]:
 def test_one_system(run: Run) -> None:
     code, output, errors = run("a1", "ref", "--language-pair", "en-de")
     assert (code, errors) == (0, "")
-    rows = {line[:19].strip(): line[19:].split()[0] for line in output.splitlines()[4:10]}
+    rows = {name: rest.split()[0] for name, _, rest in (line.partition("  ") for line in output.splitlines()[4:11])}
     assert list(rows) == [METRICS[name].name for name in TASKS["translation"]]
     assert rows["sacreBLEU"] == f"{bleu('a1'):.2f}"
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in output
     assert "Vaswani et al. 2017" in output
     assert "|tokens:sacremoses " in output
-    assert output.count("|compounds:split\n") == 1
+    assert output.count("|compounds:split\n") == 2
+    assert output.count("|punctuation:ASCII|compounds:split\n") == 1
 
 
 def test_what_is_left_out_is_said(run: Run) -> None:
@@ -295,7 +296,11 @@ def test_known_lengths_are_well_formed() -> None:
             6750,
             "looks like IWSLT'14 de-en test, prepared in a way that is not known here: 141 ",
         ),
+        ("tokens", 130700, 6744, "looks like IWSLT'14 de-en test with 6 of 6750 sentences lost: not "),
+        ("tokens", 125600, 6744, "looks like IWSLT'14 en-de test with 6 of 6750 sentences lost: not "),
+        ("tokens", 125738, 6750, "IWSLT'14 en-de test: the references as sacremoses splits them here"),
         ("compounds", 64496, 3003, "newstest2014 en-de: compound split, as in Ott et al. 2018"),
+        ("compounds", 64504, 3003, "newstest2014 en-de: compound split, tokens of Moses since November 2018"),
         ("plain", 62000, 3003, ""),  # some other test set of as many sentences
         ("plain", 63737, 3000, "newstest2013 en-de: the references as published"),  # not newstest2014 without three
         ("plain", 62700, 3000, ""),  # fewer sentences than newstest2014 and more words: none was lost
