@@ -1,0 +1,121 @@
+"""Every file of ``configs/`` against ``stated.yaml``, which was written from the papers and not from the recipes."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple
+
+import pytest
+import yaml
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.initialize import add_defaults
+from omegaconf import OmegaConf
+
+from fairseq_plugins.runs.published import ROWS, rows_of
+
+HERE = Path(__file__).resolve().parent
+CONFIGS = HERE.parents[1] / "configs"
+NAMES = sorted(
+    f"{path.parent.name}/{path.stem}" for path in CONFIGS.glob("*/*.yaml") if path.parent.name != "multi30k_de_en"
+)
+ENTRIES = yaml.safe_load((HERE / "stated.yaml").read_text(encoding="utf-8"))
+KINDS = ("stated", "conflicts", "chosen")
+
+ACCOUNTED = ("criterion.", "optimizer.", "lr_scheduler.", "optimization.", "generation.", "dataset.max_tokens", "common.seed",
+             "common.fp16", "common.threshold_loss_scale", "model.share", "model.dropout", "model.attention_dropout",
+             "model.activation_dropout", "model.word_dropout", "model.activation_fn")  # fmt: skip
+"""What changes a score: each such setting of a file is in the table, as stated or with the source it was taken from."""
+DERIVED = ("optimization.update_freq", "dataset.max_tokens")
+"""Both are in ``tokens_per_update``; a file is free to split it."""
+
+
+class Fact(NamedTuple):
+    """A value of the table, what it is (one of KINDS), and where it is read."""
+
+    value: Any
+    kind: str
+    place: str
+
+
+def entries_of(name: str) -> list[Mapping[str, Any]]:
+    """The entries of a file, in their order; ``but`` excludes files, ``only`` asks for an earlier entry."""
+    found: list[Mapping[str, Any]] = []
+    for entry in ENTRIES:
+        here = any(fnmatch(name, pattern) for pattern in entry["files"])
+        not_here = any(fnmatch(name, pattern) for pattern in entry.get("but", ()))
+        based = entry.get("only") in {None, *(each["recipe"] for each in found)}
+        found += [entry] if here and not not_here and based else []
+    return found
+
+
+@cache
+def facts(name: str) -> Mapping[str, Fact]:
+    found: dict[str, Fact] = {}
+    for entry in entries_of(name):
+        for kind in KINDS:
+            found.update({key: Fact(value, kind, place) for key, (value, place) in (entry.get(kind) or {}).items()})
+    return found
+
+
+@cache
+def content(name: str) -> Any:
+    return OmegaConf.load(CONFIGS / f"{name}.yaml")
+
+
+@cache
+def completed(name: str) -> Any:
+    """The file with fairseq's defaults, which hold for what it leaves unset."""
+    groups = {group: values for group, values in content(name).items() if group != "hydra"}
+    config = OmegaConf.merge(OmegaConf.structured(FairseqConfig), groups)
+    add_defaults(config)
+    return config
+
+
+def values(name: str, key: str) -> list[Any]:
+    """What the file, or each of its rows, has for a key of the table."""
+    if key.startswith("row."):
+        return sorted({_cell(getattr(row, key.removeprefix("row."))) for row in rows_of(name)}, key=str)
+    if key == "tokens_per_update":
+        said = content(name)
+        return [said.dataset.max_tokens * said.optimization.update_freq[0]]
+    found = OmegaConf.select(completed(name), key)
+    return [OmegaConf.to_container(found) if OmegaConf.is_config(found) else found]
+
+
+def _cell(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
+
+
+def test_the_table_is_of_files_that_there_are() -> None:
+    unused = [entry["recipe"] for entry in ENTRIES if not any(entry in entries_of(name) for name in NAMES)]
+    assert unused == []
+    assert sorted({row.config for row in ROWS} - set(NAMES)) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_has_what_its_paper_states(name: str) -> None:
+    wrong = [
+        f"{key}: {found}, but {fact.value} is {fact.kind} ({fact.place})"
+        for key, fact in facts(name).items()
+        if (found := values(name, key)) != [fact.value] and not (key.startswith("row.") and not found)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_that_changes_a_score_has_its_source(name: str) -> None:
+    settings = [
+        f"{group}.{key}" for group, members in content(name).items() if OmegaConf.is_config(members) for key in members
+    ]
+    said = {key for key in settings if key.startswith(ACCOUNTED) and key not in DERIVED}
+    assert sorted(said - set(facts(name))) == []
+
+
+def test_every_fact_names_its_place() -> None:
+    for entry in ENTRIES:
+        for kind in KINDS:
+            for key, fact in (entry.get(kind) or {}).items():
+                assert len(fact) == 2, f"{entry['recipe']}: {key}"
+                assert fact[1], f"{entry['recipe']}: {key}"
