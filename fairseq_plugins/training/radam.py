@@ -21,12 +21,9 @@ Algorithm 2 itself steps by the momentum, too, and asks for rho_t > 4: one updat
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
-import ast
 import math
-from collections import defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -36,14 +33,12 @@ from omegaconf import II
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.training.moments import MomentOptimizer, first_rate, problems_of_settings, read_betas
 
 # Least rho_t at which a step is taken. Since rho_t < 2 / (1 - beta_2) - 1, no step ever comes with a lesser beta_2.
 TRUSTED = 5.0
 LEAST_BETA2 = 1 - 2 / (TRUSTED + 1)
-# Most numbers that are updated by one call: bounds the memory of the intermediate results.
-CHUNK = 2**24
 RULES = ("released", "pytorch")
-HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass
@@ -83,8 +78,8 @@ def step_factor(t: int, beta1: float, beta2: float) -> Optional[float]:
     return math.sqrt(rectification * correction) / (1 - beta1**t)
 
 
-class RAdam(torch.optim.Optimizer):
-    """The released rule. State in float32 for parameters in half precision, else in their type; eps as in Adam's text.
+class RAdam(MomentOptimizer):
+    """The released rule; eps as in Adam's text.
 
     Args:
         params: parameters or torch's parameter groups.
@@ -94,87 +89,18 @@ class RAdam(torch.optim.Optimizer):
         weight_decay: p -= lr * weight_decay * p in every update, before the step.
     """
 
-    supports_memory_efficient_fp16 = True
     supports_flat_params = True
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: Tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
+    def _move(
+        self, weights: List[Tensor], first: List[Tensor], second: List[Tensor], t: int, group: Dict[str, Any]
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-
-    @torch.no_grad()
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
-        """One update of every parameter that has a gradient; returns what ``closure`` does."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            alike: Dict[Any, List[Tensor]] = defaultdict(list)
-            for p in group["params"]:
-                if p.grad is not None:
-                    alike[self._advance(p), p.device, p.dtype].append(p)
-            for (t, _, _), params in alike.items():
-                for chunk in _chunks(params):
-                    self._update(chunk, t, group)
-        return loss
-
-    def _advance(self, p: Tensor) -> int:
-        """Make or move the state of ``p`` to where it is needed; returns the number of this update, from 1."""
-        if p.grad is not None and p.grad.is_sparse:
-            raise RuntimeError("RAdam does not support sparse gradients")
-        state = self.state[p]
-        dtype = torch.float32 if p.dtype in HALF else p.dtype
-        if not state:
-            state["step"] = 0
-            for name in ("exp_avg", "exp_avg_sq"):
-                state[name] = torch.zeros_like(p, dtype=dtype)
-        for name in ("exp_avg", "exp_avg_sq"):  # fairseq puts back what a checkpoint holds, on the CPU
-            state[name] = state[name].to(device=p.device, dtype=dtype)
-        state["step"] += 1
-        return int(state["step"])
-
-    def _update(self, params: List[Tensor], t: int, group: Dict[str, Any]) -> None:
-        """Update ``t`` of parameters of one device and type."""
-        half = params[0].dtype in HALF
-        # Gradients may be of another type than the weights.
-        grads = [p.grad.to(self.state[p]["exp_avg"].dtype) for p in params]  # type: ignore[union-attr]
-        weights = [p.float() for p in params] if half else params
-        first = [self.state[p]["exp_avg"] for p in params]
-        second = [self.state[p]["exp_avg_sq"] for p in params]
-        beta1, beta2 = group["betas"]
-        torch._foreach_mul_(first, beta1)
-        torch._foreach_add_(first, grads, alpha=1 - beta1)
-        torch._foreach_mul_(second, beta2)
-        torch._foreach_addcmul_(second, grads, grads, value=1 - beta2)
         if group["weight_decay"] != 0:
             torch._foreach_add_(weights, weights, alpha=-group["lr"] * group["weight_decay"])
-        factor = step_factor(t, beta1, beta2)
+        factor = step_factor(t, *group["betas"])
         if factor is not None:
             roots = torch._foreach_sqrt(second)
             torch._foreach_add_(roots, group["eps"])
             torch._foreach_addcdiv_(weights, first, roots, value=-group["lr"] * factor)
-        if half:
-            torch._foreach_copy_(params, weights)
-
-
-def _chunks(params: List[Tensor]) -> Iterator[List[Tensor]]:
-    """Runs of ``params`` of at most ``CHUNK`` numbers, or of a single larger one."""
-    chunk: List[Tensor] = []
-    size = 0
-    for p in params:
-        if chunk and size + p.numel() > CHUNK:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(p)
-        size += p.numel()
-    if chunk:
-        yield chunk
 
 
 @register_optimizer("radam", dataclass=RAdamConfig)
@@ -199,9 +125,8 @@ class FairseqRAdam(FairseqOptimizer):
         problems = list(_problems(self.cfg))
         if problems:
             raise UserError(problems)
-        rates = self.cfg.lr
         return {
-            "lr": next(iter(rates)) if isinstance(rates, Collection) else rates,
+            "lr": first_rate(self.cfg.lr),
             "betas": read_betas(self.cfg.adam_betas),
             "eps": self.cfg.adam_eps,
             "weight_decay": self.cfg.weight_decay,
@@ -215,29 +140,14 @@ class FairseqRAdam(FairseqOptimizer):
     average_params = FairseqAdam.average_params  # the state has Adam's names
 
 
-def read_betas(said: Any) -> Optional[Tuple[float, float]]:
-    """The pair in ``--adam-betas``, text or a list of YAML; ``None`` if it is none."""
-    try:
-        first, second = (float(one) for one in (ast.literal_eval(said) if isinstance(said, str) else said))
-    except (ValueError, TypeError, SyntaxError):
-        return None
-    return first, second
-
-
 def _problems(cfg: Any) -> Iterator[str]:
     """What is wrong with the settings."""
-    betas = read_betas(cfg.adam_betas)
-    if betas is None:
-        yield f"--adam-betas takes a pair of numbers such as '(0.9, 0.98)', not '{cfg.adam_betas}'"
-    elif not (0 <= betas[0] < 1 and LEAST_BETA2 < betas[1] < 1):
-        yield (
-            "--adam-betas of RAdam must be at least 0 and below 1, the second above 2/3, where there is a first step; "
-            f"not {betas[0]:g} and {betas[1]:g}"
-        )
-    if not 0 < cfg.adam_eps < math.inf:
-        yield f"--adam-eps must be above 0, not {cfg.adam_eps:g}"
-    if not 0 <= cfg.weight_decay < math.inf:
-        yield f"--weight-decay must be at least 0, not {cfg.weight_decay:g}"
+    yield from problems_of_settings(
+        cfg,
+        "adam",
+        lambda beta2: LEAST_BETA2 < beta2 < 1,
+        "--adam-betas of RAdam must be at least 0 and below 1, the second above 2/3, where there is a first step",
+    )
     if cfg.radam_rule not in RULES:
         yield unknown_name("value of --radam-rule", cfg.radam_rule, RULES)
     if cfg.radam_rule == "pytorch" and (cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16):

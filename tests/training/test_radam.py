@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.training import radam
+from fairseq_plugins.training import moments, radam
 from fairseq_plugins.training.radam import FairseqRAdam, RAdam, RAdamConfig, step_factor
 from tests import toy
 
@@ -153,11 +153,11 @@ def test_half_precision_keeps_its_state_in_float32(dtype: torch.dtype) -> None:
 def test_small_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (5, 7, 2, 30, 1)
     results = []
-    for chunk in (radam.CHUNK, 8):
-        monkeypatch.setattr(radam, "CHUNK", chunk)
+    for chunk in (moments.CHUNK, 8):
+        monkeypatch.setattr(moments, "CHUNK", chunk)
         torch.manual_seed(2)
         params = [nn.Parameter(torch.randn(size)) for size in sizes]
-        chunks = [[p.numel() for p in one] for one in radam._chunks(params)]
+        chunks = [[p.numel() for p in one] for one in moments.chunks(params)]
         assert chunks == ([[5], [7], [2], [30], [1]] if chunk == 8 else [[5, 7, 2, 30, 1]])
         optimizer = RAdam(params, lr=LR, weight_decay=0.1)
         for _ in range(8):

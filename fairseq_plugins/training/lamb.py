@@ -1,0 +1,138 @@
+"""LAMB: Adam's step with decoupled decay, scaled in each tensor to the tensor's own norm; for large batches.
+
+You et al., ICLR 2020, https://arxiv.org/abs/1904.00962, Algorithm 2; the optimizer of ReZero's language models::
+
+    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --task language_modeling \
+        --arch rezero_transformer_lm --optimizer lamb --lr 0.016 --lr-scheduler fixed ...
+
+or in YAML ``optimizer: {_name: lamb, lamb_betas: "(0.9, 0.999)", weight_decay: 0.01}``. In update t, for each tensor x
+with gradient g::
+
+    m = beta_1 m + (1 - beta_1) g                   v = beta_2 v + (1 - beta_2) g^2
+    r = m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + eps)
+    u = r + weight_decay x                          x -= lr phi(|x|) / |u| u
+
+phi is a bounded function of the norm; the paper gives no bounds, and its code
+(https://github.com/tensorflow/addons, optimizers/lamb.py) has none: phi(z) = z. To the letter, a tensor that is zero
+would stay so. As in that code, |x| / |u| is 1 where one of the norms is 0, so biases and ReZero's alpha leave zero by
+Adam's first step. A tensor of a single number then moves by the factor 1 - lr or 1 + lr, and keeps its sign.
+
+fairseq's own ``lamb`` is that of NVIDIA's apex, without which it is an error, and cannot be said in YAML. This one
+takes its name and flags. It leaves the gradient to ``--clip-norm``, where apex clips its norm at 1, and scales tensors
+without weight decay, too, which apex does not.
+"""
+
+# No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, Iterator, List
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, register_optimizer
+from fairseq.optim.adam import FairseqAdam
+from omegaconf import II
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.training.moments import MomentOptimizer, first_rate, problems_of_settings, read_betas
+
+
+@dataclass
+class LambConfig(FairseqDataclass):
+    """Flags of ``--optimizer lamb``, with fairseq's names and defaults."""
+
+    lamb_betas: Any = field(
+        default="(0.9, 0.999)", metadata={"help": "decay rates of the two moments, as '(0.9, 0.999)'"}
+    )
+    lamb_eps: float = field(
+        default=1e-8, metadata={"help": "added to the square root of the second moment, after its bias is corrected"}
+    )
+    weight_decay: float = field(
+        default=0.0, metadata={"help": "decoupled weight decay, a part of what is scaled to the norm of a tensor"}
+    )
+    lr: List[float] = II("optimization.lr")
+    fp16: bool = II("common.fp16")
+    bf16: bool = II("common.bf16")
+    memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
+    fp16_no_flatten_grads: bool = II("common.fp16_no_flatten_grads")
+
+
+def trust_ratios(weights: List[Tensor], steps: List[Tensor]) -> List[Tensor]:
+    """Norm of each of ``weights`` over that of its step, a number each; 1 where one of the two is 0."""
+    own, other = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, steps))
+    return list(torch.where((own > 0) & (other > 0), own / other, 1.0).unbind())
+
+
+class Lamb(MomentOptimizer):
+    """Algorithm 2 with phi(z) = z.
+
+    Args:
+        params: parameters or torch's parameter groups. Each tensor has a norm of its own, so none may be joined.
+        lr: learning rate, how far a tensor moves relative to its norm.
+        betas: decay rates of the moments.
+        eps: added to the square root of the second moment after its bias is corrected.
+        weight_decay: added to the step times the weights, before the step is scaled.
+    """
+
+    supports_flat_params = False
+
+    def _move(
+        self, weights: List[Tensor], first: List[Tensor], second: List[Tensor], t: int, group: Dict[str, Any]
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        roots = torch._foreach_sqrt(second)
+        torch._foreach_div_(roots, math.sqrt(1 - beta2**t))
+        torch._foreach_add_(roots, group["eps"])
+        steps = list(torch._foreach_div(first, roots))
+        torch._foreach_div_(steps, 1 - beta1**t)
+        if group["weight_decay"] != 0:
+            torch._foreach_add_(steps, weights, alpha=group["weight_decay"])
+        for step, ratio in zip(steps, trust_ratios(weights, steps), strict=True):
+            step.mul_(ratio)
+        torch._foreach_add_(weights, steps, alpha=-group["lr"])
+
+
+# fairseq's own would be a second one of this name.
+OPTIMIZER_REGISTRY.pop("lamb", None)
+
+
+@register_optimizer("lamb", dataclass=LambConfig)
+class FairseqLamb(FairseqOptimizer):
+    """``--optimizer lamb``.
+
+    Raises:
+        UserError: settings out of their range, or master weights in one tensor, all together.
+    """
+
+    def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
+        super().__init__(cfg)
+        self._optimizer = Lamb(params, **self.optimizer_config)
+
+    @property
+    def optimizer_config(self) -> Dict[str, Any]:
+        """Settings of the torch optimizer."""
+        problems = list(_problems(self.cfg))
+        if problems:
+            raise UserError(problems)
+        return {
+            "lr": first_rate(self.cfg.lr),
+            "betas": read_betas(self.cfg.lamb_betas),
+            "eps": self.cfg.lamb_eps,
+            "weight_decay": self.cfg.weight_decay,
+        }
+
+    average_params = FairseqAdam.average_params  # the state has Adam's names
+
+
+def _problems(cfg: Any) -> Iterator[str]:
+    """What is wrong with the settings."""
+    yield from problems_of_settings(
+        cfg, "lamb", lambda beta2: 0 <= beta2 < 1, "--lamb-betas must both be at least 0 and below 1"
+    )
+    if cfg.fp16 and not (cfg.memory_efficient_fp16 or cfg.bf16 or cfg.fp16_no_flatten_grads):
+        yield (
+            "--optimizer lamb needs each tensor by itself, and --fp16 joins the master weights: "
+            "give --fp16-no-flatten-grads, too, or --memory-efficient-fp16"
+        )

@@ -1,0 +1,139 @@
+"""What optimizers that keep two moments of the gradient have in common: their state, half precision, their settings."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+# Most numbers that are updated by one call: bounds the memory of the intermediate results.
+CHUNK = 2**24
+HALF = (torch.float16, torch.bfloat16)
+
+
+class MomentOptimizer(torch.optim.Optimizer):
+    """Keeps running means of the gradient and of its square, Adam's names for them; a subclass says where they lead.
+
+    The state is in float32 for parameters in half precision, else in their type.
+
+    Args:
+        params: parameters or torch's parameter groups.
+        lr: learning rate.
+        betas: decay rates of the two means.
+        eps: what keeps a square root of the second one away from zero.
+        weight_decay: decoupled weight decay.
+    """
+
+    supports_memory_efficient_fp16 = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: Tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    def _move(
+        self, weights: List[Tensor], first: List[Tensor], second: List[Tensor], t: int, group: Dict[str, Any]
+    ) -> None:
+        """Move ``weights`` in place in update ``t``, from 1, by their two moments, which must stay as they are."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
+        """One update of every parameter that has a gradient; returns what ``closure`` does."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            alike: Dict[Any, List[Tensor]] = defaultdict(list)
+            for p in group["params"]:
+                if p.grad is not None:
+                    alike[self._advance(p), p.device, p.dtype].append(p)
+            for (t, _, _), params in alike.items():
+                for chunk in chunks(params):
+                    self._update(chunk, t, group)
+        return loss
+
+    def _advance(self, p: Tensor) -> int:
+        """Make or move the state of ``p`` to where it is needed; returns the number of this update, from 1."""
+        if p.grad is not None and p.grad.is_sparse:
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+        state = self.state[p]
+        dtype = torch.float32 if p.dtype in HALF else p.dtype
+        if not state:
+            state["step"] = 0
+            for name in ("exp_avg", "exp_avg_sq"):
+                state[name] = torch.zeros_like(p, dtype=dtype)
+        for name in ("exp_avg", "exp_avg_sq"):  # fairseq puts back what a checkpoint holds, on the CPU
+            state[name] = state[name].to(device=p.device, dtype=dtype)
+        state["step"] += 1
+        return int(state["step"])
+
+    def _update(self, params: List[Tensor], t: int, group: Dict[str, Any]) -> None:
+        """Update ``t`` of parameters of one device and type."""
+        half = params[0].dtype in HALF
+        # Gradients may be of another type than the weights.
+        grads = [p.grad.to(self.state[p]["exp_avg"].dtype) for p in params]  # type: ignore[union-attr]
+        weights = [p.float() for p in params] if half else params
+        first = [self.state[p]["exp_avg"] for p in params]
+        second = [self.state[p]["exp_avg_sq"] for p in params]
+        beta1, beta2 = group["betas"]
+        torch._foreach_mul_(first, beta1)
+        torch._foreach_add_(first, grads, alpha=1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, grads, grads, value=1 - beta2)
+        self._move(weights, first, second, t, group)
+        if half:
+            torch._foreach_copy_(params, weights)
+
+
+def chunks(params: List[Tensor]) -> Iterator[List[Tensor]]:
+    """Runs of ``params`` of at most ``CHUNK`` numbers, or of a single larger one."""
+    chunk: List[Tensor] = []
+    size = 0
+    for p in params:
+        if chunk and size + p.numel() > CHUNK:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(p)
+        size += p.numel()
+    if chunk:
+        yield chunk
+
+
+def first_rate(rates: Any) -> float:
+    """The rate that an optimizer starts with: fairseq has one for each epoch, or a single one."""
+    return float(next(iter(rates)) if isinstance(rates, Collection) else rates)
+
+
+def read_betas(said: Any) -> Optional[Tuple[float, float]]:
+    """The pair in ``--adam-betas`` and its like, text or a list of YAML; ``None`` if it is none."""
+    try:
+        first, second = (float(one) for one in (ast.literal_eval(said) if isinstance(said, str) else said))
+    except (ValueError, TypeError, SyntaxError):
+        return None
+    return first, second
+
+
+def problems_of_settings(cfg: Any, prefix: str, legal_beta2: Callable[[float], bool], rule: str) -> Iterator[str]:
+    """What is wrong with ``--PREFIX-betas``, ``--PREFIX-eps`` and ``--weight-decay``; ``rule`` tells legal betas."""
+    said, eps = getattr(cfg, f"{prefix}_betas"), getattr(cfg, f"{prefix}_eps")
+    betas = read_betas(said)
+    if betas is None:
+        yield f"--{prefix}-betas takes a pair of numbers such as '(0.9, 0.98)', not '{said}'"
+    elif not (0 <= betas[0] < 1 and legal_beta2(betas[1])):
+        yield f"{rule}; not {betas[0]:g} and {betas[1]:g}"
+    if not 0 < eps < math.inf:
+        yield f"--{prefix}-eps must be above 0, not {eps:g}"
+    if not 0 <= cfg.weight_decay < math.inf:
+        yield f"--weight-decay must be at least 0, not {cfg.weight_decay:g}"
