@@ -114,7 +114,7 @@ def result_line(row: PublishedRow) -> str:
     """One published result."""
     overrides = f" with {' '.join(row.overrides)}" if row.overrides else ""
     metric = f"{row.metric} ({row.scorer})" if row.metric == "BLEU" else row.metric
-    return f"{row.paper}, {row.table}, {row.row}{overrides}: {row.printed}{'' if row.failed else ' ' + metric}."
+    return f"{row.paper}, {row.table}, {row.row}{overrides}: {row.printed}{' ' + metric if row.scored else ''}."
 
 
 def _paper_figure(config: Config, rows: Sequence[PublishedRow], product: int) -> str:

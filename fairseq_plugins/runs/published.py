@@ -28,8 +28,9 @@ SCORERS: Mapping[str, Tuple[str, ...]] = {
 """The scorers of each metric; ``tokenised`` is the BLEU that ``fairseq-generate`` and ``multi-bleu.perl`` print."""
 PAPERS = ("Admin", "admin-torch", "DS-Init", "ReZero", "B2T")
 FAIL = "fail"
+CONVERGED = "converged"
 NOT_RUN = "not run"
-_PRINTED = re.compile(r"fail|\d+(\.\d+)?(±\d+(\.\d+)?)?( \d+(\.\d+)?)*")
+_PRINTED = re.compile(r"fail|converged|\d+(\.\d+)?(±\d+(\.\d+)?)?( \d+(\.\d+)?)*")
 _AVERAGE = re.compile(r"none|(last-epochs|last-updates|best)=[1-9]\d*")
 _CONFIG = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 _OVERRIDE = re.compile(r"\+?[a-z_]+\.[a-z_0-9]+=\S+")
@@ -48,12 +49,13 @@ class PublishedRow:
         seeds: those of the paper; one training each.
         tokens_per_update: at most so many tokens, over all GPUs; None where the paper does not say.
         gpus: of the paper; None where it does not say.
-        gpu_days: of the paper; None where it does not say.
+        gpu_days: the paper's GPUs times its days; None where it does not say, and for a training that failed.
         average: what is decoded: ``last-epochs=N``, ``last-updates=N``, ``best=N`` or ``none``.
         test: names of the test sets; the printed number is their mean, or there are as many numbers as sets.
         metric: one of the keys of :data:`SCORERS`.
         scorer: one of its values.
-        printed: what the paper prints: a number, ``mean±deviation`` over the seeds, several numbers, or ``fail``.
+        printed: what the paper prints: a number, ``mean±deviation`` over the seeds, several numbers, or ``fail`` or
+            ``converged`` without a number.
         run_here: what was run here, in words; ``not run`` else.
         note: what a reader must know.
     """
@@ -79,6 +81,11 @@ class PublishedRow:
     def failed(self) -> bool:
         """Whether the paper reports that the training failed."""
         return self.printed == FAIL
+
+    @property
+    def scored(self) -> bool:
+        """Whether the paper prints a score, not only how the training ended."""
+        return self.printed not in (FAIL, CONVERGED)
 
     @property
     def was_run(self) -> bool:
@@ -169,7 +176,7 @@ _CHECKS: Mapping[str, Tuple[Callable[[str], bool], str]] = {
     "gpus": (_number_or_nothing, "a whole number of at least 1, or nothing, is expected"),
     "gpu_days": (_matches(re.compile(r"(\d+(\.\d+)?)?")), "a number, or nothing, is expected"),
     "average": (_matches(_AVERAGE), "last-epochs=N, last-updates=N, best=N or none is expected"),
-    "printed": (_matches(_PRINTED), "a number, MEAN±DEVIATION, several numbers or fail is expected"),
+    "printed": (_matches(_PRINTED), "a number, MEAN±DEVIATION, several numbers, fail or converged is expected"),
 }
 
 

@@ -6,5 +6,4 @@
 # 45 trainings. Those that diverge are part of the figure.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-TEXT[wmt14_en_de]="VARIANT=admin"
 reproduce Admin 'Figure 10' "$@"

@@ -62,7 +62,24 @@ def test_what_is_not_said_is_none(tmp_path: Path) -> None:
     (row,) = read(written(tmp_path / "rows.tsv", {**LINE, **silent}))
     assert (row.tokens_per_update, row.gpus, row.gpu_days) == (None, None, None)
     assert row.failed
+    assert not row.scored
     assert row.was_run
+
+
+def test_how_a_training_ended_may_be_all_that_is_printed() -> None:
+    """Table 1 of the Admin paper; section 5.2: no length of the warm-up helps."""
+    tables = rows_by_table()
+    ends = {row.config.rpartition("/")[2]: row for row in tables["Admin", "Table 1"]}
+    assert {name: (row.printed, row.failed, row.scored) for name, row in ends.items()} == {
+        "post_ln_18e18d": ("fail", True, False),
+        "hybrid_ln_18e18d": ("fail", True, False),
+        "pre_ln_18e18d": ("converged", False, False),
+    }
+    longer = [row for row in tables["Admin", "Section 5"] if row.config == "wmt14_en_de/post_ln_18e18d"]
+    assert {override for row in longer for override in row.overrides} == {
+        f"lr_scheduler.warmup_updates={updates}" for updates in (16000, 24000, 32000)
+    }
+    assert all(row.failed for row in longer)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +97,7 @@ def test_what_is_not_said_is_none(tmp_path: Path) -> None:
         ("gpu_days", "two", "gpu_days 'two': a number, or nothing, is expected"),
         ("average", "last=5", "average 'last=5': last-epochs=N, last-updates=N, best=N or none is expected"),
         ("average", "best=0", "average 'best=0': last-epochs=N"),
-        ("printed", "35,67", "printed '35,67': a number, MEAN±DEVIATION, several numbers or fail is expected"),
+        ("printed", "35,67", "printed '35,67': a number, MEAN±DEVIATION, several numbers, fail or converged is exp"),
         ("printed", "", "printed '': a number"),
         ("run_here", "", "run_here is empty"),
         ("test", " test", "test begins or ends with a space"),
