@@ -26,9 +26,8 @@ from fairseq_plugins.errors import UserError
 def _enwik8(layers: int, width: int) -> Size:
     """A character-level model of the ReZero paper (UAI 2021, https://arxiv.org/abs/2003.04887) on enwik8."""
     shape = {"decoder_layers": layers, "decoder_embed_dim": width, "decoder_ffn_embed_dim": 4 * width}
-    return Size(
-        "transformer_lm", {**shape, "decoder_attention_heads": 2, "dropout": 0.2, "activation_fn": "gelu"}
-    )
+    dropouts = {name: 0.2 for name in ("dropout", "attention_dropout", "activation_dropout")}
+    return Size("transformer_lm", {**shape, **dropouts, "decoder_attention_heads": 2, "activation_fn": "gelu"})
 
 
 def _complete(values: Namespace) -> None:

@@ -8,9 +8,12 @@ Liu et al., ICLR 2020, https://arxiv.org/abs/1908.03265, Algorithm 2; the optimi
 
 or in YAML ``optimizer: {_name: radam, adam_betas: "(0.9, 0.98)", weight_decay: 0.0001}``. Two rules are offered:
 
-``--radam-rule released`` (the default), that of the code with which Admin's results were made: while rho_t < 5, which
-for every usual beta_2 means in the first five updates, the moments accumulate and no step is taken; the weight decay
-runs in every update, those included.
+``--radam-rule released`` (the default), that of the code with which Admin's results were made
+(github.com/LiyuanLucasLiu/Transformer-Clinic, radam_fairseq/radam.py): while rho_t < 5, which for every usual beta_2
+means in the first five updates, the moments accumulate and no step is taken; the weight decay runs in every update,
+those included. The same authors released two more rules (github.com/LiyuanLucasLiu/RAdam): their package
+(radam/radam.py) takes no step either, and does not decay in these updates; nmt/my_module/radam.py decays, and steps by
+the momentum. From then on all are the same.
 
 ``--radam-rule pytorch``, ``torch.optim.RAdam`` with decoupled decay: while rho_t <= 5 it steps by the momentum
 without the second moment, p -= lr * m_t / (1 - beta_1^t). From then on the two take the same steps. It keeps its state

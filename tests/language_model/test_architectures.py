@@ -75,6 +75,8 @@ def test_sizes(size: str) -> None:
     names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
     found = [getattr(config, f"decoder_{name}") for name in names]
     assert (*found, config.dropout, config.activation_fn) == SIZES[size]
+    if size.startswith("_enwik8"):  # appendix A: feed-forward and attention dropout
+        assert (config.attention_dropout, config.activation_dropout) == (0.2, 0.2)
     (design,) = resolve(plain_namespace(config, CONFIG), LANGUAGE_MODEL).values()
     assert (design.shape.stack, design.shape.encoder_layers) == (Stack.DECODER, 0)
     assert (design.shape.decoder_layers, design.shape.layers) == (found[0], found[0])
