@@ -22,6 +22,7 @@ ADDED = {
     "--admin-scale",
     "--b2t-skip",
     "--b2t-init-scale",
+    "--b2t-init-scope",
     "--ds-init-alpha",
     "--ds-init-rule",
     "--rezero-alpha",

@@ -90,7 +90,7 @@ def stack_weights(model: DesignedModel) -> Iterator[Tuple[Any, StackWeights]]:
     encoder, decoder = getattr(model, "encoder", None), model.decoder
     source = getattr(encoder, "embed_tokens", None)
     if encoder is not None:
-        yield encoder, StackWeights(encoder.layers, embedding=source, branches=branches)
+        yield encoder, StackWeights(encoder.layers, source, branches=branches, top_norm=encoder.layer_norm)
     target = decoder.embed_tokens
     yield (
         decoder,
@@ -100,6 +100,7 @@ def stack_weights(model: DesignedModel) -> Iterator[Tuple[Any, StackWeights]]:
             embedding_is_shared=source is not None and target.weight is source.weight,
             output=_own_output(decoder),
             branches=branches,
+            top_norm=decoder.layer_norm,
         ),
     )
 

@@ -28,6 +28,7 @@ class StackWeights:
         embedding_is_shared: the table is the one of the encoder too, whose turn came before.
         output: the decoder's output projection where it has a weight of its own, else None.
         branches: number of sub-layers in the whole model, those of the other stack too.
+        top_norm: the LayerNorm on top of the layers, or None.
     """
 
     layers: Sequence[nn.Module]
@@ -35,6 +36,7 @@ class StackWeights:
     embedding_is_shared: bool = False
     output: Optional[nn.Module] = None
     branches: int = 0
+    top_norm: Optional[nn.Module] = None
 
 
 def linear_maps(layer: nn.Module) -> Iterator[Tuple[str, nn.Linear]]:

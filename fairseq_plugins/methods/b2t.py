@@ -90,12 +90,16 @@ def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
 
 
 def initialise(weights: StackWeights, shape: Shape) -> None:
-    """Scale every matrix of the stack by one constant; LayerNorms, biases and embeddings stay."""
-    rule = shape.options.b2t_init_scale
-    scale = {"none": 1.0, "layers": shape.layers**-0.5, "0.1": 0.1}[rule]
-    for layer in weights.layers:
-        for _, linear in linear_maps(layer):
-            linear.weight.mul_(scale)
+    """Scale the stack by one constant: its matrices, or all that it has but the embeddings (appendix C.1)."""
+    options = shape.options
+    scale = {"none": 1.0, "layers": shape.layers**-0.5, "0.1": 0.1}[options.b2t_init_scale]
+    for module in (*weights.layers, *([weights.top_norm] if weights.top_norm is not None else [])):
+        if options.b2t_init_scope == "parameters":
+            for parameter in module.parameters():
+                parameter.mul_(scale)
+        else:
+            for _, linear in linear_maps(module):
+                linear.weight.mul_(scale)
 
 
 register_part(
@@ -121,14 +125,21 @@ register_part(
         Axis.INIT,
         "b2t",
         initialise,
-        summary="matrices scaled by one constant a stack",
+        summary="initial values scaled by one constant a stack",
         options=(
             Option(
                 "b2t_init_scale",
                 "none",
-                "factor on all matrices of a layer: none as in the text, layers^-0.5 as in the code of 2023-05, "
+                "factor on the initial values of a stack: none as in the text, layers^-0.5 as in the code of 2023-05, "
                 "or the 0.1 of the 100-layer models",
                 choices=("none", "layers", "0.1"),
+            ),
+            Option(
+                "b2t_init_scope",
+                "matrices",
+                "what it multiplies: the matrices of the linear maps as in the code of 2023-05, or every parameter but "
+                "the embeddings', with biases and LayerNorms, as the text of appendix C.1 says",
+                choices=("matrices", "parameters"),
             ),
         ),
     )
@@ -192,13 +203,16 @@ register_method(
         title="B2T connection, recipe of 100L-100L",
         paper=PAPER,
         equation=r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times "
-        "0.1; dropout 0.5 and word dropout 0.1 (text and the released recipe of the 100-layer models)",
+        "0.1; dropout 0.5 and word dropout 0.1 (appendix C.1)",
         norm="post",
         residual="b2t",
         init="b2t",
         base_init="fairseq",
         options={"b2t_init_scale": "0.1", "dropout": 0.5, "word_dropout": 0.1},
         departures=(
+            "The text multiplies \"the initial parameter values, except those for embeddings\": "
+            r"`--b2t-init-scope parameters`. The code of 2023-05 multiplies matrices alone, by $`N^{-0.5}`$, which is "
+            "0.1 at 100 layers; so does the default, where biases and LayerNorms stay.",
             "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the "
             "18-layer models differs from it only in its initialisation, `--b2t-init-scale layers`.",
             "The released flags `--sampling-method worddrop --enc-replace-rate 0.1 --dec-replace-rate 0.1` are "

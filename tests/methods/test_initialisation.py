@@ -180,6 +180,18 @@ def test_b2t_scales_every_matrix_of_a_stack_alike() -> None:
     assert_model(model("b2t_transformer", b2t_init_scale="0.1,none"), STOCK, STOCK_BIASES, factor={"encoder": 0.1})
 
 
+@pytest.mark.parametrize("arch", ["b2t", "pre_ln", "b2t_without_ln"])
+@pytest.mark.parametrize(("scale", "factors"), [("0.1", (0.1, 0.1)), ("layers", (5**-0.5, 4**-0.5))])
+def test_b2t_scales_every_parameter_but_the_embeddings(arch: str, scale: str, factors: tuple[float, float]) -> None:
+    """Biases, LayerNorms and the LayerNorm on top of Pre-LN, too; drawn by the same seed, so number by number."""
+    plain = dict(model(f"{arch}_transformer", init="b2t").named_parameters())
+    scaled = model(f"{arch}_transformer", init="b2t", b2t_init_scale=scale, b2t_init_scope="parameters")
+    for name, parameter in scaled.named_parameters():
+        of_a_table = "embed" in name or "output_projection" in name
+        factor = 1.0 if of_a_table else factors[name.startswith("decoder")]
+        torch.testing.assert_close(parameter.detach(), plain[name].detach() * factor, rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("arch", ["post_ln", "admin", "ds_init", "dsinit_matt", "b2t", "rezero"])
 def test_embeddings_are_never_touched(arch: str) -> None:
     options = {"b2t_init_scale": "0.1"} if arch == "b2t" else {}
