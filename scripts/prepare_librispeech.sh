@@ -18,9 +18,9 @@
 # outputs, in DIR (default: data/librispeech)
 #   LibriSpeech/  the recordings; may be deleted at the end
 #   features/     fbank80.zip and what else fairseq's program makes
-#   data-bin/     train, dev, test-clean, test-other (.tsv), config.yaml and the units, for the task speech_to_text;
-#                 train is the three training parts, dev is dev-clean and dev-other
-#   raw/          test-clean.en and test-other.en: the text of the test sets
+#   data-bin/     train, dev, dev-clean, dev-other, test-clean, test-other (.tsv), config.yaml and the units, for the
+#                 task speech_to_text; train is the three training parts, dev is dev-clean and dev-other
+#   raw/          dev-clean.en, dev-other.en, test-clean.en and test-other.en: the text of the four sets
 #   test_sets     their names
 #   The tables name DIR/features by its full path: DIR cannot be moved afterwards.
 #
@@ -102,7 +102,7 @@ binarised() {
     run mkdir -p -- "$1"
     table "$1/train.tsv" "${TRAIN[@]}"
     table "$1/dev.tsv" "${DEV[@]}"
-    for part in "${TEST[@]}"; do table "$1/$part.tsv" "$part"; done
+    for part in "${DEV[@]}" "${TEST[@]}"; do table "$1/$part.tsv" "$part"; done
     run cp -- "$DIR/features/config.yaml" "$DIR/features/spm_unigram$SIZE".{model,txt} "$1"
 }
 
@@ -115,7 +115,7 @@ text_of() {
 
 named_test_sets() {
     ((!DRY_RUN)) || return 0
-    for part in "${TEST[@]}"; do printf '%s\t%s\n' "$part" "$part"; done >"$1"
+    for part in "${DEV[@]}" "${TEST[@]}"; do printf '%s\t%s\n' "$part" "$part"; done >"$1"
 }
 
 # recordings PART OUTPUT: the directory LibriSpeech/PART of the archive PART.tar.gz.
@@ -141,7 +141,7 @@ for part in "${TRAIN[@]}" "${DEV[@]}" "${TEST[@]}"; do
 done
 make_once "$DIR/features.made" features
 make_once "$DIR/data-bin" binarised
-for part in "${TEST[@]}"; do make_once "$DIR/raw/$part.en" text_of "$part"; done
+for part in "${DEV[@]}" "${TEST[@]}"; do make_once "$DIR/raw/$part.en" text_of "$part"; done
 make_once "$DIR/test_sets" named_test_sets
 say "$DIR: prepared"
 }; exit

@@ -152,8 +152,11 @@ def test_librispeech(tmp_path: Path) -> None:
     assert {line for table in tables.values() for line in table[:1]} == {"id\taudio\tn_frames\ttgt_text\tspeaker"}
     assert [line.split("\t")[0] for line in tables["train"][1:]] == list(PARTS[:3])
     assert [line.split("\t")[0] for line in tables["dev"][1:]] == list(PARTS[3:5])
-    assert (made / "raw/test-clean.en").read_text() == "said in test-clean\n"
-    assert (made / "test_sets").read_text() == "test-clean\ttest-clean\ntest-other\ttest-other\n"
+    assert (made / "test_sets").read_text() == "".join(f"{part}\t{part}\n" for part in PARTS[3:])
+    for part in PARTS[3:]:
+        assert (made / f"raw/{part}.en").read_text() == f"said in {part}\n"
+        (row,) = (made / f"data-bin/{part}.tsv").read_text().splitlines()[1:]
+        assert row.startswith(f"{part}\tzip")
     assert {"config.yaml", "spm_unigram1000.model", "spm_unigram1000.txt"} <= set(os.listdir(made / "data-bin"))
     before = contents(made / "data-bin")
     again = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
