@@ -71,16 +71,17 @@ def heading(name: str, config: Config) -> List[str]:
     """The comment at the head of a file."""
     corpus, _, file = name.partition("/")
     rows = rows_of(name)
+    shown = () if config.sweep else rows[:4]
     depth = f"{config.decoder} layers"
     if config.encoder:
         depth = f"{config.encoder} encoder and {config.decoder} decoder layers"
     title = "MAtt without DS-Init" if config.method == "matt" else METHODS[config.method].title
     factors, product = tokens(config)
-    lines = [f"{title}, {depth}. {config.recipe.corpus}.", *map(result_line, _first(rows))]
+    lines = [f"{title}, {depth}. {config.recipe.corpus}.", *map(result_line, shown)]
     if config.sweep:
         lines.append(f"{rows[0].paper}, {rows[0].table}: {len(rows)} results, in fairseq_plugins/runs/published.tsv.")
-    elif len(rows) > len(_first(rows)):
-        lines.append(f"{len(rows) - len(_first(rows))} more in fairseq_plugins/runs/published.tsv.")
+    elif len(rows) > len(shown):
+        lines.append(f"{len(rows) - len(shown)} more in fairseq_plugins/runs/published.tsv.")
     lines += [
         f"Recipe: {config.recipe.source}.",
         f"Data: {config.recipe.data}; DIR below is the full path of the data-bin that it makes.",
@@ -105,16 +106,11 @@ def _comment(line: str) -> List[str]:
     return textwrap.wrap(line, 120, initial_indent="# ", subsequent_indent="#   ", break_long_words=False)
 
 
-def _first(rows: Sequence[PublishedRow]) -> Sequence[PublishedRow]:
-    """The rows that a heading shows."""
-    return rows[:4] if rows and rows[0].table != "Figure 10" else ()
-
-
 def result_line(row: PublishedRow) -> str:
     """One published result."""
     overrides = f" with {' '.join(row.overrides)}" if row.overrides else ""
     metric = f"{row.metric} ({row.scorer})" if row.metric == "BLEU" else row.metric
-    return f"{row.paper}, {row.table}, {row.row}{overrides}: {row.printed}{' ' + metric if row.scored else ''}."
+    return f"{row.paper}, {row.table}, {row.row}{overrides}: {row.printed}{' ' + metric if row.has_number else ''}."
 
 
 def _paper_figure(config: Config, rows: Sequence[PublishedRow], product: int) -> str:

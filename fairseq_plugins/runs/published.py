@@ -22,15 +22,17 @@ SCORERS: Mapping[str, Tuple[str, ...]] = {
     "bits per byte": ("eval-lm",),
     "updates to 1.2 bits per byte": ("eval-lm",),
     "perplexity": ("eval-lm",),
+    "negative log-likelihood": ("valid loss",),
     "ROUGE-1 ROUGE-2 ROUGE-L": ("ROUGE",),
     "WER": ("WER",),
 }
 """The scorers of each metric; ``tokenised`` is the BLEU that ``fairseq-generate`` and ``multi-bleu.perl`` print."""
 PAPERS = ("Admin", "admin-torch", "DS-Init", "ReZero", "B2T")
-FAIL = "fail"
-CONVERGED = "converged"
+FAIL, CONVERGED, CURVE = "fail", "converged", "curve"
+WITHOUT_NUMBER = (FAIL, CONVERGED, CURVE)
 NOT_RUN = "not run"
-_PRINTED = re.compile(r"fail|converged|\d+(\.\d+)?(±\d+(\.\d+)?)?( \d+(\.\d+)?)*")
+_NUMBER = r"\d+(\.\d+)?"
+_PRINTED = re.compile(rf"{'|'.join(WITHOUT_NUMBER)}|{_NUMBER}(±{_NUMBER})?|{_NUMBER}( {_NUMBER})+( mean {_NUMBER})?")
 _AVERAGE = re.compile(r"none|(last-epochs|last-updates|best)=[1-9]\d*")
 _CONFIG = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 _OVERRIDE = re.compile(r"\+?[a-z_]+\.[a-z_0-9]+=\S+")
@@ -51,11 +53,12 @@ class PublishedRow:
         gpus: of the paper; None where it does not say.
         gpu_days: the paper's GPUs times its days; None where it does not say, and for a training that failed.
         average: what is decoded: ``last-epochs=N``, ``last-updates=N``, ``best=N`` or ``none``.
-        test: names of the test sets; the printed number is their mean, or there are as many numbers as sets.
+        test: names of the test sets. One number for several is their mean; else there are as many numbers as sets, and
+            behind ``mean`` the printed mean of them.
         metric: one of the keys of :data:`SCORERS`.
         scorer: one of its values.
-        printed: what the paper prints: a number, ``mean±deviation`` over the seeds, several numbers, or ``fail`` or
-            ``converged`` without a number.
+        printed: what the paper prints: a number, ``mean±deviation`` over the seeds, several numbers; or without a
+            number ``fail``, ``converged``, or ``curve`` where a figure shows one.
         run_here: what was run here, in words; ``not run`` else.
         note: what a reader must know.
     """
@@ -83,9 +86,14 @@ class PublishedRow:
         return self.printed == FAIL
 
     @property
-    def scored(self) -> bool:
-        """Whether the paper prints a score, not only how the training ended."""
-        return self.printed not in (FAIL, CONVERGED)
+    def has_number(self) -> bool:
+        """Whether the paper prints a number for it."""
+        return self.printed not in WITHOUT_NUMBER
+
+    @property
+    def summary(self) -> str:
+        """What is printed, in short: the mean alone where it is printed beside its numbers."""
+        return self.printed.rpartition(" mean ")[2]
 
     @property
     def was_run(self) -> bool:
@@ -176,7 +184,10 @@ _CHECKS: Mapping[str, Tuple[Callable[[str], bool], str]] = {
     "gpus": (_number_or_nothing, "a whole number of at least 1, or nothing, is expected"),
     "gpu_days": (_matches(re.compile(r"(\d+(\.\d+)?)?")), "a number, or nothing, is expected"),
     "average": (_matches(_AVERAGE), "last-epochs=N, last-updates=N, best=N or none is expected"),
-    "printed": (_matches(_PRINTED), "a number, MEAN±DEVIATION, several numbers, fail or converged is expected"),
+    "printed": (
+        _matches(_PRINTED),
+        "a number, MEAN±DEVIATION, several numbers, perhaps with mean NUMBER, fail, converged or curve is expected",
+    ),
 }
 
 

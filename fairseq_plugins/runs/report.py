@@ -146,7 +146,7 @@ def _paper(group: Group) -> str:
     """What was printed; with the name of the score where it is more than one."""
     kinds = {row: row.scorer if row.metric == "BLEU" else row.metric for row in group.published}
     several = len(set(kinds.values())) > 1
-    printed = [f"{row.printed} {kind}" if several else row.printed for row, kind in kinds.items()]
+    printed = [f"{row.summary} {kind}" if several else row.summary for row, kind in kinds.items()]
     return "; ".join(dict.fromkeys(printed)) or ABSENT
 
 

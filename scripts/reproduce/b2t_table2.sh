@@ -3,8 +3,8 @@
 #
 #     scripts/reproduce/b2t_table2.sh [NAME ...]
 #
-# The text is Google's WMT'16 English-German, whose link is dead: put wmt16_en_de.tar.gz into a directory and
-# name it by ARCHIVE_DIR.
+# The text is Google's WMT'16 English-German, whose link is dead: put wmt16_en_de.tar.gz into a directory and name it by
+# ARCHIVE_DIR, or set VARIANT=wmt16-raw, which builds the text from the parts that are still published.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
 # Length penalty 0.6 for newstest2014 and 1 for all others.

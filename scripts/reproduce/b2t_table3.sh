@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# B2T connection (Takase et al., Findings of ACL 2023), Table 3: headlines.
+# B2T connection (Takase et al., Findings of ACL 2023), Table 3: headlines, eight methods at 6 and 18 layers.
 #
 #     scripts/reproduce/b2t_table3.sh [NAME ...]
 #
-# The authors' 13 million pairs are not public. Put your own through scripts/prepare.sh into DATA/headline.
+# There is no script for the text: put your own through scripts/prepare.sh. DATA/headline is for 6 layers, the 3.8 million
+# pairs of Rush et al. (2015); DATA/headline_extended for 18, these and the authors' 13 million, which are not public.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
 reproduce B2T 'Table 3' "$@"

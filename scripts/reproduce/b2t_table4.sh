@@ -5,4 +5,6 @@
 #
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+# The perplexity of both sets is printed.
+evaluate_run() { run "$ROOT/scripts/evaluate.sh" "$1" "$2" valid test; }
 reproduce B2T 'Table 4' "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# B2T connection (Takase et al., Findings of ACL 2023), Table 5: speech recognition on LibriSpeech, 12 encoder and 6 decoder layers.
+# B2T connection (Takase et al., Findings of ACL 2023), Table 5: speech recognition on LibriSpeech, 6 or 12 encoder layers.
 #
 #     scripts/reproduce/b2t_table5.sh [NAME ...]
 #

@@ -16,7 +16,7 @@ require_choice SMOKE "$SMOKE" 0 1
 # A recipe at toy size has its text from archives with the published layout, made on the spot.
 SMOKE_SENTENCES=${SMOKE_SENTENCES:-400}
 
-declare -A TEXT=([wmt16_en_de]="VARIANT=wmt16-google")
+declare -A TEXT=([wmt16_en_de]="VARIANT=${VARIANT:-wmt16-google}")
 
 # prepared CORPUS DIR: DIR as a corpus of that name, from its own script where there is one. A no-op where it is done.
 prepared() {

@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.runs.published import ROWS, PublishedRow, rows_of
+from fairseq_plugins.training.advice import advice
 from tests.building import dictionary, translation_task
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -131,6 +132,7 @@ def test_a_file_is_a_whole_configuration_of_a_model_that_can_be_built(name: str)
     values, config = content(name), completed_file(name)
     if not name.startswith("wikitext103"):
         model = model_of(config)
+        assert advice(model, config) == [], "a published recipe is not advised against"
         depths = [len(getattr(model, stack).layers) for stack in ("encoder", "decoder") if hasattr(model, stack)]
         said = [values["model"].get(f"{stack}_layers") for stack in ("encoder", "decoder")]
         assert depths == [depth for depth in said if depth is not None]
@@ -151,7 +153,8 @@ def test_an_update_has_as_many_tokens_as_the_paper_says(name: str) -> None:
                 update_freq = int(override.partition("=")[2].strip("[]"))
         if row.tokens_per_update is not None:
             assert values["dataset"]["max_tokens"] * update_freq == row.tokens_per_update
-        if row.gpus is not None:
+        # GPUs without a batch are those of other batches than the file's.
+        if row.gpus is not None and row.tokens_per_update is not None:
             assert row.gpus == generate.CONFIGS[name].recipe.gpus
             assert update_freq % row.gpus == 0
 

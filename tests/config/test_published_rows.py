@@ -62,7 +62,7 @@ def test_what_is_not_said_is_none(tmp_path: Path) -> None:
     (row,) = read(written(tmp_path / "rows.tsv", {**LINE, **silent}))
     assert (row.tokens_per_update, row.gpus, row.gpu_days) == (None, None, None)
     assert row.failed
-    assert not row.scored
+    assert not row.has_number
     assert row.was_run
 
 
@@ -70,7 +70,7 @@ def test_how_a_training_ended_may_be_all_that_is_printed() -> None:
     """Table 1 of the Admin paper; section 5.2: no length of the warm-up helps."""
     tables = rows_by_table()
     ends = {row.config.rpartition("/")[2]: row for row in tables["Admin", "Table 1"]}
-    assert {name: (row.printed, row.failed, row.scored) for name, row in ends.items()} == {
+    assert {name: (row.printed, row.failed, row.has_number) for name, row in ends.items()} == {
         "post_ln_18e18d": ("fail", True, False),
         "hybrid_ln_18e18d": ("fail", True, False),
         "pre_ln_18e18d": ("converged", False, False),
@@ -97,7 +97,8 @@ def test_how_a_training_ended_may_be_all_that_is_printed() -> None:
         ("gpu_days", "two", "gpu_days 'two': a number, or nothing, is expected"),
         ("average", "last=5", "average 'last=5': last-epochs=N, last-updates=N, best=N or none is expected"),
         ("average", "best=0", "average 'best=0': last-epochs=N"),
-        ("printed", "35,67", "printed '35,67': a number, MEAN±DEVIATION, several numbers, fail or converged is exp"),
+        ("printed", "35,67", "printed '35,67': a number, MEAN±DEVIATION, several numbers, perhaps "),
+        ("printed", "35.67 mean 35.67", "printed '35.67 mean 35.67': a number"),
         ("printed", "", "printed '': a number"),
         ("run_here", "", "run_here is empty"),
         ("test", " test", "test begins or ends with a space"),
@@ -140,14 +141,15 @@ def test_a_damaged_file_is_refused(damage: Callable[[str], str], message: str, t
 def test_as_many_numbers_as_test_sets_or_names_in_the_metric() -> None:
     """One number may also be the mean over the sets."""
     for row in ROWS:
-        wanted = len(row.metric.split()) if row.metric.startswith("ROUGE") else len(row.test)
-        assert len(row.printed.split()) in (1, wanted), row
-        assert not row.metric.startswith("ROUGE") or len(row.printed.split()) == 3
+        parts = row.metric.split() if row.metric.startswith("ROUGE") else row.test
+        numbers = row.printed.partition(" mean ")[0].split()
+        assert len(numbers) in (1, len(parts)), row
+        assert not row.metric.startswith("ROUGE") or not row.has_number or len(numbers) == 3
 
 
 def test_the_grid_without_warm_up_is_whole() -> None:
     """Figure 10 of the Admin paper: five rates, three beta2, three methods; Post-LN fails in 7 cells, nothing else."""
-    grid = [row for row in ROWS if row.table == "Figure 10"]
+    grid = [row for row in ROWS if (row.paper, row.table) == ("Admin", "Figure 10")]
     cells = {(row.config, row.overrides) for row in grid}
     assert len(cells) == len(grid) == 45
     assert len({overrides for _, overrides in cells}) == 15
@@ -155,12 +157,47 @@ def test_the_grid_without_warm_up_is_whole() -> None:
     assert sum(row.failed for row in grid) == 7
 
 
-def test_the_mean_of_seven_years_is_what_table_1_prints() -> None:
-    """The B2T paper's README gives the years of a row of which the paper prints the mean."""
-    (row,) = rows_of("wmt16_en_de/b2t_18e18d")
-    years = [float(number) for number in re.findall(r"\d\d\.\d\d", row.note)[:7]]
-    assert len(row.test) == 7
-    assert row.printed == f"{fmean(years):.2f}" == "27.30"
+def test_a_printed_mean_is_that_of_the_years_beside_it() -> None:
+    """All rows of the B2T paper's Tables 1, 2 and 8 and of its README."""
+    rows = [row for row in ROWS if " mean " in row.printed]
+    assert len(rows) == 15 + 2 + 3 + 1
+    for row in rows:
+        years = [float(number) for number in row.printed.partition(" mean ")[0].split()]
+        assert len(years) == len(row.test) == 7
+        assert float(row.summary) == pytest.approx(fmean(years), abs=0.005 + 1e-9)
+
+
+def test_what_the_b2t_paper_prints_is_there() -> None:
+    """Rows of each of its tables, and how many of them failed; text and tables name the methods."""
+    tables = {table: rows for (paper, table), rows in rows_by_table().items() if paper == "B2T"}
+    found = {table: (len(rows), sum(row.failed for row in rows)) for table, rows in tables.items()}
+    assert found == {
+        "Table 1": (16 + 2, 1), "Table 2": (3, 1), "Table 3": (16, 1), "Table 4": (6, 1), "Table 5": (6, 1),
+        "Table 8": (3, 0), "Table 9": (2, 0), "Figure 8": (2, 0), "Figure 9": (6, 0), "Figure 10": (2, 1),
+        "README": (1, 0),
+    }  # fmt: skip
+    curves = [row for rows in tables.values() for row in rows if row.printed == "curve"]
+    assert {row.table for row in curves} == {"Figure 8", "Figure 9", "Figure 10"}
+    assert not any(row.has_number for row in curves)
+
+
+def test_gpu_days_are_gpus_times_hours() -> None:
+    """Table 7 of the B2T paper, and its appendix A.2 for 100 layers; GPUs of two tasks differ by depth."""
+    hours = {
+        ("wmt16_en_de", 6): (128, 5), ("wmt16_en_de", 18): (128, 13), ("wmt16_en_de", 100): (24, 120),
+        ("headline", 6): (64, 4), ("headline_extended", 18): (144, 17), ("wikitext103", 6): (128, 4),
+        ("wikitext103", 16): (192, 7), ("librispeech", 6): (32, 22), ("librispeech", 12): (32, 34),
+    }  # fmt: skip
+    seen = set()
+    for row in ROWS:
+        if row.paper == "B2T" and row.gpu_days is not None:
+            corpus, _, name = row.config.partition("/")
+            depth = int(re.findall(r"_(\d+)[ed]", name)[0])
+            gpus, wanted = hours[corpus, depth]
+            assert row.gpus == gpus
+            assert row.gpu_days == pytest.approx(gpus * wanted / 24, abs=0.051)
+            seen.add((corpus, depth))
+    assert seen == set(hours)
 
 
 def test_rows_by_configuration_and_by_table() -> None:

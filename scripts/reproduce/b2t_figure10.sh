@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# B2T connection (Takase et al., Findings of ACL 2023), Figure 10: DeepNet and B2T, 100 layers on each side, small batches.
+#
+#     scripts/reproduce/b2t_figure10.sh [NAME ...]
+#
+# The text is Google's WMT'16 English-German, whose link is dead: put wmt16_en_de.tar.gz into a directory and name it by
+# ARCHIVE_DIR, or set VARIANT=wmt16-raw, which builds the text from the parts that are still published.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+# A figure of validation losses: the report draws them, and nothing is translated.
+evaluate_run() { :; }
+reproduce B2T 'Figure 10' "$@"
