@@ -36,12 +36,9 @@ CONFIGS: Dict[str, Config] = dict([*admin.configs(), *dsinit.configs(), *rezero.
 
 def model_group(config: Config) -> Dict[str, Any]:
     """The group ``model``: name, axes, depths, sizes, options."""
-    if config.method == "matt":
-        group: Dict[str, Any] = {"_name": f"deep{config.family}"}
-        preset = {**method_preset(None), "attention": "matt"}
-    else:
-        group = {"_name": config.method + config.family}
-        preset = method_preset(METHODS[config.method])
+    method = METHODS.get(config.method)
+    group: Dict[str, Any] = {"_name": (method.name if method else "deep") + config.family}
+    preset = method_preset(method) if method else {**method_preset(None), "attention": config.method}
     group.update({axis.value: preset[axis.value] for axis in Axis})
     if config.recipe.base_init and preset["base_init"] == "fairseq":
         group["base_init"] = config.recipe.base_init
@@ -75,7 +72,7 @@ def heading(name: str, config: Config) -> List[str]:
     depth = f"{config.decoder} layers"
     if config.encoder:
         depth = f"{config.encoder} encoder and {config.decoder} decoder layers"
-    title = "MAtt without DS-Init" if config.method == "matt" else METHODS[config.method].title
+    title = title_of(config.method)
     factors, product = tokens(config)
     lines = [f"{title}, {depth}. {config.recipe.corpus}.", *map(result_line, shown)]
     if config.sweep:
@@ -97,6 +94,13 @@ def heading(name: str, config: Config) -> List[str]:
         "Written by configs/generate.py: change it there.",
     ]  # fmt: skip
     return [part for line in lines for part in _comment(line)]
+
+
+def title_of(method: str) -> str:
+    """How the papers call it; an attention that is no method by itself is Post-LN's, where DS-Init's is a method."""
+    if method in METHODS:
+        return METHODS[method].title
+    return f"{METHODS[f'dsinit_{method}'].title.removeprefix('DS-Init + ')}, without DS-Init"
 
 
 def _comment(line: str) -> List[str]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 from torch import nn
 
 from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.core.method import Axis, Part, Shape, register_part
+from fairseq_plugins.core.method import Axis, Choices, Part, Shape, register_part
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,32 @@ def xavier_biased(weights: StackWeights, shape: Shape) -> None:
                         nn.init.uniform_(projection.bias, -bound, bound)
 
 
+def draw_cross_attention_apart(weights: StackWeights) -> None:
+    """Give q, k and v of every cross-attention the bound of three matrices of their own, gain 1; a second call is none.
+
+    DS-Init's authors draw them so, and self-attention's as one matrix: func.dot_attention of github.com/bzhangGo/zero.
+    """
+    for layer in weights.layers:
+        for module in layer.modules():
+            if isinstance(module, Attention) and module.encoder_decoder_attention and module.qkv_same_dim:
+                for projection in (module.q_proj, module.k_proj, module.v_proj):
+                    projection.weight.div_(module.xavier_input_gain)
+                module.xavier_input_gain = 1.0
+
+
+def xavier_apart(weights: StackWeights, shape: Shape) -> None:
+    """As :func:`xavier`, with :func:`draw_cross_attention_apart`."""
+    xavier(weights, shape)
+    draw_cross_attention_apart(weights)
+
+
+def without_cross_attention(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    """Where ``xavier_apart`` would be ``xavier``."""
+    if not config.no_cross_attention:
+        return []
+    return ["--base-init xavier_apart is about the cross-attention, and there is none: choose --base-init xavier"]
+
+
 register_part(Part(Axis.INIT, "keep", keep, summary="the base initialisation as it is"))
 register_part(Part(Axis.BASE_INIT, "fairseq", keep, summary="what today's stock fairseq draws"))
 register_part(Part(Axis.BASE_INIT, "xavier", xavier, summary="Xavier uniform, zero biases: what the papers assume"))
@@ -94,5 +120,14 @@ register_part(
         "xavier_biased",
         xavier_biased,
         summary="Xavier uniform, random biases of q, k and v: fairseq between 2019-10 and 2020-03",
+    )
+)
+register_part(
+    Part(
+        Axis.BASE_INIT,
+        "xavier_apart",
+        xavier_apart,
+        summary="as xavier, the cross-attention's q, k and v drawn as three matrices, gain 1: DS-Init's Post-LN",
+        conflicts=without_cross_attention,
     )
 )

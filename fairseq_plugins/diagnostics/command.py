@@ -256,8 +256,7 @@ def _paper_job(figure: papers.PaperFigure, said: Namespace) -> Job:
     for model in figure.models:
         args, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(model.flags)])
         task = made_up_task(args.vocabulary or WORDS, args.vocabulary or WORDS)
-        subjects.append(dataclasses.replace(of_options(model.method, options, task, model.label),
-                                            cross_maps=model.cross_maps))  # fmt: skip
+        subjects.append(of_options(model.method, options, task, model.label))
     args.seed = said.seed
     analysis = analyses.find(figure.analysis)
     return Job(analysis, subjects, settings_of(args, analysis), figure.name, figure.shows)

@@ -46,7 +46,6 @@ class Subject:
         task: with the dictionaries.
         weights: those of a checkpoint; None for a model that has not been trained.
         updates: that a checkpoint has seen, where it says so.
-        cross_maps: draw q, k and v of the cross-attention as three matrices, see :func:`as_three_maps`.
     """
 
     label: str
@@ -54,7 +53,6 @@ class Subject:
     task: Any
     weights: Optional[Mapping[str, Tensor]] = None
     updates: Optional[int] = None
-    cross_maps: bool = False
 
     @property
     def about(self) -> dict[str, Any]:
@@ -80,8 +78,6 @@ class Subject:
         model: DeepTransformerModel = DeepTransformerModel.build_model(options, self.task)
         if self.weights is not None:
             model.load_state_dict(dict(self.weights), strict=True)
-        elif self.cross_maps:
-            as_three_maps(model)
         return model.eval()
 
     def ready(self, batch: Batch, seed: int = 1, **changes: Any) -> DeepTransformerModel:
@@ -90,18 +86,6 @@ class Subject:
         model.train()
         model.see_first_batch(*batch.inputs)
         return model.eval()
-
-
-def as_three_maps(model: DeepTransformerModel) -> None:
-    """Give q, k and v of every softmax cross-attention Xavier's gain 1: fairseq's is that of one fused matrix.
-
-    DS-Init's authors draw them so; the Post-LN baseline of their Table 1 needs it.
-    """
-    with torch.no_grad():
-        for layer in model.decoder.layers:
-            attention = layer.encoder_attn
-            for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
-                projection.weight.div_(attention.xavier_input_gain)
 
 
 def model_flags() -> argparse.ArgumentParser:

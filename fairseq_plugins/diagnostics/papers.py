@@ -20,12 +20,11 @@ def depths(layers: int) -> str:
 
 @dataclass(frozen=True)
 class Model:
-    """A model of a figure. ``cross_maps``: see :func:`fairseq_plugins.diagnostics.models.as_three_maps`."""
+    """A model of a figure."""
 
     label: str
     method: str
     flags: str = ""
-    cross_maps: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class PaperFigure:
 
 
 XAVIER = "--base-init xavier"
+XAVIER_APART = "--base-init xavier_apart"
 POST = Model("Post-LN", "post_ln", XAVIER)
 PRE = Model("Pre-LN", "pre_ln", XAVIER)
 ADMIN = Model("Admin", "admin")
@@ -95,11 +95,11 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
             "gradient-norm",
             f"{DROPOUTS} {SHARED}",
             tuple(
-                Model(f"{label} {layers}L", method, f"{flags} {depths(layers)}", cross_maps)
+                Model(f"{label} {layers}L", method, f"{flags} {depths(layers)}")
                 for layers in (6, 12, 18)
-                for label, method, flags, cross_maps in (
-                    ("base", "post_ln", XAVIER, True),
-                    ("DS-Init", "ds_init", "--ds-init-rule released", False),
+                for label, method, flags in (
+                    ("base", "post_ln", XAVIER_APART),
+                    ("DS-Init", "ds_init", "--ds-init-rule released"),
                 )
             ),
         ),
@@ -109,7 +109,7 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
             "gradient-ratios",
             f"{depths(12)} {DROPOUTS} {SHARED} --sentences 105 --length 29",
             (
-                Model("base", "post_ln", XAVIER, True),
+                Model("base", "post_ln", XAVIER_APART),
                 Model("DS-Init as released", "ds_init", "--ds-init-rule released"),
                 Model("DS-Init, equation 15", "ds_init"),
             ),

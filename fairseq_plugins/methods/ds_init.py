@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 
-from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.initialisation import StackWeights, draw_cross_attention_apart, linear_maps
 from fairseq_plugins.core.method import (
     Axis,
     Method,
@@ -33,17 +32,13 @@ def factor(depth: int, alpha: float, rule: str) -> float:
 def initialise(weights: StackWeights, shape: Shape) -> None:
     """Scale every matrix inside the layers; biases, LayerNorms and embeddings stay.
 
-    The authors draw self-attention's q, k and v as one matrix and cross-attention's as three, so that the bound of
-    the latter is sqrt(2) times larger than in fairseq. The paper's Table 1 needs it, so it is done here as well.
+    The bound of cross-attention's q, k and v is sqrt(2) times larger than in fairseq, as the paper's Table 1 needs it.
     """
     rule, alpha = shape.options.ds_init_rule, shape.options.ds_init_alpha
     for depth, layer in enumerate(weights.layers, start=1):
         for _, linear in linear_maps(layer):
             linear.weight.mul_(factor(depth, alpha, rule))
-        for module in layer.modules():
-            if isinstance(module, Attention) and module.encoder_decoder_attention and module.qkv_same_dim:
-                for projection in (module.q_proj, module.k_proj, module.v_proj):
-                    projection.weight.div_(module.xavier_input_gain)
+    draw_cross_attention_apart(weights)
 
 
 register_part(

@@ -20,6 +20,7 @@ SUFFIX = "_with_diagnostics"
 EXTENDED = (
     "cross_entropy",
     "label_smoothed_cross_entropy",
+    "label_smoothed_cross_entropy_by_sentence",
     "adaptive_loss",
     "label_smoothed_cross_entropy_with_alignment",
     "label_smoothed_cross_entropy_with_ctc",

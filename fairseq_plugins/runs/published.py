@@ -21,12 +21,14 @@ SCORERS: Mapping[str, Tuple[str, ...]] = {
     "BLEU": ("tokenised", "compound-split", "compound-split-t2t", "sacreBLEU"),
     "bits per byte": ("eval-lm",),
     "updates to 1.2 bits per byte": ("eval-lm",),
-    "perplexity": ("eval-lm",),
+    "chrF": ("sacreBLEU",),
+    "perplexity": ("eval-lm", "validate"),
     "negative log-likelihood": ("valid loss",),
     "ROUGE-1 ROUGE-2 ROUGE-L": ("ROUGE",),
     "WER": ("WER",),
 }
-"""The scorers of each metric; ``tokenised`` is the BLEU that ``fairseq-generate`` and ``multi-bleu.perl`` print."""
+"""The scorers of each metric; ``tokenised`` is the BLEU that ``fairseq-generate`` and ``multi-bleu.perl`` print, and
+``validate`` is fairseq's command of that name."""
 PAPERS = ("Admin", "admin-torch", "DS-Init", "ReZero", "B2T")
 FAIL, CONVERGED, CURVE = "fail", "converged", "curve"
 WITHOUT_NUMBER = (FAIL, CONVERGED, CURVE)

@@ -63,7 +63,9 @@ METRICS: Mapping[str, Metric] = {
         "compound-split BLEU (t2t)", "BLEU", "compound-split-t2t", "straight compounds",
         "Vaswani et al. 2017 (tensor2tensor's get_ende_bleu.sh)", bleu_of_tokens,
     ),
-    "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "", chrf(word_order=0)),
+    "chrf": Metric(
+        "chrF", "chrF", "sacreBLEU", "plain", "DS-Init+MAtt (English-Finnish)", chrf(word_order=0),
+    ),
     "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", chrf(word_order=2)),
     "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", ter, higher_is_better=False),
     "rouge-1": Metric("ROUGE-1", "ROUGE-1", "ROUGE", "plain", "B2T (headlines)", rouge("rouge1"), paired=False),

@@ -1,6 +1,6 @@
-"""How the papers train: optimizers, a schedule, parameters that are not decayed, and advice about all of these.
+"""How the papers train: optimizers, a schedule, a loss, parameters that are not decayed, and advice about all of these.
 
-The first register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a YAML key
+The first three register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a YAML key
 (``optimizer._name: radam``) mean the same, and go with stock architectures, too. The others look at the model.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 def register() -> None:
     """Make everything in this package known to fairseq; a second call does nothing."""
-    from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers and the schedule)
+    from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the loss)
         advice,
         inverse_sqrt_without_warmup,
         lamb,
+        loss_by_sentence,
         radam,
         weight_decay,
     )

@@ -139,6 +139,7 @@ def test_a_file_is_a_whole_configuration_of_a_model_that_can_be_built(name: str)
     assert all(values["model"].get(axis.value) is not None for axis in Axis)
     assert values["task"]["data"] == "???"
     assert not {"bf16", "amp", "cpu"} & set(values["common"])
+    assert values["common"].get("fp16") in (None, True)
     assert "distributed_world_size" not in values.get("distributed_training", {})
 
 
@@ -218,7 +219,8 @@ WIKITEXT_WORDS = 267744
         # DS-Init: two dictionaries of 55,022 words together, and 512 numbers beside them that only its toolkit has.
         ("wmt14_en_de/post_ln_6e6d_dsinit", 27511, 27511, 512, 72.3),
         ("wmt14_en_de/dsinit_matt_6e6d", 27511, 27511, 512, 66.0),
-        ("wmt14_en_de/dsinit_matt_self_6e6d", 27511, 27511, 512, 72.3),
+        ("wmt14_en_de/matt_6e6d", 27511, 27511, 512, 66.0),
+        ("wmt14_en_de/matt_self_6e6d", 27511, 27511, 512, 72.3),
         ("wmt14_en_de/pre_ln_12e12d_dsinit", 27511, 27511, 512, 116.5),
         ("wmt14_en_de/ds_init_12e12d", 27511, 27511, 512, 116.4),
         ("wmt14_en_de/dsinit_matt_12e12d", 27511, 27511, 512, 103.8),
@@ -244,6 +246,58 @@ def test_a_model_is_as_large_as_printed(
     found = sum(parameter.numel() for parameter in model.parameters()) + beside
     digits = len(str(millions).partition(".")[2])
     assert round(found / 1e6, digits) == millions
+
+
+def test_ds_init_trains_what_each_row_of_table_3_names() -> None:
+    """Attention, initialisation, depth, dropouts and thousand tokens of an update; the paper's number of the model."""
+    plain, matt, one = ("softmax", "keep"), ("matt", "keep"), (0.1, 0.1)
+    table = {
+        "post_ln_6e6d_dsinit": (*plain, 6, *one, 25),  # 1
+        "pre_ln_6e6d_dsinit": (*plain, 6, *one, 25),  # 2
+        "ds_init_6e6d": ("softmax", "ds_init", 6, *one, 25),  # 3
+        "matt_6e6d": (*matt, 6, *one, 25),  # 4
+        "dsinit_matt_6e6d": ("matt", "ds_init", 6, *one, 25),  # 5
+        "matt_self_6e6d": ("matt_self", "keep", 6, *one, 25),  # 6
+        "matt_aan_6e6d": ("matt_aan", "keep", 6, *one, 25),  # 7
+        "post_ln_12e12d_dsinit": (*plain, 12, *one, 25),  # 9
+        "matt_12e12d": (*matt, 12, *one, 25),  # 10
+        "ds_init_12e12d": ("softmax", "ds_init", 12, 0.3, 0.2, 40),  # 11
+        "pre_ln_12e12d_dsinit": (*plain, 12, 0.3, 0.2, 40),  # 12
+        "dsinit_matt_12e12d": ("matt", "ds_init", 12, 0.3, 0.2, 40),  # 13
+        "ds_init_20e20d": ("softmax", "ds_init", 20, 0.3, 0.2, 44),  # 14
+        "pre_ln_20e20d_dsinit": (*plain, 20, 0.3, 0.2, 44),  # 15
+        "dsinit_matt_20e20d": ("matt", "ds_init", 20, 0.3, 0.2, 44),  # 16
+        "dsinit_matt_18e18d": ("matt", "ds_init", 18, 0.3, 0.2, 42),  # figure 3
+        "dsinit_matt_30e30d": ("matt", "ds_init", 30, 0.3, 0.2, 48),
+        "post_ln_6e6d_big": (*plain, 6, 0.3, 0.1, 48),  # table 6
+        "dsinit_matt_12e12d_big": ("matt", "ds_init", 12, 0.3, 0.1, 54),
+        "dsinit_matt_20e20d_big": ("matt", "ds_init", 20, 0.3, 0.1, 54),
+    }
+    rows = [row.config.partition("/") for row in ROWS if row.paper == "DS-Init"]
+    assert {name for corpus, _, name in rows if corpus == "wmt14_en_de"} == set(table)
+    for name, wanted in table.items():
+        values = content(f"wmt14_en_de/{name}")
+        model, batch = values["model"], values["dataset"]["max_tokens"] * values["optimization"]["update_freq"][0]
+        keys = ("attention", "init", "decoder_layers", "dropout", "attention_dropout")
+        assert (*(model[key] for key in keys), batch / 1000) == wanted, name
+        assert values["common"].get("fp16", False) == name.endswith("_big")
+        assert values["criterion"]["_name"] == "label_smoothed_cross_entropy_by_sentence"
+        assert model["base_init"] == ("xavier" if wanted[1] == "ds_init" else "xavier_apart")
+
+
+def test_the_cross_attention_of_every_ds_init_model_has_the_toolkits_bound() -> None:
+    """Xavier's with gain 1, sqrt(6 / (d + d)): ds_init at depth 1 and xavier_apart draw the same."""
+    for name in ("post_ln_6e6d_dsinit", "pre_ln_6e6d_dsinit", "ds_init_6e6d", "matt_6e6d", "matt_self_6e6d"):
+        changes = {f"{stack}_{size}": value for stack in ("encoder", "decoder") for size, value in
+                   (("layers", 1), ("embed_dim", 64), ("ffn_embed_dim", 64))}  # fmt: skip
+        values = content(f"wmt14_en_de/{name}")
+        small = completed({**values, "model": {**values["model"], **changes}})
+        torch.manual_seed(3)
+        built: Any = build_model(small.model, translation_task(50, 50))
+        attention = built.decoder.layers[0].encoder_attn
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+            bound = float(projection.weight.detach().abs().max())
+            assert bound == pytest.approx((6 / 128) ** 0.5, rel=5e-3), name
 
 
 @pytest.mark.parametrize("method", ["post_ln", "pre_ln", "admin"])

@@ -59,7 +59,8 @@ def test_a_row_is_read_as_it_stands(tmp_path: Path) -> None:
 
 def test_what_is_not_said_is_none(tmp_path: Path) -> None:
     silent = {"tokens_per_update": "", "gpus": "", "printed": "fail", "run_here": "35.70, seed 1"}
-    (row,) = read(written(tmp_path / "rows.tsv", {**LINE, **silent}))
+    row, curve = read(written(tmp_path / "rows.tsv", {**LINE, **silent}, {**LINE, "row": "12L", "printed": "curve"}))
+    assert (row.has_number, curve.has_number, curve.failed) == (False, False, False)
     assert (row.tokens_per_update, row.gpus, row.gpu_days) == (None, None, None)
     assert row.failed
     assert not row.has_number
@@ -201,7 +202,8 @@ def test_gpu_days_are_gpus_times_hours() -> None:
 
 
 def test_rows_by_configuration_and_by_table() -> None:
-    assert [row.printed for row in rows_of("wmt14_en_de/dsinit_matt_12e12d")] == ["28.55", "27.9"]
+    printed = [row.printed for row in rows_of("wmt14_en_de/dsinit_matt_12e12d")]
+    assert printed == ["28.55", "27.9", "27.89", "fail", "26.51", "4.71"]
     assert rows_of("wmt14_en_de/no_such") == ()
     tables = rows_by_table()
     assert sum(map(len, tables.values())) == len(ROWS)

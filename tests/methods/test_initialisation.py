@@ -6,12 +6,14 @@ Expectations are written out here from the papers' formulas; width 64, feed-forw
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Optional
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.errors import UserError
 from tests.building import build
 
 D, F = 64, 96
@@ -110,6 +112,38 @@ def test_the_base_is_a_choice_of_its_own_for_each_stack() -> None:
     built = model("post_ln_transformer", base_init="xavier,fairseq")
     assert_model(built, {"encoder": PAPERS["encoder"]})
     assert_model(built, {"decoder": STOCK["decoder"]}, STOCK_BIASES)
+
+
+def test_the_cross_attention_may_be_drawn_as_three_matrices() -> None:
+    """Xavier's variance with gain 1, 2 / (d + d), instead of that of one fused matrix, 2 / (d + 3 d)."""
+    apart = both(PAPERS_FFN, cross_bound=XAVIER)
+    for arch in ("post_ln", "pre_ln", "rezero", "admin"):
+        assert_model(model(f"{arch}_transformer", base_init="xavier_apart"), apart)
+    plain, built = (model("post_ln_transformer", base_init=one) for one in ("xavier", "xavier_apart"))
+    for name, value in plain.state_dict().items():
+        factor = math.sqrt(2) if re.search(r"encoder_attn\.[qkv]_proj\.weight", name) else 1
+        torch.testing.assert_close(built.state_dict()[name], factor * value, rtol=1e-6, atol=0)
+
+
+def test_drawn_apart_once_is_enough() -> None:
+    """What draws its own weights apart does so under this base, too, and not twice."""
+    built = model("ds_init_transformer", base_init="xavier_apart", ds_init_rule="released")
+    assert_model(built, DEPTH_SCALED, exponent=both_stacks(-0.25))
+    built = model("dsinit_matt_transformer", base_init="xavier_apart", init="keep")
+    assert_model(built, WITHOUT_SELF)
+    plain, apart = (
+        model("t_fixup_transformer", base_init=one, t_fixup_rule="paper") for one in ("xavier", "xavier_apart")
+    )
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(apart.state_dict()[name], value, rtol=1e-6, atol=0, msg=name)
+
+
+def test_a_model_without_cross_attention_is_told_that_there_is_none_to_draw_apart() -> None:
+    with pytest.raises(UserError) as refused:
+        build("deep_transformer", base_init="xavier_apart", no_cross_attention=True)
+    assert refused.value.problems == (
+        "--base-init xavier_apart is about the cross-attention, and there is none: choose --base-init xavier",
+    )
 
 
 def both_stacks(value: float) -> dict[str, float]:

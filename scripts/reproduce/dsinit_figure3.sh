@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# DS-Init and merged attention (Zhang et al., EMNLP 2019), Figure 3: WMT'14 English-German, base size, 18 and 30 layers; those of 6, 12 and 20 are in Table 3.
+#
+#     scripts/reproduce/dsinit_figure3.sh [NAME ...]
+#
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+TEXT[wmt14_en_de]="VARIANT=dsinit"
+reproduce DS-Init 'Figure 3' "$@"
