@@ -63,6 +63,9 @@ register_method(
             r"`self_attn.ffn.fc2`, $`2 d f + f + d`$ parameters a layer.",
             "Dropout of attention weights has nothing to drop here; that behind the network's relu is "
             "`--activation-dropout`.",
+            "The released code draws q of the cross-attention by itself, and k and v as one matrix. Here all three are "
+            r"drawn as one, as in fairseq: q starts at $`\sqrt{1/2} = 0.707`$ of the released bound, k and v at "
+            r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws all three by themselves, q as released.",
         ),
     )
 )

@@ -73,7 +73,8 @@ register_method(
             r"$`\alpha\, l^{-1/2}`$, and the paper's Table 1 agrees with the code: `--ds-init-rule released`. The "
             "default follows the text.",
             "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention "
-            r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here.",
+            r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here. The Post-LN and Pre-LN models of their "
+            "comparison are drawn likewise: `--base-init xavier_apart`.",
             "Both stacks count their layers from 1; `--init ds_init,keep` initialises the encoder alone.",
         ),
     )

@@ -1,8 +1,9 @@
 """Merged attention's two costlier relatives: a whole attention to the target beside the cross-attention.
 
-Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, table 3, rows 6 and 7. The paper names them
-and prints their sizes; no code of them was released. The parameter counts say how they are built: row 6 has 1,024
-parameters a layer fewer than a plain base model, which is one LayerNorm, so both attentions keep all their maps.
+Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, table 3, rows 6 and 7, both without DS-Init.
+The paper names them and prints their sizes; no code of them was released. The parameter counts say how they are built:
+row 6 has 1,024 parameters a layer fewer than a plain base model, which is one LayerNorm, so both attentions keep all
+their maps.
 """
 
 from __future__ import annotations
@@ -111,6 +112,10 @@ register_part(
 )
 PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"
 NOT_RELEASED = "The paper's table 3 names this model without an equation, and its code was not released. "
+WITHOUT_DS_INIT = (
+    "The paper trains this sub-layer without DS-Init, as a variant of row 4: `--init keep`. The architecture adds "
+    "DS-Init, as the paper's deep models have it."
+)
 register_method(
     Method(
         name="dsinit_matt_self",
@@ -125,6 +130,7 @@ register_method(
         departures=(
             NOT_RELEASED + r"The printed 72.3M says that nothing is shared: a decoder layer has one LayerNorm, "
             r"$`2 d`$ parameters, fewer than DS-Init's. With a shared $`W_o`$ it would be 70.7M.",
+            WITHOUT_DS_INIT,
         ),
     )
 )
@@ -143,6 +149,7 @@ register_method(
         departures=(
             NOT_RELEASED + r"Built by this equation, the base model has 72.30M parameters; the paper prints 72.2M, "
             "and no layout was found that gives it.",
+            WITHOUT_DS_INIT,
         ),
     )
 )
