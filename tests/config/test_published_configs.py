@@ -199,7 +199,7 @@ def test_every_heading_names_a_preparation_that_there_is() -> None:
         word for name in NAMES for word in generate.CONFIGS[name].recipe.data.split() if word.startswith("scripts/")
     }
     assert {word for word in named if not (CONFIGS.parent / word).is_file()} == set()
-    assert len(named) == 7
+    assert len(named) == 9
 
 
 WIKITEXT_WORDS = 267744
