@@ -91,9 +91,10 @@ def differences(before: Mapping[str, Any], cfg: Any, trainer: Trainer) -> list[s
     pairs += [(name, on[name], value) for name, value in trained_on(trainer.task).items() if name in on]
     found: dict[tuple[str, str], str] = {}
     for name, old, new in sorted(pairs, key=lambda pair: "." in pair[0]):
-        if _plain(old) != _plain(new):
+        if (was := _plain(old)) != (is_now := _plain(new)):
             # Said once, also where a group takes the setting over from another.
-            found.setdefault((name.rpartition(".")[2], f"{new}, was {old}"), f"{name}: {new}, was {old}")
+            change = f"{is_now}, was {was}"
+            found.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
     return list(found.values())
 
 

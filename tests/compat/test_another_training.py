@@ -52,20 +52,23 @@ def go_on(here: Path, toy_data: Path) -> Training:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--decoder-layers 3", "model.decoder_layers: 3, was 2"),
-        ("--dropout 0.3", "model.dropout: 0.3, was 0.1"),
-        ("--residual rezero", "model.residual: rezero, was plain"),
-        ("--word-dropout 0.1", "model.word_dropout: 0.1, was 0.0"),
         (
-            "--criterion label_smoothed_cross_entropy_with_rdrop",
-            "criterion: label_smoothed_cross_entropy_with_rdrop, was label_smoothed_cross_entropy",
+            "--decoder-layers 3 --dropout 0.3 --residual rezero --word-dropout 0.1",
+            "model.decoder_layers: 3, was 2; model.dropout: 0.3, was 0.1; model.residual: rezero, was plain; "
+            "model.word_dropout: 0.1, was 0.0",
         ),
-        ("--label-smoothing 0.2", "criterion.label_smoothing: 0.2, was 0.1"),
-        ("--optimizer radam", "optimizer: radam, was adam"),
-        ("--adam-betas (0.9,0.98)", "optimizer.adam_betas: (0.9,0.98), was (0.9, 0.999)"),
-        ("--lr-scheduler fixed", "learning rate schedule: fixed, was inverse_sqrt"),
-        ("--warmup-updates 5", "lr_scheduler.warmup_updates: 5, was 4"),
-        ("--seed 4 --weight-decay 0.1", "seed: 4, was 3; optimizer.weight_decay: 0.1, was 0.0"),
+        (
+            "--seed 4 --label-smoothing 0.2 --adam-betas (0.9,0.98) --warmup-updates 5",
+            "seed: 4, was 3; criterion.label_smoothing: 0.2, was 0.1; "
+            "optimizer.adam_betas: [0.9, 0.98], was [0.9, 0.999]; lr_scheduler.warmup_updates: 5, was 4",
+        ),
+        (
+            "--criterion label_smoothed_cross_entropy_with_rdrop --optimizer radam --lr-scheduler fixed --seed 4 "
+            "--dropout 0.3 --attention-dropout 0.3 --activation-dropout 0.3 --weight-decay 0.1",
+            "seed: 4, was 3; criterion: label_smoothed_cross_entropy_with_rdrop, was label_smoothed_cross_entropy; "
+            "optimizer: radam, was adam; learning rate schedule: fixed, was inverse_sqrt; "
+            "model.activation_dropout: 0.3, was 0.0; model.attention_dropout: 0.3, was 0.0; 2 more",
+        ),
     ],
 )
 def test_other_settings(go_on: Training, here: Path, flags: str, said: str) -> None:
@@ -126,10 +129,7 @@ def test_a_stock_model_is_resumed_and_compared(toy_data: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("flags", "accepted"),
     [
-        (
-            "--reset-optimizer --optimizer radam --criterion label_smoothed_cross_entropy_with_rdrop --lr-scheduler fixed",
-            True,
-        ),
+        ("--reset-optimizer --optimizer radam --label-smoothing 0 --lr-scheduler fixed", True),
         ("--reset-lr-scheduler --lr-scheduler fixed", True),
         ("--reset-lr-scheduler --optimizer radam", False),
         ("--reset-optimizer --reset-lr-scheduler --reset-dataloader --reset-meters --dropout 0.3", False),
