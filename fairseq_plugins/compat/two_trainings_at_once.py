@@ -39,12 +39,12 @@ def claim(directory: Path) -> None:
     Raises:
         UserError: another process has claimed it.
     """
-    directory = directory.resolve()
-    if directory in _held:
+    place = directory.resolve()
+    if place in _held:
         return
     release()
     # Not truncated: it may be another's.
-    file = open(directory / LOCK, "a+", encoding="utf-8")  # noqa: SIM115
+    file = open(place / LOCK, "a+", encoding="utf-8")  # noqa: SIM115
     try:
         # By process, unlike flock(): a loader of data that outlives a killed training does not keep the lock.
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ def claim(directory: Path) -> None:
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
     file.flush()
-    _held[directory] = file
+    _held[place] = file
 
 
 def verify_and_claim(verify: Callable[..., None], save_dir: str, *args: Any, **kwargs: Any) -> None:

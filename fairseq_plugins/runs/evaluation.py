@@ -440,8 +440,11 @@ def _config_hash(run: Run) -> str:
 
 
 def _hash_of_file(path: Path) -> str:
+    digest = hashlib.sha256()
     with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()[:12]
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
