@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
-import pytest
 import yaml
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
@@ -75,6 +74,13 @@ def completed(name: str) -> Any:
     return config
 
 
+def agrees(key: str, found: list[Any], stated: Any) -> bool:
+    """Rows may leave a column empty, and may have any of several values where the table lists them."""
+    if key.startswith("row."):
+        return set(found) - {None} <= set(stated if isinstance(stated, list) else [stated])
+    return found == [stated]
+
+
 def values(name: str, key: str) -> list[Any]:
     """What the file, or each of its rows, has for a key of the table."""
     if key.startswith("row."):
@@ -91,28 +97,30 @@ def _cell(value: Any) -> Any:
 
 
 def test_the_table_is_of_files_that_there_are() -> None:
-    unused = [entry["recipe"] for entry in ENTRIES if not any(entry in entries_of(name) for name in NAMES)]
-    assert unused == []
+    used = {entry["recipe"] for name in NAMES for entry in entries_of(name)}
+    assert [entry["recipe"] for entry in ENTRIES if entry["recipe"] not in used] == []
+    assert len({entry["recipe"] for entry in ENTRIES}) == len(ENTRIES)
     assert sorted({row.config for row in ROWS} - set(NAMES)) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_has_what_its_paper_states(name: str) -> None:
+def test_every_file_has_what_its_paper_states() -> None:
     wrong = [
-        f"{key}: {found}, but {fact.value} is {fact.kind} ({fact.place})"
+        f"{name}: {key} is {found}, but {fact.value} is {fact.kind} ({fact.place})"
+        for name in NAMES
         for key, fact in facts(name).items()
-        if (found := values(name, key)) != [fact.value] and not (key.startswith("row.") and not found)
+        if not agrees(key, found := values(name, key), fact.value)
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_setting_that_changes_a_score_has_its_source(name: str) -> None:
-    settings = [
-        f"{group}.{key}" for group, members in content(name).items() if OmegaConf.is_config(members) for key in members
-    ]
-    said = {key for key in settings if key.startswith(ACCOUNTED) and key not in DERIVED}
-    assert sorted(said - set(facts(name))) == []
+def test_every_setting_that_changes_a_score_has_its_source() -> None:
+    without = []
+    for name in NAMES:
+        groups = {group: members for group, members in content(name).items() if OmegaConf.is_config(members)}
+        said = {f"{group}.{key}" for group, members in groups.items() for key in members}
+        said = {key for key in said if key.startswith(ACCOUNTED) and key not in DERIVED}
+        without += [f"{name}: {key}" for key in sorted(said - set(facts(name)))]
+    assert without == []
 
 
 def test_every_fact_names_its_place() -> None:
