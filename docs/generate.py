@@ -331,9 +331,9 @@ def family_section(title: str, task: str, model: Type[DesignedModel]) -> str:
     rows = []
     for suffix, size in family.sizes.items():
         beside = [name for name in size.changes if name != "dropout" and not name.startswith("decoder")]
-        settings = [code(size.stock), *(code(f"{flag(name)} {size.changes[name]}") for name in beside)]
+        settings = ", ".join(code(f"{flag(name)} {size.changes[name]}") for name in beside)
         shape = _sizes(presets[suffix], family.stacks)
-        rows.append((code(f"…{family.suffix}{suffix}"), " with ".join(settings), *shape))
+        rows.append((code(f"…{family.suffix}{suffix}"), code(size.stock) + (settings and f" with {settings}"), *shape))
     left_out = [
         (f"[{method.title}](#{_anchor(method.title)})", "; ".join(refusals_in(model.config_class, method)))
         for method in ordered_methods()
