@@ -263,7 +263,7 @@ def test_the_figures_of_a_paper_can_be_made(paper: str) -> None:
 
 def test_a_figure_of_a_paper_carries_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = papers.PaperFigure("some-figure-1", "Figure 1", "gradient-ratios", " ".join(TINY),
-                               (papers.Model("base", "post_ln", "--base-init xavier", True),))  # fmt: skip
+                               (papers.Model("base", "post_ln", "--base-init xavier_apart"),))  # fmt: skip
     monkeypatch.setattr(papers, "PAPERS", {"some": (small,)})
     assert diagnose(tmp_path, "all", "--paper", "some") == 0
     names = {path.name for path in tmp_path.iterdir()}
