@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 import shutil
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator
@@ -32,10 +33,12 @@ class Corpus:
     Args:
         fingerprint: of the dictionaries and of the training files' sizes; the same wherever the directory stands.
         training_tokens: of the longer side; 0 where it is not known.
+        longest: tokens of the longest training sentence that the model takes; None where this is not known.
     """
 
     fingerprint: str
     training_tokens: int
+    longest: int | None
 
 
 def binarised(data: Path) -> Path:
@@ -60,7 +63,7 @@ def check_data(data: Path, config: Any) -> Corpus:
     sides = pair or ("",)
     dictionaries = [data / (f"dict.{side}.txt" if side else "dict.txt") for side in sides]
     if not _reads_binarised_text(config.task):
-        return Corpus(_fingerprint(sorted(data.glob("*.txt")), []), 0)
+        return Corpus(_fingerprint(sorted(data.glob("*.txt")), []), 0, max(_positions(config), default=None))
     splits = [str(getattr(config.dataset, "train_subset", "train"))]
     if not config.dataset.disable_validation:
         splits += str(config.dataset.valid_subset).split(",")
@@ -69,7 +72,8 @@ def check_data(data: Path, config: Any) -> Corpus:
         _require(file, data)
     _check_shared_dictionary(dictionaries, config.model)
     training = [data / f"{name}.bin" for name in names[: len(sides)]]
-    return Corpus(_fingerprint(dictionaries, training), _tokens(training, dictionaries))
+    longest = _longest(training, config) if pair else int(config.task.tokens_per_sample)
+    return Corpus(_fingerprint(dictionaries, training), _tokens(training, dictionaries), longest)
 
 
 def _reads_binarised_text(task: Any) -> bool:
@@ -126,6 +130,38 @@ def _tokens(training: list[Path], dictionaries: list[Path]) -> int:
         path.stat().st_size // (2 if sum(1 for _ in dictionary.open("rb")) < 65500 - 4 else 4)
         for path, dictionary in zip(training, dictionaries, strict=True)
     )
+
+
+def _positions(config: Any) -> list[int]:
+    """The most tokens of a source and of a target, where they are known; fairseq leaves longer sentences out."""
+    limits = (
+        [group.get(f"max_{side}_positions") for group in (config.task, config.model)] for side in ("source", "target")
+    )
+    return [min(int(each) for each in both if each) for both in limits if any(both)]
+
+
+def _longest(training: list[Path], config: Any) -> int | None:
+    """The longest of the sentences that no side is too long in; None where the limits of length are not known."""
+    import numpy as np
+
+    positions = _positions(config)
+    if len(positions) != len(training) or config.task.get("truncate_source"):
+        return max(positions, default=None)
+    try:
+        sizes = [_sizes(path) for path in training]
+    except (AssertionError, AttributeError, ValueError, struct.error) as error:
+        raise UserError(f"{training[0].parent}: the index of a training file is damaged: prepare it again") from error
+    taken = np.all([size <= limit for size, limit in zip(sizes, positions, strict=True)], axis=0)
+    return int(np.max(np.max(sizes, axis=0)[taken], initial=1))
+
+
+def _sizes(binary: Path) -> Any:
+    import numpy as np
+    from fairseq.data.data_utils import load_indexed_dataset
+
+    # Its sizes are a view into a file, which it closes when it goes.
+    dataset = load_indexed_dataset(str(binary.with_suffix("")))
+    return np.array(dataset.sizes)
 
 
 def count_parameters(config: Any) -> tuple[int, int]:
@@ -215,14 +251,13 @@ def _nearest_existing(path: Path) -> Path:
     return next(each for each in (path.resolve(), *path.resolve().parents) if each.exists())
 
 
-def bytes_in_memory(parameters: int, vocabulary: int, config: Any, precision: str) -> int:
+def bytes_in_memory(parameters: int, vocabulary: int, config: Any, precision: str, max_tokens: int | None) -> int:
     """The least that one process will take: parameters with all that belongs to them, and the logits of a batch.
 
     What the layers keep for the backward pass comes on top; it is no part of this, so that a training that would fit
     is never refused.
     """
-    tokens = config.dataset.max_tokens or 0
-    logits = tokens * vocabulary * 4 * LOGITS
+    logits = (max_tokens or 0) * vocabulary * 4 * LOGITS
     average = parameters * 8 if config.ema.store_ema else 0
     return parameters * BYTES_IN_MEMORY[precision] + average + logits
 

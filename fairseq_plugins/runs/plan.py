@@ -45,7 +45,8 @@ from fairseq_plugins.runs.fits import (
     kept_checkpoints,
     length_of,
 )
-from fairseq_plugins.runs.machine import Machine, Sharing, choose_precision, share, this_machine
+from fairseq_plugins.runs.machine import Machine, choose_precision, this_machine
+from fairseq_plugins.runs.sharing import Batches, Sharing, share
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_PORT = 29500
@@ -122,27 +123,50 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     _check_loggers(request)
     corpus = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
-    batches = tuple(configured_processes(request.config, request.changes) * each for each in _update_freq(config))
+    batches = _batches(config, configured_processes(request.config, request.changes), corpus.longest)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
     _check_gpus(request, machine, sharing)
     configured = configured_precision(config)
     precision = choose_precision(request.precision, configured, machine)
-    tokens = config.dataset.max_tokens * batches[-1] if config.dataset.max_tokens else None
+    tokens = batches.largest if batches.max_tokens else None
     parameters, vocabulary = count_parameters(config)
     disk = _disk_needed(config, precision, parameters, tokens, corpus)
     if request.checks:
         check_disk(request.run, disk[0], disk[1])
-        _check_memory(bytes_in_memory(parameters, vocabulary, config, precision), machine, sharing)
-    fitted = _fitted(request, data, machine, sharing, precision_overrides(precision, config))
+        needed = bytes_in_memory(parameters, vocabulary, config, precision, sharing.batches.max_tokens)
+        _check_memory(needed, machine, sharing)
+    how = (*_batch_overrides(config, batches, sharing), *precision_overrides(precision, config))
+    fitted = _fitted(request, data, machine, sharing, how)
     command = _launcher(request, sharing, machine) + _training_command(request.config, (*changes, *fitted))
     record = _record(request, config, corpus, machine, sharing)
     record |= {"precision": precision, "tokens_per_update": tokens, "parameters": parameters, "command": list(command)}
     record["checkpoints"] = {"bytes": disk[0], "count": disk[1]}
-    return Plan(command, record, tuple(_lines(record, machine, sharing, batches, configured, disk)))
+    return Plan(command, record, tuple(_lines(record, machine, sharing, configured, disk)))
 
 
-def _update_freq(config: Any) -> tuple[int, ...]:
-    return tuple(int(each) for each in config.optimization.update_freq)
+def _batches(config: Any, processes: int, longest: int | None) -> Batches:
+    """The batches of one update of a configuration that was written for so many processes."""
+    dataset, task = config.dataset, config.task
+    equal = task.get("sample_break_mode", "") in ("none", None)
+    return Batches(
+        tuple(processes * int(each) for each in config.optimization.update_freq),
+        dataset.max_tokens,
+        dataset.batch_size,
+        longest,
+        int(task.tokens_per_sample) if equal else 0,
+        int(dataset.required_batch_size_multiple),
+    )
+
+
+def _batch_overrides(config: Any, batches: Batches, sharing: Sharing) -> list[str]:
+    """The size of the batches where they are cut; those of validation stay as they are."""
+    cut, dataset = sharing.batches, config.dataset
+    overrides = [f"optimization.update_freq=[{','.join(map(str, sharing.update_freq))}]"]
+    if cut == batches:
+        return overrides
+    for name, limit in cut.limits().items():
+        overrides += [f"dataset.{name}={limit}", f"dataset.{name}_valid={dataset[f'{name}_valid']}"]
+    return [*overrides, f"dataset.required_batch_size_multiple={cut.multiple}"]
 
 
 def _check_loggers(request: Request) -> None:
@@ -177,18 +201,15 @@ def _check_memory(needed: int, machine: Machine, sharing: Sharing) -> None:
         check_memory(needed, machine.memory, machine.gpus[0])
 
 
-def _fitted(
-    request: Request, data: Path, machine: Machine, sharing: Sharing, precision: Sequence[str]
-) -> tuple[str, ...]:
+def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, how: Sequence[str]) -> tuple[str, ...]:
     """The overrides that are the machine's and the script's."""
     run = request.run.resolve()
     overrides = [
         f"task.data={quoted(data)}",
         f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
-        f"optimization.update_freq=[{','.join(map(str, sharing.update_freq))}]",
         f"distributed_training.distributed_world_size={sharing.processes * request.nodes}",
         f"common.cpu={str(machine.on_cpu).lower()}",
-        *precision,
+        *how,
         "dataset.update_epoch_batch_itr=true",
         "common.log_format=json",
         "common.no_progress_bar=true",
@@ -245,7 +266,8 @@ def _record(request: Request, config: Any, corpus: Corpus, machine: Machine, sha
         "processes": sharing.processes * request.nodes,
         "devices": devices,
         "update_freq": list(sharing.update_freq),
-        "max_tokens": config.dataset.max_tokens,
+        "max_tokens": sharing.batches.max_tokens,
+        "batch_size": sharing.batches.batch_size,
         "versions": _versions(),
         "git_commit": _git_commit(),
         "configuration": OmegaConf.to_container(config),
@@ -284,19 +306,19 @@ def _git_commit() -> str | None:
 
 
 def _lines(
-    record: dict[str, Any], machine: Machine, sharing: Sharing, batches: tuple[int, ...], configured: str,
-    disk: tuple[int, int],
-) -> list[str]:  # fmt: skip
+    record: dict[str, Any], machine: Machine, sharing: Sharing, configured: str, disk: tuple[int, int]
+) -> list[str]:
     where = "CPU" if machine.on_cpu else f"GPU ({machine.gpus[0]})"
     count, size = record["processes"], record["tokens_per_update"]
     freq = " then ".join(map(str, sharing.update_freq))
     batch = f"{record['max_tokens']} tokens" if size else "one batch"
-    total = f"{size} tokens" if size else f"{batches[-1]} batches"
+    total = f"{sharing.batches.largest} tokens" if size else f"{sharing.batches.counts[-1]} batches"
+    same = "" if sharing.note else ", as configured"
     other = f", not {configured} as configured" if record["precision"] != configured else ""
     return [
         f"{record['config']}: {record['method']}, {record['parameters']:,} parameters, seed {record['seed']}",
         f"{count} process{'es' if count > 1 else ''} on {where}, {record['precision']}{other}",
-        f"{batch} x update_freq {freq} x {count} = at most {total} an update, as configured",
+        f"{batch} x update_freq {freq} x {count} = at most {total} an update{same}",
         *([sharing.note] if sharing.note else []),
         f"checkpoints: at most {disk[1]}, about {gigabytes(disk[0])}",
     ]

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from fairseq.data.data_utils import batch_by_size
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +21,9 @@ from fairseq_plugins.runs import ending, fits, plan
 from fairseq_plugins.runs.configuration import quoted
 from fairseq_plugins.runs.ending import finished, say_how_it_ended
 from fairseq_plugins.runs.fits import kept_checkpoints, length_of
-from fairseq_plugins.runs.machine import Machine, choose_precision, share
+from fairseq_plugins.runs.machine import Machine, choose_precision
 from fairseq_plugins.runs.plan import Plan, Request, make_plan
+from fairseq_plugins.runs.sharing import Batches, share
 from tests import toy
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -49,29 +52,118 @@ def overrides(found: Plan) -> dict[str, str]:
 # Batches -----------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(1, 64), min_size=1, max_size=3), st.integers(1, 3), st.integers(1, 16))
-def test_an_update_always_has_the_configured_batches(batches: list[int], nodes: int, found: int) -> None:
-    try:
-        sharing = share(tuple(batches), nodes, None, found)
-    except UserError:
-        assert any(each % nodes for each in batches)
+PROCESSES = st.integers(1, 16)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batches:
+    """Translation with a limit of tokens, of sentences or of both."""
+    counts = draw(st.lists(st.integers(1, 64), min_size=1, max_size=3))
+    tokens, sentences = draw(st.integers(64, 40000)), draw(st.integers(1, 512))
+    limits = draw(st.sampled_from([(tokens, None), (None, sentences), (tokens, sentences)]))
+    return Batches(tuple(counts), *limits, longest=draw(st.integers(1, 1024)))
+
+
+@given(batches(), st.integers(1, 3), PROCESSES)
+def test_every_device_works_and_an_update_keeps_its_size(given_: Batches, nodes: int, found: int) -> None:
+    # Only what cannot be made equal is refused: neither whole batches, nor those of the fewest parts.
+    parts = min(n for n in range(1, nodes * found + 1) if all(c * n % (nodes * found) == 0 for c in given_.counts))
+    too_short = given_.max_tokens is not None and given_.max_tokens // parts < (given_.longest or 0)
+    if parts > 1 and (too_short or (given_.batch_size or 0) % parts):
+        with pytest.raises(UserError, match="cannot be shared equally"):
+            share(given_, nodes, None, found)
         return
-    assert [freq * sharing.processes * nodes for freq in sharing.update_freq] == batches
-    assert sharing.processes <= found
+    sharing = share(given_, nodes, None, found)
+    cut = sharing.batches
+    assert sharing.processes == found
+    assert [freq * found * nodes for freq in sharing.update_freq] == list(cut.counts)
+    assert cut.counts == tuple(count * parts for count in given_.counts)
+    assert (cut.batch_size or 0) * parts == (given_.batch_size or 0)
+    assert 0 <= (given_.max_tokens or 0) - (cut.max_tokens or 0) * parts < parts
+    assert parts == 1 or cut.max_tokens is None or cut.max_tokens >= (given_.longest or 0)
+    assert bool(sharing.note) == (parts > 1)
+
+
+@given(st.integers(1, 64), st.integers(1, 64), st.integers(0, 511), st.sampled_from([1, 8]), PROCESSES)
+def test_a_language_model_keeps_its_samples(count: int, samples: int, rest: int, multiple: int, found: int) -> None:
+    """The samples of an update are what fairseq's batcher makes of the limits before and after."""
+    given_ = Batches((count,), samples * 512 + rest, None, longest=512, sample=512, multiple=multiple)
+    try:
+        cut = share(given_, 1, None, found).batches
+    except UserError:
+        return
+    many = 512 * 16
+    before, after = (
+        len(batch_by_size(np.arange(many), lambda _: 512, np.full(many, 512), each.max_tokens, None, each.multiple)[0])
+        for each in (given_, cut)
+    )
+    assert after * cut.counts[0] == before * count
+
+
+@given(batches(), st.integers(1, 3), PROCESSES)
+def test_every_number_that_is_offered_is_legal(given_: Batches, nodes: int, asked: int) -> None:
+    refused = ""
+    try:
+        share(given_, nodes, asked, 16)
+    except UserError as error:
+        refused = str(error)
+    if refused and "give other NODES" not in refused:
+        legal = [int(each) for each in refused.rpartition("legal values: ")[2].split(", ")]
+        assert f"the nearest PROCESSES is {max(legal)}; " in refused
+        assert [share(given_, nodes, each, 16).processes for each in legal] == legal
 
 
 def test_examples_of_sharing() -> None:
-    assert share((16,), 1, None, 8).update_freq == (2,)
-    assert share((128,), 2, None, 8).update_freq == (8,)
-    three = share((8,), 1, None, 3)
-    assert (three.processes, three.update_freq) == (2, (4,))
-    assert three.note == "3 GPUs found and 2 used: 8 batches an update do not share equally among more"
-    with pytest.raises(
-        UserError, match=r"8 batches .* among 3 processes: the nearest PROCESSES is 2; legal .* 1, 2, 4, 8"
-    ):
-        share((8,), 1, 3, 8)
-    with pytest.raises(UserError, match="among 3 machines: give other NODES"):
-        share((8,), 3, None, 8)
+    def of(*counts: int, tokens: int = 8192, longest: int | None = 250) -> Batches:
+        return Batches(counts, tokens, longest=longest)
+
+    assert share(of(16), 1, None, 8).update_freq == (2,)
+    assert share(of(128), 2, None, 8).update_freq == (8,)
+    # The recipe of Admin on two machines of 8 GPUs: as many sentences are rounded to a multiple of 2 as before of 8.
+    admin = share(of(4), 2, None, 8)
+    assert (admin.processes, admin.update_freq, admin.batches.max_tokens, admin.batches.multiple) == (8, (1,), 2048, 2)
+    assert admin.note == (
+        "batches are cut: max_tokens 8192 -> 2048 on 16 processes, 32,768 tokens per update as before "
+        "(PROCESSES=2 keeps them whole)"
+    )
+    # That of DS-Init there: tokens are whole.
+    assert share(of(8, tokens=3125), 2, None, 8).note == (
+        "batches are cut: max_tokens 3125 -> 1562 on 16 processes, 24,992 tokens per update instead of 25,000 "
+        "(PROCESSES=4 keeps them whole)"
+    )
+    assert share(of(4), 2, 2, 8).note == ""
+    with pytest.raises(UserError) as refused:
+        share(of(4, longest=3000), 1, None, 6)
+    assert str(refused.value) == (
+        "4 batches of 8192 tokens an update cannot be shared equally among 6 processes (the longest sentence has 3000 "
+        "tokens, more than 8192 / 3 = 2730); GPUs are left idle only where you say so: PROCESSES=4 uses the most; "
+        "legal values: 1, 2, 4"
+    )
+    with pytest.raises(UserError, match=r"\(.* 8192 / 3 = 2730\); the nearest PROCESSES is 2; legal values: 1, 2$"):
+        share(of(8, longest=3000), 1, 3, 8)
+    with pytest.raises(UserError, match="nor among fewer on 3 machines: give other NODES"):
+        share(of(8, longest=3000), 3, None, 8)
+    with pytest.raises(UserError, match="length of the longest sentence, .* is not known"):
+        share(of(4, longest=None), 1, None, 8)
+
+
+def test_batches_that_are_cut(data: Path, tmp_path: Path) -> None:
+    """The toy corpus has sentences of up to ten words; validation keeps its batches, and the run its identity."""
+    changes = ("common.cpu=false", "dataset.max_tokens=4096", "dataset.batch_size=64")
+    found = planned(data, tmp_path, *changes, machine=V100)
+    told = overrides(found)
+    assert (told["dataset.max_tokens"], told["dataset.max_tokens_valid"]) == ("512", "4096")
+    assert (told["dataset.batch_size"], told["dataset.batch_size_valid"]) == ("8", "64")
+    assert told["dataset.required_batch_size_multiple"] == "1"
+    record = found.record
+    used = {name: record[name] for name in ("processes", "max_tokens", "batch_size", "update_freq")}
+    assert used == {"processes": 8, "max_tokens": 512, "batch_size": 8, "update_freq": [1]}
+    assert record["tokens_per_update"] == 4096
+    whole = planned(data, tmp_path, *changes, machine=V100, processes=1)
+    assert (overrides(whole)["dataset.max_tokens"], "dataset.max_tokens_valid" in overrides(whole)) == ("4096", False)
+    plan.check_unchanged(whole.record, record, tmp_path)
+    with pytest.raises(UserError, match=r"the longest sentence has \d+ tokens, more than 24 / 8 = 3\)"):
+        planned(data, tmp_path, "common.cpu=false", "dataset.max_tokens=24", machine=V100)
 
 
 def test_the_gpus_of_a_configuration_count(data: Path, tmp_path: Path) -> None:
