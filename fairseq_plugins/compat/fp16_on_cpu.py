@@ -15,7 +15,7 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.compat.wrapping import wrap
 from fairseq_plugins.errors import UserError
 
-ADVICE = "on a CPU give --bf16, or train in full precision"
+ADVICE = "on a CPU leave out --fp16 (in hydra-train add common.fp16=false), or give --bf16 instead"
 
 
 def refuse_flat_masters(build: Callable[..., None], trainer: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:

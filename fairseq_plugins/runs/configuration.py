@@ -213,16 +213,7 @@ def configured_processes(path: Path, changes: Sequence[str]) -> int:
 
 
 def configured_precision(config: Any) -> str:
-    """One of fp32, fp16, bf16 and amp: what the configuration switches on or, failing that, has settings for.
-
-    A configuration with settings of the loss scale was written for fp16, which it leaves to the GPU to have.
-    """
-    stated, common = _switched_on(config), config.common
-    scaled = common.fp16_scale_window is not None or common.threshold_loss_scale is not None
-    return "fp16" if stated == "fp32" and scaled else stated
-
-
-def _switched_on(config: Any) -> str:
+    """One of fp32, fp16, bf16 and amp: what the configuration switches on."""
     common = config.common
     if common.fp16 or common.memory_efficient_fp16:
         return "fp16"
@@ -233,7 +224,9 @@ def _switched_on(config: Any) -> str:
 
 def precision_overrides(precision: str, config: Any) -> list[str]:
     """The overrides that switch ``precision`` on; none where the configuration does."""
-    if precision == _switched_on(config):
-        return []
+    if precision == configured_precision(config):
+        # By its flag, --memory-efficient-fp16 switches --fp16 on; by its key in a YAML file, it does not.
+        on = precision == "fp32" or config.common[precision]
+        return [] if on else [f"common.{precision}=true"]
     chosen = [f"common.{name}={str(name == precision).lower()}" for name in ("fp16", "bf16", "amp")]
     return [*chosen, "common.memory_efficient_fp16=false", "common.memory_efficient_bf16=false"]

@@ -213,13 +213,18 @@ def test_precisions_that_are_not_there() -> None:
         choose_precision("fp61", "fp32", H100)
 
 
-def test_settings_of_the_loss_scale_mean_fp16_where_there_is_a_gpu(data: Path, tmp_path: Path) -> None:
-    scaled = ("common.fp16_scale_window=256", "common.cpu=false")
-    on_gpu, on_cpu = (planned(data, tmp_path, *scaled, machine=machine, processes=1) for machine in (V100, CPU))
-    assert overrides(on_gpu)["common.fp16"] == "true"
-    assert on_gpu.record["precision"] == "fp16"
-    assert "common.fp16" not in overrides(on_cpu)
+def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_path: Path) -> None:
+    stated = ("common.fp16=true", "common.fp16_scale_window=256", "common.cpu=false")
+    on_gpu, on_cpu = (planned(data, tmp_path, *stated, machine=machine, processes=1) for machine in (V100, CPU))
+    assert (on_gpu.record["precision"], on_cpu.record["precision"]) == ("fp16", "fp32")
+    assert (overrides(on_gpu)["common.fp16"], overrides(on_cpu)["common.fp16"]) == ("true", "false")
     assert "1 process on CPU, fp32, not fp16 as configured" in on_cpu.lines
+    # Settings of the loss scale alone switch nothing on.
+    assert planned(data, tmp_path, *stated[1:], machine=V100, processes=1).record["precision"] == "fp32"
+    # fairseq's flag of this name switches fp16 on, its key alone does not.
+    frugal = planned(data, tmp_path, "common.memory_efficient_fp16=true", *stated[2:], machine=V100, processes=1)
+    assert frugal.record["precision"] == "fp16"
+    assert (overrides(frugal)["common.fp16"], overrides(frugal)["common.memory_efficient_fp16"]) == ("true", "true")
 
 
 # What does not fit -------------------------------------------------------------------------------------------------
