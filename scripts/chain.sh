@@ -4,6 +4,16 @@
 
 SEEDS=${SEEDS:-}
 BASELINE=${BASELINE:-}
+NODES=${NODES:-1}
+
+require_number NODES "$NODES"
+TRAIN=$ROOT/scripts/train.sh
+if ((NODES > 1)); then
+    [[ -n ${SLURM_JOB_ID:-} ]] ||
+        die "NODES=$NODES: on several machines, submit it to Slurm: sbatch --nodes $NODES [OPTION ...] scripts/slurm.sh $0"
+    # It takes each training to all machines; all else is done on this one.
+    TRAIN=$ROOT/scripts/slurm.sh
+fi
 
 # require_seeds SEED ...: before anything is prepared or trained.
 require_seeds() {
@@ -40,11 +50,11 @@ train_and_evaluate() {
     shift 3
     if ((DRY_RUN)); then
         # Both have a DRY_RUN of their own, which wants to see the data and the checkpoints that are not there yet.
-        run "$ROOT/scripts/train.sh" "$config" "$data" "$directory" "$@"
+        run "$TRAIN" "$config" "$data" "$directory" "$@"
         evaluate_run "$directory" "$data"
         return 0
     fi
-    "$ROOT/scripts/train.sh" "$config" "$data" "$directory" "$@" || code=$?
+    "$TRAIN" "$config" "$data" "$directory" "$@" || code=$?
     case $code in
         0) evaluate_run "$directory" "$data" ;;
         1) say "$directory: diverged; nothing to translate with" ;;

@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
-# Train one configuration on the machines that Slurm gives: scripts/train.sh on each of them, told its place.
+# Train on all machines that Slurm gives: one configuration, or every training of a script of scripts/reproduce/.
 #
-#     sbatch --nodes 2 --gpus-per-node 8 --time 24:00:00 --requeue scripts/slurm.sh CONFIG DATA RUN [KEY=VALUE ...]
+#     sbatch --nodes 2 --gpus-per-node 8 --ntasks-per-node 1 --cpus-per-task 32 --time 24:00:00 --requeue \
+#         scripts/slurm.sh CONFIG DATA RUN [KEY=VALUE ...]
+#     sbatch [the same] scripts/slurm.sh scripts/reproduce/admin_table2.sh [NAME ...]
 #
 # Submit it from the top of the repository, or name that directory in FAIRSEQ_DEEP: Slurm runs a copy of this file, which
 # stands elsewhere. CONFIG, DATA, RUN, KEY=VALUE and the settings are those of scripts/train.sh (scripts/train.sh --help);
 # RUN is on a disk that all machines see. A job that is submitted again, or requeued by Slurm, resumes.
+#
+# A script (its name ends in .sh; scripts/compare.sh, too) runs on the first machine, where it prepares, averages, decodes
+# and scores; each of its trainings runs on all machines.
+#
+# On each machine one task starts the processes of all GPUs there, and has all CPUs that the job has there: give
+# --cpus-per-task some 4 for each GPU. Without it Slurm gives one CPU in all.
 #
 # Settings (of the environment, which sbatch hands on):
 #     FAIRSEQ_DEEP=   top of the repository; default: where sbatch was called
@@ -24,20 +32,34 @@ fi
 source "$FAIRSEQ_DEEP/scripts/lib.sh"
 
 usage_and_exit_if_asked "$@"
-(($# >= 3)) || die "give CONFIG DATA RUN; --help says more"
-[[ -n ${SLURM_JOB_ID:-} ]] || die "this is no Slurm job; submit it: sbatch [OPTION ...] scripts/slurm.sh $1 $2 $3"
+(($#)) && [[ $1 == *.sh || $# -ge 3 ]] || die "give CONFIG DATA RUN, or a script of scripts/reproduce; --help says more"
+[[ -n ${SLURM_JOB_ID:-} ]] || die "this is no Slurm job; submit it: sbatch [OPTION ...] scripts/slurm.sh $*"
 require_command scontrol srun
 
 nodes=${SLURM_JOB_NUM_NODES:-${SLURM_NNODES:-1}}
 require_number "number of nodes" "$nodes"
+if [[ $1 == *.sh ]]; then
+    [[ -f $1 ]] || die "$1: no such file"
+    # Each training of the script comes back here.
+    export FAIRSEQ_DEEP NODES=$nodes
+    exec bash "$@"
+fi
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || die "scontrol does not know the nodes '$SLURM_JOB_NODELIST'"
 MASTER_ADDR=${hosts%%$'\n'*}
 # Below the ports that the kernel hands out.
 MASTER_PORT=${MASTER_PORT:-$((10000 + SLURM_JOB_ID % 20000))}
 export NODES=$nodes MASTER_ADDR MASTER_PORT
 
-say "job $SLURM_JOB_ID: $nodes nodes, machine 0 is $MASTER_ADDR:$MASTER_PORT"
+# CPUs of the machine with the fewest, from a list as 64(x2),32. srun takes over none of this by itself.
+cpus=$(tr ',' '\n' <<<"${SLURM_JOB_CPUS_PER_NODE:-${SLURM_CPUS_ON_NODE:-1}}" | sed 's/(.*//' | sort -n | head -n 1)
+cpus=${SRUN_CPUS_PER_TASK:-$cpus}
+
+say "job $SLURM_JOB_ID: $nodes nodes with $cpus CPUs each, machine 0 is $MASTER_ADDR:$MASTER_PORT"
+# What sbatch was told of tasks would contradict one task a node with all of its CPUs.
+unset SLURM_CPUS_PER_TASK SLURM_CPUS_PER_GPU SLURM_TRES_PER_TASK SLURM_NTASKS_PER_GPU SLURM_GPUS_PER_TASK
+# When one machine ends, the others may still be writing how it ended; a machine that has lost another waits for ever.
 # fairseq reads Slurm's variables itself and would start processes of its own; torchrun has told it all by then.
 # shellcheck disable=SC2016  # RANK is known on each machine, not here
-run srun --nodes "$nodes" --ntasks "$nodes" --ntasks-per-node 1 --kill-on-bad-exit=1 \
+run srun --nodes "$nodes" --ntasks "$nodes" --ntasks-per-node 1 --cpus-per-task "$cpus" \
+    --kill-on-bad-exit=0 --wait=120 \
     bash -c 'RANK=$SLURM_NODEID exec "$@"' slurm.sh "$FAIRSEQ_DEEP/scripts/train.sh" "$@"

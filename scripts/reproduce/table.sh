@@ -56,8 +56,8 @@ Settings, before the command:
   SEEDS=              instead of the paper's
   SMOKE=1             the whole chain at toy size, on small archives made on the spot: minutes on a CPU
   DRY_RUN=1           print the commands
-  ARCHIVE_DIR=, WORKERS=, MOSES=: see the preparation scripts; PROCESSES=, PRECISION=, NODES=, ...: see train.sh;
-  AVERAGE=, BEAM=, ...: see evaluate.sh
+  ARCHIVE_DIR=, WORKERS=, MOSES=: see the preparation scripts; PROCESSES=, PRECISION=, ...: see train.sh;
+  AVERAGE=, BEAM=, ...: see evaluate.sh; several machines: see slurm.sh
 
 Stopped anywhere, the same command continues. docs/reproduction.md has the printed scores, the budgets, and what was run.
 HELP

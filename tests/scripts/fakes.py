@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,65 @@ def without_binarising(here: Path) -> str:
 printf '%s\\n' "$*" >>"{here}/asked"
 while [[ $1 != --destdir ]]; do shift; done
 mkdir -p "$2" && echo 'a 1' >"$2/dict.en.txt"
+"""
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+SCONTROL = """#!/usr/bin/env bash
+[[ "$*" == "show hostnames gpu[07-08]" ]] && printf 'localhost\\nlocalhost\\n'
+"""
+SRUN = f"""#!{sys.executable}
+import argparse, os, subprocess, sys, time
+
+flags = argparse.ArgumentParser(allow_abbrev=False)
+for name in ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "kill-on-bad-exit", "wait"):
+    flags.add_argument(f"--{{name}}", type=int, required=True)
+flags.add_argument("command", nargs=argparse.REMAINDER)
+asked = flags.parse_args()
+assert asked.ntasks == asked.nodes * asked.ntasks_per_node
+for name in ("SLURM_CPUS_PER_GPU", "SLURM_TRES_PER_TASK"):
+    if name in os.environ:
+        sys.exit(f"srun: fatal: {{name}} and --cpus-per-task are mutually exclusive")
+tasks = [
+    subprocess.Popen(asked.command, env={{**os.environ, "SLURM_NODEID": str(node // asked.ntasks_per_node),
+                                         "SLURM_CPUS_PER_TASK": str(asked.cpus_per_task)}})
+    for node in range(asked.ntasks)
+]
+first = None
+while any(task.poll() is None for task in tasks):
+    ended = [task for task in tasks if task.poll() is not None]
+    first = first or (time.monotonic() if ended else None)
+    bad = asked.kill_on_bad_exit and any(task.returncode for task in ended)
+    if bad or (first and asked.wait and time.monotonic() > first + asked.wait):
+        for task in tasks:
+            task.kill()
+    time.sleep(0.05)
+sys.exit(max(code if code >= 0 else 128 - code for code in (task.returncode for task in tasks)))
+"""
+
+
+def slurm_of_two_nodes(here: Path) -> dict[str, str]:
+    """The environment of a job on two nodes, whose tasks ``srun`` starts on this machine, all at once as Slurm does."""
+    for name, text in (("scontrol", SCONTROL), ("srun", SRUN)):
+        program = here / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+    job = {"SLURM_JOB_ID": "4000123", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "gpu[07-08]"}
+    # As with sbatch --cpus-per-task 4 --ntasks-per-node 8 on one node of 32 CPUs and one of 48.
+    cpus = {"SLURM_JOB_CPUS_PER_NODE": "48,32", "SLURM_CPUS_PER_TASK": "4", "SLURM_TRES_PER_TASK": "cpu=4"}
+    return {**os.environ, "PATH": f"{here}/bin:{os.environ['PATH']}", **job, **cpus}
+
+
+def watched_python(here: Path) -> str:
+    """A Python that writes down each module that a script runs with it, and on which node; for PYTHON."""
+    program = here / "python"
+    program.write_text(
+        f"""#!/usr/bin/env bash
+[[ $1 != -m ]] || printf '%s %s %s\\n' "${{SLURM_NODEID:-batch}}" "$2" "$3" >>"{here}/asked"
+exec {sys.executable} "$@"
 """
     )
     program.chmod(0o755)

@@ -1,24 +1,27 @@
-"""``scripts/slurm.sh`` under a Slurm of three lines: each machine is told its place, and Slurm its exit code."""
+"""``scripts/slurm.sh`` under a Slurm of a few lines that really starts a process for each of two machines."""
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-SCONTROL = """#!/usr/bin/env bash
-[[ "$*" == "show hostnames gpu[07-08]" ]] && printf 'gpu07\\ngpu08\\n'
-"""
-SRUN = """#!/usr/bin/env bash
-while [[ $1 != bash ]]; do shift; done
-for SLURM_NODEID in 0 1; do export SLURM_NODEID; "$@" || exit; done
-"""
+from fairseq_plugins.compat.cpu_processes import free_port
+from fairseq_plugins.runs.plan import Request
+from tests.scripts.fakes import slurm_of_two_nodes, watched_python
+from tests.scripts.running import ROOT
+from tests.scripts.test_evaluate import prepare
+from tests.scripts.test_train import LAST, POST_LN, TINY, needs_cpu, train_here, weights
+
+SCRIPTS = ROOT / "scripts"
 TRAIN = """#!/usr/bin/env bash
-printf '%s|' "$RANK" "$NODES" "$MASTER_ADDR" "$MASTER_PORT" "$@"; echo
+line=$(printf '%s|' "$RANK" "$NODES" "$MASTER_ADDR" "$MASTER_PORT" "$SLURM_CPUS_PER_TASK" "$@")
+echo "$line"
 exit "${CODE:-0}"
 """
 
@@ -26,21 +29,18 @@ exit "${CODE:-0}"
 @pytest.fixture
 def slurm(tmp_path: Path) -> dict[str, str]:
     """The environment of a job on two machines; the script stands where sbatch copies it to."""
-    files = {"bin/scontrol": SCONTROL, "bin/srun": SRUN, "my repository/scripts/train.sh": TRAIN}
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    shutil.copy(SCRIPTS / "lib.sh", tmp_path / "my repository" / "scripts")
+    train = tmp_path / "my repository" / "scripts" / "train.sh"
+    train.parent.mkdir(parents=True)
+    train.write_text(TRAIN)
+    train.chmod(0o755)
+    shutil.copy(SCRIPTS / "lib.sh", train.parent)
     shutil.copy(SCRIPTS / "slurm.sh", tmp_path / "slurm_script")
-    job = {"SLURM_JOB_ID": "4000123", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "gpu[07-08]"}
-    submitted = {"SLURM_SUBMIT_DIR": str(tmp_path / "my repository")}
-    return {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", **job, **submitted}
+    return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(tmp_path / "my repository")}
 
 
 def call(environment: dict[str, str], *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [str(cwd / "slurm_script"), *arguments]
-    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=600)
 
 
 ARGUMENTS = ("configs/a b.yaml", "data", "run", "common.seed=2")
@@ -49,17 +49,18 @@ ARGUMENTS = ("configs/a b.yaml", "data", "run", "common.seed=2")
 def test_each_machine_is_told_its_place(slurm: dict[str, str], tmp_path: Path) -> None:
     done = call(slurm, *ARGUMENTS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "job 4000123: 2 nodes, machine 0 is gpu07:10123",
-        "0|2|gpu07|10123|configs/a b.yaml|data|run|common.seed=2|",
-        "1|2|gpu07|10123|configs/a b.yaml|data|run|common.seed=2|",
+    said, *machines = done.stdout.splitlines()
+    assert said == "job 4000123: 2 nodes with 32 CPUs each, machine 0 is localhost:10123"
+    assert sorted(machines) == [
+        "0|2|localhost|10123|32|configs/a b.yaml|data|run|common.seed=2|",
+        "1|2|localhost|10123|32|configs/a b.yaml|data|run|common.seed=2|",
     ]
 
 
 def test_the_exit_code_and_a_port_of_ones_own(slurm: dict[str, str], tmp_path: Path) -> None:
     done = call({**slurm, "CODE": "1", "MASTER_PORT": "7"}, *ARGUMENTS, cwd=tmp_path)
     assert done.returncode == 1
-    assert "0|2|gpu07|7|" in done.stdout
+    assert "0|2|localhost|7|32|" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,10 @@ def test_the_exit_code_and_a_port_of_ones_own(slurm: dict[str, str], tmp_path: P
     [
         ({"SLURM_JOB_ID": ""}, "error: this is no Slurm job; submit it: sbatch [OPTION ...] scripts/slurm.sh"),
         ({"SLURM_JOB_NODELIST": "other"}, "error: scontrol does not know the nodes 'other'"),
-        ({"SLURM_SUBMIT_DIR": "/"}, "error: /: holds no scripts/train.sh; submit from the top of the repository"),
+        (
+            {"SLURM_SUBMIT_DIR": "/nowhere"},
+            "error: /nowhere: holds no scripts/train.sh; submit from the top of the repository",
+        ),
     ],
 )
 def test_mistakes(slurm: dict[str, str], tmp_path: Path, changes: dict[str, str], message: str) -> None:
@@ -75,3 +79,78 @@ def test_mistakes(slurm: dict[str, str], tmp_path: Path, changes: dict[str, str]
     assert done.returncode == 2
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_script_that_is_not_there_and_words_that_are_too_few(slurm: dict[str, str], tmp_path: Path) -> None:
+    for arguments, message in (
+        (["scripts/reproduce/admin_tabel2.sh"], "scripts/reproduce/admin_tabel2.sh: no such file"),
+        (["configs/a.yaml", "data"], "give CONFIG DATA RUN, or a script of scripts/reproduce; --help says more"),
+        ([], "give CONFIG DATA RUN, or a script of scripts/reproduce; --help says more"),
+    ):
+        done = call(slurm, *arguments, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (2, f"error: {message}\n")
+
+
+@pytest.mark.parametrize("script", ["reproduce/admin_table2.sh", "compare.sh"])
+def test_several_machines_without_slurm_are_refused(script: str, tmp_path: Path) -> None:
+    settings = {"PATH": "/usr/bin:/bin", "NODES": "2", "OUT": str(tmp_path / "out")}
+    command = [str(SCRIPTS / script), str(tmp_path), str(tmp_path / "out"), str(POST_LN)]
+    done = subprocess.run(command, env=settings, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: NODES=2: on several machines, submit it to Slurm: "
+        f"sbatch --nodes 2 [OPTION ...] scripts/slurm.sh {SCRIPTS / script}\n"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+# Two machines that train -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> dict[str, str]:
+    """The environment of a job in this repository, and where its port and its Pythons are its own."""
+    shutil.copy(SCRIPTS / "slurm.sh", tmp_path / "slurm_script")
+    own = {"MASTER_PORT": str(free_port()), "PYTHON": watched_python(tmp_path), "PYTHONPATH": str(ROOT)}
+    quiet = {"QUIET": "1", "AVERAGE": "none", "DEVICE": "cpu", "BEAM": "1", "SEEDS": "3"}
+    return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(ROOT), **own, **quiet}
+
+
+@needs_cpu
+def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, str], tmp_path: Path) -> None:
+    """Each machine takes one of the two batches of an update: the weights are those of one process that takes both."""
+    data, out = prepare(tmp_path / "data"), tmp_path / "out"
+    changes = (*TINY, "optimization.update_freq=[2]", "optimization.max_update=7", "model.dropout=0")
+    chain = (str(SCRIPTS / "compare.sh"), str(data), str(out), str(POST_LN))
+    done = call(job, *chain, *changes, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+    run = out / "post_ln_3e3d" / "seed3"
+    expected, reached = (
+        weights(train_here(Request(POST_LN, data, tmp_path / "one", changes))),
+        weights(run / "checkpoints" / LAST),
+    )
+    assert reached.keys() == expected.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(reached[name], weight, rtol=1e-5, atol=1e-6, msg=name)
+    record = json.loads((run / "run.json").read_text())
+    assert (record["nodes"], record["processes"], record["update_freq"]) == (2, 2, [1])
+
+    asked = Counter((tmp_path / "asked").read_text().splitlines())
+    planned = {where: asked[f"{where} fairseq_plugins.runs.plan --command-file"] for where in ("0", "1", "batch")}
+    assert planned == {"0": 1, "1": 1, "batch": 0}
+    others = [line for line in asked.elements() if line.startswith("1 ") and "runs.plan" not in line]
+    assert others == []
+    once = ("batch fairseq_plugins.cli generate", "batch fairseq_plugins.cli report")
+    assert {step: asked[step] for step in once} == dict.fromkeys(once, 1)
+    assert [path.parent.name for path in run.glob("evaluation/*/score.json")] == ["test"]
+
+
+@needs_cpu
+def test_a_machine_that_ends_first_leaves_the_other_to_say_how(job: dict[str, str], tmp_path: Path) -> None:
+    """A loss that is not finite ends all machines; what is to be written of it takes machine 0 a while."""
+    data, run = prepare(tmp_path / "data"), tmp_path / "run"
+    changes = (*TINY, "optimization.update_freq=[2]", "optimization.lr=[1e30]", "lr_scheduler.warmup_updates=0")
+    done = call(job, str(POST_LN), str(data), str(run), *changes, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout[-3000:] + done.stderr[-3000:]
+    assert json.loads((run / "finished").read_text())["outcome"] == "diverged"
