@@ -27,6 +27,7 @@ MODULES: tuple[str, ...] = (
     "another_training",
     "two_trainings_at_once",
     "inexact_resume",
+    "resume_on_other_processes",
     "update_after_the_last",
     "validation_on_training_data",
     "bf16_means_tpu",
