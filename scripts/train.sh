@@ -13,12 +13,13 @@
 #     KEY=VALUE   changes to the configuration, for instance optimization.max_update=1000 common.seed=2
 #
 # The tokens of an update are those of the configuration (its GPUs x update_freq), on however many GPUs: what changes
-# is update_freq. The same settings in RUN resume there from the last checkpoint; other settings are refused; a finished
-# training is left as it is. Exit codes: 0 trained, 1 the loss was not finite, 2 a mistake (one line says which),
-# 130 interrupted.
+# is update_freq, and max_tokens where there are fewer batches than GPUs. The same settings in RUN resume there from
+# the last checkpoint; other settings are refused; a finished training is left as it is. Exit codes: 0 trained, 1 the
+# loss was not finite, 2 a mistake (one line says which), 130 interrupted.
 #
 # Settings (of the environment):
-#     PROCESSES=      processes of this machine; default: all GPUs among which the batches share equally, 1 on a CPU
+#     PROCESSES=      processes of this machine; default: one on each GPU, 1 on a CPU. GPUs are left idle only where
+#                     you say so
 #     PRECISION=auto  auto: as configured where the device has it; or fp32, fp16, bf16, amp
 #     NODES=1 RANK=0 MASTER_ADDR=localhost MASTER_PORT=
 #                     several machines: how many, which of them this is (from 0), and where machine 0 is reached.

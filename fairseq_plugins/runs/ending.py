@@ -19,7 +19,10 @@ from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.runs.training_log import DIVERGED, TrainingLog
 
-EXCEPTION = re.compile(r"^(?:\[rank\d+\]: ?)?(?P<text>(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$")
+# Hydra says first that there was an error, then which.
+EXCEPTION = re.compile(
+    r"^(?:\[rank\d+\]: ?)?(?P<text>(?!Error executing job)(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$"
+)
 FLOATING_POINT = re.compile(r"FloatingPointError: (?P<text>.+)$")
 PREFIX = re.compile(r"^error: (?P<text>.+)$")
 EPOCH = re.compile(r'(?:\{"epoch": |begin training epoch )(\d+)')

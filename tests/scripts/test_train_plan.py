@@ -382,6 +382,9 @@ def test_a_mistake_is_said_in_its_own_words_and_is_no_end(tmp_path: Path) -> Non
     log = log_of(tmp_path, "  File x", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")
     with pytest.raises(UserError, match=r"^torch\.OutOfMemoryError: CUDA out of memory"):
         say_how_it_ended(tmp_path, 1, log, since=0)
+    log = log_of(tmp_path, "Error executing job with overrides: ['x=1']", "  File x", "ZeroDivisionError: by zero")
+    with pytest.raises(UserError, match=r"^ZeroDivisionError: by zero$"):
+        say_how_it_ended(tmp_path, 1, log, since=0)
     with pytest.raises(UserError, match=r"^the training ended with code 137; see .*train\.log"):
         say_how_it_ended(tmp_path, 137, log_of(tmp_path, "Killed"), since=0)
     assert finished(tmp_path) is None
