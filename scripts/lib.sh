@@ -83,6 +83,28 @@ require_choice() {
     die "unknown $name '$value'; legal values: $*"
 }
 
+# open_settings NAME=VALUE ...: settings of the user's choice, exported; VALUE where nothing was chosen.
+open_settings() {
+    local setting name
+    for setting in "$@"; do
+        name=${setting%%=*}
+        declare -gx "$name=${!name:-${setting#*=}}"
+    done
+}
+
+# fixed_settings WHAT NAME=VALUE ...: settings that are part of what WHAT means, exported. Another choice is refused.
+fixed_settings() {
+    local what=$1 setting name value
+    shift
+    for setting in "$@"; do
+        name=${setting%%=*} value=${setting#*=}
+        [[ -z ${!name:-} || ${!name} == "$value" ]] ||
+            die "$name=${!name} is given, but $what means ${name}=${value:-(none)}; scripts/prepare.sh takes text of" \
+                "your own with any setting"
+        declare -gx "$name=$value"
+    done
+}
+
 # make_directory DIR: it is there, with all above it.
 make_directory() {
     local problem

@@ -16,7 +16,7 @@
 # outputs, in DIR
 #   raw/          <set>.<language>: the development and test sets untouched, for sacreBLEU
 #   text/         <set>.tok.<language>: in tokens; <set>.<language>: in subwords
-#   codes         merges of byte-pair encoding, or sentencepiece.model
+#   codes         merges of byte-pair encoding, or sentencepiece.model; with JOINT_CODES=0 each with .<language> behind
 #   data-bin/     for training; test_sets says which test set is `test`, `test1`, ... in it
 #   settings      what all this was made with; a call with other settings or other text is refused
 #
@@ -32,11 +32,14 @@
 #                               given for validation and test are never cleaned
 #   MIN_LENGTH=1 MAX_LENGTH=250 of both sides of a training pair
 #   RATIO=1.5                   most tokens of one side for each of the other
-#   SUBWORDS=bpe                bpe (joint for both languages), sentencepiece (joint, too) or none
+#   SUBWORDS=bpe                bpe, sentencepiece or none
 #   SIZE=32000                  merges, or pieces of sentencepiece
-#   CODES=                      a file of merges, or a sentencepiece model, to use instead of learning
+#   JOINT_CODES=1               merges, or a model, learned on both languages together; 0: on each by itself, SIZE each
+#   CODES=                      a file of merges, or a sentencepiece model, to use instead of learning; with
+#                               JOINT_CODES=0 two files, CODES.SOURCE and CODES.TARGET
 #   VOCABULARY_THRESHOLD=0      with bpe: split subwords that are rarer than that in the training text of a language
-#   JOINED=1                    one dictionary for both languages; 0: one for each
+#   JOINED=1                    one dictionary for both languages; 0: one for each. Goes with either JOINT_CODES
+#   TYPES=0                     most types of a dictionary, the rarest of them left out; 0: all
 #   SOURCE_DICT= TARGET_DICT=   dictionaries (dict.<language>.txt) to use instead of making them
 #   WORKERS=<cores>             processes; the result does not depend on it
 #   MOSES=                      a checkout of Moses: use its Perl tools
@@ -63,9 +66,11 @@ MAX_LENGTH=${MAX_LENGTH:-250}
 RATIO=${RATIO:-1.5}
 SUBWORDS=${SUBWORDS:-bpe}
 SIZE=${SIZE:-32000}
+JOINT_CODES=${JOINT_CODES:-1}
 CODES=${CODES:-}
 VOCABULARY_THRESHOLD=${VOCABULARY_THRESHOLD:-0}
 JOINED=${JOINED:-1}
+TYPES=${TYPES:-0}
 SOURCE_DICT=${SOURCE_DICT:-}
 TARGET_DICT=${TARGET_DICT:-}
 # (nproc would answer with OMP_NUM_THREADS where that is set, which is about threads inside a process.)
@@ -123,11 +128,18 @@ require_choice NORMALISE "$NORMALISE" none train all
 require_choice TOKENISER "$TOKENISER" moses none
 require_choice CLEAN "$CLEAN" tokens subwords none
 require_choice SUBWORDS "$SUBWORDS" bpe sentencepiece none
-for name in AGGRESSIVE ESCAPE LOWER_CASE JOINED; do require_choice "$name" "${!name}" 0 1; done
+for name in AGGRESSIVE ESCAPE LOWER_CASE JOINED JOINT_CODES; do require_choice "$name" "${!name}" 0 1; done
 for name in MIN_LENGTH MAX_LENGTH SIZE WORKERS; do require_number "$name" "${!name}"; done
-[[ $VOCABULARY_THRESHOLD == 0 ]] || require_number VOCABULARY_THRESHOLD "$VOCABULARY_THRESHOLD"
+for name in VOCABULARY_THRESHOLD TYPES; do
+    [[ ${!name} == 0 ]] || require_number "$name" "${!name}"
+done
 [[ $VOCABULARY_THRESHOLD == 0 || $SUBWORDS == bpe ]] || die "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe"
 [[ -z $CODES || $SUBWORDS != none ]] || die "CODES is given, but SUBWORDS=none"
+[[ $JOINT_CODES == 1 || $SUBWORDS != none ]] || die "JOINT_CODES=0 is given, but SUBWORDS=none"
+[[ $TOKENISER != none || $AGGRESSIVE$ESCAPE == 01 ]] || die "AGGRESSIVE=1 and ESCAPE=0 go with TOKENISER=moses"
+[[ $CLEAN != none || "$MIN_LENGTH $MAX_LENGTH $RATIO" == '1 250 1.5' ]] ||
+    die "MIN_LENGTH, MAX_LENGTH or RATIO is given, but CLEAN=none"
+[[ $TYPES == 0 || -z $SOURCE_DICT$TARGET_DICT ]] || die "TYPES is given, but so is a dictionary"
 [[ $RATIO =~ ^[1-9][0-9]*(\.[0-9]+)?$ ]] || die "RATIO must be a number of at least 1, not '$RATIO'"
 [[ $JOINED == 0 || -z $TARGET_DICT ]] || die "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT"
 
@@ -171,9 +183,19 @@ for name in "${GIVEN[@]}"; do
         fi
     done
 done
-for name in CODES SOURCE_DICT TARGET_DICT; do
+for name in SOURCE_DICT TARGET_DICT; do
     [[ -z ${!name} ]] || remember_text "$name" "${!name}"
 done
+# What stands behind the names of merges and models: nothing, or the language.
+CODES_ENDS=('')
+((JOINT_CODES)) || CODES_ENDS=(".$SOURCE" ".$TARGET")
+for end in "${CODES_ENDS[@]}"; do
+    [[ -z $CODES ]] || remember_text "CODES$end" "$CODES$end"
+done
+# Settings that came later than others are remembered only where they are chosen: what was prepared before stays valid.
+LATER=()
+((JOINT_CODES)) || LATER+=("JOINT_CODES=0")
+[[ $TYPES == 0 ]] || LATER+=("TYPES=$TYPES")
 
 # check_texts: every pair of files is UTF-8, not empty and of equal length.
 check_texts() {
@@ -203,7 +225,7 @@ remember_settings "$DIR" "SOURCE=$SOURCE" "TARGET=$TARGET" "NORMALISE=$NORMALISE
     "AGGRESSIVE=$AGGRESSIVE" "ESCAPE=$ESCAPE" "LOWER_CASE=$LOWER_CASE" "CLEAN=$CLEAN" "MIN_LENGTH=$MIN_LENGTH" \
     "MAX_LENGTH=$MAX_LENGTH" "RATIO=$RATIO" "SUBWORDS=$SUBWORDS" "SIZE=$SIZE" \
     "VOCABULARY_THRESHOLD=$VOCABULARY_THRESHOLD" "JOINED=$JOINED" "valid=${EVERY:+every-$EVERY}" \
-    "moses=$([[ -n $MOSES ]] && printf Perl || printf Python)" "${TEXTS[@]}"
+    "moses=$([[ -n $MOSES ]] && printf Perl || printf Python)" "${LATER[@]}" "${TEXTS[@]}"
 
 WORK=$DIR/work
 if [[ -e $DIR/data-bin && -e $DIR/test_sets ]] && ((!DRY_RUN)); then
@@ -253,16 +275,24 @@ raw_of_split_off() {
     corpora select "${which[@]}" "$@" "$to/valid.raw.$language"
 }
 
+# learned END OUTPUT: merges or a model, of the language .END or of both.
 learned() {
+    local -a from=("$FROM/train$1")
+    [[ -n $1 ]] || from=("$FROM/train.$SOURCE" "$FROM/train.$TARGET")
     case $SUBWORDS in
-        bpe) corpora learn-bpe --merges "$SIZE" "$FROM/train.$SOURCE" "$FROM/train.$TARGET" "$1" ;;
-        *) corpora learn-sentencepiece --size "$SIZE" "$FROM/train.$SOURCE" "$FROM/train.$TARGET" "$1" ;;
+        bpe) corpora learn-bpe --merges "$SIZE" "${from[@]}" "$2" ;;
+        *) corpora learn-sentencepiece --size "$SIZE" "${from[@]}" "$2" ;;
     esac
+}
+
+# model_of LANGUAGE: what splits its words.
+model_of() {
+    if ((JOINT_CODES)); then printf '%s' "$MODEL"; else printf '%s' "$MODEL.$1"; fi
 }
 
 # vocabulary LANGUAGE OUTPUT: subwords of the training text and their counts, none of them split as rare.
 vocabulary() {
-    corpora apply-bpe --codes "$MODEL" --workers "$WORKERS" "$FROM/train.$1" "$WORK/unfiltered.$1"
+    corpora apply-bpe --codes "$(model_of "$1")" --workers "$WORKERS" "$FROM/train.$1" "$WORK/unfiltered.$1"
     corpora count "$WORK/unfiltered.$1" --vocabulary "$2"
     run rm -f -- "$WORK/unfiltered.$1"
 }
@@ -275,8 +305,8 @@ in_subwords() {
     [[ $VOCABULARY_THRESHOLD == 0 ]] ||
         rare=(--vocabulary "$DIR/vocabulary.$language" --threshold "$VOCABULARY_THRESHOLD")
     case $SUBWORDS in
-        bpe) corpora apply-bpe --codes "$MODEL" "${rare[@]}" --workers "$WORKERS" "$@" ;;
-        sentencepiece) corpora apply-sentencepiece --model "$MODEL" --workers "$WORKERS" "$@" ;;
+        bpe) corpora apply-bpe --codes "$(model_of "$language")" "${rare[@]}" --workers "$WORKERS" "$@" ;;
+        sentencepiece) corpora apply-sentencepiece --model "$(model_of "$language")" --workers "$WORKERS" "$@" ;;
         none) placed "$@" ;;
     esac
 }
@@ -296,6 +326,7 @@ binarised() {
     options+=(--trainpref "$DIR/text/train" --validpref "$DIR/text/valid")
     ((${#TESTS[@]} == 0)) || options+=(--testpref "$(IFS=,; printf '%s' "${tests[*]}")")
     ((!JOINED)) || options+=(--joined-dictionary)
+    [[ $TYPES == 0 ]] || options+=(--nwordssrc "$TYPES" --nwordstgt "$TYPES")
     [[ -z $SOURCE_DICT ]] || options+=(--srcdict "$SOURCE_DICT")
     [[ -z $TARGET_DICT ]] || options+=(--tgtdict "$TARGET_DICT")
     deep preprocess "${options[@]}"
@@ -335,11 +366,14 @@ fi
 
 MODEL=$DIR/codes
 [[ $SUBWORDS != sentencepiece ]] || MODEL=$DIR/sentencepiece.model
-if [[ $SUBWORDS != none && -n $CODES ]]; then
-    make_once "$MODEL" copied "$CODES"
-elif [[ $SUBWORDS != none ]]; then
-    make_once "$MODEL" learned
-fi
+[[ $SUBWORDS != none ]] || CODES_ENDS=()
+for end in "${CODES_ENDS[@]}"; do
+    if [[ -n $CODES ]]; then
+        make_once "$MODEL$end" copied "$CODES$end"
+    else
+        make_once "$MODEL$end" learned "$end"
+    fi
+done
 if [[ $VOCABULARY_THRESHOLD != 0 ]]; then
     for language in "${LANGUAGES[@]}"; do make_once "$DIR/vocabulary.$language" vocabulary "$language"; done
 fi

@@ -1,29 +1,35 @@
 # shellcheck shell=bash
 # What the preparations of WMT's data share: where the archives are, what is in them, how many lines that is. Sourced
-# after lib.sh, by scripts that set SOURCE, TARGET and ORIGINAL, the directory to unpack into.
+# after lib.sh, by scripts that set SOURCE, TARGET, ORIGINAL (the directory to unpack into) and APOSTROPHE.
 # shellcheck disable=SC2153
 
 # Lines of each side of a training text, as others have counted them (English-French: tensorflow/lingvo; News Commentary
-# 12 from a published log of fairseq's script), and of each test set (sacreBLEU). They hold for the archives whose
-# checksums are known; others are not counted.
+# 12 from a published log of fairseq's script), and of each test set (sacreBLEU; from 2017 on each pair has its own).
+# They hold for the archives whose checksums are known; others, and texts that are not in this list, are not counted.
 declare -A LINES=(
     [europarl-v7.de-en]=1920209 [commoncrawl.de-en]=2399123
     [news-commentary-v9.de-en]=201288 [news-commentary-v12.de-en]=270769
     [europarl-v7.fr-en]=2007723 [commoncrawl.fr-en]=3244152 [news-commentary-v9.fr-en]=183251
     [undoc.2000.fr-en]=12886831 [giga-fren.release2.fixed]=22520376
     [newstest2010]=2489 [newstest2011]=3003 [newstest2012]=3003 [newstest2013]=3000 [newstest2014]=3003
-    [newstest2015]=2169 [newstest2016]=2999
+    [newstest2014-filtered.en-de]=2737 [newstest2015]=2169 [newstest2016]=2999
+    [newstest2017.en-de]=3004 [newstest2017.en-fi]=3002 [newstest2017.zh-en]=2001
+    [newstest2018.en-de]=2998 [newstest2018.en-fi]=3000 [newstest2018.zh-en]=3981
 )
 
-# Test sets, as sacreBLEU has them: directory on the server, archive, SGML files without language and ending.
+# Test sets, as sacreBLEU has them: directory on the server, archive, SGML files without language and ending. PAIR is
+# the pair with English behind (deen), DIRECTION that of the translation (ende).
 declare -A TEST_SET=(
     [newstest2010]="wmt10 test.tgz test/newstest2010-src test/newstest2010-src"
     [newstest2011]="wmt11 test.tgz newstest2011-src newstest2011-src"
     [newstest2012]="wmt12 test.tgz test/newstest2012-src test/newstest2012-src"
     [newstest2013]="wmt13 test.tgz test/newstest2013-src test/newstest2013-src"
     [newstest2014]="wmt14 test-full.tgz test-full/newstest2014-PAIR-src test-full/newstest2014-PAIR-ref"
-    [newstest2015]="wmt15 test.tgz test/newstest2015-ende-src test/newstest2015-ende-ref"
-    [newstest2016]="wmt16/translation-task test.tgz test/newstest2016-ende-src test/newstest2016-ende-ref"
+    [newstest2014-filtered]="wmt14 test-filtered.tgz test/newstest2014-PAIR-src test/newstest2014-PAIR-ref"
+    [newstest2015]="wmt15 test.tgz test/newstest2015-DIRECTION-src test/newstest2015-DIRECTION-ref"
+    [newstest2016]="wmt16/translation-task test.tgz test/newstest2016-DIRECTION-src test/newstest2016-DIRECTION-ref"
+    [newstest2017]="wmt17/translation-task test.tgz test/newstest2017-DIRECTION-src test/newstest2017-DIRECTION-ref"
+    [newstest2018]="wmt18/translation-task test.tgz test/newstest2018-DIRECTION-src test/newstest2018-DIRECTION-ref"
 )
 
 # addresses PATH: one a line; the workshops until 2015 are on the one server, the later ones on the other.
@@ -41,16 +47,16 @@ line_count() {
 
 # counted ARCHIVE PREFIX NAME OUTPUT: as many lines as there must be, where the archive is one that is known.
 counted() {
-    local language found
+    local language found expected=${LINES[$3.$SOURCE-$TARGET]:-${LINES[$3]:-}}
     ((!DRY_RUN)) || return 0
-    if [[ -z $(known_sum "$1") ]]; then
-        say "$3: $1 is not a known archive, its lines are not counted"
+    if [[ -z $expected || -z $(known_sum "$1") ]]; then
+        say "$3: how many lines $1 should give is not known, they are not counted"
         : >"$4"
         return 0
     fi
     for language in "$SOURCE" "$TARGET"; do
         found=$(line_count "$2.$language")
-        [[ $found == "${LINES[$3]}" ]] || die "$2.$language: ${LINES[$3]} lines expected, $found found"
+        [[ $found == "$expected" ]] || die "$2.$language: $expected lines expected, $found found"
     done
     printf '%s\n' "$found" >"$4"
 }
@@ -84,12 +90,15 @@ training_text() {
 
 # test_set NAME: ORIGINAL/test/NAME.<language>, as published.
 test_set() {
-    local name=$1 server file source target archive directory pair=${TARGET}${SOURCE}
+    local name=$1 server file source target archive directory pair
     local -a urls
     require_choice 'test set' "$name" "${!TEST_SET[@]}"
     read -r server file source target <<<"${TEST_SET[$name]}"
-    source=${source/PAIR/$pair}.$SOURCE.sgm
-    target=${target/PAIR/$pair}.$TARGET.sgm
+    pair=$TARGET$SOURCE
+    [[ $TARGET != en ]] || pair=$SOURCE$TARGET
+    source=${source/PAIR/$pair} target=${target/PAIR/$pair}
+    source=${source/DIRECTION/$SOURCE$TARGET}.$SOURCE.sgm
+    target=${target/DIRECTION/$SOURCE$TARGET}.$TARGET.sgm
     archive=${server%%/*}-$file
     directory=$ORIGINAL/${archive%.tgz}
     mapfile -t urls < <(addresses "$server/$file")
@@ -99,13 +108,25 @@ test_set() {
     make_once "$ORIGINAL/test/$name.lines" counted "$archive" "$ORIGINAL/test/$name" "$name"
 }
 
-# normalised NAME: ORIGINAL/normalised/NAME.<language>: a test set with the punctuation of the training text, as a
-# validation set has it in the published preparations, while the test sets keep their own.
-normalised() {
-    local language
+# straightened INPUT OUTPUT: ' for ’.
+straightened() {
+    run cp -- "$1" "$2"
+    run sed --in-place "s/’/'/g" "$2"
+}
+
+# validation_set NAME ...: ORIGINAL/test/VALID.<language>, these sets behind one another, and where training text is
+# normalised ORIGINAL/normalised/VALID.<language>: with its punctuation, as a validation set has it in the published
+# preparations, while the test sets keep their own.
+validation_set() {
+    local name language
+    local -a files
+    for name in "$@"; do test_set "$name"; done
+    files=("${@/#/$ORIGINAL/test/}")
     for language in "$SOURCE" "$TARGET"; do
-        make_once "$ORIGINAL/normalised/$1.$language" corpora normalise --language "$language" \
-            "$ORIGINAL/test/$1.$language"
+        (($# == 1)) ||
+            make_once "$ORIGINAL/test/$VALID.$language" corpora select --every 1 "${files[@]/%/.$language}"
+        [[ $NORMALISE == none ]] || make_once "$ORIGINAL/normalised/$VALID.$language" \
+            corpora normalise --language "$language" "${files[@]/%/.$language}"
     done
 }
 
@@ -117,18 +138,31 @@ stop_if_finished() {
     fi
 }
 
-# held_out_sets: validation and test sets as VALID and NAMES say, added to the caller's `sets`.
+# held_out_sets: validation and test sets as VALID and NAMES say, added to the caller's `sets`. VALID is every-Nth, a
+# test set, or several with + between; APOSTROPHE is straight or keep.
 held_out_sets() {
-    local name
-    if [[ $VALID == newstest2013 ]]; then
-        test_set newstest2013
-        normalised newstest2013
-        sets+=("valid=$ORIGINAL/normalised/newstest2013" "valid.raw=$ORIGINAL/test/newstest2013")
-    else
+    local name language
+    local -a years=()
+    if [[ $VALID == every-* ]]; then
         sets+=("valid=$VALID")
+    else
+        IFS=+ read -r -a years <<<"$VALID"
+        validation_set "${years[@]}"
+        if [[ $NORMALISE == none ]]; then
+            sets+=("valid=$ORIGINAL/test/$VALID")
+        else
+            sets+=("valid=$ORIGINAL/normalised/$VALID" "valid.raw=$ORIGINAL/test/$VALID")
+        fi
     fi
     for name in "${NAMES[@]}"; do
-        [[ $name == newstest2013 && $VALID == newstest2013 ]] || test_set "$name"
-        sets+=("$name=$ORIGINAL/test/$name")
+        [[ " ${years[*]} " == *" $name "* ]] || test_set "$name"
+        if [[ $APOSTROPHE == keep ]]; then
+            sets+=("$name=$ORIGINAL/test/$name")
+        else
+            for language in "$SOURCE" "$TARGET"; do
+                make_once "$ORIGINAL/straight/$name.$language" straightened "$ORIGINAL/test/$name.$language"
+            done
+            sets+=("$name=$ORIGINAL/straight/$name" "$name.raw=$ORIGINAL/test/$name")
+        fi
     done
 }
