@@ -25,6 +25,7 @@
 #   NORMALISE=none              none, train or all: one form for punctuation, no control characters; train is the
 #                               training text and what is split off it
 #   TOKENISER=moses             moses, or none for text that has its tokens
+#   GIVEN_TRUECASED=0           1: the first word of a sentence stands as inside sentences (Moses' truecaser)
 #   AGGRESSIVE=0                1: split words at hyphens
 #   ESCAPE=1                    0: no &apos; for ' and the like
 #   LOWER_CASE=0                1: all letters small
@@ -57,6 +58,7 @@ SOURCE=${SOURCE:-de}
 TARGET=${TARGET:-en}
 NORMALISE=${NORMALISE:-none}
 TOKENISER=${TOKENISER:-moses}
+GIVEN_TRUECASED=${GIVEN_TRUECASED:-0}
 AGGRESSIVE=${AGGRESSIVE:-0}
 ESCAPE=${ESCAPE:-1}
 LOWER_CASE=${LOWER_CASE:-0}
@@ -128,7 +130,7 @@ require_choice NORMALISE "$NORMALISE" none train all
 require_choice TOKENISER "$TOKENISER" moses none
 require_choice CLEAN "$CLEAN" tokens subwords none
 require_choice SUBWORDS "$SUBWORDS" bpe sentencepiece none
-for name in AGGRESSIVE ESCAPE LOWER_CASE JOINED JOINT_CODES; do require_choice "$name" "${!name}" 0 1; done
+for name in AGGRESSIVE ESCAPE LOWER_CASE JOINED JOINT_CODES GIVEN_TRUECASED; do require_choice "$name" "${!name}" 0 1; done
 for name in MIN_LENGTH MAX_LENGTH SIZE WORKERS; do require_number "$name" "${!name}"; done
 for name in VOCABULARY_THRESHOLD TYPES; do
     [[ ${!name} == 0 ]] || require_number "$name" "${!name}"
@@ -196,6 +198,7 @@ done
 LATER=()
 ((JOINT_CODES)) || LATER+=("JOINT_CODES=0")
 [[ $TYPES == 0 ]] || LATER+=("TYPES=$TYPES")
+((!GIVEN_TRUECASED)) || LATER+=("GIVEN_TRUECASED=1")
 
 # check_texts: every pair of files is UTF-8, not empty and of equal length.
 check_texts() {

@@ -166,3 +166,59 @@ held_out_sets() {
         fi
     done
 }
+
+# ---- WMT'18, tokenised and truecased by its organisers ---------------------------------------------------------------
+
+# columns FIRST SECOND OUTPUT: the two columns of the training text as OUTPUT/train.<language>.
+columns() {
+    run mkdir -p -- "$3"
+    corpora columns "$(archive "$TRAINING_ARCHIVE")" "$3/train.$1" "$3/train.$2"
+}
+
+# in_tokens NAME LANGUAGE OUTPUT: a test set as the training text is.
+in_tokens() {
+    local -a segment=("$PYTHON" -m jieba --quiet --delimiter ' ' "$ORIGINAL/test/$1.$2")
+    if [[ $2 == zh ]]; then
+        if ((DRY_RUN)); then run "${segment[@]}"; else "${segment[@]}" >"$3"; fi
+        return 0
+    fi
+    corpora tokenise --language "$2" --normalise --aggressive --workers "$WORKERS" "$ORIGINAL/test/$1.$2" "$3.tokens"
+    corpora truecase --model "$ORIGINAL/truecaser.$2" --workers "$WORKERS" "$3.tokens" "$3"
+    run rm -f -- "$3.tokens"
+}
+
+# wmt18 PAIR DIR: all of it. PAIR is the directory on the server and says what the columns are.
+wmt18() {
+    local pair=$1 name language
+    DIR=${2%/}
+    ORIGINAL=$DIR/original
+    TRAINING_ARCHIVE=wmt18-$pair-corpus.gz
+    fixed_settings "WMT'18 $pair" NORMALISE=none TOKENISER=none GIVEN_TOKENISER=moses GIVEN_TRUECASED=1 AGGRESSIVE=0 \
+        ESCAPE=1 LOWER_CASE=0 CLEAN=none MIN_LENGTH=1 MAX_LENGTH=250 RATIO=1.5 SUBWORDS=bpe TYPES=0 CODES= \
+        SOURCE_DICT= TARGET_DICT=
+    open_settings SIZE=32000 JOINT_CODES=0 JOINED=0 VOCABULARY_THRESHOLD=50
+    WORKERS=${WORKERS:-$(env -u OMP_NUM_THREADS nproc)}
+    require_number WORKERS "$WORKERS"
+    require_package
+    stop_if_finished "$DIR"
+    [[ " $SOURCE $TARGET " != *" zh "* || $DRY_RUN == 1 ]] || "$PYTHON" -c 'import jieba' 2>/dev/null ||
+        die "$PYTHON cannot import jieba, which splits the Chinese test sets into words: pip install jieba"
+    claim "$ORIGINAL"
+    [[ -e $ORIGINAL/training ]] || fetch "$TRAINING_ARCHIVE" \
+        "https://data.statmt.org/wmt18/translation-task/preprocessed/$pair/corpus.gz" \
+        "http://data.statmt.org/wmt18/translation-task/preprocessed/$pair/corpus.gz"
+    make_once "$ORIGINAL/training" columns "${pair%-*}" "${pair#*-}"
+    for language in "$SOURCE" "$TARGET"; do
+        [[ $language == zh ]] ||
+            make_once "$ORIGINAL/truecaser.$language" corpora learn-truecaser "$ORIGINAL/training/train.$language"
+    done
+    for name in newstest2017 newstest2018; do
+        test_set "$name"
+        for language in "$SOURCE" "$TARGET"; do
+            make_once "$ORIGINAL/tokens/$name.$language" in_tokens "$name" "$language"
+        done
+    done
+    "$ROOT/scripts/prepare.sh" "$DIR" train="$ORIGINAL/training/train" \
+        valid="$ORIGINAL/tokens/newstest2017" valid.raw="$ORIGINAL/test/newstest2017" \
+        newstest2018="$ORIGINAL/tokens/newstest2018" newstest2018.raw="$ORIGINAL/test/newstest2018"
+}

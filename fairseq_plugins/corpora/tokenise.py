@@ -17,6 +17,7 @@ from fairseq_plugins.corpora.command import add_files, add_workers, parser_of
 from fairseq_plugins.corpora.lines import read_lines, write_lines
 from fairseq_plugins.corpora.lower_case import lower_case
 from fairseq_plugins.corpora.normalise import normaliser, without_control_characters
+from fairseq_plugins.corpora.truecase import recaser
 from fairseq_plugins.corpora.workers import Transform, map_lines
 
 KINDS = ("moses", "none")
@@ -164,8 +165,12 @@ def main_of_detokenise(argv: Sequence[str]) -> int:
     """``detokenise --language L INPUT ... OUTPUT``."""
     flags = parser_of("detokenise", __doc__)
     flags.add_argument("--language", required=True, metavar="L")
+    flags.add_argument("--recase", action="store_true", help="the text is truecased: sentences begin with a capital")
     add_workers(flags)
     add_files(flags)
     args = flags.parse_args(argv)
-    write_lines(args.output, detokenised(args.language, read_lines(*args.inputs), args.workers))
+    lines = read_lines(*args.inputs)
+    if args.recase:
+        lines = map(recaser(), lines)
+    write_lines(args.output, detokenised(args.language, lines, args.workers))
     return 0

@@ -8,11 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Sequence
 
 import pytest
 
+from fairseq_plugins.corpora.bpe import learn
 from fairseq_plugins.demo.archives import write_archive
 from tests.scripts import made_archives as made
 from tests.scripts.fakes import without_binarising
@@ -158,10 +160,8 @@ def test_googles_text_comes_in_subwords(here: Path) -> None:
     assert read(here / "made/text/train.tok.en") == english
     assert read(here / "made/text/newstest2014.tok.en") == english[:5]
     assert read(here / "made/raw/newstest2014.en") == [f"newstest2014 {line}" for line in english[:5]]
-    dictionary, data = read(here / "asked")
-    assert "--joined-dictionary --dict-only" in dictionary
-    assert "--nwordssrc 32768 --nwordstgt 32768" in dictionary
-    assert f"--joined-dictionary --srcdict {here}/made/original/dictionary/dict.en.txt" in data
+    [asked] = read(here / "asked")
+    assert "--joined-dictionary --nwordssrc 32768 --nwordstgt 32768" in asked
     before = listing(here / "made")
     assert run(here, "prepare_wmt14_en_de.sh", **settings).returncode == 0
     assert listing(here / "made") == before
@@ -188,6 +188,54 @@ def test_french_reads_compressed_text_and_takes_validation_pairs_out_of_the_trai
     assert valid == made.sentences(100, "fr", "giga")[1333 - (402 + 401 + 100 + 401) - 1]
 
 
+def test_dsinit_has_merges_and_rare_subwords_of_each_language(here: Path) -> None:
+    """DS-Init, section 7.1: units of each side by itself; footnote 4: the filtered newstest2014."""
+    write_training_texts(here / "archives", "de", "v9")
+    write_test_set(here / "archives", "wmt13-test.tgz", "test/newstest2013", ("src", "src"), "de", "13")
+    write_test_set(here / "archives", "wmt14-test-filtered.tgz", "test/newstest2014-deen", ("src", "ref"), "de", "f")
+    write_test_set(here / "archives", "wmt17-test.tgz", "test/newstest2017-ende", ("src", "ref"), "de", "17")
+    settings = {"VARIANT": "dsinit", "TEST_SETS": "newstest2014-filtered newstest2017", "VOCABULARY_THRESHOLD": "9"}
+    done = run(here, "prepare_wmt14_en_de.sh", **settings)
+    assert done.returncode == 0, done.stderr
+    # No ratio: the pair that the others drop stays.
+    assert len(read(here / "made/text/train.en")) == 42 + 41 + 41
+    assert read(here / "made/test_sets") == ["test\tnewstest2014-filtered", "test1\tnewstest2017"]
+    assert read(here / "made/raw/newstest2017.de") == [TEST_MARKED[1], *made.sentences(11, "de", "17")]
+    # Neither validation nor training text is normalised.
+    assert read(here / "made/text/valid.tok.de")[0] == "Der „ Test @-@ Satz “ hat A &amp; B ."
+    assert not (here / "made/codes").exists()
+    for language in ("en", "de"):
+        merges = learn(read(here / f"made/text/train.tok.{language}"), 60, language)
+        assert read(here / f"made/codes.{language}") == merges
+        words = Counter(" ".join(read(here / f"made/text/train.{language}")).split())
+        # What stays of a subword that is rarer than the threshold is single letters.
+        kept = [word for word, count in words.items() if count < 9]
+        assert kept and all(len(word.removesuffix("@@")) == 1 for word in kept)
+    english, german = ((here / f"made/data-bin/dict.{language}.txt").read_bytes() for language in ("en", "de"))
+    assert english != german
+
+
+def test_the_apostrophe_of_the_test_sets(here: Path) -> None:
+    """fairseq's and Admin's scripts write ' for ’ in them before they tokenise; the references stay."""
+    write_training_texts(here / "archives", "de", "v9", count=8)
+    pair = {"en": ["It’s the test’s end."], "de": ["Das ist’s."]}
+    member = "test-full/newstest2014-deen"
+    files = {f"{member}-src.en.sgm": made.sgm(pair["en"], "src"), f"{member}-ref.de.sgm": made.sgm(pair["de"], "ref")}
+    write_archive(here / "archives/wmt14-test-full.tgz", files)
+    write_test_set(here / "archives", "wmt13-test.tgz", "test/newstest2013", ("src", "src"), "de", "13")
+    seen = {}
+    for how in ("", "keep"):
+        directory = here / f"is {how}"
+        directory.mkdir()
+        (directory / "archives").symlink_to(here / "archives")
+        python = without_binarising(directory)
+        done = run(directory, "prepare_wmt14_en_de.sh", TEST_SETS="newstest2014", APOSTROPHE=how, PYTHON=python)
+        assert done.returncode == 0, done.stderr
+        assert read(directory / "made/raw/newstest2014.en") == pair["en"]
+        seen[how] = read(directory / "made/text/newstest2014.tok.en")
+    assert seen == {"": ["It &apos;s the test &apos;s end ."], "keep": ["It ’ s the test ’ s end ."]}
+
+
 def training_text(here: Path, server: Server, **settings: str) -> subprocess.CompletedProcess[str]:
     """``training_text`` of News Commentary 9 with the publisher and the Hub on this machine."""
     program = f"""
@@ -204,6 +252,23 @@ echo "${{sets[@]}}"
         "HF_ENDPOINT": server.url, "no_proxy": "*", "ARCHIVE_DIR": "", **settings,
     }  # fmt: skip
     return subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_dsinits_french_is_developed_on_two_years(here: Path) -> None:
+    archives = here / "archives"
+    write_training_texts(archives, "fr", "v9", count=20)
+    write_archive(archives / "training-parallel-un.tgz", made.pair("un/undoc.2000.fr-en", texts(20, "un", "fr")))
+    giga = made.compressed(made.pair("giga-fren.release2.fixed", texts(20, "giga", "fr")))
+    write_archive(archives / "training-giga-fren.tar", giga)
+    for year in ("12", "13"):
+        write_test_set(archives, f"wmt{year}-test.tgz", f"test/newstest20{year}", ("src", "src"), "fr", year)
+    write_test_set(archives, "wmt14-test-full.tgz", "test-full/newstest2014-fren", ("src", "ref"), "fr", "14")
+    done = run(here, "prepare_wmt14_en_fr.sh", VARIANT="dsinit", PYTHON=without_binarising(here))
+    assert done.returncode == 0, done.stderr
+    years = [[TEST_MARKED[1], *made.sentences(11, "fr", year)] for year in ("12", "13")]
+    assert read(here / "made/raw/valid.fr") == years[0] + years[1]
+    assert (here / "made/codes.fr").exists()
+    assert "--joined-dictionary" not in (here / "asked").read_text()
 
 
 def test_the_hub_gives_what_the_publisher_has_lost(here: Path) -> None:
@@ -241,30 +306,42 @@ def test_a_dry_run_makes_nothing(here: Path) -> None:
     assert [path.name for path in here.iterdir()] == ["archives"]
 
 
-@pytest.mark.parametrize(
-    ("variant", "said"),
-    [
-        ("wmt14", ["nc-v9", "--max 250", "--ratio 1.5", "--merges 32000", "normalised/newstest2013"]),
-        ("admin", ["nc-v12", "--max 80", "--ratio 9", "--merges 32764", "normalised/newstest2013"]),
-        ("wmt17", ["nc-v12", "--max 250", "--ratio 1.5", "--merges 40000", "split --every 100"]),
-    ],
-)
-def test_each_variant_is_prepared_as_its_authors_do(here: Path, variant: str, said: list[str]) -> None:
+STEPS = {
+    "wmt14": ["nc-v9", "--max 250", "--ratio 1.5", "--merges 32000", "normalised/newstest2013"],
+    "admin": ["nc-v12", "--max 80", "--ratio 9", "--merges 32764", "normalised/newstest2013"],
+    "wmt17": ["nc-v12", "--max 250", "--ratio 1.5", "--merges 40000", "split --every 100"],
+    "dsinit": ["nc-v9", "--min 1 --max 250 --ratio 250", "--merges 32000", "--threshold 50", "codes.de --vocabulary"],
+    # google/seq2seq, bin/data/wmt16_en_de.sh: tokenizer.perl without -a, clean-corpus-n 1 80, 32,000 joint merges.
+    "wmt16-raw": ["nc-v11", "--max 80 --ratio 9", "--merges 32000", "--nwordssrc 32768 --nwordstgt 32768"],
+}
+
+
+@pytest.mark.parametrize("variant", STEPS)
+def test_each_variant_is_prepared_as_its_authors_do(here: Path, variant: str) -> None:
     done = run(here, "prepare_wmt14_en_de.sh", VARIANT=variant, DRY_RUN="1", ARCHIVE_DIR="", SIZE="")
     assert done.returncode == 0, done.stderr
-    for word in said:
+    for word in STEPS[variant]:
         assert word in done.stdout
     assert ("split --every" in done.stdout) == (variant == "wmt17")
+    assert ("normalised/" in done.stdout) == (variant in ("wmt14", "admin"))
+    assert ("--joined-dictionary" in done.stdout) == (variant != "dsinit")
+    assert ("--aggressive" in done.stdout) == (variant != "wmt16-raw")
+    assert ("straight/newstest2014.en" in done.stdout) == (variant in ("wmt14", "admin", "wmt17"))
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"VARIANT": "wmt15"}, "unknown VARIANT 'wmt15'; legal values: wmt14 admin wmt17 wmt16-google"),
+        ({"VARIANT": "wmt15"}, "unknown VARIANT 'wmt15'; legal values: wmt14 admin wmt17 dsinit wmt16-raw wmt16-google"),
         ({"TEST_SETS": "newstest2014 newtest2015"}, "unknown test set 'newtest2015'"),
         ({"VALID": "newstest2012"}, "unknown VALID 'newstest2012'"),
-        ({"VARIANT": "wmt16-google"}, "SIZE is given"),
-        ({"VARIANT": "wmt16-google", "SIZE": "", "VALID": "every-100th"}, "goes with VALID=newstest2013"),
+        ({"VARIANT": "wmt16-google"}, "SIZE=60 is given, but VARIANT=wmt16-google means SIZE=32000"),
+        (
+            {"VARIANT": "wmt16-google", "SIZE": "", "VALID": "every-100th"},
+            "VALID=every-100th is given, but VARIANT=wmt16-google means VALID=newstest2013",
+        ),
+        ({"CODES": "mine"}, "CODES=mine is given, but VARIANT=wmt14 means CODES=(none)"),
+        ({"APOSTROPHE": "curly"}, "unknown APOSTROPHE 'curly'; legal values: straight keep"),
     ],
 )
 def test_a_mistake_is_one_line(here: Path, settings: dict[str, str], said: str) -> None:
