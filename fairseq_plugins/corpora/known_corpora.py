@@ -53,6 +53,7 @@ class Form:
     unk: Mapping[str, int] = field(default_factory=dict)
     description: str = ""
     wrong: bool = False
+    tells: bool = False
 
     def has(self, rows: int) -> bool:
         """Whether a split of so many rows may be this one."""
@@ -93,9 +94,15 @@ class TestSet:
 
     __test__ = False
     name: str
-    rows: int
+    rows: Union[int, Mapping[str, int]]
     known_as: Mapping[int, str]
     sha256: Mapping[str, str]
+
+    def rows_with(self, languages: Sequence[str]) -> Optional[int]:
+        """How many rows it has; where that depends on the language beside English, None if the language is unknown."""
+        if isinstance(self.rows, int):
+            return self.rows
+        return next((self.rows[language] for language in languages if language in self.rows), None)
 
 
 @cache
@@ -116,7 +123,7 @@ def test_sets() -> Mapping[str, TestSet]:
     """All known test sets by name."""
     entries = _data()["test_sets"]
     return {
-        entry["name"]: TestSet(entry["name"], entry["rows"], entry.get("known_as", {}), entry["sha256"])
+        entry["name"]: TestSet(entry["name"], entry["rows"], entry.get("known_as", {}), entry.get("sha256", {}))
         for entry in entries
     }
 
@@ -131,14 +138,16 @@ def _corpus(entry: Mapping[str, Any]) -> Corpus:
 
 def _form(entry: Mapping[str, Any]) -> Form:
     return Form(
-        entry["rows"], entry.get("tokens", {}), entry.get("unk", {}), entry.get("is", ""), entry.get("wrong", False)
-    )
+        entry["rows"], entry.get("tokens", {}), entry.get("unk", {}), entry.get("is", ""), entry.get("wrong", False),
+        entry.get("tells", False),
+    )  # fmt: skip
 
 
 def recognise(found: Directory) -> Optional[Corpus]:
     """The known corpus that the directory most looks like; None where nothing tells.
 
-    The training set tells, or the sum of a file. The size of a test set does not: many corpora have one of 1,000 rows.
+    The training set tells, or the sum of a file. The size of a test set does not: many corpora have one of 1,000 rows,
+    unless it is marked as one that does.
     """
     ranked = [(evidence(corpus, found), corpus) for corpus in corpora().values() if corpus.speaks_of(found)]
     best = max(ranked, key=lambda pair: pair[0], default=None)
@@ -150,12 +159,16 @@ def evidence(corpus: Corpus, found: Directory) -> float:
     total = 0.0
     for file in found.files:
         forms = corpus.splits.get(file.split, ())
-        alike = any(form.rows is not None and form.has(file.rows) for form in forms)
+        alike = [form for form in forms if form.rows is not None and form.has(file.rows)]
         if file.split == "train":
-            total += 2 * alike or any(form.lost(file.rows) for form in forms)
-        total += 0.01 * alike
+            # The very number tells more than a range that it lies in.
+            total += max((2.0 if form.rows == file.rows else 1.9 for form in alike), default=0.0) or any(
+                form.lost(file.rows) for form in forms
+            )
+        total += 2.0 if any(form.tells for form in alike) else 0.01 * bool(alike)
         total += any(is_one_of(file.tokens, form.tokens.get(file.language, -1)) for form in forms)
         total += file.sha256 in corpus.sha256.values()
+    total += 0.5 * (_agreeing_dictionary(corpus, found) is not None)
     return total + sum(vocabulary.sha256 in corpus.sha256.values() for vocabulary in found.vocabularies)
 
 
@@ -212,15 +225,24 @@ def _compare_dictionaries(corpus: Corpus, found: Directory) -> Iterator[Verdict]
     about = ", ".join(vocabulary.path for vocabulary in found.vocabularies)
     types = {vocabulary.language: vocabulary.types for vocabulary in found.vocabularies}
     sizes = " and ".join(f"{count:,}" for count in dict.fromkeys(types.values()))
-    for entry in corpus.dictionaries:
-        if entry.get("types") == types or (found.joined and {entry.get("joined")} == set(types.values())):
-            described = f": {entry['is']}" if "is" in entry else ""
-            yield Verdict(SAME, about, f"{sizes} types{described}")
-            return
+    agreeing = _agreeing_dictionary(corpus, found)
+    if agreeing is not None:
+        described = f": {agreeing['is']}" if "is" in agreeing else ""
+        yield Verdict(SAME, about, f"{sizes} types{described}")
+        return
     known = "; ".join(_described(entry) for entry in corpus.dictionaries)
     # A joined dictionary where only separate ones are known, or the other way round, is another choice, no defect.
     chosen = any(("joined" in entry) == found.joined for entry in corpus.dictionaries)
     yield Verdict(DIFFERS if chosen else NOTE, about, f"{sizes} types; known: {known}")
+
+
+def _agreeing_dictionary(corpus: Corpus, found: Directory) -> Optional[Mapping[str, Any]]:
+    """The known dictionaries that have as many types."""
+    types = {vocabulary.language: vocabulary.types for vocabulary in found.vocabularies}
+    for entry in corpus.dictionaries:
+        if entry.get("types") == types or (found.joined and {entry.get("joined")} == set(types.values())):
+            return entry
+    return None
 
 
 def _described(entry: Mapping[str, Any]) -> str:
@@ -239,8 +261,9 @@ def _compare_sums(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
     for vocabulary in found.vocabularies:
         if vocabulary.sha256 in known:
             yield Verdict(SAME, vocabulary.path, "exactly the known dictionary")
-    if found.codes and found.codes in known:
-        yield Verdict(SAME, "codes", "exactly the known byte-pair merges")
+    for name, total in found.codes.items():
+        if total in known:
+            yield Verdict(SAME, name, "exactly the known byte-pair merges")
 
 
 def _should_be_known(corpus: Corpus, file: File) -> bool:
@@ -262,10 +285,11 @@ def compare_test_sets(found: Directory) -> Iterator[Verdict]:
             misnamed = language != file.language or (file.split in test_sets() and file.split != name)
             yield Verdict(DIFFERS if misnamed else SAME, file.path, f"exactly {name} in {language}")
     for split, known in test_sets().items():
-        for rows in dict.fromkeys(file.rows for file in found.of_split(split)):
-            if rows == known.rows:
+        expected = known.rows_with(found.languages)
+        for rows in dict.fromkeys(file.rows for file in found.of_split(split) if expected is not None):
+            if rows == expected:
                 yield Verdict(SAME, split, f"{rows:,} rows")
+            elif rows in known.known_as:
+                yield Verdict(NOTE, split, f"{rows:,} rows: {known.known_as[rows]}")
             else:
-                described = known.known_as.get(rows)
-                why = f": {described}" if described else ""
-                yield Verdict(DIFFERS, split, f"{rows:,} rows instead of {known.rows:,}{why}")
+                yield Verdict(DIFFERS, split, f"{rows:,} rows instead of {expected:,}")

@@ -92,8 +92,8 @@ class Directory:
     languages: list[str] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
     vocabularies: list[Vocabulary] = field(default_factory=list)
-    codes: str = ""
-    """SHA-256 of the byte-pair merges, where there are any."""
+    codes: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the byte-pair merges, by the names of their files: ``codes``, or ``codes.<language>`` each."""
 
     @property
     def joined(self) -> bool:
@@ -148,9 +148,9 @@ def _test_sets(path: Path) -> dict[str, str]:
 
 
 def _add_codes(found: Directory, directory: Path) -> None:
-    for name in ("codes", "code"):
-        if (directory / name).is_file():
-            found.codes = hashlib.sha256((directory / name).read_bytes()).hexdigest()
+    for path in (directory / "code", directory / "codes", *sorted(directory.glob("codes.*"))):
+        if path.is_file() and path.suffix != ".partial":
+            found.codes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 # Text ---------------------------------------------------------------------------------------------------------------

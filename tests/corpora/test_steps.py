@@ -296,6 +296,37 @@ def test_checking_counts_pairs_and_blank_ones(bench: Bench) -> None:
 
 # ---- subwords ----------------------------------------------------------------------------------------------------
 
+def test_columns_are_taken_apart(bench: Bench) -> None:
+    text = bench.file("pairs", "eins\tone", "\ttwo ", "drei\x85\tthree")
+    bench.run("columns", text, bench.path("de"), bench.path("en"))
+    assert (bench.lines("de"), bench.lines("en")) == (["eins", "", "drei\x85"], ["one", "two ", "three"])
+    bad = bench.file("bad", "eins\tone", "zwei")
+    assert bench.refused("columns", bad, bench.path("x"), bench.path("y")) == f"{bad}: line 2 has 1 columns, not 2"
+    assert not Path(bench.path("x")).exists()
+
+
+def test_truecasing_is_learned_from_text_that_is_truecased(bench: Bench) -> None:
+    text = bench.file("text", "the house of Anna is old .", "Anna saw the &quot; New York &quot; .", "&quot; So &quot; .")
+    bench.run("learn-truecaser", text, bench.path("model"))
+    new = bench.file("new", "The house .", "Anna . &quot; The Old &quot; NEW York .", "THE unknown Word | x")
+    bench.run("truecase", "--model", bench.path("model"), "--workers", "2", new, bench.path("true"))
+    # As truecase.perl: best case at the beginning of a sentence and for words in a case not seen, others as they are.
+    assert bench.lines("true") == ["the house .", "Anna . &quot; the old &quot; New York .", "the unknown Word | x"]
+    # No letter of "So" counted: a capital at the beginning of a sentence tells nothing.
+    assert "so" not in Path(bench.path("model")).read_text().lower().split()
+    bench.run("detokenise", "--language", "en", "--recase", bench.path("true"), bench.path("plain"))
+    assert bench.lines("plain")[0] == "The house."
+    bench.run("detokenise", "--language", "en", bench.path("true"), bench.path("small"))
+    assert bench.lines("small")[0] == "the house."
+
+
+def test_what_is_no_truecaser_is_refused(bench: Bench) -> None:
+    text = bench.file("text", "a b c")
+    options = ("truecase", "--model")
+    assert bench.refused(*options, text, text, bench.path("x")) == f"{text}: not a model of Moses' truecaser"
+    assert bench.refused(*options, bench.path("no"), text, bench.path("x")) == f"{bench.path('no')}: no such file or directory"
+
+
 WORDS = "low low low low low lower lower newest newest newest newest newest newest widest widest widest"
 """The example of the paper on byte-pair encoding (Sennrich et al., 2016, algorithm 1)."""
 
