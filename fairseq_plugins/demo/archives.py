@@ -119,6 +119,9 @@ _NEWSTESTS = {
     "2014": ("wmt14-test-full.tgz", "test-full/newstest2014-{pair}-src", "test-full/newstest2014-{pair}-ref"),
     "2015": ("wmt15-test.tgz", "test/newstest2015-ende-src", "test/newstest2015-ende-ref"),
     "2016": ("wmt16-test.tgz", "test/newstest2016-ende-src", "test/newstest2016-ende-ref"),
+    "2014-filtered": ("wmt14-test-filtered.tgz", "test/newstest2014-{pair}-src", "test/newstest2014-{pair}-ref"),
+    "2017": ("wmt17-test.tgz", "test/newstest2017-{way}-src", "test/newstest2017-{way}-ref"),
+    "2018": ("wmt18-test.tgz", "test/newstest2018-{way}-src", "test/newstest2018-{way}-ref"),
 }
 """Archive of each test set of WMT, and its SGML files of source and reference without language and ending."""
 
@@ -128,7 +131,7 @@ def _newstests(source: Source, languages: tuple[str, str], count: int) -> Iterat
     for year, (archive, *names) in _NEWSTESTS.items():
         part, files = source.take(count), Files()
         for language, name, kind in zip(languages, names, ("src", "ref"), strict=True):
-            member = f"{name.format(pair=pair)}.{language}.sgm"
+            member = f"{name.format(pair=pair, way=''.join(languages))}.{language}.sgm"
             files[member] = newstest(part.of(language), language, f"newstest{year}", kind)
         yield archive, files
 
@@ -143,13 +146,14 @@ def _training_texts(
 
 
 def wmt14_en_de(source: Source, count: int) -> Iterator[tuple[str, Files]]:
-    """The archives of WMT'14 English-German, and News Commentary 12, which other variants take."""
+    """The archives of WMT'14 English-German, and News Commentary 11 and 12, which other variants take."""
     languages = ("en", "de")
     places = {
         "training-parallel-europarl-v7.tgz": "training/europarl-v7.de-en",
         "training-parallel-commoncrawl.tgz": "commoncrawl.de-en",
         "training-parallel-nc-v9.tgz": "training/news-commentary-v9.de-en",
         "training-parallel-nc-v12.tgz": "training/news-commentary-v12.de-en",
+        "training-parallel-nc-v11.tgz": "training-parallel-nc-v11/news-commentary-v11.de-en",
     }
     yield from _training_texts(source, languages, count, places)
     yield from _newstests(source, languages, max(8, count // 40))
@@ -198,6 +202,25 @@ def wmt16_en_de(source: Source, count: int) -> Iterator[tuple[str, Files]]:
     yield "wmt16_en_de.tar.gz", files
 
 
+def _wmt18(source: Source, count: int, languages: tuple[str, str], pair: str) -> Iterator[tuple[str, Files]]:
+    """The tokenised training text of WMT'18 in two columns, and the test sets."""
+    columns = zip(*(map(_tokens, part) for part in map(source.take(count).of, pair.split("-"))), strict=True)
+    yield f"wmt18-{pair}-corpus.gz", {"corpus": _lines(["\t".join(column) for column in columns])}
+    for archive, files in _newstests(source, languages, max(8, count // 40)):
+        if archive.startswith(("wmt17", "wmt18")):
+            yield archive, files
+
+
+def wmt18_en_fi(source: Source, count: int) -> Iterator[tuple[str, Files]]:
+    """The archives of WMT'18 English-Finnish."""
+    return _wmt18(source, count, ("en", "fi"), "fi-en")
+
+
+def wmt18_zh_en(source: Source, count: int) -> Iterator[tuple[str, Files]]:
+    """The archives of WMT'18 Chinese-English."""
+    return _wmt18(source, count, ("zh", "en"), "zh-en")
+
+
 def _tokens(line: str) -> str:
     """Enough of a tokeniser for this text: the marks apart."""
     return re.sub(r" +", " ", re.sub(r"([.,?!])", r" \1 ", line)).strip()
@@ -222,6 +245,8 @@ CORPORA: Mapping[str, Callable[[Source, int], Iterator[tuple[str, Files]]]] = {
     "wmt14_en_de": wmt14_en_de,
     "wmt14_en_fr": wmt14_en_fr,
     "wmt16_en_de": wmt16_en_de,
+    "wmt18_en_fi": wmt18_en_fi,
+    "wmt18_zh_en": wmt18_zh_en,
     "enwik8": enwik8,
     "wikitext103": wikitext103,
 }
@@ -231,13 +256,16 @@ CORPORA: Mapping[str, Callable[[Source, int], Iterator[tuple[str, Files]]]] = {
 
 
 def write_archive(path: Path, files: Files) -> None:
-    """Write ``files`` as a tar, a compressed tar or a zip file, as the name says; equal content gives equal bytes."""
+    """Write ``files`` as a tar, a zip or a compressed file, as the name says; equal content gives equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     if path.suffix == ".zip":
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as pack:
             for name, content in files.items():
                 pack.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    elif path.suffix == ".gz" and not path.name.endswith(".tar.gz"):
+        [content] = files.values()
+        partial.write_bytes(gzip.compress(content, mtime=0))
     else:
         _write_tar(partial, files, compressed=path.suffix != ".tar")
     os.replace(partial, path)

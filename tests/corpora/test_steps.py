@@ -306,7 +306,8 @@ def test_columns_are_taken_apart(bench: Bench) -> None:
 
 
 def test_truecasing_is_learned_from_text_that_is_truecased(bench: Bench) -> None:
-    text = bench.file("text", "the house of Anna is old .", "Anna saw the &quot; New York &quot; .", "&quot; So &quot; .")
+    lines = ("the house of Anna is old .", "Anna saw the &quot; New York &quot; .", "&quot; So &quot; .")
+    text = bench.file("text", *lines)
     bench.run("learn-truecaser", text, bench.path("model"))
     new = bench.file("new", "The house .", "Anna . &quot; The Old &quot; NEW York .", "THE unknown Word | x")
     bench.run("truecase", "--model", bench.path("model"), "--workers", "2", new, bench.path("true"))
@@ -324,7 +325,8 @@ def test_what_is_no_truecaser_is_refused(bench: Bench) -> None:
     text = bench.file("text", "a b c")
     options = ("truecase", "--model")
     assert bench.refused(*options, text, text, bench.path("x")) == f"{text}: not a model of Moses' truecaser"
-    assert bench.refused(*options, bench.path("no"), text, bench.path("x")) == f"{bench.path('no')}: no such file or directory"
+    absent = bench.path("no")
+    assert bench.refused(*options, absent, text, bench.path("x")) == f"{absent}: no such file or directory"
 
 
 WORDS = "low low low low low lower lower newest newest newest newest newest newest widest widest widest"

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def environment(**settings: str) -> dict[str, str]:
     """The environment without what would change a script's course, and with ``settings``."""
     theirs = {"SOURCE", "TARGET", "MOSES", "CODES", "JOINED", "SIZE", "DRY_RUN", "ARCHIVE_DIR", "CACHE", "CHECKSUMS"}
+    theirs |= {"VARIANT", "JOINT_CODES", "VOCABULARY_THRESHOLD", "TYPES", "APOSTROPHE", "VALID", "TEST_SETS"}
     kept = {name: value for name, value in os.environ.items() if name not in theirs}
     return {**kept, "PYTHONPATH": str(ROOT), "WORKERS": "1", **settings}
 

@@ -192,6 +192,21 @@ def test_settings_choose_the_commands(text: Path) -> None:
     assert "--joined-dictionary --srcdict d.txt" in given
 
 
+def test_subwords_of_each_language_by_itself(text: Path) -> None:
+    pieces = commands(text, SUBWORDS="sentencepiece", JOINT_CODES="0", SIZE="77")
+    for language in ("de", "en"):
+        model = f"{text}/dry/sentencepiece.model.{language}".replace(" ", "\\ ")
+        tokens = f"{text}/dry/work/cleaned/train.{language}".replace(" ", "\\ ")
+        assert f"learn-sentencepiece --size 77 {tokens} {model}.partial" in pieces
+        assert f"apply-sentencepiece --model {model} --workers" in pieces
+    given = commands(text, JOINT_CODES="0", CODES="mine", VOCABULARY_THRESHOLD="5", TYPES="99")
+    assert "learn-bpe" not in given
+    for language in ("de", "en"):
+        assert f"copy mine.{language} " in given
+        assert f"/codes.{language} --vocabulary" in given
+    assert "--joined-dictionary --nwordssrc 99 --nwordstgt 99" in given
+
+
 def test_help_is_the_head_of_the_script() -> None:
     ended = run(SCRIPT, "--help")
     assert ended.returncode == 0
@@ -229,6 +244,14 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
          "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT"),
         (["{out}", TRAIN, VALID], {"CODES": "{text}/none"}, "{text}/none: no such file"),
         (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "CODES": "c"}, "CODES is given, but SUBWORDS=none"),
+        (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "JOINT_CODES": "0"},
+         "JOINT_CODES=0 is given, but SUBWORDS=none"),
+        (["{out}", TRAIN, VALID], {"JOINT_CODES": "0", "CODES": "{text}/none"}, "{text}/none.de: no such file"),
+        (["{out}", TRAIN, VALID], {"CLEAN": "none", "MAX_LENGTH": "80"},
+         "MIN_LENGTH, MAX_LENGTH or RATIO is given, but CLEAN=none"),
+        (["{out}", TRAIN, VALID], {"TOKENISER": "none", "AGGRESSIVE": "1"},
+         "AGGRESSIVE=1 and ESCAPE=0 go with TOKENISER=moses"),
+        (["{out}", TRAIN, VALID], {"TYPES": "9", "SOURCE_DICT": "d"}, "TYPES is given, but so is a dictionary"),
         (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "VOCABULARY_THRESHOLD": "5"},
          "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe"),
     ],

@@ -14,6 +14,7 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from tests.scripts import ted_release
+from tests.scripts.fakes import without_binarising
 from tests.scripts.running import ROOT, contents, environment, refusal, run, times
 
 SCRIPT = "prepare_iwslt14_de_en.sh"
@@ -106,6 +107,21 @@ def test_other_settings_are_refused(prepared: Path, settings: dict[str, str]) ->
         f"{prepared} was made with other settings (SIZE=60; was SIZE=50); give another directory, or delete it"
     )
     assert contents(prepared) == before
+
+
+def test_dsinit_splits_before_it_cleans(place: Path, settings: dict[str, str]) -> None:
+    """7,584 validation pairs of DS-Init's section 7.1 are 174,443 // 23: of all pairs, not of those that are kept."""
+    out = place / "dsinit"
+    python = without_binarising(place)
+    ended = run(SCRIPT, out, **{**settings, "VARIANT": "dsinit", "JOINED": "", "PYTHON": python})
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    training = ["Ein Talk", "TED Talk", *(pair[0] for pair in ted_release.pairs(ted_release.PAIRS, 1)), "", "Ein Wort"]
+    every_23rd = [line for number, line in enumerate([*training, "kurz"], start=1) if number % 23 == 0]
+    assert lines(out / "raw" / "valid.de") == every_23rd
+    assert len(lines(out / "text" / "train.de")) == CLEANED - len(every_23rd)
+    assert "--joined-dictionary" not in (place / "asked").read_text()
+    dry = run(SCRIPT, place / "x", DRY_RUN="1", VARIANT="dsinit")
+    assert "learn-bpe --merges 30000 " in dry.stdout
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -195,7 +196,7 @@ def test_dsinit_has_merges_and_rare_subwords_of_each_language(here: Path) -> Non
     write_test_set(here / "archives", "wmt14-test-filtered.tgz", "test/newstest2014-deen", ("src", "ref"), "de", "f")
     write_test_set(here / "archives", "wmt17-test.tgz", "test/newstest2017-ende", ("src", "ref"), "de", "17")
     settings = {"VARIANT": "dsinit", "TEST_SETS": "newstest2014-filtered newstest2017", "VOCABULARY_THRESHOLD": "9"}
-    done = run(here, "prepare_wmt14_en_de.sh", **settings)
+    done = run(here, "prepare_wmt14_en_de.sh", **settings, PYTHON=without_binarising(here))
     assert done.returncode == 0, done.stderr
     # No ratio: the pair that the others drop stays.
     assert len(read(here / "made/text/train.en")) == 42 + 41 + 41
@@ -210,9 +211,9 @@ def test_dsinit_has_merges_and_rare_subwords_of_each_language(here: Path) -> Non
         words = Counter(" ".join(read(here / f"made/text/train.{language}")).split())
         # What stays of a subword that is rarer than the threshold is single letters.
         kept = [word for word, count in words.items() if count < 9]
-        assert kept and all(len(word.removesuffix("@@")) == 1 for word in kept)
-    english, german = ((here / f"made/data-bin/dict.{language}.txt").read_bytes() for language in ("en", "de"))
-    assert english != german
+        assert kept
+        assert all(len(word.removesuffix("@@")) == 1 for word in kept)
+    assert "--joined-dictionary" not in (here / "asked").read_text()
 
 
 def test_the_apostrophe_of_the_test_sets(here: Path) -> None:
@@ -234,6 +235,84 @@ def test_the_apostrophe_of_the_test_sets(here: Path) -> None:
         assert read(directory / "made/raw/newstest2014.en") == pair["en"]
         seen[how] = read(directory / "made/text/newstest2014.tok.en")
     assert seen == {"": ["It &apos;s the test &apos;s end ."], "keep": ["It ’ s the test ’ s end ."]}
+
+
+def write_wmt18(here: Path, pair: str, source: str, target: str) -> dict[str, list[str]]:
+    """The training text in two columns, and the test sets of both years."""
+    first, second = pair.split("-")
+    columns = {"en": ["the House of Anna .", "Anna &apos;s House is the old one ."] * 9, "fi": ["talo on talo ."] * 18,
+               "zh": ["安娜 的 房子 。"] * 18}  # fmt: skip
+    text = made.lines([f"{one}\t{two}" for one, two in zip(columns[first], columns[second], strict=True)])
+    (here / f"archives/wmt18-{pair}-corpus.gz").write_bytes(gzip.compress(text, mtime=0))
+    raw = {"en": ["The old “well-known” House isn’t it."], "fi": ["Talo „on“ talo."], "zh": ["安娜的房子。"]}
+    raw = {language: 3 * text for language, text in raw.items()}
+    for year in ("17", "18"):
+        member = f"test/newstest20{year}-{source}{target}"
+        files = {f"{member}-src.{source}.sgm": made.sgm(raw[source], "src")}
+        files[f"{member}-ref.{target}.sgm"] = made.sgm(raw[target], "ref")
+        write_archive(here / f"archives/wmt{year}-test.tgz", files)
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("script", "pair", "source", "target"),
+    [("prepare_wmt18_en_fi.sh", "fi-en", "en", "fi"), ("prepare_wmt18_zh_en.sh", "zh-en", "zh", "en")],
+)
+def test_wmt18_is_trained_on_the_organisers_tokens(
+    here: Path, script: str, pair: str, source: str, target: str
+) -> None:
+    raw = write_wmt18(here, pair, source, target)
+    # A word of Chinese has two characters here.
+    (here / "modules/jieba").mkdir(parents=True)
+    (here / "modules/jieba/__init__.py").touch()
+    (here / "modules/jieba/__main__.py").write_text(
+        "import re, sys\nassert sys.argv[1:4] == ['--quiet', '--delimiter', ' ']\n"
+        "for line in open(sys.argv[4]): print(*re.findall('..?', line.strip()))\n"
+    )
+    path = f"{here}/modules:{os.environ.get('PYTHONPATH', '')}"
+    settings = {"PYTHON": without_binarising(here), "PYTHONPATH": path, "VOCABULARY_THRESHOLD": "1", "SIZE": "9"}
+    done = run(here, script, **settings)
+    assert done.returncode == 0, done.stderr
+    tokens = {name: read(here / f"made/text/{name}.tok.{language}")
+              for name, language in (("train", target), ("newstest2018", source), ("valid", "en"))}  # fmt: skip
+    # As truecased as the training text, with its hyphens and quotation marks.
+    english = "the old &quot; well @-@ known &quot; House isn &apos;t it ."
+    assert tokens["valid"] == [english] * 3
+    assert tokens["newstest2018"] == ([english] * 3 if source == "en" else ["安娜 的房 子。"] * 3)
+    assert tokens["train"][0] == {"fi": "talo on talo .", "en": "the House of Anna ."}[target]
+    for name in ("valid", "newstest2018"):
+        for language in (source, target):
+            assert read(here / f"made/raw/{name}.{language}") == raw[language]
+    assert {path.name for path in (here / "made").glob("codes*")} == {f"codes.{source}", f"codes.{target}"}
+    [asked] = read(here / "asked")
+    assert f"--source-lang {source} --target-lang {target} " in asked
+    assert "--joined-dictionary" not in asked
+    assert "GIVEN_TRUECASED=1" in read(here / "made/settings")
+    before = listing(here / "made")
+    assert run(here, script, **settings).returncode == 0
+    assert listing(here / "made") == before
+
+
+def test_wmt18_from_where_it_is_and_what_it_needs(here: Path) -> None:
+    dry = run(here, "prepare_wmt18_en_fi.sh", DRY_RUN="1", ARCHIVE_DIR="", SIZE="")
+    assert dry.returncode == 0, dry.stderr
+    assert "https://data.statmt.org/wmt18/translation-task/preprocessed/fi-en/corpus.gz" in dry.stdout
+    assert "learn-bpe --merges 32000 " in dry.stdout
+    assert "--threshold 50" in dry.stdout
+    without = here / "none/jieba"
+    without.mkdir(parents=True)
+    (without / "__init__.py").write_text("raise ImportError")
+    path = f"{here}/none:{os.environ.get('PYTHONPATH', '')}"
+    refused = run(here, "prepare_wmt18_zh_en.sh", PYTHONPATH=path)
+    assert refused.returncode == 2
+    assert "cannot import jieba, which splits the Chinese test sets into words: pip install jieba" in refused.stderr
+    assert not (here / "made").exists()
+    write_wmt18(here, "fi-en", "en", "fi")
+    archive = here / "archives/wmt18-fi-en-corpus.gz"
+    archive.write_bytes(gzip.compress(b"talo\thouse\ntalo\n"))
+    broken = run(here, "prepare_wmt18_en_fi.sh")
+    assert broken.returncode == 2
+    assert broken.stderr == f"error: {archive}: line 2 has 1 columns, not 2\n"
 
 
 def training_text(here: Path, server: Server, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -332,7 +411,10 @@ def test_each_variant_is_prepared_as_its_authors_do(here: Path, variant: str) ->
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"VARIANT": "wmt15"}, "unknown VARIANT 'wmt15'; legal values: wmt14 admin wmt17 dsinit wmt16-raw wmt16-google"),
+        (
+            {"VARIANT": "wmt15"},
+            "unknown VARIANT 'wmt15'; legal values: wmt14 admin wmt17 dsinit wmt16-raw wmt16-google",
+        ),
         ({"TEST_SETS": "newstest2014 newtest2015"}, "unknown test set 'newtest2015'"),
         ({"VALID": "newstest2012"}, "unknown VALID 'newstest2012'"),
         ({"VARIANT": "wmt16-google"}, "SIZE=60 is given, but VARIANT=wmt16-google means SIZE=32000"),

@@ -1,0 +1,114 @@
+"""A setting that the head of a script names does something there, or is refused in one line; it is not overwritten."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.running import ROOT, environment, run
+
+SCRIPTS = sorted(path for path in (ROOT / "scripts").glob("*.sh") if path.name not in ("lib.sh", "wmt.sh", "chain.sh"))
+PREPARATIONS = [script for script in SCRIPTS if script.name.startswith("prepare")]
+
+# Another value than any default; a name that is not here is a number.
+OTHER = {
+    "SOURCE": "en", "TARGET": "de", "NORMALISE": "all", "TOKENISER": "none", "CLEAN": "none",
+    "SUBWORDS": "sentencepiece", "AGGRESSIVE": "1", "ESCAPE": "0", "LOWER_CASE": "1", "GIVEN_TRUECASED": "1",
+    "VALID": "newstest2013", "TEST_SETS": "newstest2012", "MOSES": "/no/moses", "CODES": "/my/codes", "RATIO": "7",
+    "SOURCE_DICT": "/my/dict",
+    "TARGET_DICT": "/my/dict", "CACHE": "/my/cache", "ARCHIVE_DIR": "/my/archives", "CHECKSUMS": "/my/sums",
+    "APOSTROPHE": "keep", "VARIANT": "dsinit", "PREP_PYTHON": "/no/python", "RAW": "/my/raw",
+}  # fmt: skip
+# What cannot be seen in the commands: a remark that stays in the settings, and this test's own way of looking.
+UNSEEN = {"GIVEN_TRUECASED", "DRY_RUN"}
+
+
+def head(script: Path) -> str:
+    return script.read_text(encoding="utf-8").split("set -euo pipefail")[0]
+
+
+def documented(script: Path) -> list[str]:
+    """The names in the head before a =, but for the examples of calls."""
+    lines = [line for line in head(script).splitlines() if "scripts/" not in line.split("CHECKSUMS=scripts/")[0]]
+    return list(dict.fromkeys(re.findall(r"\b([A-Z][A-Z_]+)=", "\n".join(lines))))
+
+
+def dry_run(script: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    own = ["train=/my/train", "valid=every-7th", "test=/my/test"] if script.name == "prepare.sh" else []
+    return run(script.name, "/no/where", *own, DRY_RUN="1", **settings)
+
+
+@cache
+def plain_run(script: Path) -> subprocess.CompletedProcess[str]:
+    return dry_run(script)
+
+
+def cases() -> list[tuple[Path, str]]:
+    found = [(script, name) for script in PREPARATIONS for name in documented(script)]
+    return [(script, name) for script, name in found if name not in UNSEEN and name not in ("PREFIX", "NAME", "KEY")]
+
+
+@pytest.mark.parametrize(("script", "name"), cases(), ids=lambda value: getattr(value, "name", value))
+def test_a_documented_setting_is_honoured_or_refused(script: Path, name: str) -> None:
+    plain = plain_run(script)
+    value = OTHER.get(name, "5")
+    if name in ("JOINED", "JOINT_CODES"):
+        # Whichever of the two is not the default here.
+        value = "1" if ("--joined-dictionary" if name == "JOINED" else "codes.partial") not in plain.stdout else "0"
+    if name == "VALID" and "normalised/newstest2013" in plain.stdout:
+        value = "every-100th"
+    if name == "APOSTROPHE" and "/straight/" not in plain.stdout:
+        value = "straight"
+    changed = dry_run(script, **{name: value})
+    assert plain.returncode == 0 or name == "PREP_PYTHON", plain.stderr
+    if changed.returncode:
+        [line] = changed.stderr.splitlines()
+        assert changed.returncode == 2
+        assert line.startswith("error: ")
+        assert name in line or value in line
+    else:
+        assert changed.stdout != plain.stdout, f"{name}={value} changes nothing"
+
+
+OTHERS = [script for script in SCRIPTS if script not in PREPARATIONS and documented(script)]
+
+
+@pytest.mark.parametrize("script", OTHERS, ids=lambda path: path.name)
+def test_no_documented_setting_is_given_a_value_whatever_the_user_gave(script: Path) -> None:
+    """Of the scripts that need a training to run: an assignment keeps the value that was given."""
+    body = script.read_text(encoding="utf-8").split("set -euo pipefail")[1]
+    names = set(documented(script))
+    assignments = re.findall(r"^[ \t]*(?:export )?([A-Z_]+)=(.*)", body, re.MULTILINE)
+    assert assignments or script.name == "compare.sh"
+    overwritten = [(name, value) for name, value in assignments if name in names and name not in value]
+    assert overwritten == []
+
+
+@pytest.mark.parametrize("name", ["NORMALISE", "CLEAN", "RATIO", "TARGET_DICT", "LOWER_CASE"])
+@pytest.mark.parametrize("script", ["prepare_wmt14_en_de.sh", "prepare_wmt14_en_fr.sh", "prepare_wmt18_zh_en.sh"])
+def test_what_the_name_of_a_corpus_means_cannot_be_set_otherwise(script: str, name: str, tmp_path: Path) -> None:
+    ended = run(script, tmp_path / "made", DRY_RUN="1", **{name: OTHER[name] if name != "CLEAN" else "mine"})
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.fullmatch(rf"error: {name}=\S+ is given, but .* means {name}=.*\n", ended.stderr)
+
+
+def test_settings_left_open_and_settings_that_are_part_of_a_name() -> None:
+    program = f"""
+source {ROOT}/scripts/lib.sh
+open_settings A=1 B=2
+fixed_settings this A=1 C=3 D=
+printf '%s ' "$A" "$B" "$C" "[$D]"
+env | grep -c '^[ABCD]='
+"""
+    command = ["bash", "-euo", "pipefail", "-c", program]
+    done = subprocess.run(command, env=environment(B="mine", C="3"), capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("1 mine 3 [] 4\n", "")
+    refused = subprocess.run(command, env=environment(D="x"), capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: D=x is given, but this means D=(none); ")
+    assert os.linesep not in refused.stderr.strip()
