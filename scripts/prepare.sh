@@ -12,12 +12,14 @@
 #   valid=        a set of its own, or every-23rd (any number): every 23rd training pair, after cleaning
 #   NAME=         a test set; any number of them, any names
 #   NAME.raw=     the references of a set as published, where they are not what is to be tokenised
+#   NAME.changed= how the text of a set differs from these: apostrophes (' for ’), punctuation (normalised)
 #
 # outputs, in DIR
 #   raw/          <set>.<language>: the development and test sets untouched, for sacreBLEU
 #   text/         <set>.tok.<language>: in tokens; <set>.<language>: in subwords
 #   codes         merges of byte-pair encoding, or sentencepiece.model; with JOINT_CODES=0 each with .<language> behind
 #   data-bin/     for training; test_sets says which test set is `test`, `test1`, ... in it
+#   text.json     what the text is in, as scripts/evaluate.sh wants to know it: tokens, subwords, case
 #   settings      what all this was made with; a call with other settings or other text is refused
 #
 # settings
@@ -26,6 +28,10 @@
 #                               training text and what is split off it
 #   TOKENISER=moses             moses, or none for text that has its tokens
 #   GIVEN_TRUECASED=0           1: the first word of a sentence stands as inside sentences (Moses' truecaser)
+#   GIVEN_TOKENISER=            moses: the text that is given is in Moses' tokens; goes with TOKENISER=none
+#   GIVEN_SUBWORDS=             bpe or sentencepiece: it is in subwords; goes with TOKENISER=none SUBWORDS=none. With both,
+#                               each test set needs its NAME.raw=
+#   GIVEN_LOWER_CASE=0          1: all its letters are small
 #   AGGRESSIVE=0                1: split words at hyphens
 #   ESCAPE=1                    0: no &apos; for ' and the like
 #   LOWER_CASE=0                1: all letters small
@@ -59,6 +65,9 @@ TARGET=${TARGET:-en}
 NORMALISE=${NORMALISE:-none}
 TOKENISER=${TOKENISER:-moses}
 GIVEN_TRUECASED=${GIVEN_TRUECASED:-0}
+GIVEN_TOKENISER=${GIVEN_TOKENISER:-}
+GIVEN_SUBWORDS=${GIVEN_SUBWORDS:-}
+GIVEN_LOWER_CASE=${GIVEN_LOWER_CASE:-0}
 AGGRESSIVE=${AGGRESSIVE:-0}
 ESCAPE=${ESCAPE:-1}
 LOWER_CASE=${LOWER_CASE:-0}
@@ -95,7 +104,7 @@ LANGUAGES=("$SOURCE" "$TARGET")
 TRAIN=()
 TESTS=()
 EVERY=
-declare -A PREFIX=() RAW=()
+declare -A PREFIX=() RAW=() CHANGED=()
 
 take_set() {
     local name=${1%%=*} prefix=${1#*=}
@@ -103,6 +112,7 @@ take_set() {
     case $name in
         train) TRAIN+=("$prefix") ;;
         *.raw) RAW[${name%.raw}]=$prefix ;;
+        *.changed) CHANGED[${name%.changed}]=$prefix ;;
         *)
             [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9_.-]*$ && $name != *.tok ]] ||
                 die "'$name' cannot be the name of a set: letters, digits, '-', '_' and '.', not .tok at the end"
@@ -124,16 +134,34 @@ fi
 for name in "${!RAW[@]}"; do
     [[ -n ${PREFIX[$name]:-} ]] || die "$name.raw= is given without $name="
 done
+for name in "${!CHANGED[@]}"; do
+    [[ -n ${RAW[$name]:-} ]] || die "$name.changed= is given without $name.raw="
+    for change in ${CHANGED[$name]//,/ }; do require_choice "$name.changed" "$change" apostrophes punctuation; done
+done
 
 [[ $SOURCE != "$TARGET" ]] || die "SOURCE and TARGET are both '$SOURCE'; name two languages"
 require_choice NORMALISE "$NORMALISE" none train all
 require_choice TOKENISER "$TOKENISER" moses none
+require_choice GIVEN_TOKENISER "${GIVEN_TOKENISER:-none}" moses none
+require_choice GIVEN_SUBWORDS "${GIVEN_SUBWORDS:-none}" bpe sentencepiece none
 require_choice CLEAN "$CLEAN" tokens subwords none
 require_choice SUBWORDS "$SUBWORDS" bpe sentencepiece none
-for name in AGGRESSIVE ESCAPE LOWER_CASE JOINED JOINT_CODES GIVEN_TRUECASED; do require_choice "$name" "${!name}" 0 1; done
+for name in AGGRESSIVE ESCAPE LOWER_CASE GIVEN_LOWER_CASE JOINED JOINT_CODES GIVEN_TRUECASED; do
+    require_choice "$name" "${!name}" 0 1
+done
 for name in MIN_LENGTH MAX_LENGTH SIZE WORKERS; do require_number "$name" "${!name}"; done
 for name in VOCABULARY_THRESHOLD TYPES; do
     [[ ${!name} == 0 ]] || require_number "$name" "${!name}"
+done
+if [[ ${GIVEN_SUBWORDS:-none} != none ]]; then
+    [[ $TOKENISER$SUBWORDS == nonenone ]] || die "GIVEN_SUBWORDS=$GIVEN_SUBWORDS goes with TOKENISER=none SUBWORDS=none"
+fi
+if [[ ${GIVEN_TOKENISER:-none} != none ]]; then
+    [[ $TOKENISER == none ]] || die "GIVEN_TOKENISER=$GIVEN_TOKENISER goes with TOKENISER=none: the text has its tokens"
+fi
+for name in "${TESTS[@]}"; do
+    [[ ${GIVEN_TOKENISER:-none}${GIVEN_SUBWORDS:-none} == nonenone || -n ${RAW[$name]:-} ]] ||
+        die "no $name.raw=PREFIX given: the text of $name comes in tokens or subwords, and scores want it as published"
 done
 [[ $VOCABULARY_THRESHOLD == 0 || $SUBWORDS == bpe ]] || die "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe"
 [[ -z $CODES || $SUBWORDS != none ]] || die "CODES is given, but SUBWORDS=none"
@@ -199,6 +227,7 @@ LATER=()
 ((JOINT_CODES)) || LATER+=("JOINT_CODES=0")
 [[ $TYPES == 0 ]] || LATER+=("TYPES=$TYPES")
 ((!GIVEN_TRUECASED)) || LATER+=("GIVEN_TRUECASED=1")
+[[ -z $GIVEN_SUBWORDS ]] || LATER+=("GIVEN_SUBWORDS=$GIVEN_SUBWORDS")
 
 # check_texts: every pair of files is UTF-8, not empty and of equal length.
 check_texts() {
@@ -211,6 +240,8 @@ check_texts() {
             corpora check "${INPUT[$name.$language]}" "${INPUT[$name.raw.$language]}"
         done
     done
+    # Text in subwords that was not said to be would be scored with its marks.
+    [[ $TOKENISER$SUBWORDS$GIVEN_SUBWORDS != nonenone ]] || corpora marks "${SOURCE_INPUTS[@]}" "${TARGET_INPUTS[@]}"
 }
 
 require_package
@@ -228,7 +259,21 @@ remember_settings "$DIR" "SOURCE=$SOURCE" "TARGET=$TARGET" "NORMALISE=$NORMALISE
     "AGGRESSIVE=$AGGRESSIVE" "ESCAPE=$ESCAPE" "LOWER_CASE=$LOWER_CASE" "CLEAN=$CLEAN" "MIN_LENGTH=$MIN_LENGTH" \
     "MAX_LENGTH=$MAX_LENGTH" "RATIO=$RATIO" "SUBWORDS=$SUBWORDS" "SIZE=$SIZE" \
     "VOCABULARY_THRESHOLD=$VOCABULARY_THRESHOLD" "JOINED=$JOINED" "valid=${EVERY:+every-$EVERY}" \
-    "moses=$([[ -n $MOSES ]] && printf Perl || printf Python)" "${LATER[@]}" "${TEXTS[@]}"
+    "moses=$([[ -n $MOSES ]] && printf Perl || printf Python)" \
+    "${LATER[@]}" "${TEXTS[@]}"
+
+# What the text is in: as it is given, or as it is made here.
+[[ $TOKENISER != none ]] && tokens=$TOKENISER || tokens=${GIVEN_TOKENISER:-none}
+[[ $SUBWORDS != none ]] && subwords=$SUBWORDS || subwords=${GIVEN_SUBWORDS:-none}
+described=(--tokeniser "$tokens" --subwords "$subwords")
+[[ $LOWER_CASE$GIVEN_LOWER_CASE == 00 ]] || described+=(--lower-case)
+((!GIVEN_TRUECASED)) || described+=(--truecased)
+for name in valid "${TESTS[@]}"; do
+    [[ -z ${CHANGED[$name]:-} ]] || described+=(--changed "$name=${CHANGED[$name]}")
+    [[ $NORMALISE != all && ! ($NORMALISE == train && $name == valid && -n $EVERY) ]] ||
+        described+=(--changed "$name=punctuation")
+done
+corpora describe "${described[@]}" "$DIR/text.json"
 
 WORK=$DIR/work
 if [[ -e $DIR/data-bin && -e $DIR/test_sets ]] && ((!DRY_RUN)); then
@@ -314,6 +359,13 @@ in_subwords() {
     esac
 }
 
+# without_subwords FILE OUTPUT: tokens of text that came in subwords.
+without_subwords() {
+    local joined='s/@@\( \|$\)//g'
+    [[ $GIVEN_SUBWORDS != sentencepiece ]] || joined='s/ //g; s/▁/ /g; s/^ //'
+    if ((DRY_RUN)); then run sed "$joined" "$1"; else sed "$joined" "$1" >"$2"; fi
+}
+
 # placed FILE OUTPUT: the same file under a second name, or a copy where a file can have only one.
 placed() {
     run cp --link -- "$1" "$2" 2>/dev/null || corpora copy "$1" "$2"
@@ -346,10 +398,13 @@ named_test_sets() {
 
 # ---- from text to numbers ----------------------------------------------------------------------------------------
 
+# Subwords that the text came in stand where its tokens would, until the tokens are made of them.
+TOKENS=$DIR/text
+[[ ${GIVEN_SUBWORDS:-none} == none ]] || TOKENS=$WORK/given
 for name in "${GIVEN[@]}"; do
     for language in "${LANGUAGES[@]}"; do
         make_once "$DIR/raw/$name.$language" copied "${INPUT[$name.raw.$language]}"
-        make_once "$DIR/text/$name.tok.$language" tokenised "$name" "$language" "${INPUT[$name.$language]}"
+        make_once "$TOKENS/$name.tok.$language" tokenised "$name" "$language" "${INPUT[$name.$language]}"
     done
 done
 make_once "$WORK/tokens/train.$SOURCE" tokenised train "$SOURCE" "${SOURCE_INPUTS[@]}"
@@ -395,13 +450,17 @@ for name in "${FROM_TRAINING[@]}"; do
         # What cleaning took out of the subwords goes from the tokens, too: line k stays line k.
         as_kept=(placed)
         [[ $CLEAN != subwords ]] || as_kept=(selected "$SUBWORDS_FROM/kept")
-        make_once "$DIR/text/$name.tok.$language" "${as_kept[@]}" "$FROM/$name.$language"
+        as_tokens=("${as_kept[@]}" "$FROM/$name.$language")
+        [[ $TOKENS == "$DIR/text" ]] || as_tokens=(without_subwords "$DIR/text/$name.$language")
+        make_once "$DIR/text/$name.tok.$language" "${as_tokens[@]}"
         [[ $name != valid ]] || make_once "$DIR/raw/valid.$language" "${as_kept[@]}" "$FROM/valid.raw.$language"
     done
 done
 for name in "${GIVEN[@]}"; do
     for language in "${LANGUAGES[@]}"; do
-        make_once "$DIR/text/$name.$language" in_subwords "$language" "$DIR/text/$name.tok.$language"
+        make_once "$DIR/text/$name.$language" in_subwords "$language" "$TOKENS/$name.tok.$language"
+        [[ $TOKENS == "$DIR/text" ]] ||
+            make_once "$DIR/text/$name.tok.$language" without_subwords "$DIR/text/$name.$language"
     done
 done
 

@@ -10,6 +10,7 @@
 # outputs, in DIR (default: data/enwik8)
 #   raw/          train, valid and test: the bytes
 #   text/         train.txt, valid.txt, test.txt: the number of each byte
+#   text.json     says that the tokens are bytes
 #   data-bin/     for fairseq-deep train --task language_modeling
 #   A line feed has no number; fairseq counts the end of a line as a token, so there is one token for each byte, and
 #   the loss in base 2 is bits per byte.
@@ -57,6 +58,7 @@ claim "$DIR"
 [[ -e $DIR/raw ]] || fetch enwik8.zip "${URLS[@]}"
 make_once "$DIR/raw" parts
 for split in train valid test; do make_once "$DIR/text/$split.txt" corpora bytes "$DIR/raw/$split"; done
+corpora describe --tokeniser bytes "$DIR/text.json"
 make_once "$DIR/data-bin" binarised
 say "$DIR: prepared"
 }; exit

@@ -106,5 +106,6 @@ if [[ $VARIANT == dsinit ]]; then
     TRAIN=$DIR/published/split/train VALID=$DIR/published/split/valid
     make_once "$DIR/published/split" split_before_cleaning
 fi
-"$ROOT/scripts/prepare.sh" "$DIR" train="$TRAIN" valid="$VALID" test="$FROM/test" test.raw="$FROM/test.raw"
+"$ROOT/scripts/prepare.sh" "$DIR" train="$TRAIN" valid="$VALID" test="$FROM/test" test.raw="$FROM/test.raw" \
+    test.changed=apostrophes
 }; exit

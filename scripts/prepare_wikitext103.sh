@@ -10,6 +10,7 @@
 #
 # outputs, in DIR (default: data/wikitext103)
 #   raw/          train, valid and test as published
+#   text.json     says that the tokens are the published words
 #   data-bin/     for fairseq-deep train --task language_modeling
 #
 # settings
@@ -54,6 +55,7 @@ require_package
 claim "$DIR"
 [[ -e $DIR/raw ]] || fetch wikitext-103-v1.zip "${URLS[@]}"
 make_once "$DIR/raw" published
+corpora describe --tokeniser none "$DIR/text.json"
 make_once "$DIR/data-bin" binarised
 say "$DIR: prepared"
 }; exit

@@ -118,8 +118,9 @@ case $VARIANT in
         ;;
     wmt16-google)
         NAME=wmt16_en_de
-        means=(NORMALISE=none TOKENISER=none AGGRESSIVE=0 ESCAPE=1 SUBWORDS=none CLEAN=none MAX_LENGTH=250 RATIO=1.5
-            TYPES=32768 SIZE=32000 JOINT_CODES=1 JOINED=1 VOCABULARY_THRESHOLD=0 VALID=newstest2013 APOSTROPHE=keep)
+        means=(NORMALISE=none TOKENISER=none GIVEN_TOKENISER=moses AGGRESSIVE=0 ESCAPE=1 SUBWORDS=none
+            GIVEN_SUBWORDS=bpe CLEAN=none MAX_LENGTH=250 RATIO=1.5 TYPES=32768 SIZE=32000
+            JOINT_CODES=1 JOINED=1 VOCABULARY_THRESHOLD=0 VALID=newstest2013 APOSTROPHE=keep)
         ;;
 esac
 fixed_settings "VARIANT=$VARIANT" SOURCE=en TARGET=de LOWER_CASE=0 MIN_LENGTH=1 CODES= SOURCE_DICT= TARGET_DICT= \
@@ -158,18 +159,6 @@ from_google() {
     done
 }
 
-# tokens_of_subwords: the text came in subwords, so prepare.sh took these for tokens; join them.
-tokens_of_subwords() {
-    local file
-    for file in "$DIR"/text/*.tok.*; do
-        [[ $file != *.partial ]] || continue
-        if grep --quiet --max-count 1 '@@ ' "$file"; then
-            sed 's/@@ //g' "$file" >"$file.partial"
-            mv -- "$file.partial" "$file"
-        fi
-    done
-}
-
 require_package
 stop_if_finished "$DIR"
 claim "$ORIGINAL"
@@ -181,5 +170,4 @@ else
     from_text
 fi
 "$ROOT/scripts/prepare.sh" "$DIR" "${sets[@]}"
-if [[ $VARIANT == wmt16-google ]] && ((!DRY_RUN)); then tokens_of_subwords; fi
 }; exit

@@ -151,7 +151,7 @@ held_out_sets() {
         if [[ $NORMALISE == none ]]; then
             sets+=("valid=$ORIGINAL/test/$VALID")
         else
-            sets+=("valid=$ORIGINAL/normalised/$VALID" "valid.raw=$ORIGINAL/test/$VALID")
+            sets+=("valid=$ORIGINAL/normalised/$VALID" "valid.raw=$ORIGINAL/test/$VALID" valid.changed=punctuation)
         fi
     fi
     for name in "${NAMES[@]}"; do
@@ -162,7 +162,7 @@ held_out_sets() {
             for language in "$SOURCE" "$TARGET"; do
                 make_once "$ORIGINAL/straight/$name.$language" straightened "$ORIGINAL/test/$name.$language"
             done
-            sets+=("$name=$ORIGINAL/straight/$name" "$name.raw=$ORIGINAL/test/$name")
+            sets+=("$name=$ORIGINAL/straight/$name" "$name.raw=$ORIGINAL/test/$name" "$name.changed=apostrophes")
         fi
     done
 }
@@ -219,6 +219,7 @@ wmt18() {
         done
     done
     "$ROOT/scripts/prepare.sh" "$DIR" train="$ORIGINAL/training/train" \
-        valid="$ORIGINAL/tokens/newstest2017" valid.raw="$ORIGINAL/test/newstest2017" \
-        newstest2018="$ORIGINAL/tokens/newstest2018" newstest2018.raw="$ORIGINAL/test/newstest2018"
+        valid="$ORIGINAL/tokens/newstest2017" valid.raw="$ORIGINAL/test/newstest2017" valid.changed=punctuation \
+        newstest2018="$ORIGINAL/tokens/newstest2018" newstest2018.raw="$ORIGINAL/test/newstest2018" \
+        newstest2018.changed=punctuation
 }

@@ -39,6 +39,8 @@ STEPS: Mapping[str, Step] = {
     "lower-case": Step("make all letters small", f"{_HERE}.lower_case"),
     "clean": Step("drop pairs that are empty, too long or too unequal", f"{_HERE}.clean"),
     "split": Step("move every n-th pair of the training text to the validation set", f"{_HERE}.split"),
+    "describe": Step("write down what a text is in: tokens, subwords, case", f"{_HERE}.description"),
+    "marks": Step("does a text hold marks of subwords?", f"{_HERE}.description", "main_of_marks"),
     "select": Step("some lines of a file", f"{_HERE}.select"),
     "columns": Step("take the columns of tab-separated text apart", f"{_HERE}.columns"),
     "copy": Step("a file byte for byte, unpacked where it is gzip", f"{_HERE}.copy"),
