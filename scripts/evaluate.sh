@@ -10,12 +10,16 @@
 # It writes
 #     RUN/averaged.pt                    the mean of the checkpoints
 #     RUN/evaluation/TEST_SET/
+#         self-check.json                what score the references would get, had they been translated
 #         generate.log                   what fairseq-generate printed
 #         hypotheses.tok references.tok  tokenised, without subwords, in the order of the test set
 #         hypotheses.txt references.txt  detokenised translations; the references as they were published
 #         score.json score.txt           all scores, each with its signature
 #         signature                      one line: everything that the score depends on
-# For a language model: eval-lm.log, score.json, score.txt and signature.
+# For a language model: self-check.json, eval-lm.log, score.json, score.txt and signature.
+#
+# Before anything is translated, the references that were binarised go the way of a translation: subwords joined,
+# detokenised. With less than 99 BLEU against the published ones the script stops and shows where they differ.
 #
 # Every sentence of a test set is translated once, or the script stops: the translations are counted against the
 # published references and against the binarised ones. What is there already is kept; with other settings the script
@@ -32,6 +36,10 @@
 #     METRICS=          names for fairseq-deep score; default: those of the task
 #     MAX_TOKENS=       size of a batch: default 4000, for speech 50000 (frames)
 #     DEVICE=auto       auto, cpu or gpu
+#     ACCEPT_REFERENCES=   a reason to go on where these differ; it stands in the signature
+#     REMOVE_BPE= TOKENISED= LOWER_CASED=0 REFERENCES=DATA/raw   for a directory that no script has prepared:
+#                       subword_nmt, sentencepiece or none, as for fairseq-generate; moses or none; 1 where all letters are
+#                       small; the directory of the published references, TEST_SET.LANGUAGE. DATA/text.json says the rest
 #     OUTPUT=           default: RUN/evaluation. With another directory, the mean of the checkpoints is put there too
 #     MOSES=            a checkout of Moses: detokenise with its Perl script instead of sacremoses
 #     DRY_RUN=0         1: only print the commands
@@ -50,6 +58,11 @@ METRICS=${METRICS:-}
 MAX_TOKENS=${MAX_TOKENS:-}
 DEVICE=${DEVICE:-auto}
 OUTPUT=${OUTPUT:-}
+REMOVE_BPE=${REMOVE_BPE:-}
+TOKENISED=${TOKENISED:-}
+LOWER_CASED=${LOWER_CASED:-}
+REFERENCES=${REFERENCES:-}
+ACCEPT_REFERENCES=${ACCEPT_REFERENCES:-}
 # What torch says on every CPU.
 export PYTHONWARNINGS="ignore:'pin_memory' argument"
 
@@ -61,6 +74,12 @@ shift 2
 require_choice DEVICE "$DEVICE" auto cpu gpu
 require_choice EMA "$EMA" 0 1
 require_choice DRY_RUN "$DRY_RUN" 0 1
+# The mark itself is fairseq's other name for these subwords.
+[[ $REMOVE_BPE != '@@ ' ]] || REMOVE_BPE=subword_nmt
+[[ -z $REMOVE_BPE ]] || require_choice REMOVE_BPE "$REMOVE_BPE" subword_nmt sentencepiece none
+[[ -z $TOKENISED ]] || require_choice TOKENISED "$TOKENISED" moses none
+[[ -z $LOWER_CASED ]] || require_choice LOWER_CASED "$LOWER_CASED" 0 1
+text=("--remove-bpe=$REMOVE_BPE" "--tokenised=$TOKENISED" "--lower-cased=$LOWER_CASED" "--references=$REFERENCES")
 require_package
 place=${OUTPUT:-$run/evaluation}
 model=${OUTPUT:-$run}/averaged.pt
@@ -79,6 +98,13 @@ into() {
 }
 
 # The stages; each gets the name to write as its last argument.
+
+# self_check SUBSET NAME RAW OUTPUT
+self_check() {
+    step check --data "$data" --raw "$3" --kind "$kind" --subset "$1" --name "$2" "--source=${plan[source]:-}" \
+        "--language=${plan[target]:-}" "--configuration=${plan[configuration]:-}" "--accept=$ACCEPT_REFERENCES" \
+        "${text[@]}" "$4"
+}
 
 average() { deep average "${average_flags[@]}" --output "$1" | sed 's/\.partial: /: /'; }
 
@@ -116,13 +142,12 @@ eval_lm() {
 
 perplexity() { step perplexity --log "$1/$log" --raw "$2" "$3"; }
 
-# One function for each kind of model: SUBSET NAME DIRECTORY.
+# One function for each kind of model: SUBSET NAME DIRECTORY RAW.
 
 evaluate_translation() {
     local directory=$3 language=${plan[target]}
-    local raw=$data/raw/$2.$language tokenised=$data/text/$2.tok.$language
     make_once "$directory/$log" generate "$1"
-    make_once "$directory/hypotheses.tok" texts "$directory" "$raw" "$tokenised"
+    make_once "$directory/hypotheses.tok" texts "$directory" "$4" "$data/text/$2.tok.$language"
     [[ ${plan[tokenised]} == 1 ]] || language=none
     make_once "$directory/hypotheses.txt" detokenise "$language" "$directory/hypotheses.tok"
     make_once "$directory/score.json" score "$directory"
@@ -130,14 +155,14 @@ evaluate_translation() {
 
 evaluate_speech() {
     make_once "$3/$log" generate "$1"
-    make_once "$3/hypotheses.tok" texts "$3" "$data/raw/$2.${plan[target]}" ""
+    make_once "$3/hypotheses.tok" texts "$3" "$4" ""
     make_once "$3/hypotheses.txt" detokenise none "$3/hypotheses.tok"
     make_once "$3/score.json" score "$3"
 }
 
 evaluate_language_model() {
     make_once "$3/$log" eval_lm "$1"
-    make_once "$3/score.json" perplexity "$3" "$data/raw/$2"
+    make_once "$3/score.json" perplexity "$3" "$4"
 }
 
 sign() {
@@ -153,16 +178,19 @@ fi
 ema=()
 ((!EMA)) || ema=(--ema)
 lines=$("$PYTHON" -m fairseq_plugins.runs.evaluation plan "--average=$AVERAGE" "--beam=$BEAM" "--metrics=$METRICS" \
-    "--length-penalty=$LENGTH_PENALTY" "--context-window=$CONTEXT_WINDOW" --device "$DEVICE" "${ema[@]}" -- \
+    "--length-penalty=$LENGTH_PENALTY" "--context-window=$CONTEXT_WINDOW" --device "$DEVICE" "${ema[@]}" "${text[@]}" -- \
     "$run" "$data" "$@")
 declare -A plan=()
-average_flags=() decode_flags=() device_flags=() search=() subsets=() names=()
+average_flags=() decode_flags=() device_flags=() search=() subsets=() names=() published=()
 while IFS=$'\t' read -r name value; do
     case $name in
         average_flag) average_flags+=("$value") ;;
         decode_flag) decode_flags+=("$value") ;;
         setting) search+=("$value") ;;
-        test_set) subsets+=("${value%%$'\t'*}") names+=("${value##*$'\t'}") ;;
+        test_set)
+            IFS=$'\t' read -r subset name value <<<"$value"
+            subsets+=("$subset") names+=("$name") published+=("$value")
+            ;;
         *) plan[$name]=$value ;;
     esac
 done <<<"$lines"
@@ -186,6 +214,10 @@ made_with=("average=${plan[average]}" "updates=${plan[updates]}")
 forget_unless_made "$place/settings" "$model"
 remember_settings "$place" "${made_with[@]}"
 say "$run: ${plan[average]}${plan[beam]:+, beam ${plan[beam]}, length penalty ${plan[length_penalty]}}"
+for index in "${!names[@]}"; do
+    make_once "$place/${names[index]}/self-check.json" \
+        self_check "${subsets[index]}" "${names[index]}" "${published[index]}"
+done
 make_once "$model" average
 
 for index in "${!names[@]}"; do
@@ -194,7 +226,7 @@ for index in "${!names[@]}"; do
     forget_unless_made "$directory/settings" "$directory/$log"
     remember_settings "$directory" "${made_with[@]}" "subset=${subsets[index]}" "${search[@]}" \
         "metrics=$METRICS"
-    "evaluate_$kind" "${subsets[index]}" "$name" "$directory"
+    "evaluate_$kind" "${subsets[index]}" "$name" "$directory" "${published[index]}"
     make_once "$directory/signature" sign "$directory"
     ((DRY_RUN)) || cat -- "$directory/score.txt" "$directory/signature"
 done

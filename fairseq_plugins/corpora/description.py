@@ -107,7 +107,7 @@ def _of_settings(path: Path) -> Optional[Description]:
 
 
 def subwords_of(kind: str) -> str:
-    """fairseq's name for the subwords that ``prepare.sh`` calls ``kind``."""
+    """The name that fairseq has for the subwords that ``prepare.sh`` calls ``kind``."""
     return "subword_nmt" if kind == "bpe" else kind
 
 

@@ -1,8 +1,8 @@
 """What ``scripts/evaluate.sh`` cannot ask a shell: ``python -m fairseq_plugins.runs.evaluation STEP``.
 
-``plan`` prints, as lines of NAME, tab, VALUE, how a run is to be averaged and decoded; ``texts`` turns the output of
-``fairseq-generate`` into hypotheses and references in the order of the test set; ``signature`` says in one line what a
-score was made with.
+``plan`` prints, as lines of NAME, tab, VALUE, how a run is to be averaged and decoded; ``check`` sees that a perfect
+translation would get a perfect score; ``texts`` turns the output of ``fairseq-generate`` into hypotheses and references
+in the order of the test set; ``signature`` says in one line what a score was made with.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 import fairseq_plugins
 from fairseq_plugins.corpora import moses
+from fairseq_plugins.corpora.description import FILE as DESCRIPTION
+from fairseq_plugins.corpora.description import SUBWORDS, Description, described
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.outcome import exit_code
-from fairseq_plugins.runs import fits
+from fairseq_plugins.runs import fits, self_check
 from fairseq_plugins.runs.generated import hypotheses_in_order, references_in_order
 from fairseq_plugins.runs.run import SCORES, Run, read_run
 from fairseq_plugins.scoring.metrics import metric_named
@@ -179,31 +181,69 @@ def _gpu(device: str) -> bool:
 
 
 def _binarised(data: Path, kind: str) -> Path:
-    """What fairseq reads: ``data-bin``, or the directory itself for speech, whose tables are text."""
+    """What fairseq reads: ``data-bin``, or the directory itself, as ``fairseq-preprocess`` alone leaves it."""
     found = fits.binarised(data)
-    if found != data or kind == "speech":
+    if found != data or kind == "speech" or any(found.glob("dict*.txt")):
         return found
-    raise UserError(f"{data}: no data-bin/ in it; give the directory that a preparation script made")
+    raise UserError(f"{data}: neither data-bin/ nor a dictionary (dict.*.txt) in it: not a directory of prepared data")
+
+
+def text_of(args: argparse.Namespace) -> Description:
+    """What the text of a directory is in: as its preparation says, or else as the user does.
+
+    Raises:
+        UserError: neither says so, or they contradict each other.
+    """
+    found = described(args.data)
+    given = {"REMOVE_BPE": args.remove_bpe, "TOKENISED": args.tokenised, "LOWER_CASED": args.lower_cased}
+    if found is None:
+        if missing := [name for name in ("REMOVE_BPE", "TOKENISED") if not given[name]]:
+            raise UserError(
+                f"{args.data}: no {DESCRIPTION} of a preparation says what its text is in; give "
+                f"{' and '.join(missing)}: REMOVE_BPE={', '.join(SUBWORDS[:-1])} or {SUBWORDS[-1]}, TOKENISED=moses or "
+                "none"
+            )
+        return Description(args.tokenised, args.remove_bpe, args.lower_cased == "1")
+    said = {"REMOVE_BPE": found.subwords, "TOKENISED": found.tokeniser, "LOWER_CASED": str(int(found.lower_case))}
+    if wrong := [name for name, value in given.items() if value not in ("", said[name])]:
+        raise UserError(
+            f"{wrong[0]}={given[wrong[0]]} is given, but the preparation of {args.data} says {said[wrong[0]]} "
+            f"({DESCRIPTION}, or settings where there is none)"
+        )
+    return found
+
+
+def _published(args: argparse.Namespace, name: str, language: str) -> Path:
+    """The file of the references of a test set as published."""
+    path = (args.references or args.data / "raw") / f"{name}.{language}"
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; REFERENCES=DIR names the directory of the published references")
+    return path
 
 
 def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:
-    source, target = _languages(args.data / "data-bin", config)
+    binarised, text = _binarised(args.data, "translation"), text_of(args)
+    source, target = _languages(binarised, config)
     yield "source", source
     yield "target", target
     yield "scored_as", _scored_as(run)
     yield from _search(args, config)
-    yield "subwords", _subwords(args.data)
-    wanted = test_sets(args.data, args.test_sets)
-    tokenised = _is_tokenised(args.data, target)
-    if tokenised:
+    if text.tokeniser == "moses":
         moses.scripts()  # A MOSES that is none would be noticed after the decoding.
-    yield "tokenised", "1" if tokenised else "0"
-    yield "lower_case", "1" if _is_lower_cased(args.data, wanted[0].name, target) else "0"
-    for each in wanted:
-        raw = args.data / "raw" / f"{each.name}.{target}"
-        prefix = args.data / "data-bin" / f"{each.subset}.{source}-{target}.{target}"
+    yield "subwords", text.subwords
+    yield "tokenised", "1" if text.tokeniser == "moses" else "0"
+    yield "lower_case", "1" if text.lower_case else "0"
+    yield from (("setting", f"text={'+'.join(filter(None, _made_plain(text)))}"),)
+    for each in test_sets(args.data, args.test_sets):
+        raw = _published(args, each.name, target)
+        prefix = binarised / f"{each.subset}.{source}-{target}.{target}"
         _same_count(raw, len(read_sentences(raw)), prefix, _size_of(prefix))
-        yield "test_set", f"{each.subset}\t{each.name}"
+        yield "test_set", f"{each.subset}\t{each.name}\t{raw}"
+
+
+def _made_plain(text: Description) -> tuple[str, str, str]:
+    """What is undone before a score."""
+    return text.subwords, text.tokeniser, "lower-case" if text.lower_case else ""
 
 
 def _plan_language_model(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:
@@ -215,23 +255,25 @@ def _plan_language_model(args: argparse.Namespace, config: Mapping[str, Any], ru
     yield from [("decode_flag", "--add-bos-token")] if task.get("add_bos_token") else []
     yield "context_window", window
     for each in test_sets(args.data, args.test_sets):
-        yield "test_set", f"{each.subset}\t{each.name}"
+        yield "test_set", f"{each.subset}\t{each.name}\t{(args.references or args.data / 'raw') / each.name}"
 
 
 def _plan_speech(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:
     tables = _binarised(args.data, "speech")
     yield from _search(args, config)
-    yield "decode_flag", "--config-yaml"
-    yield "decode_flag", str(config["task"].get("config_yaml") or "config.yaml")
+    configuration = str(config["task"].get("config_yaml") or "config.yaml")
+    yield from (("decode_flag", flag) for flag in ("--config-yaml", configuration))
+    yield "configuration", configuration
     # The task itself joins the units, as config.yaml says; joined twice, words would run together.
     yield "subwords", "none"
     wanted = test_sets(args.data, args.test_sets)
-    yield "target", _language_of(args.data / "raw", wanted[0].name)
+    place = args.references or args.data / "raw"
+    yield "target", _language_of(place, wanted[0].name)
     for each in wanted:
         table = tables / f"{each.subset}.tsv"
-        raw = args.data / "raw" / f"{each.name}.{_language_of(args.data / 'raw', each.name)}"
+        raw = place / f"{each.name}.{_language_of(place, each.name)}"
         _same_count(raw, len(read_sentences(raw)), table, len(read_sentences(table)) - 1)
-        yield "test_set", f"{each.subset}\t{each.name}"
+        yield "test_set", f"{each.subset}\t{each.name}\t{raw}"
 
 
 def _language_of(directory: Path, name: str) -> str:
@@ -302,29 +344,26 @@ def _same_count(raw: Path, lines: int, binarised: Path, sentences: int) -> None:
         )
 
 
-def _is_tokenised(data: Path, language: str) -> bool:
-    """Whether a recipe tokenises: as the settings of its preparation say, else where there is tokenised text."""
-    settings = data / "settings"
-    said = settings.read_text(encoding="utf-8").splitlines() if settings.is_file() else []
-    return "TOKENISER=none" not in said and any((data / "text").glob(f"*.tok.{language}"))
+# --- check ----------------------------------------------------------------------------------------------------------
 
 
-def _is_lower_cased(data: Path, name: str, language: str) -> bool:
-    """Whether a recipe lower-cases: its text has no capital and the published references have."""
-    prepared = data / "text" / f"{name}.{language}"
-    raw = read_sentences(data / "raw" / f"{name}.{language}")
-    return prepared.is_file() and not _has_capital(read_sentences(prepared)) and _has_capital(raw)
+def check(args: argparse.Namespace) -> None:
+    """Write ``self-check.json`` and say in one line what came out.
 
-
-def _has_capital(lines: Sequence[str]) -> bool:
-    return any(character.isupper() for line in lines for character in line)
-
-
-def _subwords(data: Path) -> str:
-    """What fairseq calls the subwords that are to be removed."""
-    if (data / "sentencepiece.model").exists():
-        return "sentencepiece"
-    return "subword_nmt" if (data / "codes").exists() else "none"
+    Raises:
+        UserError: the references that were binarised are not the published ones.
+    """
+    logging.getLogger().setLevel(logging.WARNING)
+    translation = args.kind == "translation"
+    references = self_check.References(
+        args.data, fits.binarised(args.data), args.subset, args.name, args.raw, args.source, args.language,
+        text_of(args) if translation else described(args.data), args.configuration or "config.yaml",
+    )  # fmt: skip
+    result = self_check.checked(args.kind, references, args.accept)
+    write_whole(args.target, json.dumps(result.as_dict(), indent=1, ensure_ascii=False) + "\n")
+    print(f"{args.name}: the prepared references against the published ones: {result}")
+    if result.accepted:
+        print(f"warning: {args.name}: {result.problem}; accepted: {result.accepted}", file=sys.stderr)
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------
@@ -412,9 +451,16 @@ def signature(args: argparse.Namespace) -> str:
         "beam": args.beam,
         "length-penalty": args.length_penalty,
         "sentences": scores.get("sentences"),
+        "accepted": _accepted(args.place / self_check.FILE),
         "score": metrics[0]["signature"] if metrics else None,
     }
     return " ".join(f"{name}:{value}" for name, value in parts.items() if value not in (None, ""))
+
+
+def _accepted(path: Path) -> Optional[str]:
+    """Why a user has gone on although the self-check had failed, as one word; None where it had not."""
+    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return "_".join(str(found.get("accepted") or "").split()) or None
 
 
 def _commit() -> str:
@@ -454,28 +500,46 @@ def parser() -> argparse.ArgumentParser:
     """Flags of the steps; empty values mean: not given."""
     flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.runs.evaluation", description=__doc__)
     steps = flags.add_subparsers(dest="step", required=True)
-    step = steps.add_parser("plan")
+    step = _add_step(steps, "plan", options=("average", "beam", "length-penalty", "context-window", "metrics"))
     step.add_argument("run", type=Path)
     step.add_argument("data", type=Path)
     step.add_argument("test_sets", nargs="*")
-    for name in ("average", "beam", "length-penalty", "context-window", "metrics"):
-        step.add_argument(f"--{name}", default="")
     step.add_argument("--ema", action="store_true")
     step.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
-    step = steps.add_parser("texts")
-    for name in ("log", "raw", "tokenised", "out"):
-        step.add_argument(f"--{name}", type=Path, required=True)
+    _add_text(step)
+    step = _add_step(steps, "check", ("data", "raw"), ("source", "language", "configuration", "accept"))
+    step.add_argument("--kind", choices=tuple(KINDS.values()), required=True)
+    step.add_argument("--subset", required=True)
+    step.add_argument("--name", required=True)
+    _add_text(step)
     step.add_argument("target", type=Path)
-    step = steps.add_parser("perplexity")
-    for name in ("log", "raw"):
-        step.add_argument(f"--{name}", type=Path, required=True)
-    step.add_argument("target", type=Path)
-    step = steps.add_parser("signature")
-    for name in ("run", "place", "model"):
-        step.add_argument(f"--{name}", type=Path, required=True)
-    for name in ("average", "updates", "beam", "length-penalty"):
-        step.add_argument(f"--{name}", default="")
+    for name, paths in (("texts", ("log", "raw", "tokenised", "out")), ("perplexity", ("log", "raw"))):
+        _add_step(steps, name, paths).add_argument("target", type=Path)
+    _add_step(steps, "signature", ("run", "place", "model"), ("average", "updates", "beam", "length-penalty"))
     return flags
+
+
+def _add_step(
+    steps: Any, name: str, paths: Sequence[str] = (), options: Sequence[str] = ()
+) -> argparse.ArgumentParser:  # fmt: skip
+    step: argparse.ArgumentParser = steps.add_parser(name)
+    for path in paths:
+        step.add_argument(f"--{path}", type=Path, required=True)
+    for option in options:
+        step.add_argument(f"--{option}", default="")
+    return step
+
+
+def _add_text(step: argparse.ArgumentParser) -> None:
+    """What a user says of text that no preparation has described."""
+    step.add_argument("--remove-bpe", choices=("", *SUBWORDS), default="")
+    step.add_argument("--tokenised", choices=("", "moses", "none"), default="")
+    step.add_argument("--lower-cased", choices=("", "0", "1"), default="")
+    step.add_argument("--references", type=_path_or_none, default=None)
+
+
+def _path_or_none(value: str) -> Optional[Path]:
+    return Path(value) if value else None
 
 
 def print_plan(args: argparse.Namespace) -> None:
@@ -490,6 +554,7 @@ def print_signature(args: argparse.Namespace) -> None:
 
 STEPS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "plan": print_plan,
+    "check": check,
     "texts": texts,
     "perplexity": perplexity,
     "signature": print_signature,
