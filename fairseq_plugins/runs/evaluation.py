@@ -353,7 +353,7 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         UserError: the references that were binarised are not the published ones.
     """
-    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
     translation = args.kind == "translation"
     references = self_check.References(
         args.data, fits.binarised(args.data), args.subset, args.name, args.raw, args.source, args.language,

@@ -79,9 +79,9 @@ class Result:
     lines: int
     differing: int
     bleu: Optional[float] = None
-    allowed: Sequence[str] = ()
+    allowed: tuple[str, ...] = ()
     problem: str = ""
-    examples: Sequence[str] = ()
+    examples: tuple[str, ...] = ()
     accepted: str = ""
 
     def __str__(self) -> str:
@@ -210,7 +210,7 @@ def check_language_model(references: References) -> Result:
     """Text of a language model: each token is the published word or byte, for it is the tokens that are scored."""
     how = references.description
     if how is None or not references.published.is_file():
-        return Result(0, 0, allowed=["not compared: no text.json says what the tokens are, or there is no raw text"])
+        return Result(0, 0, allowed=("not compared: no text.json says what the tokens are, or there is no raw text",))
     raw = references.published.read_bytes()
     text = (tokens_of(raw) if how.tokeniser == "bytes" else raw).decode().removesuffix("\n")
     lines = list(_binarised(references.binarised / references.subset, references.binarised / "dict.txt"))
@@ -223,7 +223,7 @@ def check_language_model(references: References) -> Result:
     examples = [_example(number, _shown(pairs[number][0]), " ".join(pairs[number][1])) for number in differing[:SHOWN]]
     if differing and not problem:
         problem = f"{len(differing):,} of {len(lines):,} binarised lines are not those of {references.published}"
-    return Result(len(lines), len(differing), None, allowed, problem, examples)
+    return Result(len(lines), len(differing), None, tuple(allowed), problem, tuple(examples))
 
 
 _CHECKS: Mapping[str, Callable[[References], Result]] = {
@@ -264,7 +264,7 @@ def _compared(
             f"subwords ({how.subwords}) joined and tokens ({how.tokeniser}) put together, are not those of "
             f"{references.published}{_hint(prepared, wanted, references, changes)}"
         )
-    return Result(len(prepared), differing, score, allowed, problem, examples)
+    return Result(len(prepared), differing, score, tuple(allowed), problem, tuple(examples))
 
 
 def _score(prepared: Sequence[str], published: Sequence[str]) -> tuple[float, int]:

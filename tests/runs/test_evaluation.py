@@ -36,7 +36,13 @@ def data(tmp_path):
     toy.binarise(tmp_path / "data")
     (tmp_path / "data" / "raw").mkdir()
     (tmp_path / "data" / "raw" / "test.en").write_bytes((tmp_path / "data" / "text" / "test.en").read_bytes())
+    describe(tmp_path / "data", tokeniser="none")
     return tmp_path / "data"
+
+
+def describe(data: Path, **content: Any) -> None:
+    """Let the preparation have said what its text is in."""
+    (data / "text.json").write_text(json.dumps(content))
 
 
 @pytest.fixture
@@ -59,8 +65,8 @@ def test_beam_and_length_penalty_are_the_configuration_s(run, data):
     found = plan(run, data)
     assert (found["beam"], found["length_penalty"], found["updates"]) == (["4"], ["0.6"], ["70"])
     assert found["decode_flag"] == ["--beam", "4", "--lenpen", "0.6"]
-    assert found["setting"] == ["beam=4", "lenpen=0.6"]
-    assert found["test_set"] == ["test\ttest"]
+    assert found["setting"] == ["beam=4", "lenpen=0.6", "text=none+none"]
+    assert found["test_set"] == [f"test\ttest\t{data}/raw/test.en"]
     assert (found["source"], found["target"], found["cpu"], found["finished"]) == (["de"], ["en"], ["1"], ["1"])
 
 
@@ -84,19 +90,66 @@ def test_languages_that_a_training_did_not_name_are_those_of_the_data(run, data)
     assert plan(run, data)["target"] == ["en"]
 
 
-def test_subwords_tokens_and_case_are_those_of_the_preparation(run, data):
-    found = plan(run, data)
-    assert (found["subwords"], found["tokenised"], found["lower_case"]) == (["none"], ["0"], ["0"])
-    (data / "codes").write_text("")
-    (data / "text" / "test.tok.en").write_text("1 2 3\n")
-    # Lower-cased text of references that have a capital.
+def how_it_is_made_plain(run: Path, data: Path, *arguments: str) -> tuple[str, str, str]:
+    found = plan(run, data, *arguments)
+    return found["subwords"][0], found["tokenised"][0], found["lower_case"][0]
+
+
+def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_guessed(run, data):
+    # Traces of everything: of subwords, of tokens, of letters made small.
+    for name in ("codes", "sentencepiece.model"):
+        (data / name).write_text("")
+    (data / "text" / "test.tok.en").write_text("1 2 3\n" * 60)
     (data / "raw" / "test.en").write_text("One\n" * 60)
-    found = plan(run, data)
-    assert (found["subwords"], found["tokenised"], found["lower_case"]) == (["subword_nmt"], ["1"], ["1"])
-    (data / "settings").write_text("SOURCE=de\nTOKENISER=none\n")
-    (data / "sentencepiece.model").write_text("")
-    found = plan(run, data)
-    assert (found["subwords"], found["tokenised"]) == (["sentencepiece"], ["0"])
+    assert how_it_is_made_plain(run, data) == ("none", "0", "0")
+    describe(data, tokeniser="moses", subwords="sentencepiece", lower_case=True)
+    assert how_it_is_made_plain(run, data) == ("sentencepiece", "1", "1")
+    assert plan(run, data)["setting"][-1] == "text=sentencepiece+moses+lower-case"
+
+
+def test_an_earlier_preparation_is_described_by_its_settings_where_these_leave_no_doubt(run, data):
+    (data / "text.json").unlink()
+    (data / "settings").write_text("TOKENISER=moses\nSUBWORDS=bpe\nLOWER_CASE=1\n")
+    assert how_it_is_made_plain(run, data) == ("subword_nmt", "1", "1")
+    # The text may have come in tokens and subwords, or in neither.
+    (data / "settings").write_text("TOKENISER=none\nSUBWORDS=none\nLOWER_CASE=0\n")
+    with pytest.raises(UserError) as caught:
+        plan(run, data)
+    assert caught.value.problems == (
+        f"{data}: no text.json of a preparation says what its text is in; give REMOVE_BPE and TOKENISED: "
+        "REMOVE_BPE=subword_nmt, sentencepiece or none, TOKENISED=moses or none",
+    )
+    given = ("--remove-bpe=subword_nmt", "--tokenised=moses")
+    assert how_it_is_made_plain(run, data, *given) == ("subword_nmt", "1", "0")
+
+
+def test_what_the_user_says_of_the_text_must_not_contradict_its_preparation(run, data):
+    assert how_it_is_made_plain(run, data, "--remove-bpe=none", "--tokenised=none") == ("none", "0", "0")
+    with pytest.raises(UserError, match=r"^REMOVE_BPE=subword_nmt is given, but the preparation of .*data says none "):
+        plan(run, data, "--remove-bpe=subword_nmt")
+    with pytest.raises(UserError, match="^LOWER_CASED=1 is given, but the preparation of .* says 0 "):
+        plan(run, data, "--lower-cased=1")
+
+
+def test_a_damaged_description_is_named(run, data):
+    describe(data, tokeniser="mose")
+    with pytest.raises(UserError, match=r"text.json: unknown tokeniser 'mose' \(did you mean 'moses'\?\)"):
+        plan(run, data)
+    describe(data, tokenizer="moses")
+    with pytest.raises(UserError, match=r"text.json: not as .* writes it: .*'tokenizer'"):
+        plan(run, data)
+
+
+def test_what_fairseq_preprocess_alone_has_made_needs_the_references_and_what_the_text_is_in(run, data, tmp_path):
+    alone, place = data / "data-bin", tmp_path / "mine"
+    given = ("--remove-bpe=none", "--tokenised=none")
+    with pytest.raises(UserError, match=r"data-bin/raw/test.en: no such file; REFERENCES=DIR names the directory"):
+        plan(run, alone, *given)
+    place.mkdir()
+    (data / "raw" / "test.en").rename(place / "test.en")
+    found = plan(run, alone, *given, f"--references={place}")
+    assert found["test_set"] == [f"test\ttest\t{place}/test.en"]
+    assert found["data"] == [str(alone)]
 
 
 def test_a_checkpoint_of_the_old_style_is_decoded_by_fairseq_s_defaults(run, data):
@@ -152,7 +205,7 @@ def test_what_is_missing_is_named(run, data, tmp_path):
     (data / "raw" / "test.en").unlink()
     with pytest.raises(UserError, match=r"raw/test.en: no such file"):
         plan(run, data)
-    with pytest.raises(UserError, match="no data-bin/ in it"):
+    with pytest.raises(UserError, match="neither data-bin/ nor a dictionary"):
         plan(run, run)
     with pytest.raises(UserError, match="no such directory of prepared data"):
         plan(run, tmp_path / "nowhere")
@@ -197,11 +250,11 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
 
 
 def test_a_moses_that_is_none_is_told_before_anything_is_decoded(run, data, tmp_path, monkeypatch):
-    (data / "text" / "test.tok.en").write_bytes((data / "text" / "test.en").read_bytes())
+    describe(data, tokeniser="moses")
     monkeypatch.setenv("MOSES", str(tmp_path))
     with pytest.raises(UserError, match=r"MOSES=.*: neither tokenizer/tokenizer.perl nor "):
         plan(run, data)
-    (data / "text" / "test.tok.en").unlink()
+    describe(data, tokeniser="none")
     assert plan(run, data)["tokenised"] == ["0"]
 
 
@@ -222,7 +275,7 @@ def test_data_of_another_training_are_refused(run, data, tmp_path):
     content = b"".join((binarised / f"dict.{side}.txt").read_bytes() for side in ("de", "en"))
     trained_on(run, data, hashlib.sha256(content + "".join(sizes).encode()).hexdigest())
     moved = data.rename(tmp_path / "moved")
-    assert plan(run, moved)["test_set"] == ["test\ttest"]
+    assert plan(run, moved)["test_set"] == [f"test\ttest\t{moved}/raw/test.en"]
 
     dictionary = moved / "data-bin" / "dict.en.txt"
     first, second, *others = dictionary.read_text().splitlines(keepends=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from fairseq_plugins.checkpoints.files import read_checkpoint
 from tests import toy
 from tests.scripts.running import refusal, run, times
 
-UNSET = {"OUTPUT": "", "EMA": "0", "MAX_TOKENS": "", "METRICS": "", "MOSES": ""}
+TEXT = {"REMOVE_BPE": "", "TOKENISED": "", "LOWER_CASED": "", "REFERENCES": "", "ACCEPT_REFERENCES": ""}
+UNSET = {**TEXT, "OUTPUT": "", "EMA": "0", "MAX_TOKENS": "", "METRICS": "", "MOSES": ""}
 SETTINGS = {**UNSET, "AVERAGE": "last-epochs=3", "BEAM": "2", "LENGTH_PENALTY": "0.5", "DEVICE": "cpu"}
 EPOCHS = 12
 
@@ -28,6 +30,7 @@ def prepare(directory: Path) -> Path:
         (directory / "raw" / f"{name}.en").write_bytes(text)
         (directory / "text" / f"{name}.tok.en").write_bytes(text)
     (directory / "test_sets").write_text("test\ttest\n")
+    (directory / "text.json").write_text('{"tokeniser": "moses"}')
     return directory
 
 
@@ -51,6 +54,8 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
     ended = run("evaluate.sh", directory, data, **SETTINGS)
     assert ended.returncode == 0, ended.stderr
     place = directory / "evaluation" / "test"
+    assert json.loads((place / "self-check.json").read_text())["bleu"] == 100
+    assert "references against the published ones: 100.00 BLEU, 0 of 60 lines differ\n" in ended.stdout
 
     # The mean of the last three epochs, by hand.
     averaged = read_checkpoint(directory / "averaged.pt")["model"]
@@ -90,12 +95,38 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
     assert "was made with other settings (beam=3; was beam=2)" in line
 
 
+@pytest.mark.slow
+def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_made(
+    trained: tuple[Path, Path], tmp_path: Path
+) -> None:
+    directory, data = trained
+    (tmp_path / "test.en").write_text("".join(f"{line} more\n" for line in lines_of(data / "raw" / "test.en")))
+    settings = {**SETTINGS, "OUTPUT": str(tmp_path / "out"), "REFERENCES": str(tmp_path)}
+    ended = run("evaluate.sh", directory, data, **settings)
+    assert ended.returncode == 2
+    problem, *examples = ended.stderr.splitlines()
+    assert re.search(r"error: .*: test: a perfect translation would have [1-8]\d\.\d\d BLEU \(99 or more", problem)
+    assert f"are not those of {tmp_path}/test.en" in problem
+    assert len(examples) == 3
+    assert all(re.fullmatch(r"error: line \d+: prepared '.*', published '.* more'", line) for line in examples)
+    assert [path.name for path in tmp_path.rglob("*.pt")] == []
+    assert not (tmp_path / "out" / "test" / "generate.log").exists()
+
+    # Accepted, the reason stands in the signature of the score.
+    accepted = run("evaluate.sh", directory, data, **{**settings, "ACCEPT_REFERENCES": "a word more, on purpose"})
+    assert accepted.returncode == 0, accepted.stderr
+    assert "accepted: a word more, on purpose" in accepted.stderr
+    assert " accepted:a_word_more,_on_purpose " in (tmp_path / "out" / "test" / "signature").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "settings", "line"),
     [
         ([], {}, "give RUN DATA [TEST_SET ...]; --help says more"),
         (["x", "y"], {"DEVICE": "tpu"}, "unknown DEVICE 'tpu'; legal values: auto cpu gpu"),
         (["x", "y"], {"MAX_TOKENS": "0"}, "MAX_TOKENS must be a whole number of at least 1, not '0'"),
+        (["x", "y"], {"REMOVE_BPE": "bpe"}, "unknown REMOVE_BPE 'bpe'; legal values: subword_nmt sentencepiece none"),
+        (["x", "y"], {"TOKENISED": "1"}, "unknown TOKENISED '1'; legal values: moses none"),
         (["nowhere", "y"], {}, "nowhere: no such directory"),
     ],
 )

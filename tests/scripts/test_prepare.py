@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from tests import toy
+from tests.scripts.fakes import without_binarising
 from tests.scripts.running import ROOT, contents, refusal, run
 
 SCRIPT = "prepare.sh"
@@ -136,6 +138,45 @@ def test_rare_subwords_are_in_no_training_text(prepared: Path) -> None:
     assert all(int(known[token]) >= 3 for token in merged)
 
 
+# ---- what the text is in ------------------------------------------------------------------------------------------
+
+
+def test_what_the_text_is_in_is_written_down(prepared: Path) -> None:
+    assert json.loads((prepared / "text.json").read_text()) == {
+        "tokeniser": "moses", "subwords": "subword_nmt", "lower_case": False, "changed": {"valid": ["punctuation"]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "cut", "subwords"),
+    [("bpe", "ei@@ ns , zw@@ ei", "subword_nmt"), ("sentencepiece", "▁ei ns ▁, ▁zw ei", "sentencepiece")],
+)
+def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
+    tmp_path: Path, kind: str, cut: str, subwords: str
+) -> None:
+    for language in ("de", "en"):
+        write(tmp_path / f"cut.{language}", [cut] * 20)
+        write(tmp_path / f"plain.{language}", ["eins, zwei"] * 20)
+    arguments = [tmp_path / "out", f"train={tmp_path}/cut", "valid=every-10th", f"test={tmp_path}/cut"]
+    settings = {"TOKENISER": "none", "SUBWORDS": "none", "PYTHON": without_binarising(tmp_path)}
+    asked = refusal(SCRIPT, *arguments, **settings)
+    assert asked.startswith(f"{tmp_path}/cut.de: holds '{'@@ ' if kind == 'bpe' else '▁'}', the mark of subwords: say ")
+    settings |= {"GIVEN_SUBWORDS": kind, "GIVEN_TOKENISER": "moses", "GIVEN_LOWER_CASE": "1"}
+    asked = refusal(SCRIPT, *arguments, **settings)
+    assert asked.startswith("no test.raw=PREFIX given: the text of test comes in tokens or subwords")
+    arguments += [f"test.raw={tmp_path}/plain", "test.changed=apostrophes,punctuation"]
+    ended = run(SCRIPT, *arguments, **settings)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    for name, count in (("train", 18), ("valid", 2), ("test", 20)):
+        assert lines(tmp_path / "out" / "text" / f"{name}.de") == [cut] * count
+        assert lines(tmp_path / "out" / "text" / f"{name}.tok.de") == ["eins , zwei"] * count
+    assert lines(tmp_path / "out" / "raw" / "test.en") == ["eins, zwei"] * 20
+    assert json.loads((tmp_path / "out" / "text.json").read_text()) == {
+        "tokeniser": "moses", "subwords": subwords, "lower_case": True,
+        "changed": {"test": ["apostrophes", "punctuation"]},
+    }  # fmt: skip
+
+
 # ---- the published numbers ---------------------------------------------------------------------------------------
 
 
@@ -234,6 +275,13 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
         (["{out}", TRAIN, VALID, "a b=x"], {},
          "'a b' cannot be the name of a set: letters, digits, '-', '_' and '.', not .tok at the end"),
         (["{out}", TRAIN, VALID, "test.raw=x"], {}, "test.raw= is given without test="),
+        (["{out}", TRAIN, VALID, "valid.changed=case"], {}, "valid.changed= is given without valid.raw="),
+        (["{out}", TRAIN, VALID, "valid.raw={text}/first", "valid.changed=case"], {},
+         "unknown valid.changed 'case'; legal values: apostrophes punctuation"),
+        (["{out}", TRAIN, VALID], {"GIVEN_SUBWORDS": "bpe"},
+         "GIVEN_SUBWORDS=bpe goes with TOKENISER=none SUBWORDS=none"),
+        (["{out}", TRAIN, VALID], {"GIVEN_TOKENISER": "moses"},
+         "GIVEN_TOKENISER=moses goes with TOKENISER=none: the text has its tokens"),
         (["{out}", TRAIN, VALID, "test={text}/third"], {}, "{text}/third.de: no such file"),
         (["{out}", TRAIN, VALID], {"TARGET": "de"}, "SOURCE and TARGET are both 'de'; name two languages"),
         (["{out}", TRAIN, VALID], {"SUBWORDS": "bep"}, "unknown SUBWORDS 'bep'; legal values: bpe sentencepiece none"),

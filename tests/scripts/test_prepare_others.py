@@ -51,6 +51,7 @@ def test_enwik8(here: Path) -> None:
         tokens = [token for line in words(made, split) for token in line]
         assert len(tokens) == size + (not raw.endswith(b"\n"))
         assert bytes(10 if token == "</s>" else int(token) for token in tokens)[:size] == raw
+    assert '"tokeniser": "bytes"' in (made / "text.json").read_text()
     before = contents(made)
     (here / "archives/enwik8.zip").unlink()
     again = run("prepare_enwik8.sh", here / "made", **settings(here))
@@ -68,7 +69,7 @@ def test_wikitext103(here: Path) -> None:
     [asked] = (here / "asked").read_text().splitlines()
     for word in ("--only-source", f"--trainpref {made}/raw/train", f"--validpref {made}/raw/valid", "raw/test"):
         assert word in asked
-    assert sorted(path.name for path in made.iterdir()) == [".lock", "data-bin", "raw"]
+    assert sorted(path.name for path in made.iterdir()) == [".lock", "data-bin", "raw", "text.json"]
     # The publisher's address answers with a page.
     (here / "archives/wikitext-103-v1.zip").write_bytes(b"<html>Access Denied</html>")
     line = refusal("prepare_wikitext103.sh", here / "other", **settings(here))
