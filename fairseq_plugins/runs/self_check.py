@@ -23,8 +23,8 @@ FILE = "self-check.json"
 LEAST = 99.0
 """BLEU. Tokens of real text that are put together again have 99.5 and more: some quotation marks end up elsewhere."""
 MOST_DIFFERING = 0.5
-"""Share of the lines that may differ at all. BLEU splits off punctuation itself, so it does not see tokens that were not
-put together; in real text that was, up to a fifth of the lines differ, by quotation marks."""
+"""Share of the lines that may differ at all. BLEU splits off punctuation itself, so it does not see tokens that were
+not put together. Of real text that was, up to a fifth of the lines differ, by quotation marks."""
 MOST_UNKNOWN = 0.2
 """Share of the tokens that a dictionary may lack; a dictionary of another text lacks more."""
 SHOWN = 3
@@ -133,20 +133,16 @@ def _binarised(prefix: Path, dictionary: Path) -> Iterator[Tokens]:
         yield [None if number == words.unk() else words[number] for number in numbers]
 
 
-def _completed(lines: Sequence[Tokens], text: Path) -> list[Tokens]:
-    """The sentences with what the dictionary lacks, from the text that was binarised.
-
-    Raises:
-        UserError: that text is another one.
-    """
+def _completed(lines: Sequence[Tokens], text: Path) -> tuple[Sequence[Tokens], str]:
+    """The sentences with what the dictionary lacks, from the text that was binarised; and what is wrong with that."""
     written = [line.split() for line in read_sentences(text)]
-    for number, (tokens, found) in enumerate(zip(lines, written, strict=False), start=1):
+    if len(lines) != len(written):
+        return lines, f"{text} has {len(written):,} lines, {len(lines):,} were binarised"
+    for number, (tokens, found) in enumerate(zip(lines, written, strict=True), start=1):
         if not _same(tokens, found):
             both = _beside("binarised", _shown(tokens), "text", " ".join(found))
-            raise UserError(f"{text}: line {number}: not what was binarised: {both}")
-    if len(lines) != len(written):
-        raise UserError(f"{text}: {len(written)} lines, but {len(lines)} were binarised")
-    return [list(found) for found in written]
+            return lines, f"{text}: line {number} is not what was binarised: {both}"
+    return [list(found) for found in written], ""
 
 
 def _same(tokens: Tokens, written: Sequence[str]) -> bool:
@@ -211,11 +207,13 @@ def check_language_model(references: References) -> Result:
     how = references.description
     if how is None or not references.published.is_file():
         return Result(0, 0, allowed=("not compared: no text.json says what the tokens are, or there is no raw text",))
-    raw = references.published.read_bytes()
-    text = (tokens_of(raw) if how.tokeniser == "bytes" else raw).decode().removesuffix("\n")
+    if how.tokeniser == "bytes":
+        written = tokens_of(references.published.read_bytes()).decode().removesuffix("\n").split("\n")
+    else:
+        written = read_sentences(references.published)
+    published = [line.split() for line in written]
     lines = list(_binarised(references.binarised / references.subset, references.binarised / "dict.txt"))
     allowed, problem = _unknown(lines)
-    published = [line.split() for line in text.split("\n")]
     if len(lines) != len(published):
         problem = f"{len(lines):,} lines were binarised, {references.published} has {len(published):,}"
     pairs = list(zip(lines, published, strict=False))
@@ -244,7 +242,8 @@ def _compared(
     allowed, problem = _unknown(lines)
     text = references.data / "text" / f"{references.name}.{references.target}"
     if text.is_file():
-        lines = _completed(lines, text)
+        lines, other = _completed(lines, text)
+        problem = problem or other
     whole = [index for index, tokens in enumerate(lines) if None not in tokens]
     if len(whole) < len(lines):
         allowed.append(f"{len(lines) - len(whole):,} lines with one of them left out")
