@@ -40,12 +40,14 @@ class Description:
         tokeniser: one of :data:`TOKENISERS`.
         subwords: one of :data:`SUBWORDS`.
         lower_case: whether all letters were made small.
+        truecased: whether sentences begin as their first word is written inside sentences.
         changed: by the name of a set, the :data:`CHANGES` of its text against the published one.
     """
 
     tokeniser: str
     subwords: str = "none"
     lower_case: bool = False
+    truecased: bool = False
     changed: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -103,7 +105,7 @@ def _of_settings(path: Path) -> Optional[Description]:
     names = {name.rpartition(".")[0] for name in said if "." in name} if said.get("NORMALISE") == "all" else set()
     names |= {"valid"} if said.get("NORMALISE") in ("train", "all") and said.get("valid") else set()
     changed = {name: ("punctuation",) for name in sorted(names - {"train"})}
-    return Description("moses", subwords_of(said["SUBWORDS"]), said.get("LOWER_CASE") == "1", changed)
+    return Description("moses", subwords_of(said["SUBWORDS"]), said.get("LOWER_CASE") == "1", changed=changed)
 
 
 def subwords_of(kind: str) -> str:
@@ -120,11 +122,12 @@ def marks_in(path: Path) -> Iterator[str]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """``describe --tokeniser T --subwords S [--lower-case] [--changed SET=CHANGE,...] OUTPUT``."""
+    """``describe --tokeniser T --subwords S [--lower-case] [--truecased] [--changed SET=CHANGE,...] OUTPUT``."""
     flags = parser_of("describe", __doc__)
     flags.add_argument("--tokeniser", choices=TOKENISERS, required=True, help="whose tokens the text is in")
     flags.add_argument("--subwords", default="none", metavar="S", help="subword_nmt (or bpe), sentencepiece, none")
     flags.add_argument("--lower-case", action="store_true", help="all its letters are small")
+    flags.add_argument("--truecased", action="store_true", help="sentences begin like words inside sentences")
     flags.add_argument("--changed", action="append", default=[], metavar="SET=CHANGE,...",
                        help=f"how the text of a set differs from the published one: {', '.join(CHANGES)}")  # fmt: skip
     flags.add_argument("output", type=Path, metavar="OUTPUT")
@@ -132,7 +135,7 @@ def main(argv: Sequence[str]) -> int:
     changed: dict[str, list[str]] = {}
     for name, _, changes in (each.partition("=") for each in args.changed):
         changed.setdefault(name, []).extend(filter(None, changes.split(",")))
-    found = Description(args.tokeniser, subwords_of(args.subwords), args.lower_case, changed)
+    found = Description(args.tokeniser, subwords_of(args.subwords), args.lower_case, args.truecased, changed)
     content: dict[str, Any] = asdict(found)
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     # What says the same stays as it is: a second call of a finished preparation changes nothing.

@@ -233,6 +233,7 @@ def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: 
     yield "subwords", text.subwords
     yield "tokenised", "1" if text.tokeniser == "moses" else "0"
     yield "lower_case", "1" if text.lower_case else "0"
+    yield "truecased", "1" if text.truecased else "0"
     yield from (("setting", f"text={'+'.join(filter(None, _made_plain(text)))}"),)
     for each in test_sets(args.data, args.test_sets):
         raw = _published(args, each.name, target)
@@ -241,9 +242,10 @@ def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: 
         yield "test_set", f"{each.subset}\t{each.name}\t{raw}"
 
 
-def _made_plain(text: Description) -> tuple[str, str, str]:
+def _made_plain(text: Description) -> tuple[str, str, str, str]:
     """What is undone before a score."""
-    return text.subwords, text.tokeniser, "lower-case" if text.lower_case else ""
+    case = "lower-case" if text.lower_case else ""
+    return text.subwords, text.tokeniser, case, "truecased" if text.truecased else ""
 
 
 def _plan_language_model(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Iterator[tuple[str, str]]:

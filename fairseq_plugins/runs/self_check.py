@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from fairseq_plugins.corpora.bytes import tokens_of
 from fairseq_plugins.corpora.description import CHANGES, Description
+from fairseq_plugins.corpora.lower_case import lower_case
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.scoring.sacre import bleu
 from fairseq_plugins.scoring.text import read_sentences
@@ -169,6 +170,7 @@ def check_translation(references: References) -> Result:
     from fairseq.data.data_utils import post_process
 
     from fairseq_plugins.corpora.tokenise import detokenised
+    from fairseq_plugins.corpora.truecase import recaser
 
     how, language, binarised = references.description, references.target, references.binarised
     assert how is not None
@@ -177,6 +179,7 @@ def check_translation(references: References) -> Result:
 
     def put_together(whole: Sequence[str]) -> Sequence[str]:
         joined = [post_process(line, how.subwords) for line in whole]
+        joined = list(map(recaser(), joined)) if how.truecased else joined
         return list(detokenised(language, joined)) if how.tokeniser == "moses" else joined
 
     return _compared(references, lines, put_together, how)
@@ -252,6 +255,10 @@ def _compared(
     published = [published[index] for index in whole]
     as_prepared = how.as_prepared(references.name, references.target)
     wanted = list(map(as_prepared, published))
+    if how.truecased:
+        # A capital inside a sentence that the truecaser took away does not come back.
+        prepared, wanted = (list(map(lower_case, lines)) for lines in (prepared, wanted))
+        allowed.append("truecased text, compared without case")
     score, differing = _score(prepared, wanted)
     changes = [*how.changed.get(references.name, ()), *(["lower_case"] if how.lower_case else [])]
     allowed += [f"published text with {_IN_WORDS[change]}" for change in changes]
