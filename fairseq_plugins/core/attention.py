@@ -27,7 +27,7 @@ class Attention(MultiheadAttention):
 
     # Gain of the Xavier initialisation of the q, k and v maps. Before 2019-10 fairseq drew them as one
     # (3C, C) matrix, whose Xavier bound is 1/sqrt(2) of that of a (C, C) matrix; the papers' numbers rest on it.
-    xavier_input_gain: float = 1 / math.sqrt(2)
+    xavier_input_gain = 1 / math.sqrt(2)
 
     def attend(
         self,
