@@ -13,7 +13,7 @@
 # and scores; each of its trainings runs on all machines.
 #
 # On each machine one task starts the processes of all GPUs there, and has all CPUs that the job has there: give
-# --cpus-per-task some 4 for each GPU. Without it Slurm gives one CPU in all.
+# --cpus-per-task some 4 for each GPU. Without it, a job has one CPU for each task.
 #
 # Settings (of the environment, which sbatch hands on):
 #     FAIRSEQ_DEEP=   top of the repository; default: where sbatch was called

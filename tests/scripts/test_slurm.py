@@ -117,6 +117,7 @@ def job(tmp_path: Path) -> dict[str, str]:
 
 
 @needs_cpu
+@pytest.mark.slow
 def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, str], tmp_path: Path) -> None:
     """Each machine takes one of the two batches of an update: the weights are those of one process that takes both."""
     data, out = prepare(tmp_path / "data"), tmp_path / "out"
@@ -147,6 +148,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
 
 
 @needs_cpu
+@pytest.mark.slow
 def test_a_machine_that_ends_first_leaves_the_other_to_say_how(job: dict[str, str], tmp_path: Path) -> None:
     """A loss that is not finite ends all machines; what is to be written of it takes machine 0 a while."""
     data, run = prepare(tmp_path / "data"), tmp_path / "run"
