@@ -22,15 +22,14 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass import configs
-from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
+from fairseq_plugins.compat.two_trainings_at_once import raise_everywhere
 from fairseq_plugins.compat.unreadable_checkpoints import DEFAULT_RESTORE_FILE, plain_content
 from fairseq_plugins.compat.wrapping import wrap
-from fairseq_plugins.errors import UserError
 
 NAMED = 6
 """How many differences a message names."""
@@ -166,15 +165,12 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
         if trainer.data_parallel_rank == 0 and PathManager.isfile(path):
             local = PathManager.get_local_path(path)
             found = differences(plain_content(local, mmap=zipfile.is_zipfile(local)), cfg, trainer)
-        if trainer.data_parallel_world_size > 1 and not trainer.tpu:
-            group = trainer.data_parallel_process_group
-            found = distributed_utils.broadcast_object(found, src_rank=0, group=group, dist_device=trainer.device)
-    if found:
-        more = f"; {len(found) - NAMED} more" if len(found) > NAMED else ""
-        raise UserError(
-            f"{cfg.save_dir}: holds a training with other settings ({'; '.join(found[:NAMED])}{more}); give another "
-            f"--save-dir, there with --finetune-from-model {path} if the new training is to start from its weights"
-        )
+    more = f"; {len(found) - NAMED} more" if len(found) > NAMED else ""
+    problem = (
+        f"{cfg.save_dir}: holds a training with other settings ({'; '.join(found[:NAMED])}{more}); give another "
+        f"--save-dir, there with --finetune-from-model {path} if the new training is to start from its weights"
+    )
+    raise_everywhere(trainer, problem if found else None)
     return load(cfg, trainer, **kwargs)
 
 

@@ -28,7 +28,7 @@ def _none_before_and_after() -> Iterator[None]:
 
 
 def _claim_and_wait(directory: Path, claimed: Any) -> None:
-    two_trainings_at_once.claim(directory)
+    assert two_trainings_at_once.claim(directory) is None
     claimed.set()
     multiprocessing.Event().wait()
 
@@ -50,6 +50,7 @@ def test_the_second_is_refused_until_the_first_is_killed(toy_data: Path, tmp_pat
     with pytest.raises(UserError, match=rf"another training is at work there \(process {other.pid} on .+\); wait"):
         toy.train_toy(toy_data, tmp_path, "--max-update", "1")
     assert not (tmp_path / "checkpoint_last.pt").exists()
+    toy.train_toy(toy_data, tmp_path, "--max-update", "1", "--no-save")
     other.kill()
     other.join()
     assert toy.train_toy(toy_data, tmp_path, "--max-update", "1").exists()
@@ -66,7 +67,7 @@ def claimed_by_a_child(directory: Path) -> bool:
 
 def _exit_with_claim(directory: Path) -> None:
     two_trainings_at_once._held.clear()  # a copy of the parent's; the lock is the parent's alone
-    two_trainings_at_once.claim(directory)
+    assert two_trainings_at_once.claim(directory) is None
 
 
 def test_a_training_gives_its_directory_up_at_its_end(toy_data: Path, tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_process_may_train_again_and_elsewhere(tmp_path: Path) -> None:
     assert claimed_by_a_child(tmp_path / "b")
 
 
-def test_a_directory_that_cannot_be_locked(
+def test_a_directory_without_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -98,5 +99,12 @@ def test_a_directory_that_cannot_be_locked(
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
     with caplog.at_level(logging.WARNING, logger=two_trainings_at_once.__name__):
-        two_trainings_at_once.claim(tmp_path)
-    assert "cannot be locked (No locks available)" in caplog.text
+        assert two_trainings_at_once.claim(tmp_path) is None
+    assert f"{tmp_path} cannot be locked (No locks available)" in caplog.text
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / two_trainings_at_once.LOCK).mkdir()
+    with caplog.at_level(logging.WARNING, logger=two_trainings_at_once.__name__):
+        assert two_trainings_at_once.claim(tmp_path) is None
+    assert f"{tmp_path} cannot be locked (Is a directory)" in caplog.text
