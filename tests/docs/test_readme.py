@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Callable, Dict, List
 
 import pytest
+import yaml
 from fairseq import checkpoint_utils
 from fairseq.logging import metrics
 from fairseq_cli import train
@@ -68,7 +69,7 @@ def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(workplace)
     made: Dict[str, Callable[[], bool]] = {
         "fairseq-preprocess": (workplace / "data-bin/dict.de.txt").exists,
-        "fairseq-train": (workplace / "checkpoints/checkpoint_best.pt").exists,
+        "fairseq-train": (workplace / "checkpoints/admin/checkpoint_best.pt").exists,
         "fairseq-deep average": (workplace / "averaged.pt").exists,
         "fairseq-deep fold": (workplace / "stock.pt").exists,
     }
@@ -77,9 +78,9 @@ def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) ->
         name = command[0] if command[0] != "fairseq-deep" else " ".join(command[:2])
         assert made.pop(name, lambda: True)(), name
     assert not made
-    assert (workplace / "checkpoints-b2t/checkpoint_best.pt").exists()
-    assert (workplace / "checkpoints-mixed/checkpoint_best.pt").exists()
-    assert (workplace / "checkpoints-guarded/recorder.jsonl").exists()
+    assert (workplace / "checkpoints/b2t/checkpoint_best.pt").exists()
+    assert (workplace / "checkpoints/mixed/checkpoint_best.pt").exists()
+    assert (workplace / "checkpoints/guarded/recorder.jsonl").exists()
 
 
 def test_mistake_is_answered_as_shown(
@@ -101,6 +102,13 @@ def test_every_command_is_in_the_table() -> None:
 def test_yaml_command_names_a_file_that_is_there() -> None:
     ((directory, name),) = re.findall(r"hydra-train --config-dir (\S+) --config-name (\S+)", README)
     assert (ROOT / directory / f"{name}.yaml").is_file()
+
+
+def test_every_training_has_a_directory_of_its_own() -> None:
+    said = re.findall(r"--save-dir (\S+)", README)
+    for file in (ROOT / "configs" / "multi30k_de_en").glob("*.yaml"):
+        said.append(yaml.safe_load(file.read_text(encoding="utf-8"))["checkpoint"]["save_dir"])
+    assert len(said) == len(set(said)) == 8
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/adding_a_method.md"])
