@@ -485,7 +485,7 @@ def _published_table(paper: str, name: str, rows: Sequence[PublishedRow]) -> str
         "GPUs": [str(row.gpus or "") for row in rows],
         "GPU-days": ["" if row.gpu_days is None else f"{row.gpu_days:g}" for row in rows],
         "average": [row.average for row in rows],
-        "test set": [", ".join(row.test) for row in rows],
+        "test set": [_test_sets(row.test) for row in rows],
         "score": [f"{row.metric}, {row.scorer}" if row.metric == "BLEU" else row.metric for row in rows],
         "printed": [row.printed for row in rows],
         "run here": [row.run_here for row in rows],
@@ -497,6 +497,11 @@ def _published_table(paper: str, name: str, rows: Sequence[PublishedRow]) -> str
     shown = {head: cells for head, cells in columns.items() if head not in shared}
     lines = [f"### {paper}, {name}", f"    {rows[0].command}", f"For all rows: {said}."]
     return "\n\n".join([*lines, table(tuple(shown), zip(*shown.values(), strict=True))])
+
+
+def _test_sets(names: Sequence[str]) -> str:
+    """Their names; those of many years as the first and the last."""
+    return ", ".join(names) if len(names) < 5 else f"{names[0]} to {names[-1]}"
 
 
 def _configuration(row: PublishedRow) -> str:
