@@ -269,14 +269,14 @@ def _rounded(cell: Any) -> str:
 
 def run_table(shown: Report) -> list[list[Any]]:
     """Every run with its numbers, not rounded; header first, None where there is no number."""
-    speed = ["tokens/s", "device"] if shown.speed else []
+    speed = ["tokens/s", "batch", "device"] if shown.speed else []
     header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict",
               *(column.header for column in shown.columns), *speed, "directory"]  # fmt: skip
     table: list[list[Any]] = [header]
     for group in shown.groups:
         for member in group.members:
             run = member.run
-            timed = [run.log.median_speed, group.devices] if shown.speed else []
+            timed = [run.log.median_speed, run.batch, group.devices] if shown.speed else []
             table.append([
                 group.label, group.layers, run.seed, group.parameters, run.updates, run.log.final_valid_loss,
                 member.verdict.outcome, *(member.score(column) for column in shown.columns), *timed, str(run.directory),

@@ -119,6 +119,15 @@ class Run:
             return None
         return Path(path).parent if Path(path).name == "data-bin" else Path(path)
 
+    @property
+    def batch(self) -> Optional[str]:
+        """An update as it was made here, max_tokens x update_freq x processes; None where ``run.json`` does not say."""
+        limit = self.settings.get("max_tokens") or self.settings.get("batch_size")
+        freq, processes = self.settings.get("update_freq"), self.settings.get("processes")
+        if not limit or not isinstance(freq, list) or not processes:
+            return None
+        return f"{limit} x {' then '.join(map(str, freq))} x {processes}"
+
     def configured(self, group: str, key: str) -> Any:
         """A value of the complete configuration in ``run.json``; None where it does not say."""
         configuration = self.settings.get("configuration")

@@ -46,6 +46,7 @@ def write_run(
     record = {
         "config": config, "overrides": [f"common.seed={seed}", *changes], "seed": seed, "parameters": 36741120,
         "data": str(data or "/nowhere"), "devices": ["Tiny CPU"], "method": "admin_transformer",
+        "max_tokens": 2048, "update_freq": [1], "processes": 16,
         "configuration": {
             "model": {"encoder_layers": layers[0], "decoder_layers": layers[1]}, "task": {"target_lang": "en"},
             "optimization": {"max_update": 500},

@@ -246,6 +246,7 @@ def test_csv_has_a_line_for_each_run(two_methods, capsys):
         ("admin_6e6d", "1111", 35.0), ("admin_6e6d", "2222", 36.0), ("admin_6e6d", "3333", 37.0),
         ("pre_ln_6e6d", "1111", 34.0), ("pre_ln_6e6d", "2222", 34.5),
     ]  # fmt: skip
+    assert {(row["batch"], row["device"]) for row in rows} == {("2048 x 1 x 16", "Tiny CPU")}
 
 
 @pytest.mark.parametrize(
