@@ -22,7 +22,7 @@ SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 .PHONY: help setup demo test check clean
 
 help:
-	@echo 'make demo   train every method on a small corpus and compare them (results: see the last lines it prints)'
+	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
 	@echo '            on your own text: make demo DATA=DIR SRC=de TGT=en [OUT=DIR]; DIR holds train.de, train.en, valid.de, ...'
 	@echo 'make test   run the tests (one part of them: make test TESTS=tests/cli)'
 	@echo 'make check  ruff, mypy and shellcheck; nothing newer than the oldest Python that is promised'

@@ -17,6 +17,8 @@ from fairseq_cli import train
 
 import fairseq_plugins
 from fairseq_plugins.cli.main import COMMANDS, main
+from fairseq_plugins.demo.__main__ import METHODS as DEMO_METHODS
+from fairseq_plugins.runs.published import ROWS
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +42,12 @@ def commands(block: str) -> List[List[str]]:
 
 
 SHELL = [command for block in blocks("bash") for command in commands(block)]
+
+
+def test_its_numbers_are_those_of_the_package() -> None:
+    assert f"has all {len(ROWS)} published results" in README
+    assert "make demo     # train six methods" in README
+    assert len(DEMO_METHODS) == 6
 
 
 def run(command: List[str], monkeypatch: pytest.MonkeyPatch) -> None:
