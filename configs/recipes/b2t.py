@@ -47,6 +47,7 @@ B2T_DE = Recipe(
     model={**BASE, **rates(0.3, 0.0, 0.0), "share_all_embeddings": True},
     gpus=128,
     update_freq=1,
+    remarks=("Google's archive is no longer at its address: VARIANT=wmt16-raw builds the text from its raw parts.",),
 )
 B2T_DE_WORDS = replace(
     B2T_DE,
