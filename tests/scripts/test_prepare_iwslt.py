@@ -160,8 +160,10 @@ def test_a_dry_run_prints_the_commands_and_makes_nothing(place: Path, settings: 
     commands = [line for line in ended.stdout.splitlines() if not line.startswith("#")]
     steps = [line.split("fairseq_plugins.corpora ")[1].split()[0] for line in commands if "corpora " in line]
     assert [step for number, step in enumerate(steps) if step not in steps[:number]] == [
-        "unpack", "ted", "check", "copy", "tokenise", "clean", "split", "select", "learn-bpe", "apply-bpe",
+        "unpack", "ted", "check", "describe", "copy", "tokenise", "clean", "split", "select", "learn-bpe", "apply-bpe",
     ]  # fmt: skip
+    [described] = [line for line in commands if " describe " in line]
+    assert " --tokeniser moses --subwords bpe --lower-case --changed test=apostrophes " in described
     assert " preprocess --source-lang de --target-lang en " in commands[-2]
 
 
