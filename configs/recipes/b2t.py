@@ -93,6 +93,7 @@ HEADLINES = replace(
     ),
     model={**BASE, **rates(not_stated(0.3, AS_DE), 0.0, 0.0), "share_all_embeddings": not_stated(True, AS_DE)},
     gpus=64,
+    remarks=(),
 )
 HEADLINES_EXTENDED = replace(
     HEADLINES,
