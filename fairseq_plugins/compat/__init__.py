@@ -43,6 +43,9 @@ MODULES: tuple[str, ...] = (
     "hydra_traces",
     "interrupted_workers",
     "gradient_detector",
+    "broken_dictionaries",
+    "half_binarised",
+    "unchecked_text",
 )
 """In the order in which they are applied: of two that wrap one function, the later is the outer."""
 
