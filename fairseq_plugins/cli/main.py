@@ -39,7 +39,7 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "train": Command("train a model", "fairseq_cli.train", stock.train),
+    "train": Command("train a model", "fairseq_cli.train", stock.with_user_dir),
     "hydra-train": Command("train a model from a YAML file", "fairseq_cli.hydra_train", stock.hydra_train),
     "generate": Command("translate a binarised test set", "fairseq_cli.generate", stock.with_user_dir),
     "interactive": Command("translate lines of text", "fairseq_cli.interactive", stock.with_user_dir),

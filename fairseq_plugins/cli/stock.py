@@ -6,12 +6,14 @@ import functools
 import os
 import sys
 import warnings
+from argparse import Namespace
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
-from fairseq_plugins.errors import UserError, nearest, unknown_name
+from fairseq_plugins.corpora.lines import read_lines
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.outcome import exit_code
 
 USER_DIR = str(Path(__file__).resolve().parents[1])
@@ -40,17 +42,6 @@ def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
     return plain(name, module, ["--user-dir", USER_DIR, *rest])
 
 
-def train(name: str, module: str, argv: Sequence[str]) -> int:
-    """``fairseq-train``, which would answer a misspelt ``--arch`` with the list of all three hundred.
-
-    Raises:
-        UserError: if the architecture is missing or unknown; the nearest legal one is named.
-    """
-    if not {"-h", "--help"}.intersection(argv):
-        _refuse_unknown_arch(take_option(argv, "--arch", "-a")[0])
-    return with_user_dir(name, module, argv)
-
-
 def validate(name: str, module: str, argv: Sequence[str]) -> int:
     """``fairseq-validate``, which alone has no default ``--task`` and fails with a KeyError where it is not given."""
     given = take_option(argv, "--task")[0]
@@ -63,7 +54,8 @@ def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
     Raises:
         UserError: if there is no YAML file of the given name, for which fairseq would take its defaults in silence.
     """
-    _refuse_unknown_config(argv)
+    given = _hydra_options(name, argv)
+    _refuse_unreadable_config(given.config_name, given.config_dir)
     stock: Any = import_module(module)
     stock._hydra_main = _in_hydra(stock._hydra_main)
     return plain(name, module, argv)
@@ -104,47 +96,28 @@ def _refuse_other_user_dir(given: Optional[str]) -> None:
         )
 
 
-def _refuse_unknown_config(argv: Sequence[str]) -> None:
-    name, directory = take_option(argv, "--config-name", "-cn")[0], take_option(argv, "--config-dir", "-cd")[0]
+def _hydra_options(name: str, argv: Sequence[str]) -> Namespace:
+    """Hydra's own options, which fairseq reads in a way that hides a misspelt one."""
+    from hydra._internal.utils import get_args_parser
+
+    from fairseq_plugins.compat.misspelt_options import make_one_line
+
+    parser = get_args_parser()
+    parser.prog = f"fairseq-deep {name}"
+    make_one_line(parser)
+    return parser.parse_args(list(argv))
+
+
+def _refuse_unreadable_config(name: Optional[str], directory: Optional[str]) -> None:
     if name is None or directory is None:
         return
     if not Path(directory).is_dir():
         raise UserError(f"--config-dir {directory}: no such directory")
-    files = {str(path.relative_to(directory).with_suffix("")) for path in Path(directory).rglob("*.yaml")}
+    files = {str(path.relative_to(directory).with_suffix("")): path for path in Path(directory).rglob("*.yaml")}
     if name.removesuffix(".yaml") not in files:
         raise UserError(unknown_name("--config-name", name, files))
-
-
-def _refuse_unknown_arch(arch: Optional[str], setting: str = "--arch") -> None:
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    if arch in ARCH_MODEL_REGISTRY:
-        return
-    hint = _why_not(arch or "") or nearest(arch or "", list(ARCH_MODEL_REGISTRY))
-    problem = f"{setting} is missing" if arch is None else f"unknown {setting} '{arch}'{hint}"
-    raise UserError(f"{problem}; legal: {_legal_archs()}, their sizes, and fairseq's own")
-
-
-def _legal_archs() -> str:
-    """The patterns of our architectures' names, and the methods that go into them."""
-    from fairseq_plugins.core.families import MODELS
-    from fairseq_plugins.core.method import METHODS
-
-    patterns = " or ".join(f"METHOD{model.family.suffix}" for model in MODELS)
-    return f"{patterns} with METHOD one of {', '.join(sorted(METHODS))}"
-
-
-def _why_not(arch: str) -> str:
-    """Why a method is no architecture of the family that ``arch`` names; empty if it names no such pair."""
-    from fairseq_plugins.core.architectures import refusals
-    from fairseq_plugins.core.families import MODELS
-    from fairseq_plugins.core.method import METHODS
-
-    for model in MODELS:
-        name, suffix, _ = arch.partition(model.family.suffix)
-        if suffix and name in METHODS and (reasons := refusals(model.config_class, METHODS[name])):
-            return f" ({'; '.join(reasons)})"
-    return ""
+    for _ in read_lines(files[name.removesuffix(".yaml")]):
+        pass
 
 
 def _in_hydra(job: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,7 +136,8 @@ def _in_hydra(job: Callable[..., Any]) -> Callable[..., Any]:
 
 def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
     from omegaconf import open_dict
-    from omegaconf.errors import OmegaConfBaseException
+
+    from fairseq_plugins.compat.hydra_traces import configuration_error
 
     _return_to_working_directory()
     _refuse_other_user_dir(cfg.common.user_dir)
@@ -172,21 +146,40 @@ def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
         cfg.common.user_dir = USER_DIR
     try:
         return job(cfg, **options)
-    except OmegaConfBaseException as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        # A key or value that the config does not have; OmegaConf says so in several lines.
-        raise UserError("; ".join(line.strip() for line in str(error).splitlines() if line.strip())) from error
+    except Exception as error:
+        mistake = configuration_error(error)
+        raise mistake or error from error.__cause__
 
 
 def _refuse_incomplete(cfg: Any) -> None:
     from omegaconf import OmegaConf
 
+    from fairseq_plugins.core.families import require_architecture
+
     missing = sorted(OmegaConf.missing_keys(cfg))
     if missing:
         raise UserError([f"{key} is not given: write {key}=VALUE after the command" for key in missing])
     if OmegaConf.is_config(cfg.get("model")) and "_name" in cfg.model:
-        _refuse_unknown_arch(cfg.model._name, "model._name")
+        require_architecture(cfg.model._name, "model._name")
+    _refuse_unknown_names(cfg)
+
+
+def _refuse_unknown_names(cfg: Any) -> None:
+    """Groups that fairseq does not have, and parts of a training that nobody has registered."""
+    from fairseq.dataclass.configs import FairseqConfig
+    from fairseq.registry import REGISTRIES
+    from fairseq.tasks import TASK_REGISTRY
+    from omegaconf import OmegaConf
+
+    groups = FairseqConfig.__dataclass_fields__
+    for group in cfg:
+        if group not in groups:
+            raise UserError(unknown_name("group of settings", group, groups))
+    for group, registry in {"task": TASK_REGISTRY, **{k: v["registry"] for k, v in REGISTRIES.items()}}.items():
+        chosen = cfg.get(group)
+        name = chosen.get("_name") if OmegaConf.is_dict(chosen) else chosen
+        if isinstance(name, str) and name not in registry:
+            raise UserError(unknown_name(f"{group}._name", name, registry))
 
 
 def _return_to_working_directory() -> None:

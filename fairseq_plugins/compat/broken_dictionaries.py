@@ -41,7 +41,7 @@ def first_fault(path: Path, known: set[str]) -> str:
             return f"{path}: line {number}: '{line}' is not a word and its count{tab}"
         if word in seen and not line.endswith(OVERWRITE):
             where = f"of line {seen[word]}" if seen[word] else "that fairseq itself puts in front"
-            return f"{path}: line {number}: a second '{word}', a word {where}; remove one, or end the line in{OVERWRITE}"
+            return f"{path}: line {number}: a second '{word}', a word {where}; remove it or end the line in{OVERWRITE}"
         seen[word] = number
     return ""
 

@@ -1,17 +1,27 @@
 """``fairseq-hydra-train`` answers a mistake of the user with Hydra's stack trace and exit code 1.
 
 Hydra catches whatever a job raises and raises it again where the job's result is asked for, inside a handler that
-prints a trace (``run_and_report`` of hydra 1.3); a ``SystemExit`` passes that handler. How Hydra shows errors is
-discussed in https://github.com/facebookresearch/hydra/issues/3361.
+prints a trace (``run_and_report`` of hydra 1.3); a ``SystemExit`` passes that handler. What is wrong with a YAML file
+or an override is printed there, too, in several lines. How Hydra shows errors is discussed in
+https://github.com/facebookresearch/hydra/issues/3361.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any, Optional
 
+from hydra._internal import utils as hydra_utils
 from hydra.core.utils import JobReturn
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from yaml import MarkedYAMLError
 
-from fairseq_plugins.errors import UserError, report
+from fairseq_plugins.compat.wrapping import wrap
+from fairseq_plugins.errors import UserError, nearest, report
 
 
 class _ResultOrExit:
@@ -32,8 +42,56 @@ class _ResultOrExit:
         self.stock.__set__(instance, value)
 
 
+def configuration_error(error: BaseException) -> Optional[UserError]:
+    """What is wrong with a YAML file or an override, in one line; None if ``error`` is something else.
+
+    With ``HYDRA_FULL_ERROR=1`` Hydra's users ask for the trace, and get it.
+    """
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        return None
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return UserError(f"{mark.name}: line {mark.line + 1}: {error.problem}")
+    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    if isinstance(cause, (ConfigKeyError, ConfigAttributeError)) and cause.full_key:
+        return UserError(_unknown_key(cause))
+    if isinstance(error, (HydraException, OmegaConfBaseException)):
+        texts = [str(error)] + ([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])
+        lines = [line.strip() for text in dict.fromkeys(texts) for line in text.splitlines()]
+        return UserError("; ".join(line for line in lines if line and not line.startswith(("object_type", "reference_"))))
+    return None
+
+
+def _unknown_key(error: OmegaConfBaseException) -> str:
+    """Message for a setting that is not there, with the nearest one, and how one is added that the file leaves out."""
+    parent, key = error.object_type, str(error.key)
+    if is_dataclass(parent):
+        legal, hint = [field.name for field in fields(parent)], ""
+    else:
+        legal = [str(name) for name in error.parent_node] if OmegaConf.is_dict(error.parent_node) else []
+        hint = f"; +{error.full_key}=VALUE adds one that the YAML file leaves out"
+    return f"unknown setting '{error.full_key}'{nearest(key, legal)}{hint}"
+
+
+def report_in_one_line(run_and_report: Callable[..., Any], function: Callable[[], Any]) -> Any:
+    """``run_and_report``, which leaves what is wrong with the configuration to us."""
+
+    def told() -> Any:
+        try:
+            return function()
+        except Exception as error:
+            mistake = configuration_error(error)
+            if mistake is None:
+                raise
+            report(mistake)
+            raise SystemExit(mistake.exit_code) from error
+
+    return run_and_report(told)
+
+
 def apply() -> None:
-    """Put the property in the place of Hydra's."""
+    """Put the property in the place of Hydra's, and wrap the handler."""
+    wrap(hydra_utils, "run_and_report", report_in_one_line)
     name = "return_value"
     stock = JobReturn.__dict__[name]
     if not isinstance(stock, _ResultOrExit):

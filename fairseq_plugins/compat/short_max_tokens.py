@@ -18,7 +18,7 @@ from fairseq_plugins.compat.wrapping import wrap
 from fairseq_plugins.errors import UserError
 
 
-def require_room(max_tokens: float | None, longest: int) -> None:
+def require_room(max_tokens: float | None, longest: int, which: str = "longest sentence") -> None:
     """Compare ``max_tokens`` with the longest sentence, both in tokens with the end mark.
 
     Raises:
@@ -26,7 +26,7 @@ def require_room(max_tokens: float | None, longest: int) -> None:
     """
     if max_tokens is not None and 0 < max_tokens < longest:
         raise UserError(
-            f"--max-tokens {int(max_tokens)} is smaller than the longest sentence, which has {longest} tokens: give at "
+            f"--max-tokens {int(max_tokens)} is smaller than the {which}, which has {longest} tokens: give at "
             f"least --max-tokens {longest}, or leave longer sentences out of the training with "
             f"--max-source-positions {int(max_tokens)} --max-target-positions {int(max_tokens)}"
         )
@@ -48,7 +48,8 @@ def batches_that_fit(
     """
     if max_tokens is not None and len(indices) > 0:
         sizes = num_tokens_vec if num_tokens_vec is not None else [num_tokens_fn(index) for index in indices]
-        require_room(max_tokens, int(np.max(sizes)))
+        longest = int(np.argmax(sizes))
+        require_room(max_tokens, int(sizes[longest]), f"longest sentence, number {int(indices[longest]) + 1}")
     return batch_by_size(indices, num_tokens_fn, num_tokens_vec, max_tokens, *args, **kwargs)
 
 
@@ -69,12 +70,19 @@ def train_on_all(get_train_iterator: Callable[..., Any], trainer: Trainer, *args
     """``Trainer.get_train_iterator``, which leaves out what does not fit into ``--max-tokens``.
 
     Raises:
-        UserError: a sentence that the model could take is longer than that.
+        UserError: a sentence that the model could take is longer than that, or every sentence is too long for it.
     """
-    iterator = get_train_iterator(trainer, *args, **kwargs)
-    if trainer.cfg.dataset.max_tokens is not None:
-        require_room(trainer.cfg.dataset.max_tokens, longest_accepted(trainer))
-    return iterator
+    try:
+        return get_train_iterator(trainer, *args, **kwargs)
+    except Exception as error:
+        if not str(error).startswith("The dataset is empty"):
+            raise
+        raise UserError(
+            "no training sentence is within --max-source-positions and --max-target-positions: give larger ones"
+        ) from error
+    finally:
+        if trainer.cfg.dataset.max_tokens is not None:
+            require_room(trainer.cfg.dataset.max_tokens, longest_accepted(trainer))
 
 
 def apply() -> None:

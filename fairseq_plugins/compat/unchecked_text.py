@@ -108,32 +108,39 @@ def check_links(path: Path, texts: Sequence[Path]) -> None:
         for pair in line.split():
             found = LINKS.fullmatch(pair)
             if not found:
-                raise UserError(f"{path}: line {number}: '{pair}' is no pair of positions; legal: SOURCE-TARGET, as 0-2")
+                raise UserError(f"{path}: line {number}: '{pair}' is no pair of positions such as 0-2")
             if any(int(place) >= length for place, length in zip(found.groups(), lengths, strict=True)):
                 raise UserError(f"{path}: line {number}: '{pair}' points behind the end of a sentence")
+
+
+def alignments(args: Namespace) -> Iterator[tuple[Path, str]]:
+    """Every file of alignments, and the prefix of the texts that it aligns.
+
+    Raises:
+        UserError: there is no text to be aligned, or no file with the suffix.
+    """
+    if args.only_source:
+        raise UserError("--alignfile and --align-suffix align two languages and cannot go with --only-source")
+    if args.alignfile and not args.trainpref:
+        raise UserError("--alignfile aligns the text of --trainpref, which is not given")
+    if args.alignfile:
+        yield Path(args.alignfile), args.trainpref
+    if args.align_suffix:
+        files = {Path(f"{prefix}.{args.align_suffix}"): prefix for prefix in prefixes(args)}
+        if not any(path.exists() for path in files):
+            raise UserError(f"--align-suffix {args.align_suffix}: no such file: {', '.join(map(str, files))}")
+        yield from ((path, prefix) for path, prefix in files.items() if path.exists())
 
 
 def check_alignments(args: Namespace) -> None:
     """Read the files of ``--alignfile`` and ``--align-suffix``.
 
     Raises:
-        UserError: as :func:`check_links`; no set has a file with the suffix; there is no text to be aligned.
+        UserError: as :func:`alignments` and :func:`check_links`.
     """
-    if args.dict_only or not (args.alignfile or args.align_suffix):
-        return
-    if args.only_source:
-        raise UserError("--alignfile and --align-suffix align two languages and cannot go with --only-source")
-    if args.alignfile:
-        if not args.trainpref:
-            raise UserError("--alignfile aligns the text of --trainpref, which is not given")
-        check_links(Path(args.alignfile), sides(args, args.trainpref))
-    if args.align_suffix:
-        aligned = {Path(f"{prefix}.{args.align_suffix}"): prefix for prefix in prefixes(args)}
-        if not any(path.exists() for path in aligned):
-            raise UserError(f"--align-suffix {args.align_suffix}: no such file: {', '.join(map(str, aligned))}")
-        for path, prefix in aligned.items():
-            if path.exists():
-                check_links(path, sides(args, prefix))
+    if not args.dict_only and (args.alignfile or args.align_suffix):
+        for path, prefix in alignments(args):
+            check_links(path, sides(args, prefix))
 
 
 def check_first(main: Callable[..., Any], args: Namespace) -> Any:

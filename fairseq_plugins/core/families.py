@@ -1,15 +1,19 @@
-"""All families of models, and their registration with fairseq."""
+"""All families of models, their registration with fairseq, and what to say of an architecture that there is not."""
 
 from __future__ import annotations
 
 import functools
-from typing import Tuple, Type
+from typing import Optional, Tuple, Type
 
-from fairseq_plugins.core.architectures import register_family
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from fairseq_plugins.core.architectures import refusals, register_family
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.model import DeepTransformerModel
+from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
+from fairseq_plugins.errors import UserError, nearest
 
 MODELS: Tuple[Type[DesignedModel], ...] = (DeepTransformerModel, DeepTransformerLanguageModel, DeepS2TTransformerModel)
 
@@ -19,3 +23,29 @@ def register_architectures() -> None:
     """Register the models and every method's architectures with fairseq. Call after the methods are imported."""
     for model in MODELS:
         register_family(model)
+
+
+def require_architecture(arch: Optional[str], setting: str) -> None:
+    """``arch`` is an architecture, of this package or of fairseq.
+
+    Raises:
+        UserError: it is none, or not given; the nearest one is named, and how the legal ones are made up.
+    """
+    if arch in ARCH_MODEL_REGISTRY:
+        return
+    hint = _why_not(arch or "") or nearest(arch or "", list(ARCH_MODEL_REGISTRY))
+    problem = f"{setting} is missing" if arch is None else f"unknown {setting} '{arch}'{hint}"
+    patterns = " or ".join(f"METHOD{model.family.suffix}" for model in MODELS)
+    methods = ", ".join(sorted(METHODS))
+    raise UserError(
+        f"{problem}; legal: {patterns} with METHOD one of {methods}, their sizes, and fairseq's own"
+    )
+
+
+def _why_not(arch: str) -> str:
+    """Why a method is no architecture of the family that ``arch`` names; empty if it names no such pair."""
+    for model in MODELS:
+        name, suffix, _ = arch.partition(model.family.suffix)
+        if suffix and name in METHODS and (reasons := refusals(model.config_class, METHODS[name])):
+            return f" ({'; '.join(reasons)})"
+    return ""

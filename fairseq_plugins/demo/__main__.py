@@ -17,6 +17,7 @@ from fairseq_plugins.demo.progress import Board
 from fairseq_plugins.demo.text import TextSettings
 from fairseq_plugins.demo.training import STOCK, Recipe
 from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+from fairseq_plugins.options import OneLineParser
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
 """What is compared by default."""
@@ -29,9 +30,9 @@ EMBEDDED_LANGUAGES = {"de", "en"}
 EXIT_INTERRUPTED = 130
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> OneLineParser:
     """Flags of the job; their defaults are the demonstration on the embedded corpus."""
-    flags = argparse.ArgumentParser(prog="fairseq-deep demo", description=__doc__.partition(": ")[2])
+    flags = OneLineParser(prog="fairseq-deep demo", description=__doc__.partition(": ")[2])
     data = flags.add_argument_group("text")
     data.add_argument("--data", type=Path, metavar="DIR", help="your own text files; default: the embedded corpus")
     data.add_argument("--source-lang", default="de", metavar="L")
@@ -179,7 +180,7 @@ def _interrupt(_signal: int, _frame: object) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the job; 0, 1 where a method failed, 2 for bad input, 130 when interrupted."""
-    args = parser().parse_args(argv)
+    args = parser().read(argv)
     signal.signal(signal.SIGTERM, _interrupt)
     # The job has lines of its own; what libraries remark about themselves is not among them.
     logging.getLogger().setLevel(logging.WARNING)

@@ -62,7 +62,7 @@ TRAIN = (*PAIR, "--trainpref", "good")
          "good.short: not parallel: good.short has 1 lines, good.de has 3 lines, good.en has 3 lines; line k must "
          "translate line k"),
         ((*TRAIN, "--align-suffix", "word"),
-         "good.word: line 2: '0:1' is no pair of positions; legal: SOURCE-TARGET, as 0-2"),
+         "good.word: line 2: '0:1' is no pair of positions such as 0-2"),
         ((*TRAIN, "--alignfile", "good.far"), "good.far: line 2: '0-2' points behind the end of a sentence"),
         ((*TRAIN, "--align-suffix", "algn"), "--align-suffix algn: no such file: good.algn"),
         (("--only-source", "--trainpref", "good.de", "--align-suffix", "align"),
