@@ -116,6 +116,10 @@ def _refuse_unreadable_config(name: Optional[str], directory: Optional[str]) -> 
     files = {str(path.relative_to(directory).with_suffix("")): path for path in Path(directory).rglob("*.yaml")}
     if name.removesuffix(".yaml") not in files:
         raise UserError(unknown_name("--config-name", name, files))
+    from fairseq.dataclass.configs import FairseqConfig
+
+    if name.removesuffix(".yaml") in FairseqConfig.__dataclass_fields__:
+        raise UserError(f"--config-name {name}: this is the name of a group of fairseq's settings; rename the file")
     for _ in read_lines(files[name.removesuffix(".yaml")]):
         pass
 

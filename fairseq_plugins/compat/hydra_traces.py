@@ -57,8 +57,9 @@ def configuration_error(error: BaseException) -> Optional[UserError]:
         return UserError(_unknown_key(cause))
     if isinstance(error, (HydraException, OmegaConfBaseException)):
         texts = [str(error)] + ([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])
-        lines = [line.strip() for text in dict.fromkeys(texts) for line in text.splitlines()]
-        return UserError("; ".join(line for line in lines if line and not line.startswith(("object_type", "reference_"))))
+        lines = [line.strip() for text in texts for line in text.splitlines()]
+        said = [line for line in lines if line and not line.startswith(("object_type=", "reference_type="))]
+        return UserError("; ".join(dict.fromkeys(said)))
     return None
 
 

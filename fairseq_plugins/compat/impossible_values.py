@@ -9,9 +9,8 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 from fairseq import options
 from fairseq.distributed import utils as distributed_utils
@@ -23,16 +22,39 @@ from fairseq_plugins.errors import UserError
 
 @dataclass(frozen=True)
 class Legal:
-    """The legal values of a setting, or of each number of a list: in words, and whether a number is one."""
+    """The legal values of a setting, or of each number of a list: in words, and whether a number is one.
+
+    Args:
+        words: what a message says.
+        holds: the test.
+        numbers: how many there must be; None for one, or a list of any length but 0.
+    """
 
     words: str
     holds: Callable[[float], bool]
+    numbers: Optional[int] = None
 
     def accepts(self, value: Any) -> bool:
-        """Whether ``value`` is legal; what is no number is for others to judge."""
+        """Whether ``value`` is legal; what is not given is, and a switch such as ``retain_dropout``."""
+        if value is None or isinstance(value, bool):
+            return True
+        if isinstance(value, str):
+            # fairseq keeps some numbers as they were written, and others as a reference to another setting.
+            return value.startswith("${") or self.accepts(_number(value))
         if isinstance(value, (list, tuple)) or OmegaConf.is_list(value):
-            return len(value) > 0 and all(self.accepts(item) for item in value)
-        return isinstance(value, bool) or not isinstance(value, (int, float)) or self.holds(value)
+            return len(value) == (self.numbers or max(1, len(value))) and all(map(self._accepts_one, value))
+        return self.numbers is None and self._accepts_one(value)
+
+    def _accepts_one(self, value: Any) -> bool:
+        return isinstance(value, (int, float)) and self.holds(value)
+
+
+def _number(text: str) -> Any:
+    """What ``text`` means in Python; not a number if it means nothing."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return math.nan
 
 
 AT_LEAST_0 = Legal("at least 0", lambda value: 0 <= value < math.inf)
@@ -59,7 +81,7 @@ LEGAL: Mapping[str, Legal] = {
     "warmup_updates": AT_LEAST_0,
     "warmup_init_lr": Legal("at least 0, or -1 for what the schedule makes of it", lambda v: v == -1 or v >= 0),
     "label_smoothing": SHARE,
-    "adam_betas": SHARE,
+    "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
     "beam": AT_LEAST_1,
     "nbest": AT_LEAST_1,
     "lenpen": FINITE,
@@ -69,9 +91,9 @@ LEGAL: Mapping[str, Legal] = {
 
 
 def settings(cfg: Any) -> Iterator[tuple[str, Any]]:
-    """Key and value of every setting of a configuration; an older part of fairseq has a namespace in its place."""
+    """Key and value of every setting of a configuration."""
     for group in cfg:
-        node = None if OmegaConf.is_missing(cfg, group) else cfg[group]
+        node: Any = None if OmegaConf.is_missing(cfg, group) else cfg[group]
         if OmegaConf.is_dict(node):
             yield from ((f"{group}.{name}", node[name]) for name in node if not OmegaConf.is_missing(node, name))
 
@@ -84,12 +106,6 @@ def problem(shown: str, name: str, value: Any) -> str:
         name: its name in :data:`LEGAL`.
         value: its value.
     """
-    if name == "adam_betas" and isinstance(value, str):
-        # fairseq keeps the pair as it was written.
-        with suppress(ValueError, SyntaxError):
-            value = ast.literal_eval(value)
-        if not isinstance(value, (tuple, list)):
-            return f"{shown} must be two numbers in brackets, not {value}"
     legal = SHARE if name.endswith("dropout") else LEGAL.get(name)
     return "" if legal is None or legal.accepts(value) else f"{shown} must be {legal.words}, not {value}"
 
@@ -102,11 +118,7 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     parsed = parse(*args, **kwargs)
     values = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
-    # Where validation has no size of its own, fairseq has given it the size of training.
-    sizes = ("max_tokens", "batch_size")
-    copies = {f"{name}_valid" for name in sizes if values.get(name) == values.get(f"{name}_valid")}
-    found = {name: problem("--" + name.replace("_", "-"), name, value) for name, value in values.items()}
-    _refuse([text for name, text in found.items() if name not in copies])
+    _refuse(("--" + name.replace("_", "-"), name, value) for name, value in values.items())
     return parsed
 
 
@@ -116,13 +128,18 @@ def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable
     Raises:
         UserError: a setting has a value that it cannot have.
     """
-    _refuse([problem(key, key.rpartition(".")[2], value) for key, value in settings(cfg)])
+    _refuse((key, key.rpartition(".")[2], value) for key, value in settings(cfg))
     return call_main(cfg, main, **kwargs)
 
 
-def _refuse(texts: Iterable[str]) -> None:
-    if found := [text for text in texts if text]:
-        raise UserError(found)
+def _refuse(given: Iterable[tuple[str, str, Any]]) -> None:
+    found: dict[str, str] = {}
+    for shown, name, value in given:
+        # One mistake, one line: the settings of validation follow those of training, and an optimizer has the rate.
+        if text := problem(shown, name, value):
+            found.setdefault(name.removesuffix("_valid"), text)
+    if found:
+        raise UserError(list(found.values()))
 
 
 def apply() -> None:

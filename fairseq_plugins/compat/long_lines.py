@@ -64,7 +64,7 @@ class Lines:
         """Which of the next lines are short enough; says of each other one that it is not."""
         kept = []
         for place, line, length in zip(count(), count(self.read + 1), lengths, strict=False):
-            exceeded = [f"{name} {limit:,}" for name, limit in limits.items() if length > limit]
+            exceeded = [f"{limit:,} ({name})" for name, limit in limits.items() if length > limit]
             if exceeded:
                 self.refused += 1
                 report(UserError(f"line {line} has {length:,} tokens with the end mark, more than {exceeded[0]}: "
@@ -81,7 +81,7 @@ LINES = Lines()
 def limits_of(cfg: Any, max_positions: Any) -> dict[str, int]:
     """The longest source sentence, by what sets the limit."""
     source = max_positions[0] if isinstance(max_positions, (tuple, list)) else max_positions
-    found = {"the model and --max-source-positions allow:": source, "--max-tokens": cfg.dataset.max_tokens}
+    found = {"the model or --max-source-positions": source, "--max-tokens": cfg.dataset.max_tokens}
     return {name: int(limit) for name, limit in found.items() if limit is not None and limit < float("inf")}
 
 

@@ -6,7 +6,7 @@ https://github.com/facebookresearch/fairseq/issues/3403
 from __future__ import annotations
 
 import sys
-from argparse import Action, ArgumentParser, Namespace
+from argparse import Action, ArgumentParser
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Optional
 

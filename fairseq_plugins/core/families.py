@@ -10,8 +10,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_plugins.core.architectures import refusals, register_family
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
-from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError, nearest
 

@@ -98,9 +98,19 @@ class TestHydraTrain:
         assert saved["cfg"]["model"]["_name"] == "deep_transformer"
         assert saved["cfg"]["common"]["user_dir"] == USER_DIR
 
-    def test_misspelt_key_is_one_line(self, data: Path, tmp_path: Path) -> None:
-        done = self.run(data, tmp_path, "+model.encoder_lyers=3")
-        errors = [line for line in done.stderr.splitlines() if line.strip()]
+    @pytest.mark.parametrize(
+        ("override", "line"),
+        [
+            ("+model.encoder_lyers=3", "unknown setting 'encoder_lyers' (did you mean 'encoder_layers'?)"),
+            ("optimisation.max_update=3", "unknown setting 'optimisation' (did you mean 'optimization'?)"),
+            ("+common.seed=-1", "Could not append to config. An item is already at 'common.seed'.; "),
+            ("common.seed=-1", "common.seed must be from 0 to 4294967295, as numpy wants it, not -1"),
+        ],
+    )
+    def test_a_mistake_is_one_line(self, override: str, line: str, data: Path, tmp_path: Path) -> None:
+        done = self.run(data, tmp_path, override)
         assert done.returncode == 2
-        assert errors[-1].startswith("error: Key 'encoder_lyers' not in ")
-        assert not any("Traceback" in line for line in errors)
+        errors = [text for text in done.stderr.splitlines() if text.startswith("error: ")]
+        assert len(errors) == 1
+        assert errors[0].startswith(f"error: {line}")
+        assert "Traceback" not in done.stderr

@@ -75,15 +75,6 @@ def test_what_a_command_is_given(argv: Sequence[str], seen: List[str], calls: Li
         ([], "error: no command given; one of: train, "),
         (["trian"], "error: unknown command 'trian' (did you mean 'train'?); legal: train, hydra-train, "),
         (["xyzzy"], "error: unknown command 'xyzzy'; legal: train, "),
-        (["train", "data", "--arch", "admin_transfromer"],
-         "error: unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: METHOD_transformer "),
-        (["train", "data", "--arch=transformer_iwslt_deen"],
-         "error: unknown --arch 'transformer_iwslt_deen' (did you mean 'transformer_iwslt_de_en'?); legal: "),
-        (["train", "data"], "error: --arch is missing; legal: METHOD_transformer or "),
-        (["train", "data", "--arch", "dsinit_matt_transformer_lm"],
-         "error: unknown --arch 'dsinit_matt_transformer_lm' (--attention matt lives in the cross-attention, "),
-        (["train", "data", "--arch", "t_fixup_transformer_lm_gpt"],
-         "error: unknown --arch 't_fixup_transformer_lm_gpt' (--init t_fixup has no published rule for a language "),
         (["generate", "data", "--user-dir", "mine"],
          "error: fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
          "write `import fairseq_plugins` in mine/__init__.py "),
@@ -122,17 +113,21 @@ def test_take_option(argv: Sequence[str], value: str, rest: List[str]) -> None:
     ("flags", "line"),
     [
         (["--config-name", "smal"],
-         "error: unknown --config-name 'smal' (did you mean 'small'?); legal values: a/b, small\n"),
+         "error: unknown --config-name 'smal' (did you mean 'small'?); legal values: a/b, model, small\n"),
         (["--config-name=smal.yaml"], "error: unknown --config-name 'smal.yaml' (did you mean 'small'?); legal"),
         (["--config-dir", "absent", "--config-name", "small"], "error: --config-dir absent: no such directory"),
+        (["--config-name", "model"],
+         "error: --config-name model: this is the name of a group of fairseq's settings; rename the file"),
+        (["--confg-name", "small"],
+         "error: unknown option '--confg-name' (did you mean '--config-name'?); legal: "),
     ],
 )  # fmt: skip
 def test_a_yaml_file_that_is_not_there(
     flags: Sequence[str], line: str, calls: List[List[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a").mkdir()
-    for name in ("small.yaml", "a/b.yaml", "notes.txt"):
-        (tmp_path / name).touch()
+    for name in ("small.yaml", "a/b.yaml", "model.yaml", "notes.txt"):
+        (tmp_path / name).write_text("common: {}\n")
     assert main(["hydra-train", "--config-dir", str(tmp_path), *flags]) == 2
     assert capfd.readouterr().err.startswith(line)
     assert calls == []
@@ -170,6 +165,12 @@ class TestInHydra:
         [
             ({"model": {"_name": "admin_transfromer"}},
              "error: unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?); legal: "),
+            ({"optimizer": {"_name": "adma"}}, "error: unknown optimizer._name 'adma' (did you mean 'adam"),
+            ({"criterion": "cross_entrpy"},
+             "error: unknown criterion._name 'cross_entrpy' (did you mean 'cross_entropy'?); legal values: adaptive_"),
+            ({"task": {"_name": "transaltion"}}, "error: unknown task._name 'transaltion' (did you mean 'translation'"),
+            ({"optimisation": {"lr": [1]}},
+             "error: unknown group of settings 'optimisation' (did you mean 'optimization'?); legal values: _name, "),
             ({"task": {"data": "???"}, "model": {"_name": "admin_transformer"}}, "error: task.data is not given"),
         ],
     )  # fmt: skip
@@ -199,3 +200,16 @@ class TestInHydra:
         monkeypatch.chdir(tmp_path)
         job = stock._in_hydra(lambda cfg: Path.cwd())
         assert job(OmegaConf.create({"common": {"user_dir": None}})) == (Path(HERE) if returns else tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [(b"a: \xe9\n", "line 1: not UTF-8 (byte 0xe9)"), (b"", "empty")],
+)
+def test_a_yaml_file_that_is_no_text(
+    content: bytes, line: str, calls: List[List[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.yaml").write_bytes(content)
+    assert main(["hydra-train", "--config-dir", str(tmp_path), "--config-name", "x"]) == 2
+    assert capfd.readouterr().err == f"error: {tmp_path}/x.yaml: {line}\n"
+    assert calls == []
