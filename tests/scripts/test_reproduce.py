@@ -58,8 +58,10 @@ def check_references(evaluation: Path) -> None:
     """The references, had they been translated, would have the best of scores, but for what is known and named."""
     found = json.loads((evaluation / "self-check.json").read_text(encoding="utf-8"))
     assert found["lines"] > 0
-    assert found["differing"] == 0
     assert found["bleu"] in (100, None)
+    # The detokeniser of French writes a space before ? and !, and BLEU splits them off anyway.
+    if "wmt14_en_fr" not in evaluation.parts:
+        assert found["differing"] == 0
     assert (found["problem"], found["accepted"]) == ("", "")
     assert all(map(ALLOWED.fullmatch, found["allowed"]))
 
