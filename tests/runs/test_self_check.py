@@ -127,16 +127,17 @@ def test_a_known_difference_hides_no_other(tmp_path):
 
 def test_truecased_text_has_the_capitals_of_its_sentences_again(tmp_path):
     tokenise = Tokenisation("en").transform()
-    truecased = [tokenise(line[0].lower() + line[1:]) for line in PUBLISHED]
-    result = checked("translation", prepared(tmp_path / "said", lines=truecased, truecased=True))
-    assert result == Result(4, 0, 100.0, ("truecased text, compared without case (100.00 BLEU with it)",))
-    assert "4 of 4 lines would differ" in refusal("translation", prepared(tmp_path / "unsaid", lines=truecased))[0]
+    # Moses' truecaser takes a colon for the end of a sentence.
+    published = PUBLISHED[:3]
+    truecased = [tokenise(line[0].lower() + line[1:]) for line in published]
+    result = checked("translation", prepared(tmp_path / "said", published, truecased, truecased=True))
+    assert result == Result(3, 0, 100.0, ("truecased text, compared without case (100.00 BLEU with it)",))
+    unsaid = prepared(tmp_path / "unsaid", published, truecased)
+    assert "3 of 3 lines would differ" in refusal("translation", unsaid)[0]
     # Lower case is more than that, and what was lost does not come back.
-    lower = [tokenise(line.lower()) for line in ["The Old Man And The Sea", *PUBLISHED]]
-    [problem, *_] = refusal(
-        "translation", prepared(tmp_path / "lower", ["The Old Man And The Sea", *PUBLISHED], lower, truecased=True)
-    )
-    assert "BLEU with case: the capitals of truecased text did not come back" in problem
+    titles = ["The Old Man And The Sea", *published]
+    lower = prepared(tmp_path / "lower", titles, [tokenise(line.lower()) for line in titles], truecased=True)
+    assert "BLEU with case: the capitals of truecased text did not come back" in refusal("translation", lower)[0]
 
 
 def all_but(*words: str) -> list[str]:
