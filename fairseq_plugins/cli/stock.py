@@ -19,16 +19,22 @@ from fairseq_plugins.outcome import exit_code
 USER_DIR = str(Path(__file__).resolve().parents[1])
 
 
-HYDRA_CHATTER = r"\s*(hydra\.experimental|The version_base|In 'config'|'config' is validated|The strict flag)"
+HYDRA_CHATTER = r"\s*(hydra\.experimental|The version_base|In 'config'|'.+' is validated|The strict flag)"
 """How the warnings begin that Hydra gives on every run about fairseq's way of calling it."""
 
 
 def plain(name: str, module: str, argv: Sequence[str]) -> int:
     """Run a command of fairseq that builds no model; it needs the mends of this package, not the user directory."""
-    with _command_line(name, argv), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", HYDRA_CHATTER, UserWarning)
+    with _command_line(name, argv), _without_chatter():
         import_module(module).cli_main()
     return 0
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", HYDRA_CHATTER, UserWarning)
+        yield
 
 
 def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
@@ -56,7 +62,8 @@ def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
     """
     given = _hydra_options(name, argv)
     _refuse_unreadable_config(given.config_name, given.config_dir)
-    stock: Any = import_module(module)
+    with _without_chatter():
+        stock: Any = import_module(module)
     stock._hydra_main = _in_hydra(stock._hydra_main)
     return plain(name, module, argv)
 
