@@ -27,7 +27,7 @@ def options() -> OneLineParser:
         ("--outptu a", "unknown option '--outptu' (did you mean '--output'?); legal: --help, --output, --best"),
         ("--out=a", "unknown option '--out' (did you mean '--output'?); legal: --help, --output, --best"),
         ("--best 1", "the following arguments are required: --output (x --help says more)"),
-        ("--output a --best x", "argument --best: invalid int value: 'x' (x --help says more)"),
+        ("--output a --best x", "--best x: not a whole number"),
         ("--output a -b", "unexpected: '-b' (x --help says more)"),
     ],
 )

@@ -5,7 +5,7 @@ absent. :func:`apply` runs at import of the plugin, so a spawned worker, which i
 ``--user-dir``, is mended too. fairseq's functions are wrapped where they are looked up, never copied.
 
 ``fairseq-hydra-train`` and ``fairseq-score`` start before they look for a plugin, or never do; the mends of several
-processes on CPUs and of scoring reach them as ``fairseq-deep hydra-train`` and
+processes on CPUs, of what Hydra prints and of scoring reach them as ``fairseq-deep hydra-train`` and
 ``fairseq-deep stock-score``.
 
 What is left alone, because mending it would be a hack larger than the defect: a forgotten ``--user-dir`` (no code of

@@ -275,11 +275,9 @@ def test_the_flag_becomes_a_setting_of_generation(task: str) -> None:
     assert configured(task=task).generation.lenpen_form == "fairseq"
 
 
-def test_a_misspelt_flag_value_ends_with_the_legal_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+def test_a_misspelt_flag_value_ends_with_the_legal_ones() -> None:
+    with pytest.raises(UserError, match=r"unknown --lenpen-form 'gnmd' \(did you mean 'gnmt'\?\); legal"):
         configured("--lenpen-form", "gnmd")
-    assert caught.value.code == 2
-    assert "argument --lenpen-form: invalid choice: 'gnmd'" in capsys.readouterr().err
 
 
 def composed(*overrides: str) -> Any:
