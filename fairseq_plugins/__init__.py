@@ -36,10 +36,12 @@ def register() -> None:
         recorder,
         training,
     )
-    from fairseq_plugins.core.families import register_architectures
+    from fairseq_plugins.compat.misspelt_options import EXPLAINED
+    from fairseq_plugins.core.families import register_architectures, require_architecture
     from fairseq_plugins.errors import install_hook
 
     register_architectures()
+    EXPLAINED["--arch"] = require_architecture
     decoding.register()
     training.register()
     guard.register()  # before the recorder, which makes flags of its settings

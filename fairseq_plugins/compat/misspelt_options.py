@@ -19,6 +19,12 @@ from fairseq_plugins.options import OneLineParser
 
 REQUIRED = "the following arguments are required: "
 
+EXPLAINED: dict[str, Callable[[Optional[str], str], None]] = {}
+"""By option, what has more to say of a name that is none than a list of names; called with the value and the option.
+
+Each raises UserError, unless the value is legal.
+"""
+
 
 class FairseqParser(OneLineParser):
     """A parser of fairseq's, which reads the command line twice: what an option's value brings is known at the end."""
@@ -36,8 +42,8 @@ class FairseqParser(OneLineParser):
             for name in self.unknown(self.words):
                 if near := nearest(name, missing):
                     raise UserError(f"unknown option '{name}'{near}")
-            if "--arch" in missing:
-                self._require_architecture(None)
+            for option in missing:
+                self._explain(option, None)
         super().error(message)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -45,15 +51,12 @@ class FairseqParser(OneLineParser):
         return self.read(args)
 
     def _check_value(self, action: Action, value: Any) -> None:
-        if action.dest == "arch":
-            self._require_architecture(value)
+        self._explain(f"--{action.dest}", value)
         super()._check_value(action, value)
 
-    def _require_architecture(self, arch: Optional[str]) -> None:
-        # Imported late: the mends are applied before the methods are registered.
-        from fairseq_plugins.core.families import require_architecture
-
-        require_architecture(arch, "--arch")
+    def _explain(self, option: str, value: Optional[str]) -> None:
+        if option in EXPLAINED:
+            EXPLAINED[option](value, option)
 
 
 def make_one_line(parser: ArgumentParser, words: Optional[Sequence[str]] = None) -> None:
