@@ -48,10 +48,11 @@ def model_group(config: Config) -> Dict[str, Any]:
     return {**group, **config.recipe.model, **config.model}
 
 
-def groups(config: Config) -> Dict[str, Dict[str, Any]]:
-    """All groups of a file."""
+def groups(config: Config, name: str) -> Dict[str, Dict[str, Any]]:
+    """All groups of the file ``name``, which trains in a directory of its own."""
     update_freq = {"optimization": {"update_freq": [max(1, config.recipe.gpus) * config.recipe.update_freq]}}
-    every = merged(config.recipe.settings, update_freq, {"model": model_group(config)}, config.settings)
+    directory = {"checkpoint": {"save_dir": f"checkpoints/{name}"}}
+    every = merged(directory, config.recipe.settings, update_freq, {"model": model_group(config)}, config.settings)
     return {name: every[name] for name in GROUPS if name in every}
 
 
@@ -143,7 +144,7 @@ def text_of(name: str) -> str:
     if config.sweep:
         lines += ["hydra:", "  sweeper:", "    params:"]
         lines += [f"      {key}: {_scalar(values)}" for key, values in config.sweep.items()]
-    for group, values in groups(config).items():
+    for group, values in groups(config, name).items():
         lines.append(f"{group}:")
         lines += [f"  {key}: {_written(value)}" for key, value in values.items()]
     return "\n".join(lines) + "\n"
