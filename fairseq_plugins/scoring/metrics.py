@@ -57,7 +57,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "compound-split": Metric(
         "compound-split BLEU", "BLEU", "compound-split", "compounds",
-        "Ott et al. 2018 (29.3), T-Fixup's recipe (fairseq's compound_split_bleu.sh)", bleu_of_tokens,
+        "Ott et al. 2018 (29.3), B2T (footnote 7), T-Fixup (compound_split_bleu.sh)", bleu_of_tokens,
     ),
     "compound-split-t2t": Metric(
         "compound-split BLEU (t2t)", "BLEU", "compound-split-t2t", "straight compounds",

@@ -158,7 +158,7 @@ def test_our_own_command(data: Path, checkpoints: Dict[str, Path], tmp_path: Pat
     [
         (("--unnormalized",), "error: --lenpen-form gnmt asks for a length penalty and --unnormalized for none"),
         (("--lenpen", "-1"), "error: --lenpen -1.0: with --lenpen-form gnmt it is the alpha of"),
-        (("--lenpen", "nan"), "error: --lenpen nan: with --lenpen-form gnmt it is the alpha of"),
+        (("--lenpen", "nan"), "error: --lenpen must be a finite number, not nan"),
     ],
 )
 def test_a_mistake_is_one_line(flags: Tuple[str, ...], line: str, data: Path, checkpoints: Dict[str, Path],

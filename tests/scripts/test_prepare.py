@@ -143,7 +143,8 @@ def test_rare_subwords_are_in_no_training_text(prepared: Path) -> None:
 
 def test_what_the_text_is_in_is_written_down(prepared: Path) -> None:
     assert json.loads((prepared / "text.json").read_text()) == {
-        "tokeniser": "moses", "subwords": "subword_nmt", "lower_case": False, "changed": {"valid": ["punctuation"]},
+        "tokeniser": "moses", "subwords": "subword_nmt", "lower_case": False, "truecased": False,
+        "changed": {"valid": ["punctuation"]},
     }  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
         assert lines(tmp_path / "out" / "text" / f"{name}.tok.de") == ["eins , zwei"] * count
     assert lines(tmp_path / "out" / "raw" / "test.en") == ["eins, zwei"] * 20
     assert json.loads((tmp_path / "out" / "text.json").read_text()) == {
-        "tokeniser": "moses", "subwords": subwords, "lower_case": True,
+        "tokeniser": "moses", "subwords": subwords, "lower_case": True, "truecased": False,
         "changed": {"test": ["apostrophes", "punctuation"]},
     }  # fmt: skip
 

@@ -315,5 +315,7 @@ def test_a_mistake_ends_in_one_line_and_code_2(toy_data: Path, tmp_path: Path) -
     ]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1].startswith("error: --adam-betas of RAdam must be at least 0 and below 1")
+    assert ended.stderr.splitlines()[-1] == (
+        "error: --adam-betas must be two numbers in brackets, each at least 0 and below 1, not (0.9, 1.98)"
+    )
     assert "Traceback" not in ended.stderr
