@@ -116,7 +116,7 @@ def test_dry_run_names_every_training_and_makes_nothing(tmp_path: Path) -> None:
     ("script", "names"),
     [
         ("admin_table2.sh", ("iwslt14_de_en/admin_6e6d",)),
-        ("dsinit_table3.sh", ("dsinit_matt_12e12d",)),
+        ("dsinit_table3.sh", ("dsinit_matt_20e20d",)),
         ("dsinit_table5.sh", ("wmt14_en_fr/dsinit_matt_12e12d",)),
         ("b2t_table1.sh", ("b2t_18e18d",)),
         ("rezero_enwik8.sh", ("rezero_12d",)),
