@@ -64,14 +64,16 @@ class Forms:
         """Empty where the test set has this form of text, or it can be made."""
         if reads == "plain" or (self.tokens is not None and reads != "straight compounds"):
             return ""
-        files = "" if reads == "straight compounds" else f", or {_TOKEN_FILES}"
+        # Tokens from files are made already, with whatever punctuation they had.
+        files = "" if reads == "straight compounds" else _TOKEN_FILES
         if self.language_pair is None:
-            return f"it needs --language-pair (as de-en){files}"
+            return f"it needs --language-pair (as de-en){files and ', or ' + files}"
         language = target_language(self.language_pair)
         known = sorted(set(NonbreakingPrefixes().available_langs.values()))
         if language not in known:
             hint = nearest(language, known)
-            return f"Moses has no rules for '{language}'{hint}, only for {', '.join(known)}{files}"
+            give = files and f": give {files}"
+            return f"Moses has no rules for '{language}'{hint}, only for {', '.join(known)}{give}"
         return ""
 
     def tokens_made_by(self, reads: Reads = "tokens") -> Optional[str]:
