@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
@@ -29,6 +30,13 @@ DATA = Path(os.environ.get("DEEP_NMT_DATA", Path(__file__).resolve().parents[2] 
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
     torch.manual_seed(1)
+
+
+@pytest.fixture(autouse=True)
+def _log_levels_as_at_the_start() -> None:
+    """Commands that a test called in this process may have made fairseq quiet; the next test may read its log."""
+    for name in ("fairseq", "sacrebleu", "absl"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")
