@@ -25,7 +25,7 @@ help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
 	@echo '            on your own text: make demo DATA=DIR SRC=de TGT=en [OUT=DIR]; DIR holds train.de, train.en, valid.de, ...'
 	@echo 'make test   run the tests (one part of them: make test TESTS=tests/cli)'
-	@echo 'make check  ruff, mypy and shellcheck; nothing newer than the oldest Python that is promised'
+	@echo 'make check  ruff (rules and format), mypy and shellcheck; nothing newer than the oldest Python that is promised'
 	@echo 'make setup  only install, into $(VENV) (the others do it where needed)'
 	@echo 'make clean  remove $(VENV) and what the tools left behind; the built wheel of fairseq stays'
 	@echo
@@ -44,6 +44,7 @@ test: $(VENV)/.installed
 
 check: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check --quiet .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/shellcheck $(SHELL_SCRIPTS)
 	$(VENV)/bin/vermin --quiet --no-tips --violations --target=3.10- $(PYTHON_CODE)

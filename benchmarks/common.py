@@ -95,9 +95,7 @@ def interleaved(runs: Dict[str, Callable[[], None]], rounds: int, device: str) -
             if device == "cuda":
                 torch.cuda.synchronize()
             if round_number:
-                seconds[name].append(
-                    {"wall": time.perf_counter() - wall, "processor": time.process_time() - processor}
-                )
+                seconds[name].append({"wall": time.perf_counter() - wall, "processor": time.process_time() - processor})
     return seconds
 
 

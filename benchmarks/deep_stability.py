@@ -117,12 +117,20 @@ def train(method: str, depth: Tuple[int, int], args: argparse.Namespace) -> Dict
         optimizer.zero_grad()
     tail = losses[-LAST:]
     return {
-        "method": method, "depth": list(depth), "width": recipe["width"], "updates": len(losses),
-        "planned": args.updates, "first": losses[0], "last": sum(tail) / len(tail), "worst": max(losses),
-        "gradient": [norms[0], norms[-1]], "unigram": unigram_entropy(data), "recipe": recipe["why"],
+        "method": method,
+        "depth": list(depth),
+        "width": recipe["width"],
+        "updates": len(losses),
+        "planned": args.updates,
+        "first": losses[0],
+        "last": sum(tail) / len(tail),
+        "worst": max(losses),
+        "gradient": [norms[0], norms[-1]],
+        "unigram": unigram_entropy(data),
+        "recipe": recipe["why"],
         "seconds": (time.process_time() - began) / len(losses),
         "parameters": sum(p.numel() for p in model.parameters()),
-    }  # fmt: skip
+    }
 
 
 def verdict(row: Dict[str, Any]) -> str:
@@ -181,8 +189,11 @@ def main() -> None:
             row = train(method, depth, args)
             with args.out.open("a") as out:
                 out.write(json.dumps(row) + "\n")
-            print(f"{method} {text}: {verdict(row)}, {row['first']:.2f} to {row['last']:.2f}, "
-                  f"{row['seconds']:.2f} s/update", flush=True)
+            print(
+                f"{method} {text}: {verdict(row)}, {row['first']:.2f} to {row['last']:.2f}, "
+                f"{row['seconds']:.2f} s/update",
+                flush=True,
+            )
     rows = [json.loads(line) for line in args.out.read_text().splitlines()]
     print(f"\n{machine('cpu')}; unigram entropy {rows[0]['unigram']:.2f} nats a token\n\n{report(rows)}")
 

@@ -40,8 +40,10 @@ def main() -> None:
     pairs = list(zip(seconds["ordinary"], seconds["with profile"], strict=True))
     for clock in ("wall", "processor"):
         extra = [b[clock] / a[clock] - 1 for a, b in pairs]
-        print(f"{machine(args.device)}: the pass costs {statistics.median(extra):.2f} training steps ({clock} clock, "
-              f"{min(extra):.2f} to {max(extra):.2f} over {len(extra)} rounds)")
+        print(
+            f"{machine(args.device)}: the pass costs {statistics.median(extra):.2f} training steps ({clock} clock, "
+            f"{min(extra):.2f} to {max(extra):.2f} over {len(extra)} rounds)"
+        )
 
 
 if __name__ == "__main__":

@@ -28,9 +28,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.optim.adam import Adam
 
 
-def make_step(
-    arch: str, args: argparse.Namespace, task, size: Size
-) -> Tuple[Callable[[], None], torch.nn.Module]:
+def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> Tuple[Callable[[], None], torch.nn.Module]:
     """A closure that makes one training step, and the model that it trains."""
     model = make_model(arch, size, task, ["--dropout", "0.1"])
     model = model.to(device=args.device, dtype=PRECISIONS[args.precision]).train()

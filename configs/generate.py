@@ -26,9 +26,20 @@ from recipes.common import Config, Noted, merged, plain
 
 HERE = Path(__file__).resolve().parent
 GROUPS = (
-    "common", "distributed_training", "task", "model", "criterion", "optimizer", "lr_scheduler", "dataset",
-    "optimization", "checkpoint", "generation", "eval_lm", "scoring",
-)  # fmt: skip
+    "common",
+    "distributed_training",
+    "task",
+    "model",
+    "criterion",
+    "optimizer",
+    "lr_scheduler",
+    "dataset",
+    "optimization",
+    "checkpoint",
+    "generation",
+    "eval_lm",
+    "scoring",
+)
 """The groups of a file in their order, after what is said of the sweep."""
 CONFIGS: Dict[str, Config] = dict([*admin.configs(), *dsinit.configs(), *rezero.configs(), *b2t.configs()])
 """By the path below this directory, without ``.yaml``."""
@@ -87,13 +98,14 @@ def heading(name: str, config: Config) -> List[str]:
     ]
     flag = " -m" if config.sweep else ""
     lines += [
-        f"  fairseq-deep hydra-train{flag} --config-dir configs/{corpus} --config-name {file} task.data=DIR", "",
+        f"  fairseq-deep hydra-train{flag} --config-dir configs/{corpus} --config-name {file} task.data=DIR",
+        "",
         f"An update has at most {factors} = {product:,} tokens{_paper_figure(config, rows, product)}.",
         _update_freq_line(config),
         *config.recipe.remarks,
         *config.remarks,
         "Written by configs/generate.py: change it there.",
-    ]  # fmt: skip
+    ]
     return [part for line in lines for part in _comment(line)]
 
 

@@ -78,9 +78,7 @@ def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:
 
 def stock_model(encoder_before: bool, decoder_before: bool) -> TransformerModelBase:
     """Stock fairseq's Transformer of the same sizes; each stack is Pre-LN if said so, else Post-LN."""
-    flat = Namespace(
-        **_tiny_sizes(), encoder_normalize_before=encoder_before, decoder_normalize_before=decoder_before
-    )
+    flat = Namespace(**_tiny_sizes(), encoder_normalize_before=encoder_before, decoder_normalize_before=decoder_before)
     model: TransformerModelBase = TransformerModelBase.build_model(TransformerConfig.from_namespace(flat), _tiny_task())
     return model
 
@@ -192,10 +190,16 @@ def _combinations() -> Iterator[Tuple[Part, Choices]]:
 def _configurations() -> Iterator[Namespace]:
     """A plain configuration, then each single change to it that a part may object to."""
     usual = Namespace(
-        **{**_tiny_sizes(), **method_preset(None)}, layernorm_embedding=False, no_cross_attention=False,
-        encoder_layerdrop=0.0, decoder_layerdrop=0.0, share_all_embeddings=False, activation_dropout=0.0,
-        relu_dropout=0.0, activation_fn="relu",
-    )  # fmt: skip
+        **{**_tiny_sizes(), **method_preset(None)},
+        layernorm_embedding=False,
+        no_cross_attention=False,
+        encoder_layerdrop=0.0,
+        decoder_layerdrop=0.0,
+        share_all_embeddings=False,
+        activation_dropout=0.0,
+        relu_dropout=0.0,
+        activation_fn="relu",
+    )
     yield usual
     changes: List[Tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
     changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1), ("share_all_embeddings", True)]
@@ -294,12 +298,8 @@ def _anchor(title: str) -> str:
 def architectures() -> str:
     """The suffixes of the architectures and what they mean."""
     presets = architecture_presets(None)
-    sizes = [
-        (code(f"…_transformer{suffix}"), code(stock), *_sizes(presets[suffix])) for suffix, stock in SIZES.items()
-    ]
-    depths = [
-        (code(f"…{suffix}"), *map(str, depth)) for suffix, depth in DEPTHS.items() if depth is not None
-    ]
+    sizes = [(code(f"…_transformer{suffix}"), code(stock), *_sizes(presets[suffix])) for suffix, stock in SIZES.items()]
+    depths = [(code(f"…{suffix}"), *map(str, depth)) for suffix, depth in DEPTHS.items() if depth is not None]
     return "\n\n".join(
         [
             "## Architectures",
@@ -438,10 +438,14 @@ def parts_section() -> str:
 def options_section() -> str:
     """Every option once."""
     rows = [
-        (code(flag(option.name)), ", ".join(map(_value, parts)), code(option.default),
-         ", ".join(map(code, option.choices)) or "a number")
+        (
+            code(flag(option.name)),
+            ", ".join(map(_value, parts)),
+            code(option.default),
+            ", ".join(map(code, option.choices)) or "a number",
+        )
         for option, parts in options_with_parts()
-    ]  # fmt: skip
+    ]
     header = ("option", "belongs to", "default", "values")
     return "## Options\n\nEach takes one value, or `ENCODER,DECODER`.\n\n" + table(header, rows)
 
@@ -539,9 +543,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     check = parser.parse_args(argv).check
     stale = [
-        (path, text) for path, text in pages().items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]  # fmt: skip
+        (path, text) for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
     for path, text in stale:
         if check:
             print(f"error: {path.relative_to(ROOT)} is out of date: run `python docs/generate.py`", file=sys.stderr)

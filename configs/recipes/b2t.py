@@ -22,8 +22,10 @@ from recipes.common import (
     translation,
 )
 
-B2T_README = "the paper, sections 6.1 and A; what it leaves open from the authors' first command, of 2022, "\
+B2T_README = (
+    "the paper, sections 6.1 and A; what it leaves open from the authors' first command, of 2022, "
     "github.com/takase/b2t_connection, README.md"
+)
 B2T_DE = Recipe(
     corpus="WMT'16 English to German as in fairseq's scaling_nmt, joint BPE of 32,000, one dictionary",
     data="VARIANT=wmt16-google scripts/prepare_wmt14_en_de.sh",
@@ -68,9 +70,7 @@ B2T_DE_100 = replace(
     source="the paper, appendix C.1; batch and precision of the authors' command of 2023-05, "
     "github.com/takase/b2t_connection, README.md",
     settings=merged(B2T_DE_WORDS.settings, {"optimization": {"max_update": 25000}}),
-    remarks=(
-        "The paper trained on 24 V100 for about 120 hours (A.2) and does not say how many tokens an update had.",
-    ),
+    remarks=("The paper trained on 24 V100 for about 120 hours (A.2) and does not say how many tokens an update had.",),
 )
 SCALED = {
     "b2t_init_scale": "0.1",
@@ -110,7 +110,8 @@ WIKITEXT = Recipe(
         "common": {"seed": 1, **LOG},
         "distributed_training": {"ddp_backend": Noted("legacy_ddp", "adaptive_loss asks for it")},
         "task": {
-            "_name": "language_modeling", "data": "???",
+            "_name": "language_modeling",
+            "data": "???",
             "tokens_per_sample": not_stated(1024, "one block for each GPU, as Baevski and Auli have it"),
             "sample_break_mode": "none",
         },
@@ -119,21 +120,28 @@ WIKITEXT = Recipe(
         "lr_scheduler": inverse_sqrt(2000),
         "dataset": {"max_tokens": 1024, "skip_invalid_size_inputs_valid_test": True},
         "optimization": {
-            "lr": [0.001], "max_update": 50000, "clip_norm": not_stated(0.1, "as Baevski and Auli"),
+            "lr": [0.001],
+            "max_update": 50000,
+            "clip_norm": not_stated(0.1, "as Baevski and Auli"),
             "stop_min_lr": 1e-9,
         },
         "checkpoint": {"no_epoch_checkpoints": True},
         "eval_lm": {"context_window": not_stated(512, "as Baevski and Auli, 512 tokens are scored at a time")},
     },
     model={
-        **rates(*(not_stated(rate, "as Baevski and Auli") for rate in (0.3, 0.1, 0.1))), "activation_fn": "relu",
-        "adaptive_input": True, "adaptive_input_cutoff": "20000,60000", "adaptive_softmax_cutoff": "20000,60000",
-        "adaptive_softmax_dropout": 0.2, "tie_adaptive_weights": True, "tie_adaptive_proj": True,
+        **rates(*(not_stated(rate, "as Baevski and Auli") for rate in (0.3, 0.1, 0.1))),
+        "activation_fn": "relu",
+        "adaptive_input": True,
+        "adaptive_input_cutoff": "20000,60000",
+        "adaptive_softmax_cutoff": "20000,60000",
+        "adaptive_softmax_dropout": 0.2,
+        "tie_adaptive_weights": True,
+        "tie_adaptive_proj": True,
         "no_decoder_final_norm": Noted(True, "as in fairseq's transformer_lm_wiki103; Pre-LN alone has one"),
     },
     gpus=128,
     update_freq=1,
-)  # fmt: skip
+)
 AS_WANG = "as fairseq's s2t_transformer_m and its examples/speech_to_text/docs/librispeech_example.md"
 LIBRISPEECH = Recipe(
     corpus="LibriSpeech, 960 hours, SentencePiece unigram of 10,000",
@@ -142,33 +150,49 @@ LIBRISPEECH = Recipe(
     settings={
         "common": {"seed": 1, **LOG},
         "task": {
-            "_name": "speech_to_text", "task": "speech_to_text", "data": "???", "config_yaml": "config.yaml",
-            "max_source_positions": 6000, "max_target_positions": 1024, "seed": 1,
+            "_name": "speech_to_text",
+            "task": "speech_to_text",
+            "data": "???",
+            "config_yaml": "config.yaml",
+            "max_source_positions": 6000,
+            "max_target_positions": 1024,
+            "seed": 1,
         },
         "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1, "report_accuracy": True},
         "optimizer": adam("(0.9, 0.98)"),
         "lr_scheduler": inverse_sqrt(4000),
         "dataset": {"max_tokens": Noted(40000, "frames of audio"), "train_subset": "train", "valid_subset": "dev"},
         "optimization": {
-            "lr": [0.001], "max_update": 150000, "clip_norm": not_stated(10.0, "as in fairseq's example"),
+            "lr": [0.001],
+            "max_update": 150000,
+            "clip_norm": not_stated(10.0, "as in fairseq's example"),
         },
         "checkpoint": {"keep_last_epochs": 10},
         "generation": {"beam": not_stated(5, "as in fairseq's example"), "lenpen": 1.0},
         "scoring": {"_name": "wer"},
     },
     model={
-        **size(512, 2048, 8), **rates(*[not_stated(0.15, "as in fairseq's s2t_transformer_m")] * 3),
+        **size(512, 2048, 8),
+        **rates(*[not_stated(0.15, "as in fairseq's s2t_transformer_m")] * 3),
         "share_decoder_input_output_embed": True,
     },
     gpus=32,
     update_freq=1,
     remarks=("'tokens' are frames of audio here.",),
-)  # fmt: skip
+)
 
 BASELINES = ("post_ln", "pre_ln", "b2t")
 COMPARED = (
-    "post_ln", "pre_ln", "dlcl_post_ln", "admin", "t_fixup", "realformer", "deepnet", "b2t", "b2t_without_ln",
-)  # fmt: skip
+    "post_ln",
+    "pre_ln",
+    "dlcl_post_ln",
+    "admin",
+    "t_fixup",
+    "realformer",
+    "deepnet",
+    "b2t",
+    "b2t_without_ln",
+)
 """The methods of Tables 1 and 3, and that of Tables 8 and 9."""
 CURVES = {12: "Figure 9", 36: "Figures 8 and 9", 50: "Figure 9"}
 """By depth, for which figures Pre-LN and B2T were trained with the settings of 6 and 18 layers."""
@@ -212,9 +236,12 @@ def _compared(corpus: str, recipe: Recipe, depth: int) -> Iterator[Tuple[str, Co
             f"{corpus}/{method}_{depth}e{depth}d",
             Config(
                 _without_warmup(recipe) if method == "t_fixup" else recipe,
-                method, depth, depth, remarks=_carried_over(method),
+                method,
+                depth,
+                depth,
+                remarks=_carried_over(method),
             ),
-        )  # fmt: skip
+        )
 
 
 def _without_warmup(recipe: Recipe) -> Recipe:

@@ -61,11 +61,14 @@ def ds_settings(source: str, target: str, updates: int = 300000) -> Settings:
                 "no_epoch_checkpoints": True,
             },
             "generation": {
-                "beam": 4, "lenpen": 0.6, "lenpen_form": Noted("gnmt", "what the toolkit's 0.6 means"),
-                "max_len_a": 1.0, "max_len_b": Noted(50, TOOLKIT),
+                "beam": 4,
+                "lenpen": 0.6,
+                "lenpen_form": Noted("gnmt", "what the toolkit's 0.6 means"),
+                "max_len_a": 1.0,
+                "max_len_b": Noted(50, TOOLKIT),
             },
         },
-    )  # fmt: skip
+    )
 
 
 def sized(recipe: Recipe, tokens: int, dropout: float, attention: float) -> Recipe:
@@ -90,28 +93,41 @@ DS_DE = Recipe(
 DS_DE_BIG = replace(
     DS_DE,
     settings=merged(
-        DS_DE.settings, noam(1024, 16000), adam_of_the_toolkit("(0.9, 0.998)"),
+        DS_DE.settings,
+        noam(1024, 16000),
+        adam_of_the_toolkit("(0.9, 0.998)"),
         {"common": {"fp16": Noted(True, "mixed precision for all big models, section 7.2")}},
     ),
     model={**BIG, "share_decoder_input_output_embed": True},
     end="_big",
-)  # fmt: skip
+)
 DS_FR = replace(
-    DS_DE, corpus="WMT'14 English to French, BPE of 32,000, a dictionary for each language",
-    data="VARIANT=dsinit scripts/prepare_wmt14_en_fr.sh", settings=ds_settings("en", "fr", updates=500000),
-)  # fmt: skip
+    DS_DE,
+    corpus="WMT'14 English to French, BPE of 32,000, a dictionary for each language",
+    data="VARIANT=dsinit scripts/prepare_wmt14_en_fr.sh",
+    settings=ds_settings("en", "fr", updates=500000),
+)
 DS_IWSLT = replace(
-    DS_DE, corpus="IWSLT'14 German to English, joint BPE of 30,000, a dictionary for each language",
-    data="VARIANT=dsinit scripts/prepare_iwslt14_de_en.sh", settings=ds_settings("de", "en"), end="_base",
-)  # fmt: skip
+    DS_DE,
+    corpus="IWSLT'14 German to English, joint BPE of 30,000, a dictionary for each language",
+    data="VARIANT=dsinit scripts/prepare_iwslt14_de_en.sh",
+    settings=ds_settings("de", "en"),
+    end="_base",
+)
 DS_FI = replace(
-    DS_DE, corpus="WMT'18 English to Finnish, BPE of 32,000, a dictionary for each language",
-    data="scripts/prepare_wmt18_en_fi.sh", settings=ds_settings("en", "fi"), end="",
-)  # fmt: skip
+    DS_DE,
+    corpus="WMT'18 English to Finnish, BPE of 32,000, a dictionary for each language",
+    data="scripts/prepare_wmt18_en_fi.sh",
+    settings=ds_settings("en", "fi"),
+    end="",
+)
 DS_ZH = replace(
-    DS_DE, corpus="WMT'18 Chinese to English, BPE of 32,000, a dictionary for each language",
-    data="scripts/prepare_wmt18_zh_en.sh", settings=ds_settings("zh", "en", updates=500000), end="",
-)  # fmt: skip
+    DS_DE,
+    corpus="WMT'18 Chinese to English, BPE of 32,000, a dictionary for each language",
+    data="scripts/prepare_wmt18_zh_en.sh",
+    settings=ds_settings("zh", "en", updates=500000),
+    end="",
+)
 RELEASED = {"ds_init_rule": Noted("released", "with which the paper's Table 1 comes out; 'paper' is equation 15")}
 BATCHES = {6: 25000, 12: 40000, 18: 42000, 20: 44000, 30: 48000}
 """Tokens of an update by the number of layers: Table 3, and 7.3 on the depths of Figure 3."""

@@ -55,7 +55,7 @@ ENWIK8 = Recipe(
         "for 1,080 samples and 0.0005 x sqrt(samples) for fewer are recalled, not verified. They fit each other, "
         "0.0005 x sqrt(1080) = 0.0164, and the square root rule of LAMB's authors, which B follows.",
     ),
-)  # fmt: skip
+)
 EPOCHS: Settings = {"optimization": {"max_epoch": 100}}
 BEYOND: Settings = {
     "optimization": {"max_update": not_stated(25000, "100 epochs, the limit of B, would be 16,300; A has none")}

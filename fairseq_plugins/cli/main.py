@@ -47,15 +47,19 @@ COMMANDS: Mapping[str, Command] = {
     "eval-lm": Command("perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
     "stock-score": Command("BLEU of a translation, by fairseq's own scorer", "fairseq_cli.score", stock.plain),
-    "score": Command("score translations: BLEU of every kind, chrF, TER, ROUGE, WER; compare systems",
-                     "fairseq_plugins.scoring.command", needs_fairseq=False),
+    "score": Command(
+        "score translations: BLEU of every kind, chrF, TER, ROUGE, WER; compare systems",
+        "fairseq_plugins.scoring.command",
+        needs_fairseq=False,
+    ),
     "demo": Command("train every method on a small corpus and compare them", "fairseq_plugins.demo.__main__"),
     "doctor": Command("say what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
     "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.corpora.verify"),
     "diagnose": Command("the papers' analyses of a method or a checkpoint", "fairseq_plugins.diagnostics.command"),
     "report": Command("what trainings reached, in one table", "fairseq_plugins.runs.report", needs_fairseq=False),
-    "watch": Command("losses and gradient norms of trainings, while they run", "fairseq_plugins.watch.command",
-                     needs_fairseq=False),
+    "watch": Command(
+        "losses and gradient norms of trainings, while they run", "fairseq_plugins.watch.command", needs_fairseq=False
+    ),
     "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
     "fold": Command("turn an Admin checkpoint into a plain Post-LN one", "fairseq_plugins.checkpoints.fold"),
 }

@@ -38,19 +38,33 @@ TRAINED_ON = "trained_on"
 
 OF_OTHER_GROUPS = frozenset(
     field.name
-    for group in (configs.CommonConfig, configs.DatasetConfig, configs.OptimizationConfig, configs.CheckpointConfig,
-                  configs.DistributedTrainingConfig, configs.EMAConfig)
+    for group in (
+        configs.CommonConfig,
+        configs.DatasetConfig,
+        configs.OptimizationConfig,
+        configs.CheckpointConfig,
+        configs.DistributedTrainingConfig,
+        configs.EMAConfig,
+    )
     for field in fields(group)
-) - {"_name"}  # fmt: skip
+) - {"_name"}
 """Settings that may change; models, criteria, optimizers and schedules take some of them over, such as ``lr``."""
 MAY_CHANGE = OF_OTHER_GROUPS | {
     # Memory and speed.
-    "checkpoint_activations", "offload_activations", "min_params_to_wrap", "use_old_adam", "fp16_adam_stats",
+    "checkpoint_activations",
+    "offload_activations",
+    "min_params_to_wrap",
+    "use_old_adam",
+    "fp16_adam_stats",
     # Where a new model takes its embeddings from; how long a sentence may be.
-    "encoder_embed_path", "decoder_embed_path", "max_source_positions", "max_target_positions",
+    "encoder_embed_path",
+    "decoder_embed_path",
+    "max_source_positions",
+    "max_target_positions",
     # As long as --max-update, which may change; compared where optimizers are loaded.
-    "total_num_update", "no_weight_decay_on",
-}  # fmt: skip
+    "total_num_update",
+    "no_weight_decay_on",
+}
 TASK_SETTINGS = frozenset({"_name", "tokens_per_sample", "sample_break_mode", "lang_pairs"})
 
 
@@ -135,8 +149,11 @@ def _leave_out_what_watches(*criteria: dict[str, Any]) -> None:
     for values in criteria:
         loss = getattr(CRITERION_REGISTRY.get(values.get("_name")), "__name__", None)
         same = [name for name, kind in CRITERION_REGISTRY.items() if kind.__name__ == loss]
-        known = [{field.name for field in fields(CRITERION_DATACLASS_REGISTRY[name])} for name in same
-                 if name in CRITERION_DATACLASS_REGISTRY]  # fmt: skip
+        known = [
+            {field.name for field in fields(CRITERION_DATACLASS_REGISTRY[name])}
+            for name in same
+            if name in CRITERION_DATACLASS_REGISTRY
+        ]
         for name in values.keys() - (set.intersection(*known) if known else values.keys()) - {"_name"}:
             del values[name]
         if same:

@@ -67,8 +67,11 @@ class Lines:
             exceeded = [f"{limit:,} ({name})" for name, limit in limits.items() if length > limit]
             if exceeded:
                 self.refused += 1
-                report(UserError(f"line {line} has {length:,} tokens with the end mark, more than {exceeded[0]}: "
-                                 "not translated"))  # fmt: skip
+                report(
+                    UserError(
+                        f"line {line} has {length:,} tokens with the end mark, more than {exceeded[0]}: not translated"
+                    )
+                )
             else:
                 kept.append(place)
         self.read += len(lengths)

@@ -129,9 +129,7 @@ class RunningAverage(_Stateful):
         """Follow the beams."""
         state = self.get_incremental_state(incremental_state, "average_state")
         if state is not None:
-            incremental_state = self.set_incremental_state(
-                incremental_state, "average_state", select(state, new_order)
-            )
+            incremental_state = self.set_incremental_state(incremental_state, "average_state", select(state, new_order))
         return incremental_state
 
 

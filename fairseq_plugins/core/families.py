@@ -37,9 +37,7 @@ def require_architecture(arch: Optional[str], setting: str) -> None:
     problem = f"{setting} is missing" if arch is None else f"unknown {setting} '{arch}'{hint}"
     patterns = " or ".join(f"METHOD{model.family.suffix}" for model in MODELS)
     methods = ", ".join(sorted(METHODS))
-    raise UserError(
-        f"{problem}; legal: {patterns} with METHOD one of {methods}, their sizes, and fairseq's own"
-    )
+    raise UserError(f"{problem}; legal: {patterns} with METHOD one of {methods}, their sizes, and fairseq's own")
 
 
 def _why_not(arch: str) -> str:

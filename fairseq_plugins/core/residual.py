@@ -86,6 +86,4 @@ def build_plain(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site,
     return {site: PlainResidual() for site in sites}
 
 
-register_part(
-    Part(Axis.RESIDUAL, "plain", build_plain, summary="stream + branch, as in the original Transformer")
-)
+register_part(Part(Axis.RESIDUAL, "plain", build_plain, summary="stream + branch, as in the original Transformer"))

@@ -65,9 +65,7 @@ SPEECH_TO_TEXT = Family(
     stacks=tuple(Stack),
     stock=(*FLAGS, *(declared_elsewhere(name, *told) for name, told in TOLD.items())),
     presettable=tuple(name for name, kind, _ in FLAGS if kind is not bool and name != PRETRAINED),
-    sizes={
-        suffix: Size(f"s2t_transformer{suffix}") for suffix in ("", "_xs", "_s", "_sp", "_m", "_mp", "_l", "_lp")
-    },
+    sizes={suffix: Size(f"s2t_transformer{suffix}") for suffix in ("", "_xs", "_s", "_sp", "_m", "_mp", "_l", "_lp")},
     fallbacks={name: value for name, (_, _, value) in TOLD.items()},
     problems=_problems,
 )

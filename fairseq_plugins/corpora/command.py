@@ -9,8 +9,9 @@ from pathlib import Path
 def parser_of(step: str, purpose: str | None) -> argparse.ArgumentParser:
     """The parser of a step; ``purpose`` is the docstring of its module, whose first sentence is shown."""
     summary = (purpose or "").split("\n\n")[0].replace("\n", " ")
-    return argparse.ArgumentParser(prog=f"python -m fairseq_plugins.corpora {step}", description=summary,
-                                   allow_abbrev=False)  # fmt: skip
+    return argparse.ArgumentParser(
+        prog=f"python -m fairseq_plugins.corpora {step}", description=summary, allow_abbrev=False
+    )
 
 
 def add_files(flags: argparse.ArgumentParser, many: bool = True) -> None:

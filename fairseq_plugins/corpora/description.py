@@ -128,8 +128,13 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--subwords", default="none", metavar="S", help="subword_nmt (or bpe), sentencepiece, none")
     flags.add_argument("--lower-case", action="store_true", help="all its letters are small")
     flags.add_argument("--truecased", action="store_true", help="sentences begin like words inside sentences")
-    flags.add_argument("--changed", action="append", default=[], metavar="SET=CHANGE,...",
-                       help=f"how the text of a set differs from the published one: {', '.join(CHANGES)}")  # fmt: skip
+    flags.add_argument(
+        "--changed",
+        action="append",
+        default=[],
+        metavar="SET=CHANGE,...",
+        help=f"how the text of a set differs from the published one: {', '.join(CHANGES)}",
+    )
     flags.add_argument("output", type=Path, metavar="OUTPUT")
     args = flags.parse_args(argv)
     changed: dict[str, list[str]] = {}

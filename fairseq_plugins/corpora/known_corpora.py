@@ -131,16 +131,25 @@ def test_sets() -> Mapping[str, TestSet]:
 def _corpus(entry: Mapping[str, Any]) -> Corpus:
     splits = {name: [_form(form) for form in forms] for name, forms in entry["splits"].items()}
     return Corpus(
-        entry["name"], entry["title"], frozenset(entry["languages"]), splits,
-        entry.get("dictionaries", ()), entry.get("sha256", {}), entry.get("variant_of"),
-    )  # fmt: skip
+        entry["name"],
+        entry["title"],
+        frozenset(entry["languages"]),
+        splits,
+        entry.get("dictionaries", ()),
+        entry.get("sha256", {}),
+        entry.get("variant_of"),
+    )
 
 
 def _form(entry: Mapping[str, Any]) -> Form:
     return Form(
-        entry["rows"], entry.get("tokens", {}), entry.get("unk", {}), entry.get("is", ""), entry.get("wrong", False),
+        entry["rows"],
+        entry.get("tokens", {}),
+        entry.get("unk", {}),
+        entry.get("is", ""),
+        entry.get("wrong", False),
         entry.get("tells", False),
-    )  # fmt: skip
+    )
 
 
 def recognise(found: Directory) -> Optional[Corpus]:

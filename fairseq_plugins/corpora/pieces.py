@@ -29,9 +29,14 @@ def learn(paths: Sequence[Path], size: int, kind: str = "unigram", coverage: flo
     mistakes: list[UserError] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_until_mistake(paths, mistakes), model_writer=model, vocab_size=size, model_type=kind,
-            character_coverage=coverage, num_threads=_THREADS, minloglevel=2,
-        )  # fmt: skip
+            sentence_iterator=_until_mistake(paths, mistakes),
+            model_writer=model,
+            vocab_size=size,
+            model_type=kind,
+            character_coverage=coverage,
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
     except RuntimeError as error:
         if mistakes:
             raise mistakes[0] from None

@@ -64,10 +64,13 @@ def _parser() -> OneLineParser:
         "2: nothing to look at.",
     )
     parser.add_argument(
-        "directory", nargs="?", type=Path, metavar="DIR",
+        "directory",
+        nargs="?",
+        type=Path,
+        metavar="DIR",
         help="a directory made by scripts/prepare*.sh, one made by fairseq-preprocess, or one of text files "
         "(train.de, train.en, test.tok.en, train.de.gz, ...)",
-    )  # fmt: skip
+    )
     parser.add_argument("--expect", metavar="NAME", help="the corpus that it must be; --list shows the names")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with whole sums")
     parser.add_argument("--list", action="store_true", help="list the known corpora")
@@ -221,8 +224,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 def _line(row: tuple[str, ...], widths: Sequence[int]) -> str:
     last = len(row) - 1
-    cells = [cell.ljust(width) if column in (0, last) else cell.rjust(width)
-             for column, (cell, width) in enumerate(zip(row, widths, strict=True))]  # fmt: skip
+    cells = [
+        cell.ljust(width) if column in (0, last) else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
     return "  ".join(cells).rstrip()
 
 

@@ -46,15 +46,23 @@ def parser() -> OneLineParser:
     data.add_argument("--bpe-operations", type=int, default=2000, metavar="N", help="default: 2000")
     data.add_argument("--max-length", type=int, default=100, metavar="N", help="longest training sentence, in subwords")
     flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
-    flags.add_argument("--methods", default=",".join(METHODS), metavar="A,B,…",
-                       help=f"default: {','.join(METHODS)}; '{STOCK}' is fairseq's own")  # fmt: skip
+    flags.add_argument(
+        "--methods",
+        default=",".join(METHODS),
+        metavar="A,B,…",
+        help=f"default: {','.join(METHODS)}; '{STOCK}' is fairseq's own",
+    )
     _add_recipe_flags(flags)
     search = flags.add_argument_group("translation")
     search.add_argument("--beam", type=int, default=4)
     search.add_argument("--length-penalty", type=float, default=1.0)
     machine = flags.add_argument_group("machine")
-    machine.add_argument("--jobs", type=int, metavar="N", help="methods in work at a time; default: 2 where there are "
-                         "2 cores, 1 on a GPU")  # fmt: skip
+    machine.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="methods in work at a time; default: 2 where there are 2 cores, 1 on a GPU",
+    )
     machine.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     return flags
 
@@ -62,14 +70,25 @@ def parser() -> OneLineParser:
 def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
     recipe = flags.add_argument_group("model and training")
     for flag, default in (
-        ("--encoder-layers", 12), ("--decoder-layers", 12), ("--width", 64), ("--ffn-width", 128), ("--heads", 4),
-        ("--max-update", 1800), ("--max-tokens", 600), ("--warmup-updates", 300), ("--save-interval", 100),
-        ("--average", 4), ("--seed", 1),
-    ):  # fmt: skip
+        ("--encoder-layers", 12),
+        ("--decoder-layers", 12),
+        ("--width", 64),
+        ("--ffn-width", 128),
+        ("--heads", 4),
+        ("--max-update", 1800),
+        ("--max-tokens", 600),
+        ("--warmup-updates", 300),
+        ("--save-interval", 100),
+        ("--average", 4),
+        ("--seed", 1),
+    ):
         recipe.add_argument(flag, type=int, default=default, help=f"default: {default}")
     for flag, fraction in (
-        ("--dropout", 0.1), ("--learning-rate", 2e-3), ("--label-smoothing", 0.1), ("--clip-norm", 0.0)
-    ):  # fmt: skip
+        ("--dropout", 0.1),
+        ("--learning-rate", 2e-3),
+        ("--label-smoothing", 0.1),
+        ("--clip-norm", 0.0),
+    ):
         recipe.add_argument(flag, type=float, default=fraction, help=f"default: {fraction}")
 
 
@@ -95,11 +114,17 @@ def job_of(args: argparse.Namespace) -> Job:
         prefixes = {"train": args.train_prefix, "valid": args.valid_prefix, "test": args.test_prefix}
         corpus = UserCorpus(args.data, prefixes)
     return Job(
-        corpus=corpus, languages=(args.source_lang, args.target_lang), out=args.out.resolve(), methods=methods,
-        text=TextSettings(args.bpe_operations, args.max_length), recipe=_recipe_of(args),
-        search=Search(args.beam, args.length_penalty), parallel=parallel,
-        threads=max(1, _cores() // parallel), gpu=gpu,
-    )  # fmt: skip
+        corpus=corpus,
+        languages=(args.source_lang, args.target_lang),
+        out=args.out.resolve(),
+        methods=methods,
+        text=TextSettings(args.bpe_operations, args.max_length),
+        recipe=_recipe_of(args),
+        search=Search(args.beam, args.length_penalty),
+        parallel=parallel,
+        threads=max(1, _cores() // parallel),
+        gpu=gpu,
+    )
 
 
 def _recipe_of(args: argparse.Namespace) -> Recipe:
@@ -108,8 +133,20 @@ def _recipe_of(args: argparse.Namespace) -> Recipe:
 
 
 def _number_problems(args: argparse.Namespace) -> list[str]:
-    positive = ("bpe_operations", "max_length", "encoder_layers", "decoder_layers", "width", "ffn_width",
-                "heads", "max_update", "max_tokens", "save_interval", "average", "beam")  # fmt: skip
+    positive = (
+        "bpe_operations",
+        "max_length",
+        "encoder_layers",
+        "decoder_layers",
+        "width",
+        "ffn_width",
+        "heads",
+        "max_update",
+        "max_tokens",
+        "save_interval",
+        "average",
+        "beam",
+    )
     problems = [
         f"{_flag(name)} must be at least 1, not {getattr(args, name)}" for name in positive if getattr(args, name) < 1
     ]

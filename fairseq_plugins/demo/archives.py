@@ -69,20 +69,33 @@ def ted_training(sentences: Sequence[str], language: str) -> bytes:
     text: list[str] = []
     for first in range(0, len(sentences), talk):
         number = first // talk + 1
-        text += [f"<url>http://www.ted.com/talks/talk_{number}.html</url>", "<keywords>talks, example</keywords>",
-                 "<speaker>Somebody</speaker>", f"<talkid>{number}</talkid>", f"<title>Talk {number}</title>",
-                 f"<description>TED Talk Subtitles ({language}): talk {number}.</description>"]  # fmt: skip
+        text += [
+            f"<url>http://www.ted.com/talks/talk_{number}.html</url>",
+            "<keywords>talks, example</keywords>",
+            "<speaker>Somebody</speaker>",
+            f"<talkid>{number}</talkid>",
+            f"<title>Talk {number}</title>",
+            f"<description>TED Talk Subtitles ({language}): talk {number}.</description>",
+        ]
         text += [f" {escape(line, quote=False)} " for line in sentences[first : first + talk]]
-        text += [f'<reviewer href="http://www.ted.com/{number}">Somebody</reviewer>',
-                 f'<translator href="http://www.ted.com/{number}">Somebody else</translator>']  # fmt: skip
+        text += [
+            f'<reviewer href="http://www.ted.com/{number}">Somebody</reviewer>',
+            f'<translator href="http://www.ted.com/{number}">Somebody else</translator>',
+        ]
     return _lines(text)
 
 
 def ted_evaluation(sentences: Sequence[str], language: str, name: str) -> bytes:
     """Development and test talks of IWSLT: XML with a ``<seg>`` for each sentence."""
     kind = "refset" if language == "en" else "srcset"
-    text = ['<?xml version="1.0" encoding="UTF-8"?>', "<mteval>", f'<{kind} setid="{name}" srclang="german">',
-            '<doc docid="1" genre="lectures">', "<title>A talk</title>", "<keywords>talks</keywords>"]  # fmt: skip
+    text = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        "<mteval>",
+        f'<{kind} setid="{name}" srclang="german">',
+        '<doc docid="1" genre="lectures">',
+        "<title>A talk</title>",
+        "<keywords>talks</keywords>",
+    ]
     text += [f'<seg id="{number}"> {escape(line, quote=False)} </seg>' for number, line in enumerate(sentences, 1)]
     return _lines([*text, "</doc>", f"</{kind}>", "</mteval>"])
 

@@ -49,9 +49,13 @@ class Children:
                     raise CommandFailed(what, -signal.SIGTERM, output)
                 # A session of its own: Ctrl-C reaches the job alone, which then ends its children in order.
                 child = subprocess.Popen(
-                    list(command), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
-                    env=self._environment, start_new_session=True,
-                )  # fmt: skip
+                    list(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    env=self._environment,
+                    start_new_session=True,
+                )
                 self._running.add(child)
             code = child.wait()
         with self._lock:

@@ -26,9 +26,16 @@ class Search:
 
 
 def translate(
-    checkpoints: Sequence[Path], data: Path, directory: Path, search: Search, languages: tuple[str, str],
-    children: Children, *, expected: int, gpu: bool,
-) -> None:  # fmt: skip
+    checkpoints: Sequence[Path],
+    data: Path,
+    directory: Path,
+    search: Search,
+    languages: tuple[str, str],
+    children: Children,
+    *,
+    expected: int,
+    gpu: bool,
+) -> None:
     """Average ``checkpoints`` and translate the test set into ``directory/hypotheses.<target>``, plain text.
 
     Raises:
@@ -49,11 +56,29 @@ def translate(
 def generate_command(model: Path, data: Path, search: Search, languages: tuple[str, str], *, gpu: bool) -> list[str]:
     """The complete translation command."""
     return [
-        *fairseq_command("generate"), str(data), "--path", str(model), "--gen-subset", "test",
-        "--source-lang", languages[0], "--target-lang", languages[1], "--task", "translation",
-        "--beam", str(search.beam), "--lenpen", str(search.length_penalty), "--remove-bpe",
-        "--batch-size", str(search.batch_size), "--num-workers", "0", *([] if gpu else ["--cpu"]),
-    ]  # fmt: skip
+        *fairseq_command("generate"),
+        str(data),
+        "--path",
+        str(model),
+        "--gen-subset",
+        "test",
+        "--source-lang",
+        languages[0],
+        "--target-lang",
+        languages[1],
+        "--task",
+        "translation",
+        "--beam",
+        str(search.beam),
+        "--lenpen",
+        str(search.length_penalty),
+        "--remove-bpe",
+        "--batch-size",
+        str(search.batch_size),
+        "--num-workers",
+        "0",
+        *([] if gpu else ["--cpu"]),
+    ]
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,7 @@ def run(job: Job, board: Board) -> Report:
     """
     began = time.monotonic()
     corpus = _read(job)
-    data_settings: Settings = {
-        "text": corpus.digest(), "languages": list(job.languages), **asdict(job.text)
-    }  # fmt: skip
+    data_settings: Settings = {"text": corpus.digest(), "languages": list(job.languages), **asdict(job.text)}
     data = job.out / "data-bin"
     trainings = [
         Training(method, job.recipe, data, job.out / method, data_settings=data_settings) for method in job.methods
@@ -119,9 +117,20 @@ def _binarise(subwords: Path, place: Path, languages: tuple[str, str], children:
         for part in (flag, str(subwords / split))
     ]
     command = [
-        sys.executable, "-m", "fairseq_cli.preprocess", "--source-lang", languages[0], "--target-lang", languages[1],
-        *prefixes, "--destdir", str(place), "--joined-dictionary", "--workers", "1",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "fairseq_cli.preprocess",
+        "--source-lang",
+        languages[0],
+        "--target-lang",
+        languages[1],
+        *prefixes,
+        "--destdir",
+        str(place),
+        "--joined-dictionary",
+        "--workers",
+        "1",
+    ]
     log = subwords.parent / "preprocess.out"
     children.run("fairseq-preprocess", command, log)
 
@@ -188,9 +197,13 @@ def _failure(training: Training, error: CommandFailed | UserError, board: Board,
         for line in tail(error.log) if isinstance(error, CommandFailed) else []:
             board.say(f"    {line}")
     return Result(
-        training.method, failed=str(error), parameters=log.parameters, valid_loss=log.final_valid_loss,
-        train_curve=log.train_loss, valid_curve=log.valid_loss,
-    )  # fmt: skip
+        training.method,
+        failed=str(error),
+        parameters=log.parameters,
+        valid_loss=log.final_valid_loss,
+        train_curve=log.train_loss,
+        valid_curve=log.valid_loss,
+    )
 
 
 def _summary(result: Result) -> str:
@@ -210,8 +223,16 @@ def _translated(job: Job, corpus: text.Corpus, training: Training, entropy: floa
     settings = {"training": training.settings, "checkpoints": [path.name for path in checkpoints], **asdict(job.search)}
 
     def make(partial: Path) -> None:
-        translate(checkpoints, job.out / "data-bin", partial, job.search, job.languages, children,
-                  expected=len(references), gpu=job.gpu)  # fmt: skip
+        translate(
+            checkpoints,
+            job.out / "data-bin",
+            partial,
+            job.search,
+            job.languages,
+            children,
+            expected=len(references),
+            gpu=job.gpu,
+        )
 
     make_once(place, settings, make)
     hypotheses = (place / f"hypotheses.{target}").read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -219,18 +240,28 @@ def _translated(job: Job, corpus: text.Corpus, training: Training, entropy: floa
 
 
 def _result(
-    training: Training, log: TrainingLog, entropy: float,
-    hypotheses: Optional[list[str]] = None, references: Optional[list[str]] = None,
-) -> Result:  # fmt: skip
+    training: Training,
+    log: TrainingLog,
+    entropy: float,
+    hypotheses: Optional[list[str]] = None,
+    references: Optional[list[str]] = None,
+) -> Result:
     verdict = judge(log, entropy)
     score = sacrebleu_score(hypotheses, references) if hypotheses is not None and references is not None else None
     return Result(
-        method=training.method, parameters=log.parameters, diverged=verdict.diverged, verdict=verdict.reason,
-        valid_loss=log.final_valid_loss, bleu=score.bleu if score else None,
-        signature=score.signature if score else None, tokens_per_second=log.median_speed,
-        train_curve=log.train_loss, valid_curve=log.valid_loss, hypotheses=tuple(hypotheses or ()),
+        method=training.method,
+        parameters=log.parameters,
+        diverged=verdict.diverged,
+        verdict=verdict.reason,
+        valid_loss=log.final_valid_loss,
+        bleu=score.bleu if score else None,
+        signature=score.signature if score else None,
+        tokens_per_second=log.median_speed,
+        train_curve=log.train_loss,
+        valid_curve=log.valid_loss,
+        hypotheses=tuple(hypotheses or ()),
         command=training.shown_command(),
-    )  # fmt: skip
+    )
 
 
 def _report(job: Job, corpus: text.Corpus, results: list[Result], data: Settings, seconds: float) -> Report:
@@ -242,10 +273,16 @@ def _report(job: Job, corpus: text.Corpus, results: list[Result], data: Settings
         sources=tuple(corpus.sentences["test"][source]),
         references=tuple(corpus.sentences["test"][target]),
         unigram_entropy=_target_entropy(job),
-        settings={**asdict(job.recipe), **data, **asdict(job.search), "parallel": job.parallel,
-                  "threads": job.threads, "gpu": job.gpu},
+        settings={
+            **asdict(job.recipe),
+            **data,
+            **asdict(job.search),
+            "parallel": job.parallel,
+            "threads": job.threads,
+            "gpu": job.gpu,
+        },
         seconds=seconds,
-    )  # fmt: skip
+    )
 
 
 def _present(job: Job, report: Report, board: Board) -> None:

@@ -130,9 +130,15 @@ def _point_panels(found: Mapping[str, Sequence[gradients.Point]]) -> list[Panel]
             for label, path in paths.items()
         ]
         panels.append(
-            Lines(f"decoder, {name} layer", "point, from the bottom", "gradient norm / top decoder layer's", lines,
-                  log_y=True, x_ticks=ticks)
-        )  # fmt: skip
+            Lines(
+                f"decoder, {name} layer",
+                "point, from the bottom",
+                "gradient norm / top decoder layer's",
+                lines,
+                log_y=True,
+                x_ticks=ticks,
+            )
+        )
     return panels
 
 
@@ -198,11 +204,18 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     """beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
     found: dict[str, dict[str, Tensor]] = each(subjects, settings, dependency.dependency)
     maps: list[Panel] = [
-        HeatMap(f"{label}, {stack}", "branch j (0: the embedding)", "sub-layer i", "beta_ij", upper_empty(beta), 0,
-                (0.0, 1.0))
+        HeatMap(
+            f"{label}, {stack}",
+            "branch j (0: the embedding)",
+            "sub-layer i",
+            "beta_ij",
+            upper_empty(beta),
+            0,
+            (0.0, 1.0),
+        )
         for label, stacks in found.items()
         for stack, beta in stacks.items()
-    ]  # fmt: skip
+    ]
     curves: list[Panel] = [_newest_panel(found, stack) for stack in STACKS]
     table = of_matrices("dependency", ("sub_layer", "branch", "beta"), found, first=0)
     header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
@@ -389,9 +402,10 @@ def _history_maps(mixed: Mapping[str, Sequence[scales.Mixture]]) -> list[Panel]:
             title = f"{label}, {stack}"
             least = min(0.0, *own.values())
             panels.append(
-                HeatMap(title, "output of layer (0: the embedding)", "input of layer", "weight", values, 0,
-                        (least, None))
-            )  # fmt: skip
+                HeatMap(
+                    title, "output of layer (0: the embedding)", "input of layer", "weight", values, 0, (least, None)
+                )
+            )
     return panels
 
 

@@ -63,23 +63,43 @@ def own_flags() -> Parser:
         "(fairseq-deep train --arch admin_transformer --help lists them). They go for every method named.",
     )
     parser.add_argument("analysis", metavar="ANALYSIS", nargs="?", help="one of the above")
-    parser.add_argument("methods", metavar="METHOD", nargs="*", help="methods or architectures, side by side; "
-                        "METHOD:SETTING=VALUE gives one a setting of its own, b2t:b2t_init_scale=layers for instance"
-                        f" (default: {' '.join(DEFAULT_METHODS)}). For {what}: trainings, each a recorder.jsonl, or a "
-                        "directory with one or with checkpoints")  # fmt: skip
+    parser.add_argument(
+        "methods",
+        metavar="METHOD",
+        nargs="*",
+        help="methods or architectures, side by side; "
+        "METHOD:SETTING=VALUE gives one a setting of its own, b2t:b2t_init_scale=layers for instance"
+        f" (default: {' '.join(DEFAULT_METHODS)}). For {what}: trainings, each a recorder.jsonl, or a "
+        "directory with one or with checkpoints",
+    )
     add = parser.add_argument
-    add("--checkpoint", type=Path, nargs="+", default=[], metavar="FILE", help="trained models of this package; "
-        f"for {what} of one training")  # fmt: skip
+    add(
+        "--checkpoint",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help=f"trained models of this package; for {what} of one training",
+    )
     add("--paper", metavar="PAPER", help="with 'all': regenerate its figures that need no training")
-    add("--data", type=Path, metavar="DIR", help="measure with validation sentences of a binarised corpus "
-        "(default: made-up words with the frequencies of natural text)")  # fmt: skip
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="measure with validation sentences of a binarised corpus "
+        "(default: made-up words with the frequencies of natural text)",
+    )
     add("--output", type=Path, default=Path("diagnosis"), metavar="DIR", help="where files go (default: diagnosis)")
     add("--sentences", type=positive, metavar="N", help="sentences in the batch (default: the analysis's)")
     add("--length", type=positive, metavar="N", help="tokens of a sentence, or of the longest of the corpus")
     add("--vocabulary", type=vocabulary, metavar="N", help=f"made-up words (default: {WORDS})")
     add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
-    add("--step", default="random", metavar="STEP", help="output-change: what changes the weights, one of "
-        f"{', '.join(STEPS)} (default: random)")  # fmt: skip
+    add(
+        "--step",
+        default="random",
+        metavar="STEP",
+        help=f"output-change: what changes the weights, one of {', '.join(STEPS)} (default: random)",
+    )
     add("--deepest", type=positive, default=100, metavar="N", help="output-change: most layers (default: 100)")
     add("--models", type=positive, default=8, metavar="N", help="output-change: mean of so many (default: 8)")
     return parser
@@ -184,8 +204,11 @@ def _refuse_what_a_paper_says(args: Namespace, model: Namespace) -> None:
         UserError: so does the user.
     """
     own = [one for one in own_flags()._actions if one.dest in vars(args) and one.dest not in PAPERS_OWN]
-    said = [(one.option_strings or ["methods"])[-1] for one in own
-            if (getattr(args, one.dest) or None) != (one.default or None)]  # fmt: skip
+    said = [
+        (one.option_strings or ["methods"])[-1]
+        for one in own
+        if (getattr(args, one.dest) or None) != (one.default or None)
+    ]
     said += _said(model)
     if said:
         raise UserError(f"--paper says itself what is measured: drop {', '.join(said)}")
@@ -225,9 +248,7 @@ def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
     """Subjects with labels of their own."""
     labels = [subject.label for subject in subjects]
     numbered = (dataclasses.replace(one, label=f"{one.label} ({place})") for place, one in enumerate(subjects, start=1))
-    return [
-        one if labels.count(one.label) == 1 else other for one, other in zip(subjects, numbered, strict=True)
-    ]
+    return [one if labels.count(one.label) == 1 else other for one, other in zip(subjects, numbered, strict=True)]
 
 
 def _task(args: Namespace) -> tuple[Any, Optional[Callable[[int, int], Batch]]]:
@@ -371,4 +392,3 @@ def diagnose(argv: Sequence[str]) -> int:
     if refused:
         raise UserError(refused)
     return 0
-

@@ -70,8 +70,9 @@ class Subject:
             UserError: a problem of the configuration, or a checkpoint at another depth than its own.
         """
         options = copy.deepcopy(self.options)
-        if self.weights is not None and any(getattr(options, name) != changes.get(name, getattr(options, name))
-                                            for name in DEPTHS):  # fmt: skip
+        if self.weights is not None and any(
+            getattr(options, name) != changes.get(name, getattr(options, name)) for name in DEPTHS
+        ):
             raise UserError(f"{self.label}: a trained model has one depth; give a method to see others")
         vars(options).update({**OBSERVABLE, **changes})
         torch.manual_seed(seed)
@@ -105,8 +106,13 @@ def find_architecture(name: str) -> str:
         return name + TRANSLATION.suffix
     found = ARCH_MODEL_REGISTRY.get(name)
     if found is None:
-        near = nearest(name, [*METHODS, *(arch for arch, model in ARCH_MODEL_REGISTRY.items()
-                                          if issubclass(model, DeepTransformerModel))])  # fmt: skip
+        near = nearest(
+            name,
+            [
+                *METHODS,
+                *(arch for arch, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, DeepTransformerModel)),
+            ],
+        )
         raise UserError(f"unknown method '{name}'{near}; legal values: {', '.join(sorted(METHODS))}")
     if not issubclass(found, DesignedModel):
         raise UserError(f"'{name}' is an architecture of fairseq's own and has no junctions to watch; name a method")

@@ -55,8 +55,7 @@ def random_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[st
     """Every weight moves by :data:`RANDOM_SIZE`, up or down at random."""
     # One byte a sign: a deep model has a hundred million.
     signs = {
-        name: torch.randint(0, 2, p.shape, generator=generator, dtype=torch.int8)
-        for name, p in matrices(model).items()
+        name: torch.randint(0, 2, p.shape, generator=generator, dtype=torch.int8) for name, p in matrices(model).items()
     }
     return {name: (2 * RANDOM_SIZE) * sign.float() - RANDOM_SIZE for name, sign in signs.items()}
 

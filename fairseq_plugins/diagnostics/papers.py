@@ -143,9 +143,7 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
             f"{depths(18)} --dropout 0.3 {SHARED}",
             (*B2T_MODELS, Model("B2T as released in 2023", "b2t", "--b2t-init-scale layers")),
         ),
-        PaperFigure(
-            "b2t-figure-5", "Figure 5, before training", "similarity", f"{depths(6)} {SHARED}", B2T_MODELS
-        ),
+        PaperFigure("b2t-figure-5", "Figure 5, before training", "similarity", f"{depths(6)} {SHARED}", B2T_MODELS),
     ),
 }
 """By the name that ``--paper`` takes."""

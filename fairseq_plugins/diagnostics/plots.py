@@ -212,8 +212,15 @@ def _draw_lines(axis: Any, panel: Lines, styles: Styles) -> None:
             axis.plot(*_columns(drawable), color="0.6", linewidth=1, linestyle=(0, (1, 1)), label=line.label)
             continue
         style, marker, colour = styles[line.label]
-        axis.plot(*_columns(drawable), linestyle=style, marker=marker, color=colour, markersize=4, label=line.label,
-                  markevery=max(1, len(drawable) // MOST_MARKERS))  # fmt: skip
+        axis.plot(
+            *_columns(drawable),
+            linestyle=style,
+            marker=marker,
+            color=colour,
+            markersize=4,
+            label=line.label,
+            markevery=max(1, len(drawable) // MOST_MARKERS),
+        )
         unseen += [line.label] if line.points and not drawable else []
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     _name_zeros(axis, unseen)
@@ -262,8 +269,15 @@ def _draw_heat_map(axis: Any, panel: HeatMap, styles: Styles) -> None:
     rows, columns = len(values), len(values[0])
     places = panel.columns or range(panel.first_column, panel.first_column + columns)
     # Rasterised: a PDF with a rectangle for each cell of a long training would not open.
-    image = axis.pcolormesh(_edges(places), _edges(range(1, rows + 1)), values, cmap="gray_r", rasterized=True,
-                            norm="log" if panel.log else None, shading="flat")  # fmt: skip
+    image = axis.pcolormesh(
+        _edges(places),
+        _edges(range(1, rows + 1)),
+        values,
+        cmap="gray_r",
+        rasterized=True,
+        norm="log" if panel.log else None,
+        shading="flat",
+    )
     image.set_clim(low, high)
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     axis.locator_params(axis="x", integer=True)
@@ -297,8 +311,9 @@ def _write_values(axis: Any, panel: HeatMap, darkness: Callable[[float], float])
         for j, value in enumerate(row):
             if value is not None:
                 colour = "white" if darkness(value) > 0.5 else "black"
-                axis.text(j + panel.first_column, i + 1, f"{value:.2f}", ha="center", va="center", fontsize=7,
-                          color=colour)  # fmt: skip
+                axis.text(
+                    j + panel.first_column, i + 1, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour
+                )
 
 
 def _draw_bars(axis: Any, panel: Bars, styles: Styles) -> None:
@@ -307,8 +322,17 @@ def _draw_bars(axis: Any, panel: Bars, styles: Styles) -> None:
         places = [place + (number - (len(panel.series) - 1) / 2) * width for place in range(len(values))]
         heights = [math.nan if value is None else value - panel.base for value in values]
         shade = str(0.25 + 0.65 * number / max(1, len(panel.series) - 1))
-        axis.bar(places, heights, width, bottom=panel.base, color=shade, edgecolor="black", linewidth=0.6,
-                 hatch=HATCHES[number % len(HATCHES)], label=label)  # fmt: skip
+        axis.bar(
+            places,
+            heights,
+            width,
+            bottom=panel.base,
+            color=shade,
+            edgecolor="black",
+            linewidth=0.6,
+            hatch=HATCHES[number % len(HATCHES)],
+            label=label,
+        )
     axis.axhline(panel.base, color="black", linewidth=0.8)
     _name_categories(axis, panel)
 

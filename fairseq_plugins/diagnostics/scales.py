@@ -82,8 +82,16 @@ def _scale(sub: SubLayer, width: int) -> Scale:
         # A connection that joins behind the norm, where nothing else does.
         zeros = torch.zeros(1, 1, width)
         layer_input = layer_input + sub.junction.after_norm(zeros, zeros + 1).flatten()
-    return Scale(sub.stack, sub.depth, sub.site.value, float(branch.mean()), float(stream.mean()),
-                 float(stream.min()), float(stream.max()), float(layer_input.mean()))  # fmt: skip
+    return Scale(
+        sub.stack,
+        sub.depth,
+        sub.site.value,
+        float(branch.mean()),
+        float(stream.mean()),
+        float(stream.min()),
+        float(stream.max()),
+        float(layer_input.mean()),
+    )
 
 
 def mixtures(model: Any) -> list[Mixture]:

@@ -52,8 +52,16 @@ WEIGHTS = (
     Quantity("branch_scale", "Weight of the branch at each junction", "weight of the branch"),
     Quantity("stream_scale", "Weight of the stream at each junction", "weight of the stream"),
 )
-KINDS = ("gradient_norm", "branch_gradient_norm", "branch_rms", "stream_rms", SHARE, "norm_output_rms",
-         "branch_scale", "stream_scale")  # fmt: skip
+KINDS = (
+    "gradient_norm",
+    "branch_gradient_norm",
+    "branch_rms",
+    "stream_rms",
+    SHARE,
+    "norm_output_rms",
+    "branch_scale",
+    "stream_scale",
+)
 LIGHTEST = 0.02
 """Share of the values above zero that are as light as the least of a logarithmic scale. ReZero's gradients begin at
 zero, and a scale that reaches down to its second update shows nothing of the others."""
@@ -176,14 +184,24 @@ def _shown(found: Found) -> list[list[str]]:
     rows: list[Sequence[Any]] = []
     for label, course in found.items():
         first, last = course[0], course[-1]
-        norms = {place: v["gradient_norm"] for place, v in last.places.items()
-                 if "gradient_norm" in v and SUB_LAYER.fullmatch(place)}  # fmt: skip
+        norms = {
+            place: v["gradient_norm"]
+            for place, v in last.places.items()
+            if "gradient_norm" in v and SUB_LAYER.fullmatch(place)
+        }
         place = max(norms, key=lambda one: math.inf if math.isnan(norms[one]) else norms[one]) if norms else None
-        rows.append((
-            label, len(course), f"{first.update} to {last.update}", sum(not one.applied for one in course),
-            first.totals.get("gradient_norm"), last.totals.get("gradient_norm"),
-            None if place is None else norms[place], place,
-        ))  # fmt: skip
+        rows.append(
+            (
+                label,
+                len(course),
+                f"{first.update} to {last.update}",
+                sum(not one.applied for one in course),
+                first.totals.get("gradient_norm"),
+                last.totals.get("gradient_norm"),
+                None if place is None else norms[place],
+                place,
+            )
+        )
     return cells(header, rows)
 
 
@@ -255,9 +273,17 @@ def _map(
     title: str, course: Course, places: Sequence[str], what: Quantity, limits: tuple[float, float], log: bool
 ) -> HeatMap:
     rows = [[_drawable(value, limits[0]) for value in series(course, place, what.kind)] for place in places]
-    return HeatMap(title, UPDATES, "sub-layer (layers count from 0)", what.unit, rows, limits=limits,
-                   columns=[one.update for one in course], row_names=[_short(place) for place in places],
-                   log=log)  # fmt: skip
+    return HeatMap(
+        title,
+        UPDATES,
+        "sub-layer (layers count from 0)",
+        what.unit,
+        rows,
+        limits=limits,
+        columns=[one.update for one in course],
+        row_names=[_short(place) for place in places],
+        log=log,
+    )
 
 
 def _drawable(value: Optional[float], least: float) -> Optional[float]:
@@ -341,8 +367,18 @@ def _history_figure(found: Found) -> Figure:
             limits = (min([0.0, *finite]), max([0.0, *finite]))
             title = f"{label}, {stack}: its output"
             names = [_state(of) for of in range(top + 1)]
-            panels.append(HeatMap(title, UPDATES, "state", "weight in the mixture", rows, limits=limits,
-                                  columns=[one.update for one in course], row_names=names))  # fmt: skip
+            panels.append(
+                HeatMap(
+                    title,
+                    UPDATES,
+                    "state",
+                    "weight in the mixture",
+                    rows,
+                    limits=limits,
+                    columns=[one.update for one in course],
+                    row_names=names,
+                )
+            )
             lines = [Line(names[of], _points(course, rows[of])) for of in some_of(top + 1)]
             panels.append(Lines(title, UPDATES, "weight in the mixture", lines))
     return Figure("timeline-history", "Weights of the layers below in the output of a stack", panels)

@@ -65,10 +65,18 @@ def updates(model: Any, batch: Batch, later: Optional[Any] = None) -> list[Matri
     moved = [None] * len(found) if later is None else _distances(found, model, later)
     largest, farthest = max(gradients), max((m for m in moved if m is not None), default=0.0)
     return [
-        Matrix(stack, depth, kind, gradient, _share(gradient, largest) or 0.0, move, _share(move, farthest),
-               _share(move, float(p.detach().norm())))
+        Matrix(
+            stack,
+            depth,
+            kind,
+            gradient,
+            _share(gradient, largest) or 0.0,
+            move,
+            _share(move, farthest),
+            _share(move, float(p.detach().norm())),
+        )
         for (stack, depth, kind, p), gradient, move in zip(found, gradients, moved, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _shapes(model: Any) -> dict[str, Any]:

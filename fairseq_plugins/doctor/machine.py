@@ -184,8 +184,12 @@ def moses() -> Iterator[Finding]:
     """Moses' own tools, which make the published text exactly."""
     checkout, perl = os.environ.get("MOSES", ""), shutil.which("perl")
     if not checkout:
-        yield Finding(Level.NOTE, "Moses", "text is prepared with sacremoses, which is Moses in Python",
-                      "MOSES=DIR, a checkout of Moses, uses its own Perl programs")  # fmt: skip
+        yield Finding(
+            Level.NOTE,
+            "Moses",
+            "text is prepared with sacremoses, which is Moses in Python",
+            "MOSES=DIR, a checkout of Moses, uses its own Perl programs",
+        )
     elif perl is None:
         yield Finding(Level.WARNING, "Moses", "MOSES is set, and there is no Perl to run it", "install perl")
     elif not (Path(checkout) / "scripts" / "tokenizer" / "tokenizer.perl").is_file():

@@ -77,8 +77,9 @@ def load(
     elif state.get("halvings"):
         logger.warning(
             "the divergence guard had lowered the learning rate of this training to 1/%d of the schedule's; "
-            "without --divergence-action it is the schedule's again", 2 ** state["halvings"],
-        )  # fmt: skip
+            "without --divergence-action it is the schedule's again",
+            2 ** state["halvings"],
+        )
     return extra_state
 
 

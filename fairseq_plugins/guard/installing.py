@@ -15,8 +15,16 @@ from fairseq_plugins.guard.guarding import ATTRIBUTE, Guard, guard_of
 from fairseq_plugins.recorder.criteria import WithDiagnostics
 
 
-def attach(build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: Any, criterion: Any,
-           *args: Any, **kwargs: Any) -> None:  # fmt: skip
+def attach(
+    build: Callable[..., None],
+    trainer: Trainer,
+    cfg: Any,
+    task: Any,
+    model: Any,
+    criterion: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
     """``Trainer.__init__`` that gives the trainer a guard where the criterion asks for one.
 
     Raises:
@@ -32,8 +40,10 @@ def attach(build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, mo
 
 def _refuse(cfg: Any, chosen: settings.Settings) -> None:
     if cfg.optimization.use_bmuf or cfg.distributed_training.ddp_backend == "slowmo":
-        raise UserError("--divergence-action needs the gradients of all processes in each update: "
-                        "it does not work with --use-bmuf or --ddp-backend slowmo")  # fmt: skip
+        raise UserError(
+            "--divergence-action needs the gradients of all processes in each update: "
+            "it does not work with --use-bmuf or --ddp-backend slowmo"
+        )
     if chosen.action == settings.FP32:
         precision.refuse_what_cannot_change(cfg)
 

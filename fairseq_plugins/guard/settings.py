@@ -18,14 +18,26 @@ def _known_action(value: Any) -> Optional[str]:
 ACTION, BAND = "divergence_action", "divergence_band"
 PATIENCE, PLATEAU = "divergence_patience", "divergence_plateau"
 SETTINGS = (
-    Setting(ACTION, Optional[str], None,
-            f"watch for divergence and then do this: {', '.join(ACTIONS)} (default: do not watch)", _known_action),
-    Setting(BAND, float, 8.0, "deviations above its running mean at which a loss or gradient norm is a spike",
-            at_least(1)),
+    Setting(
+        ACTION,
+        Optional[str],
+        None,
+        f"watch for divergence and then do this: {', '.join(ACTIONS)} (default: do not watch)",
+        _known_action,
+    ),
+    Setting(
+        BAND, float, 8.0, "deviations above its running mean at which a loss or gradient norm is a spike", at_least(1)
+    ),
     Setting(PATIENCE, int, 5, "abnormal updates in a row with which every action but stop ends in stop", at_least(1)),
-    Setting(PLATEAU, int, 4000, "updates after warm-up from which on a training loss at the entropy of token "
-            "frequencies is called failed to train (0: never)", at_least(0)),
-)  # fmt: skip
+    Setting(
+        PLATEAU,
+        int,
+        4000,
+        "updates after warm-up from which on a training loss at the entropy of token "
+        "frequencies is called failed to train (0: never)",
+        at_least(0),
+    ),
+)
 
 
 class Settings(NamedTuple):

@@ -168,8 +168,12 @@ class Signals:
 
     def _bands(self) -> dict[str, Band]:
         return {
-            "loss": self.loss, "norm": self.norm, "tokens": self._tokens, "recent": self._recent, "best": self._best,
-        }  # fmt: skip
+            "loss": self.loss,
+            "norm": self.norm,
+            "tokens": self._tokens,
+            "recent": self._recent,
+            "best": self._best,
+        }
 
 
 def _log(value: float) -> float:

@@ -112,8 +112,12 @@ register_part(
                 choices=("released", "paper"),
             ),
             Option("admin_omega", "trained", "train omega or leave it as measured", choices=("trained", "frozen")),
-            Option("admin_scale", "elementwise", "one omega for each of the C dimensions, or one for all of them",
-                   choices=("elementwise", "scalar")),
+            Option(
+                "admin_scale",
+                "elementwise",
+                "one omega for each of the C dimensions, or one for all of them",
+                choices=("elementwise", "scalar"),
+            ),
         ),
         conflicts=needs_norm_after("admin"),
         parameters=tuple(

@@ -210,7 +210,7 @@ register_method(
         base_init="fairseq",
         options={"b2t_init_scale": "0.1", "dropout": 0.5, "word_dropout": 0.1},
         departures=(
-            "The text multiplies \"the initial parameter values, except those for embeddings\": "
+            'The text multiplies "the initial parameter values, except those for embeddings": '
             r"`--b2t-init-scope parameters`. The code of 2023-05 multiplies matrices alone, by $`N^{-0.5}`$, which is "
             "0.1 at 100 layers; so does the default, where biases and LayerNorms stay.",
             "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the "

@@ -137,15 +137,12 @@ def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
     problems = []
     if choices.norm.name not in ("pre", "post"):
         problems.append(
-            "--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, "
-            f"not {choices.norm.name}"
+            f"--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not {choices.norm.name}"
         )
     if shape.options.dlcl_window < 0:
         problems.append(f"--dlcl-window must be at least 0, not {shape.options.dlcl_window}; 0 is the whole history")
     if shape.options.dlcl_normalised == "yes" and shape.options.dlcl_init == "one":
-        problems.append(
-            "--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one"
-        )
+        problems.append("--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one")
     if shape.options.dlcl_normalised == "yes" and shape.options.dlcl_window == 1:
         problems.append(
             "--dlcl-window 1 leaves each mixture one weight, which --dlcl-normalised yes makes 1: drop one of the two"

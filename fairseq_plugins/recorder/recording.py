@@ -155,8 +155,16 @@ def recorder_of(trainer: Trainer) -> Optional[Recorder]:
     return getattr(trainer, ATTRIBUTE, None)
 
 
-def attach(build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: Any, criterion: Any,
-           *args: Any, **kwargs: Any) -> None:  # fmt: skip
+def attach(
+    build: Callable[..., None],
+    trainer: Trainer,
+    cfg: Any,
+    task: Any,
+    model: Any,
+    criterion: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
     """``Trainer.__init__`` that gives the trainer a recorder where the criterion asks for one.
 
     Raises:

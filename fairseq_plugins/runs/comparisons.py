@@ -54,9 +54,14 @@ def compared(groups: Sequence[Group], columns: Sequence[Column], baseline: Group
         notes.update(dict.fromkeys(said))
         if len(outputs) > 1 and baseline.label in outputs:
             found = compare(
-                outputs, [references], metric=metrics[column.metric], baseline=baseline.label, tests=("bootstrap",),
-                samples={"bootstrap": samples}, lower_case=_lower_cased(baseline, column),
-            )  # fmt: skip
+                outputs,
+                [references],
+                metric=metrics[column.metric],
+                baseline=baseline.label,
+                tests=("bootstrap",),
+                samples={"bootstrap": samples},
+                lower_case=_lower_cased(baseline, column),
+            )
             tests += [(column.test_set, comparison) for comparison in found]
     return Comparisons(baseline.label, tuple(tests), tuple(notes))
 

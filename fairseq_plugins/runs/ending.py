@@ -60,8 +60,12 @@ def finished(run: Path) -> Ending | None:
     """What ``RUN/finished`` says; None where the training is not at its end."""
     try:
         said = json.loads((run / "finished").read_text(encoding="utf-8"))
-        return Ending(int(said["num_updates"]), int(said["epochs"]), str(said.get("reason", "")),
-                      str(said.get("outcome", DIVERGED)))  # fmt: skip
+        return Ending(
+            int(said["num_updates"]),
+            int(said["epochs"]),
+            str(said.get("reason", "")),
+            str(said.get("outcome", DIVERGED)),
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

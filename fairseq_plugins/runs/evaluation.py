@@ -162,8 +162,10 @@ def _check_corpus(run: Run, data: Path, binarised: Path) -> None:
 def _configuration(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The settings of a checkpoint by group, of either of fairseq's two styles; some tasks mix them."""
     if state.get("cfg"):
-        groups = {name: vars(group) if isinstance(group, argparse.Namespace) else group
-                  for name, group in state["cfg"].items()}  # fmt: skip
+        groups = {
+            name: vars(group) if isinstance(group, argparse.Namespace) else group
+            for name, group in state["cfg"].items()
+        }
         return {name: dict(group) for name, group in groups.items() if isinstance(group, Mapping)}
     flat = vars(state["args"]) if state.get("args") is not None else {}
     return {"task": {**flat, "_name": flat.get("task")}} if flat else {}
@@ -358,9 +360,16 @@ def check(args: argparse.Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     translation = args.kind == "translation"
     references = self_check.References(
-        args.data, fits.binarised(args.data), args.subset, args.name, args.raw, args.source, args.language,
-        text_of(args) if translation else described(args.data), args.configuration or "config.yaml",
-    )  # fmt: skip
+        args.data,
+        fits.binarised(args.data),
+        args.subset,
+        args.name,
+        args.raw,
+        args.source,
+        args.language,
+        text_of(args) if translation else described(args.data),
+        args.configuration or "config.yaml",
+    )
     result = self_check.checked(args.kind, references, args.accept)
     write_whole(args.target, json.dumps(result.as_dict(), indent=1, ensure_ascii=False) + "\n")
     print(f"{args.name}: the prepared references against the published ones: {result}")
@@ -521,9 +530,7 @@ def parser() -> argparse.ArgumentParser:
     return flags
 
 
-def _add_step(
-    steps: Any, name: str, paths: Sequence[str] = (), options: Sequence[str] = ()
-) -> argparse.ArgumentParser:  # fmt: skip
+def _add_step(steps: Any, name: str, paths: Sequence[str] = (), options: Sequence[str] = ()) -> argparse.ArgumentParser:
     step: argparse.ArgumentParser = steps.add_parser(name)
     for path in paths:
         step.add_argument(f"--{path}", type=Path, required=True)

@@ -209,9 +209,9 @@ def score_columns(groups: Sequence[Group], wanted: Sequence[str] = ()) -> tuple[
     """
     runs = [member.run for group in groups for member in group.members]
     test_sets = list(dict.fromkeys(name for run in runs for name in run.evaluations))
-    present = list(dict.fromkeys(
-        name for run in runs for evaluation in run.evaluations.values() for name in evaluation.metrics
-    ))  # fmt: skip
+    present = list(
+        dict.fromkeys(name for run in runs for evaluation in run.evaluations.values() for name in evaluation.metrics)
+    )
     printed = [name for group in groups for row in group.published for name in printed_metrics(row)]
     if unknown := [name for name in wanted if name not in present]:
         raise UserError([unknown_name("score", name, present) for name in unknown])

@@ -9,9 +9,14 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 
 # Line style, marker, colour; the colours run from dark to light in grey and are apart for the colour-blind.
 LOOKS = (
-    ("-", "o", "#000000"), ("--", "s", "#0072b2"), ("-.", "^", "#d55e00"), (":", "D", "#009e73"),
-    ("-", "v", "#cc79a7"), ("--", "<", "#e69f00"), ("-.", ">", "#56b4e9"),
-)  # fmt: skip
+    ("-", "o", "#000000"),
+    ("--", "s", "#0072b2"),
+    ("-.", "^", "#d55e00"),
+    (":", "D", "#009e73"),
+    ("-", "v", "#cc79a7"),
+    ("--", "<", "#e69f00"),
+    ("-.", ">", "#56b4e9"),
+)
 
 
 def load_pyplot() -> Optional[Any]:
@@ -39,8 +44,15 @@ def draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
     for curve, (style, marker, colour) in zip(curves, looks(), strict=False):
         points = sorted(curve.points.items())
         if points:
-            axis.plot(*zip(*points, strict=True), linestyle=style, marker=marker, color=colour, markersize=5,
-                      label=curve.name, markevery=max(1, len(points) // 10))  # fmt: skip
+            axis.plot(
+                *zip(*points, strict=True),
+                linestyle=style,
+                marker=marker,
+                color=colour,
+                markersize=5,
+                label=curve.name,
+                markevery=max(1, len(points) // 10),
+            )
     axis.set(xlabel="updates")
     axis.grid(alpha=0.3)
 
@@ -65,8 +77,17 @@ def draw_bars(axis: Any, bars: Sequence[Bars], places: Sequence[str]) -> None:
         for place, (height, error) in enumerate(zip(each.heights, each.errors, strict=True)):
             if height is not None:
                 centre = place + (number - (len(bars) - 1) / 2) * width
-                axis.bar(centre, height, width, yerr=error, capsize=3, color=shade, edgecolor="black", hatch=hatch,
-                         label=None if place else each.name)  # fmt: skip
+                axis.bar(
+                    centre,
+                    height,
+                    width,
+                    yerr=error,
+                    capsize=3,
+                    color=shade,
+                    edgecolor="black",
+                    hatch=hatch,
+                    label=None if place else each.name,
+                )
     axis.set_xticks(range(len(places)), places, rotation=30, ha="right")
     axis.grid(axis="y", alpha=0.3)
 

@@ -56,10 +56,18 @@ SET_HERE = {
     "dataset.update_epoch_batch_itr": "it is always true, so that a resumed training is the uninterrupted one",
     **{
         f"distributed_training.{name}": "processes are started as NODES, RANK, PROCESSES and MASTER_ADDR say"
-        for name in ("distributed_rank", "distributed_init_method", "distributed_port", "distributed_no_spawn",
-                     "distributed_num_procs", "distributed_backend", "device_id", "nprocs_per_node")
+        for name in (
+            "distributed_rank",
+            "distributed_init_method",
+            "distributed_port",
+            "distributed_no_spawn",
+            "distributed_num_procs",
+            "distributed_backend",
+            "device_id",
+            "nprocs_per_node",
+        )
     },
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -240,10 +248,21 @@ def _launcher(request: Request, sharing: Sharing, machine: Machine) -> tuple[str
     threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1
     limit = ("env", f"OMP_NUM_THREADS={threads}")
     return (
-        *limit, sys.executable, "-m", "torch.distributed.run",
-        "--nnodes", str(request.nodes), "--node_rank", str(request.rank),
-        "--nproc_per_node", str(sharing.processes), "--master_addr", host, "--master_port", str(port),
-    )  # fmt: skip
+        *limit,
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        str(request.nodes),
+        "--node_rank",
+        str(request.rank),
+        "--nproc_per_node",
+        str(sharing.processes),
+        "--master_addr",
+        host,
+        "--master_port",
+        str(port),
+    )
 
 
 def _training_command(config: Path, overrides: Sequence[str]) -> tuple[str, ...]:
@@ -298,8 +317,10 @@ def _git_commit() -> str | None:
     try:
         said = subprocess.run(
             ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return said.stdout.strip()
@@ -428,10 +449,19 @@ def parser() -> argparse.ArgumentParser:
 
 def _request(args: argparse.Namespace) -> Request:
     return Request(
-        config=args.config, data=args.data, run=args.run, changes=tuple(args.changes), processes=args.processes,
-        nodes=args.nodes, rank=args.rank, address=(args.master_addr, args.master_port), precision=args.precision,
-        tensorboard=args.tensorboard, wandb_project=args.wandb_project, checks=args.checks,
-    )  # fmt: skip
+        config=args.config,
+        data=args.data,
+        run=args.run,
+        changes=tuple(args.changes),
+        processes=args.processes,
+        nodes=args.nodes,
+        rank=args.rank,
+        address=(args.master_addr, args.master_port),
+        precision=args.precision,
+        tensorboard=args.tensorboard,
+        wandb_project=args.wandb_project,
+        checks=args.checks,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

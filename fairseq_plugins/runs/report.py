@@ -41,8 +41,11 @@ LEVEL = 0.05
 SENTENCES, SEEDS = "*", "†"
 """Marks: the order would hold on other sentences, and with other seeds."""
 LOWER_IS_BETTER = {metric.name for metric in METRICS.values() if not metric.higher_is_better} | {
-    "perplexity", "bits per byte", "bits per token", "updates to 1.2 bits per byte",
-}  # fmt: skip
+    "perplexity",
+    "bits per byte",
+    "bits per token",
+    "updates to 1.2 bits per byte",
+}
 FORMS = {"bits per byte": ".3f", "bits per token": ".3f", "updates to 1.2 bits per byte": ",.0f"}
 """How scores are written; two decimals where nothing is said."""
 
@@ -270,17 +273,37 @@ def _rounded(cell: Any) -> str:
 def run_table(shown: Report) -> list[list[Any]]:
     """Every run with its numbers, not rounded; header first, None where there is no number."""
     speed = ["tokens/s", "batch", "device"] if shown.speed else []
-    header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict",
-              *(column.header for column in shown.columns), *speed, "directory"]  # fmt: skip
+    header = [
+        "method",
+        "layers",
+        "seed",
+        "parameters",
+        "updates",
+        "valid loss",
+        "verdict",
+        *(column.header for column in shown.columns),
+        *speed,
+        "directory",
+    ]
     table: list[list[Any]] = [header]
     for group in shown.groups:
         for member in group.members:
             run = member.run
             timed = [run.log.median_speed, run.batch, group.devices] if shown.speed else []
-            table.append([
-                group.label, group.layers, run.seed, group.parameters, run.updates, run.log.final_valid_loss,
-                member.verdict.outcome, *(member.score(column) for column in shown.columns), *timed, str(run.directory),
-            ])  # fmt: skip
+            table.append(
+                [
+                    group.label,
+                    group.layers,
+                    run.seed,
+                    group.parameters,
+                    run.updates,
+                    run.log.final_valid_loss,
+                    member.verdict.outcome,
+                    *(member.score(column) for column in shown.columns),
+                    *timed,
+                    str(run.directory),
+                ]
+            )
     return table
 
 
@@ -295,31 +318,36 @@ def as_json(shown: Report) -> str:
     """All numbers, not rounded, and all that is said beside them."""
     header, *cells = run_table(shown)
     tests = shown.comparisons.tests if shown.comparisons else ()
-    return strict_json({
-        "schema": 1,
-        "groups": [_group_as_dict(group, shown) for group in shown.groups],
-        "runs": [dict(zip(header, row, strict=True)) for row in cells],
-        "baseline": shown.comparisons.baseline if shown.comparisons else None,
-        "significance": [{"test_set": test_set, **asdict(test)} for test_set, test in tests],
-        "notes": list(shown.notes),
-    })  # fmt: skip
+    return strict_json(
+        {
+            "schema": 1,
+            "groups": [_group_as_dict(group, shown) for group in shown.groups],
+            "runs": [dict(zip(header, row, strict=True)) for row in cells],
+            "baseline": shown.comparisons.baseline if shown.comparisons else None,
+            "significance": [{"test_set": test_set, **asdict(test)} for test_set, test in tests],
+            "notes": list(shown.notes),
+        }
+    )
 
 
 def _group_as_dict(group: Group, shown: Report) -> dict[str, Any]:
     return {
-        "method": group.label, "config": group.first.config, "changes": list(group.first.changes),
-        "precision": group.first.precision, "layers": group.layers, "parameters": group.parameters,
+        "method": group.label,
+        "config": group.first.config,
+        "changes": list(group.first.changes),
+        "precision": group.first.precision,
+        "layers": group.layers,
+        "parameters": group.parameters,
         "seeds": [member.run.seed for member in group.members],
-        "verdict": _verdict(group), "valid_loss": _spread_as_dict(group.number(lambda run: run.log.final_valid_loss)),
+        "verdict": _verdict(group),
+        "valid_loss": _spread_as_dict(group.number(lambda run: run.log.final_valid_loss)),
         **({"tokens_per_second": _speed(group), "devices": group.devices} if shown.speed else {}),
         "scores": [
             {"test_set": column.test_set, "metric": column.metric, **(_spread_as_dict(group.score(column)) or {})}
             for column in shown.columns
         ],
-        "published": [
-            {**asdict(row), "scores": printed_metrics(row)} for row in group.published
-        ],
-    }  # fmt: skip
+        "published": [{**asdict(row), "scores": printed_metrics(row)} for row in group.published],
+    }
 
 
 def _spread_as_dict(found: Optional[Spread]) -> Optional[dict[str, Any]]:
@@ -342,8 +370,9 @@ def draw(shown: Report, path: Path) -> bool:
     if pyplot is None:
         return False
     scored = _drawn_columns(shown)
-    figure, axes = pyplot.subplots(1, 1 + bool(scored), figsize=(6 + 6 * bool(scored), 5), layout="constrained",
-                                   squeeze=False)  # fmt: skip
+    figure, axes = pyplot.subplots(
+        1, 1 + bool(scored), figsize=(6 + 6 * bool(scored), 5), layout="constrained", squeeze=False
+    )
     curves = [pictures.Curve(group.label, mean_curve(group)) for group in shown.groups]
     pictures.draw_curves(axes[0][0], curves)
     axes[0][0].set(title="validation loss, mean over the seeds", ylabel="bits per target token")
@@ -417,10 +446,16 @@ def parser() -> OneLineParser:
     flags.add_argument("--baseline", metavar="NAME", help="row that the others are tested against; default: the first")
     flags.add_argument("--scores", default="", metavar="A,B,…", help="default: sacreBLEU, and what the papers print")
     flags.add_argument("--sort", metavar="COLUMN", help="as in the table's header, for instance valid-loss")
-    flags.add_argument("--samples", type=int, default=1000, metavar="N",
-                       help="resamples of the paired bootstrap; 0 for no tests; default: 1000")  # fmt: skip
-    flags.add_argument("--without-speed", action="store_true",
-                       help="leave out what differs from one machine to the next")  # fmt: skip
+    flags.add_argument(
+        "--samples",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="resamples of the paired bootstrap; 0 for no tests; default: 1000",
+    )
+    flags.add_argument(
+        "--without-speed", action="store_true", help="leave out what differs from one machine to the next"
+    )
     return flags
 
 

@@ -107,11 +107,13 @@ def checked(kind: str, references: References, accepted: str = "") -> Result:
     if not result.problem:
         return result
     if not accepted:
-        raise UserError([
-            f"{references.data}: {references.name}: {result.problem}; no score would mean anything. "
-            'ACCEPT_REFERENCES="reason" goes on all the same',
-            *result.examples,
-        ])  # fmt: skip
+        raise UserError(
+            [
+                f"{references.data}: {references.name}: {result.problem}; no score would mean anything. "
+                'ACCEPT_REFERENCES="reason" goes on all the same',
+                *result.examples,
+            ]
+        )
     return replace(result, accepted=accepted)
 
 
@@ -240,9 +242,11 @@ _CHECKS: Mapping[str, Callable[[References], Result]] = {
 
 
 def _compared(
-    references: References, lines: Sequence[Tokens], put_together: Callable[[Sequence[str]], Sequence[str]],
+    references: References,
+    lines: Sequence[Tokens],
+    put_together: Callable[[Sequence[str]], Sequence[str]],
     how: Description,
-) -> Result:  # fmt: skip
+) -> Result:
     """Compare sentences with the published ones, after ``put_together`` has made plain text of their tokens."""
     allowed, problem = _unknown(lines)
     text = references.data / "text" / f"{references.name}.{references.target}"

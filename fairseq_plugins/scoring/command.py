@@ -42,46 +42,96 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Flags of ``fairseq-deep score``."""
     flags = _Parser(
-        prog="fairseq-deep score", description=__doc__.replace("``", ""), allow_abbrev=False,
+        prog="fairseq-deep score",
+        description=__doc__.replace("``", ""),
+        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fairseq-deep score HYP REF [REF ...] | --systems NAME=HYP ... --references REF ... | --set NAME HYP REF",
-    )  # fmt: skip
+    )
     flags.add_argument("files", nargs="*", metavar="HYP REF", help="the translations of one system, then references")
     text = flags.add_argument_group("text")
     text.add_argument("--systems", nargs="+", action="extend", metavar="NAME=HYP[,HYP...]", help="several systems")
     text.add_argument("--references", nargs="+", action="extend", type=Path, metavar="REF")
-    text.add_argument("--set", nargs="+", action="append", dest="sets", metavar="NAME",
-                      help="a test set: its name, HYP (or NAME=HYP ...) and REF; several for their mean")  # fmt: skip
-    text.add_argument("--tokenised-hypotheses", nargs="+", action="extend", metavar="[NAME=]HYP",
-                      help="the same translations in Moses tokens, subwords joined")  # fmt: skip
-    text.add_argument("--tokenised-references", nargs="+", action="extend", type=Path, metavar="REF",
-                      help="the same references in Moses tokens; default: sacremoses makes both")  # fmt: skip
+    text.add_argument(
+        "--set",
+        nargs="+",
+        action="append",
+        dest="sets",
+        metavar="NAME",
+        help="a test set: its name, HYP (or NAME=HYP ...) and REF; several for their mean",
+    )
+    text.add_argument(
+        "--tokenised-hypotheses",
+        nargs="+",
+        action="extend",
+        metavar="[NAME=]HYP",
+        help="the same translations in Moses tokens, subwords joined",
+    )
+    text.add_argument(
+        "--tokenised-references",
+        nargs="+",
+        action="extend",
+        type=Path,
+        metavar="REF",
+        help="the same references in Moses tokens; default: sacremoses makes both",
+    )
     text.add_argument("--language-pair", metavar="SRC-TGT", help="as en-de; needed to tokenise and to split compounds")
     text.add_argument("--lower-case", action="store_true", help="lower-case both sides, as IWSLT'14 tables do")
     scores = flags.add_argument_group("scores")
-    scores.add_argument("--task", type=_one_of("task", TASKS), default="translation", metavar="TASK",
-                        help=f"{', '.join(TASKS)}; default: translation")  # fmt: skip
+    scores.add_argument(
+        "--task",
+        type=_one_of("task", TASKS),
+        default="translation",
+        metavar="TASK",
+        help=f"{', '.join(TASKS)}; default: translation",
+    )
     scores.add_argument("--metrics", metavar="A,B,...", help=f"instead of those of the task: {', '.join(METRICS)}")
-    scores.add_argument("--confidence", nargs="?", type=_at_least_one, const=1000, default=0, metavar="N",
-                        help="95 %% intervals from N bootstrap resamples (1000)")  # fmt: skip
+    scores.add_argument(
+        "--confidence",
+        nargs="?",
+        type=_at_least_one,
+        const=1000,
+        default=0,
+        metavar="N",
+        help="95 %% intervals from N bootstrap resamples (1000)",
+    )
     _add_comparison_flags(flags.add_argument_group("comparison of systems"))
     output = flags.add_argument_group("output")
-    output.add_argument("--format", type=_one_of("format", FORMATS), metavar="FORMAT",
-                        help=f"{', '.join(FORMATS)}; default: by the ending of --output, else text")  # fmt: skip
-    output.add_argument("--output", type=Path, action="append", metavar="FILE",
-                        help=f"write there ({', '.join(SUFFIXES)}); several times for several formats")  # fmt: skip
+    output.add_argument(
+        "--format",
+        type=_one_of("format", FORMATS),
+        metavar="FORMAT",
+        help=f"{', '.join(FORMATS)}; default: by the ending of --output, else text",
+    )
+    output.add_argument(
+        "--output",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help=f"write there ({', '.join(SUFFIXES)}); several times for several formats",
+    )
     return flags
 
 
 def _add_comparison_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--baseline", metavar="NAME", help="the system the others are compared with; default: the first")
     legal = (*TESTS, "both", "none")
-    group.add_argument("--significance", type=_one_of("test", legal), default="both", metavar="TEST",
-                       help=f"{', '.join(legal)}; default: both")  # fmt: skip
+    group.add_argument(
+        "--significance",
+        type=_one_of("test", legal),
+        default="both",
+        metavar="TEST",
+        help=f"{', '.join(legal)}; default: both",
+    )
     group.add_argument("--significance-metric", metavar="A", help="default: the first of the scores")
     for test, kind in TESTS.items():
-        group.add_argument(f"--{test}-samples", type=_at_least_one, default=kind.samples, metavar="N",
-                           help=f"of {kind.name}; default: {kind.samples}")  # fmt: skip
+        group.add_argument(
+            f"--{test}-samples",
+            type=_at_least_one,
+            default=kind.samples,
+            metavar="N",
+            help=f"of {kind.name}; default: {kind.samples}",
+        )
     group.add_argument("--seed", type=_at_least_one, metavar="N", help="default: SACREBLEU_SEED, else 12345")
 
 
@@ -143,9 +193,15 @@ def scores_of(test_set: Forms, args: argparse.Namespace) -> Scores:
     text = test_set.text(metric.reads)
     tests = tuple(TESTS) if args.significance == "both" else (args.significance,)
     comparisons = compare(
-        text.systems, text.references, metric=metric, baseline=args.baseline, tests=tests, seed=args.seed,
-        samples={test: getattr(args, f"{test}_samples") for test in TESTS}, lower_case=args.lower_case,
-    )  # fmt: skip
+        text.systems,
+        text.references,
+        metric=metric,
+        baseline=args.baseline,
+        tests=tests,
+        seed=args.seed,
+        samples={test: getattr(args, f"{test}_samples") for test in TESTS},
+        lower_case=args.lower_case,
+    )
     few = f"{scores.sentences} sentences are too few for paired tests"
     warnings = (*scores.warnings, few) if scores.sentences < FEWEST_SENTENCES else scores.warnings
     return replace(scores, significance=comparisons, warnings=warnings)

@@ -134,10 +134,13 @@ def target_language(pair: str) -> str:
 
 
 def forms_of(
-    systems: Mapping[str, Outputs], references: Sequence[Sequence[str]], *,
+    systems: Mapping[str, Outputs],
+    references: Sequence[Sequence[str]],
+    *,
     tokenised_systems: Optional[Mapping[str, Outputs]] = None,
-    tokenised_references: Optional[Sequence[Sequence[str]]] = None, language_pair: Optional[str] = None,
-) -> Forms:  # fmt: skip
+    tokenised_references: Optional[Sequence[Sequence[str]]] = None,
+    language_pair: Optional[str] = None,
+) -> Forms:
     """A test set of sentences that are in memory.
 
     Raises:

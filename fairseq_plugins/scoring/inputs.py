@@ -98,5 +98,6 @@ def _read(systems: Mapping[str, Sequence[Path]], references: Sequence[Path]) -> 
     if problems:
         raise UserError(problems)
     require_equal_counts({str(path): sentences for path, sentences in read.items()})
-    return Text({name: [read[path] for path in files] for name, files in systems.items()},
-                [read[path] for path in references])  # fmt: skip
+    return Text(
+        {name: [read[path] for path in files] for name, files in systems.items()}, [read[path] for path in references]
+    )

@@ -48,23 +48,44 @@ class Metric:
 
 METRICS: Mapping[str, Metric] = {
     "sacrebleu": Metric(
-        "sacreBLEU", "BLEU", "sacreBLEU", "plain",
-        "B2T; DS-Init+MAtt (in brackets); Ott et al. 2018 (28.6)", bleu,
+        "sacreBLEU",
+        "BLEU",
+        "sacreBLEU",
+        "plain",
+        "B2T; DS-Init+MAtt (in brackets); Ott et al. 2018 (28.6)",
+        bleu,
     ),
     "tokenised": Metric(
-        "tokenised BLEU", "BLEU", "tokenised", "tokens",
-        "Admin, admin-torch (what fairseq-generate prints); DS-Init+MAtt (multi-bleu.perl)", bleu_of_tokens,
+        "tokenised BLEU",
+        "BLEU",
+        "tokenised",
+        "tokens",
+        "Admin, admin-torch (what fairseq-generate prints); DS-Init+MAtt (multi-bleu.perl)",
+        bleu_of_tokens,
     ),
     "compound-split": Metric(
-        "compound-split BLEU", "BLEU", "compound-split", "compounds",
-        "Ott et al. 2018 (29.3), B2T (footnote 7), T-Fixup (compound_split_bleu.sh)", bleu_of_tokens,
+        "compound-split BLEU",
+        "BLEU",
+        "compound-split",
+        "compounds",
+        "Ott et al. 2018 (29.3), B2T (footnote 7), T-Fixup (compound_split_bleu.sh)",
+        bleu_of_tokens,
     ),
     "compound-split-t2t": Metric(
-        "compound-split BLEU (t2t)", "BLEU", "compound-split-t2t", "straight compounds",
-        "Vaswani et al. 2017 (tensor2tensor's get_ende_bleu.sh)", bleu_of_tokens,
+        "compound-split BLEU (t2t)",
+        "BLEU",
+        "compound-split-t2t",
+        "straight compounds",
+        "Vaswani et al. 2017 (tensor2tensor's get_ende_bleu.sh)",
+        bleu_of_tokens,
     ),
     "chrf": Metric(
-        "chrF", "chrF", "sacreBLEU", "plain", "DS-Init+MAtt (English-Finnish)", chrf(word_order=0),
+        "chrF",
+        "chrF",
+        "sacreBLEU",
+        "plain",
+        "DS-Init+MAtt (English-Finnish)",
+        chrf(word_order=0),
     ),
     "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", chrf(word_order=2)),
     "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", ter, higher_is_better=False),
@@ -72,9 +93,16 @@ METRICS: Mapping[str, Metric] = {
     "rouge-2": Metric("ROUGE-2", "ROUGE-2", "ROUGE", "plain", "B2T (headlines)", rouge("rouge2"), paired=False),
     "rouge-l": Metric("ROUGE-L", "ROUGE-L", "ROUGE", "plain", "B2T (headlines)", rouge("rougeL"), paired=False),
     "wer": Metric(
-        "WER", "WER", "WER", "plain", "B2T (LibriSpeech)", word_error_rate, higher_is_better=False, paired=False,
+        "WER",
+        "WER",
+        "WER",
+        "plain",
+        "B2T (LibriSpeech)",
+        word_error_rate,
+        higher_is_better=False,
+        paired=False,
     ),
-}  # fmt: skip
+}
 """By the name that ``--metrics`` takes."""
 
 TASKS: Mapping[str, tuple[str, ...]] = {
@@ -97,9 +125,13 @@ def metric_named(name: str) -> Metric:
 
 
 def value_of(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lower_case: bool = False,
+    metric: Metric,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lower_case: bool = False,
     resamples: int = 0,
-) -> Value:  # fmt: skip
+) -> Value:
     """``metric`` of one output.
 
     ``references`` holds one list of sentences for each reference translation; ``resamples`` is the number of bootstrap

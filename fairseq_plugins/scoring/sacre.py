@@ -21,8 +21,9 @@ class SacreMetric:
         score = self.metric.corpus_score(list(hypotheses), [list(one) for one in references], max(1, resamples))
         interval: Optional[float] = float(score._ci) if resamples > 1 else None
         length = getattr(score, "ref_len", None)
-        return Value(float(score.score), str(self.metric.get_signature()), None if length is None else int(length),
-                     interval)  # fmt: skip
+        return Value(
+            float(score.score), str(self.metric.get_signature()), None if length is None else int(length), interval
+        )
 
 
 # `force` only silences sacreBLEU's own remark about tokenised text, which would come once more for each metric.

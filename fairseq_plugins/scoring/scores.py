@@ -66,11 +66,18 @@ class SystemScore:
         """Plain data, as the module says."""
         first = self.values[0]
         return {
-            "name": self.metric.name, "metric": self.metric.metric, "scorer": self.metric.scorer, "value": self.mean,
-            "values": [one.value for one in self.values], "deviation": self.deviation, "interval": self.interval,
-            "reference_length": first.reference_length, "signature": first.signature,
-            "higher_is_better": self.metric.higher_is_better, "used_by": self.metric.used_by,
-        }  # fmt: skip
+            "name": self.metric.name,
+            "metric": self.metric.metric,
+            "scorer": self.metric.scorer,
+            "value": self.mean,
+            "values": [one.value for one in self.values],
+            "deviation": self.deviation,
+            "interval": self.interval,
+            "reference_length": first.reference_length,
+            "signature": first.signature,
+            "higher_is_better": self.metric.higher_is_better,
+            "used_by": self.metric.used_by,
+        }
 
 
 @dataclass(frozen=True)
@@ -87,9 +94,7 @@ class System:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as the module says."""
-        return {
-            "name": self.name, "runs": self.runs, "metrics": [score.as_dict() for score in self.scores.values()]
-        }  # fmt: skip
+        return {"name": self.name, "runs": self.runs, "metrics": [score.as_dict() for score in self.scores.values()]}
 
 
 @dataclass(frozen=True)
@@ -115,13 +120,20 @@ class Scores:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as the module says."""
         return {
-            "schema": SCHEMA, "made_by": made_by(), "sentences": self.sentences, "references": self.references,
-            "language_pair": self.language_pair, "lower_case": self.lower_case, "tokens_made_by": self.tokens_made_by,
-            "reference_length": self.reference_lengths(), "remarks": list(self.remarks),
-            "warnings": list(self.warnings), "metrics": self.systems[0].as_dict()["metrics"],
+            "schema": SCHEMA,
+            "made_by": made_by(),
+            "sentences": self.sentences,
+            "references": self.references,
+            "language_pair": self.language_pair,
+            "lower_case": self.lower_case,
+            "tokens_made_by": self.tokens_made_by,
+            "reference_length": self.reference_lengths(),
+            "remarks": list(self.remarks),
+            "warnings": list(self.warnings),
+            "metrics": self.systems[0].as_dict()["metrics"],
             "systems": [system.as_dict() for system in self.systems],
             "significance": [{**asdict(one), "p_values": list(one.p_values)} for one in self.significance],
-        }  # fmt: skip
+        }
 
 
 def made_by() -> dict[str, str]:
@@ -134,11 +146,16 @@ def made_by() -> dict[str, str]:
 
 
 def score(
-    systems: Mapping[str, Outputs], references: Sequence[Sequence[str]], *,
+    systems: Mapping[str, Outputs],
+    references: Sequence[Sequence[str]],
+    *,
     tokenised_systems: Optional[Mapping[str, Outputs]] = None,
-    tokenised_references: Optional[Sequence[Sequence[str]]] = None, language_pair: Optional[str] = None,
-    metrics: Optional[Sequence[str]] = None, lower_case: bool = False, resamples: int = 0,
-) -> Scores:  # fmt: skip
+    tokenised_references: Optional[Sequence[Sequence[str]]] = None,
+    language_pair: Optional[str] = None,
+    metrics: Optional[Sequence[str]] = None,
+    lower_case: bool = False,
+    resamples: int = 0,
+) -> Scores:
     """Score the outputs of one or several systems on one test set.
 
     Args:
@@ -155,9 +172,12 @@ def score(
         UserError: unequal counts, an unknown metric, a metric without the text it reads, a library not installed.
     """
     test_set = forms_of(
-        systems, references, tokenised_systems=tokenised_systems, tokenised_references=tokenised_references,
+        systems,
+        references,
+        tokenised_systems=tokenised_systems,
+        tokenised_references=tokenised_references,
         language_pair=language_pair,
-    )  # fmt: skip
+    )
     return score_test_set(test_set, metrics, lower_case=lower_case, resamples=resamples)
 
 
@@ -171,10 +191,16 @@ def score_test_set(
         for name in test_set.plain.systems
     )
     return Scores(
-        test_set.sentences, len(test_set.plain.references), chosen, systems, test_set.language_pair, lower_case,
-        test_set.tokens_made_by(), (*_length_remarks(systems[0], test_set.sentences), *left_out),
+        test_set.sentences,
+        len(test_set.plain.references),
+        chosen,
+        systems,
+        test_set.language_pair,
+        lower_case,
+        test_set.tokens_made_by(),
+        (*_length_remarks(systems[0], test_set.sentences), *left_out),
         tuple(_warnings(test_set, chosen, lower_case)),
-    )  # fmt: skip
+    )
 
 
 def chosen_metrics(test_set: Forms, names: Optional[Sequence[str]]) -> tuple[tuple[Metric, ...], list[str]]:

@@ -29,10 +29,13 @@ class SetScores:
         """  # noqa: D205
         kept = ("name", "metric", "scorer", "value", "values", "deviation", "higher_is_better")
         average = [
-            {"name": system.name, "runs": system.runs,
-             "metrics": [{key: score.as_dict()[key] for key in kept} for score in system.scores.values()]}
+            {
+                "name": system.name,
+                "runs": system.runs,
+                "metrics": [{key: score.as_dict()[key] for key in kept} for score in system.scores.values()],
+            }
             for system in self.average
-        ]  # fmt: skip
+        ]
         sets = [{"name": name, **scores.as_dict()} for name, scores in self.sets.items()]
         return {"schema": SCHEMA, "made_by": made_by(), "test_sets": sets, "average": average}
 
@@ -48,10 +51,15 @@ def average_over(sets: Mapping[str, Scores]) -> SetScores:
         if _shape(scores) != _shape(first):
             raise UserError(f"test set {name} has other systems, runs or scores than {first_name}: no mean over them")
     average = tuple(
-        System(system.name, {name: _mean(score, [one.systems[index].scores[name] for one in sets.values()])
-                             for name, score in system.scores.items()})
+        System(
+            system.name,
+            {
+                name: _mean(score, [one.systems[index].scores[name] for one in sets.values()])
+                for name, score in system.scores.items()
+            },
+        )
         for index, system in enumerate(first.systems)
-    )  # fmt: skip
+    )
     return SetScores(sets, average)
 
 

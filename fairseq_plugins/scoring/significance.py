@@ -86,10 +86,16 @@ class Comparison:
 
 
 def compare(
-    systems: Mapping[str, Outputs], references: Sequence[Sequence[str]], *, metric: Metric = METRICS["sacrebleu"],
-    baseline: Optional[str] = None, tests: Sequence[str] = tuple(TESTS), samples: Optional[Mapping[str, int]] = None,
-    lower_case: bool = False, seed: Optional[int] = None,
-) -> tuple[Comparison, ...]:  # fmt: skip
+    systems: Mapping[str, Outputs],
+    references: Sequence[Sequence[str]],
+    *,
+    metric: Metric = METRICS["sacrebleu"],
+    baseline: Optional[str] = None,
+    tests: Sequence[str] = tuple(TESTS),
+    samples: Optional[Mapping[str, int]] = None,
+    lower_case: bool = False,
+    seed: Optional[int] = None,
+) -> tuple[Comparison, ...]:
     """Test every system against ``baseline`` (the first where it is None).
 
     Args:
@@ -123,9 +129,14 @@ def compare(
 
 
 def _compare_two(
-    text: Text, name: str, baseline: str, metric: Metric, tests: Sequence[str], samples: Mapping[str, int],
+    text: Text,
+    name: str,
+    baseline: str,
+    metric: Metric,
+    tests: Sequence[str],
+    samples: Mapping[str, int],
     lower_case: bool,
-) -> Iterator[Comparison]:  # fmt: skip
+) -> Iterator[Comparison]:
     runs, base = text.systems[name], text.systems[baseline]
     scorer = sacre_metric(metric, lower_case=lower_case) if metric.paired else None
     if scorer is None:
@@ -151,9 +162,12 @@ def _pairs(base: Sequence[T], runs: Sequence[T]) -> list[tuple[T, T]]:
 
 
 def _paired(
-    scorer: Any, references: list[list[str]], kind: PairedKind, samples: int,
+    scorer: Any,
+    references: list[list[str]],
+    kind: PairedKind,
+    samples: int,
     pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
-) -> tuple[tuple[float, ...], str]:  # fmt: skip
+) -> tuple[tuple[float, ...], str]:
     p_values: list[float] = []
     signature = ""
     for base, run in pairs:

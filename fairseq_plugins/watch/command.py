@@ -26,16 +26,36 @@ def parser() -> OneLineParser:
     flags = OneLineParser(prog="fairseq-deep watch", description=(__doc__ or "").partition(": ")[2], allow_abbrev=False)
     flags.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="a log, a run, or a directory of runs")
     add = flags.add_argument
-    add("--output", type=Path, default=Path(NAME), metavar="DIR", help=f"for {NAME}.csv, .json, .png, .pdf; "
-        f"default: {NAME}")  # fmt: skip
+    add(
+        "--output",
+        type=Path,
+        default=Path(NAME),
+        metavar="DIR",
+        help=f"for {NAME}.csv, .json, .png, .pdf; default: {NAME}",
+    )
     add("--follow", action="store_true", help="go on until every run has ended")
     add("--every", type=float, default=5.0, metavar="SECONDS", help="between two looks at the logs; default: 5")
-    add("--draw-every", type=float, default=60.0, metavar="SECONDS",
-        help="least time between two writings of the files; default: 60")  # fmt: skip
-    add("--spike-window", type=int, default=WINDOW, metavar="N",
-        help=f"records that a gradient norm is compared with; default: {WINDOW}")  # fmt: skip
-    add("--spike-deviations", type=float, default=DEVIATIONS, metavar="K",
-        help=f"a spike is above their mean + K standard deviations; default: {DEVIATIONS:g}")  # fmt: skip
+    add(
+        "--draw-every",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="least time between two writings of the files; default: 60",
+    )
+    add(
+        "--spike-window",
+        type=int,
+        default=WINDOW,
+        metavar="N",
+        help=f"records that a gradient norm is compared with; default: {WINDOW}",
+    )
+    add(
+        "--spike-deviations",
+        type=float,
+        default=DEVIATIONS,
+        metavar="K",
+        help=f"a spike is above their mean + K standard deviations; default: {DEVIATIONS:g}",
+    )
     return flags
 
 

@@ -104,8 +104,17 @@ class Summary:
 def table(summaries: Sequence[Summary]) -> list[str]:
     """The latest numbers, a line for each run, and why a verdict is not ``ok``. An empty column is left out."""
     # A narrow terminal cuts the lines while it follows: what matters most stands first.
-    header = ["run", "verdict", "updates", *(series.title for series in SERIES), "best valid", "spikes", "guarded",
-              "overflows", "tokens/s"]  # fmt: skip
+    header = [
+        "run",
+        "verdict",
+        "updates",
+        *(series.title for series in SERIES),
+        "best valid",
+        "spikes",
+        "guarded",
+        "overflows",
+        "tokens/s",
+    ]
     lines = text_table(without_empty_columns([header, *map(_row, summaries)])).splitlines()
     reasons = [f"{one.name}: {one.verdict.reason}" for one in summaries if one.verdict.outcome != OK]
     return [*lines, *reasons]
@@ -115,13 +124,16 @@ def _row(one: Summary) -> list[str]:
     log = one.run.log
     wanted = f"/{one.wanted:,}" if one.wanted else ""
     return [
-        one.name, one.verdict.outcome, f"{one.run.updates:,}{wanted}",
-        *(number(one.latest(series), series.form) for series in SERIES), number(one.best_valid_loss, ".3f"),
+        one.name,
+        one.verdict.outcome,
+        f"{one.run.updates:,}{wanted}",
+        *(number(one.latest(series), series.form) for series in SERIES),
+        number(one.best_valid_loss, ".3f"),
         str(len(one.spikes)) if log.gradient_norm else ABSENT,
         str(len(log.guarded)) if log.guarded else ABSENT,
         str(log.overflows) if log.loss_scale or log.overflows else ABSENT,
         number(log.median_speed, ",.0f"),
-    ]  # fmt: skip
+    ]
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -146,15 +158,22 @@ def as_json(summaries: Sequence[Summary]) -> str:
 def _as_dict(one: Summary) -> dict[str, Any]:
     log = one.run.log
     return {
-        "name": one.name, "directory": str(one.run.directory), "updates": one.run.updates, "max_update": one.wanted,
-        "parameters": log.parameters, "verdict": one.verdict.outcome, "reason": one.verdict.reason,
-        "latest": {series.name: one.latest(series) for series in SERIES}, "best_valid_loss": one.best_valid_loss,
-        "tokens_per_second": log.median_speed, "overflows": log.overflows,
+        "name": one.name,
+        "directory": str(one.run.directory),
+        "updates": one.run.updates,
+        "max_update": one.wanted,
+        "parameters": log.parameters,
+        "verdict": one.verdict.outcome,
+        "reason": one.verdict.reason,
+        "latest": {series.name: one.latest(series) for series in SERIES},
+        "best_valid_loss": one.best_valid_loss,
+        "tokens_per_second": log.median_speed,
+        "overflows": log.overflows,
         "loss_scale_exhausted": log.loss_scale_exhausted,
         "spikes": {"window": one.window, "deviations": one.deviations, "updates": one.spikes},
         "guarded": {str(update): text for update, text in sorted(log.guarded.items())},
         "series": {series.name: _points(series.of(log)) for series in SERIES if series.of(log)},
-    }  # fmt: skip
+    }
 
 
 def _points(values: Mapping[int, float]) -> dict[str, list[Any]]:

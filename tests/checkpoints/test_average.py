@@ -223,8 +223,15 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
 
 
 def test_last_checkpoints_are_ordered_by_number_not_by_name(tmp_path):
-    for name in ("checkpoint_1_900.pt", "checkpoint_2_1000.pt", "checkpoint_1_100.pt", "checkpoint9.pt",
-                 "checkpoint10.pt", "checkpoint_last.pt", "checkpoint_best.pt"):  # fmt: skip
+    for name in (
+        "checkpoint_1_900.pt",
+        "checkpoint_2_1000.pt",
+        "checkpoint_1_100.pt",
+        "checkpoint9.pt",
+        "checkpoint10.pt",
+        "checkpoint_last.pt",
+        "checkpoint_best.pt",
+    ):
         (tmp_path / name).touch()
     by_update = last_checkpoints(tmp_path, 2, UPDATE_CHECKPOINT, "update")
     assert [path.name for path in by_update] == ["checkpoint_1_900.pt", "checkpoint_2_1000.pt"]

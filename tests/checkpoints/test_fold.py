@@ -246,8 +246,9 @@ def test_beam_search_finds_the_same_sentences(tmp_path):
     stock = folded(tmp_path, "admin_transformer", model, values)
     inputs = batch(source=9, sentences=5)
     sample = {"net_input": {"src_tokens": inputs.src_tokens, "src_lengths": inputs.src_lengths}}
-    found = [SequenceGenerator([each], words, beam_size=4, max_len_b=10).generate([each], sample)
-             for each in (model, stock)]  # fmt: skip
+    found = [
+        SequenceGenerator([each], words, beam_size=4, max_len_b=10).generate([each], sample) for each in (model, stock)
+    ]
     lengths = set()
     for ours, theirs in itertools.chain.from_iterable(zip(*pair, strict=True) for pair in zip(*found, strict=True)):
         assert ours["tokens"].tolist() == theirs["tokens"].tolist()
@@ -277,7 +278,10 @@ def test_result_is_plain_data_of_stock_fairseq(tmp_path):
     options = state["cfg"]["model"]
     assert type(options) is dict
     assert (options["_name"], options["share_all_embeddings"], options["encoder_learned_pos"]) == (
-        "transformer", False, True)  # fmt: skip
+        "transformer",
+        False,
+        True,
+    )
     assert not [name for name in options if name.startswith("admin") or name == "residual"]
     assert not [name for name in state["model"] if "residual" in name]
     assert state["cfg"]["common"]["user_dir"] is None
@@ -412,7 +416,7 @@ def diverge(path: Path) -> None:
             "{path}: 'transformer_iwslt_de_en' is an architecture of stock fairseq",
         ),
     ],
-)  # fmt: skip
+)
 def test_an_input_that_cannot_be_used_ends_in_one_line(tmp_path, capsys, damage, message):
     model, values = tiny_model("admin_transformer")
     path = save(tmp_path / "in.pt", "admin_transformer", model, values)

@@ -28,10 +28,16 @@ CONFIG = {
     "lr_scheduler": {"_name": "fixed"},
     "model": {
         "_name": "deep_transformer",
-        "encoder_layers": 1, "encoder_embed_dim": 8, "encoder_ffn_embed_dim": 8, "encoder_attention_heads": 1,
-        "decoder_layers": 1, "decoder_embed_dim": 8, "decoder_ffn_embed_dim": 8, "decoder_attention_heads": 1,
+        "encoder_layers": 1,
+        "encoder_embed_dim": 8,
+        "encoder_ffn_embed_dim": 8,
+        "encoder_attention_heads": 1,
+        "decoder_layers": 1,
+        "decoder_embed_dim": 8,
+        "decoder_ffn_embed_dim": 8,
+        "decoder_attention_heads": 1,
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +75,9 @@ def test_generate_translates_every_sentence(checkpoint: Path, data: Path, tmp_pa
         (["generate", "nowhere", "--path", "no.pt", "--cpu", "-s", "de", "-t", "en"], "nowhere"),
     ],
 )
-def test_missing_data_is_one_line(argv: List[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                  capfd: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+def test_missing_data_is_one_line(
+    argv: List[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(argv) == 2
     errors = [text for text in capfd.readouterr().err.splitlines() if text.startswith("error: ")]
@@ -88,8 +95,12 @@ class TestHydraTrain:
         environment = {**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)}
         return subprocess.run(
             [*command, "--config-name", "tiny"],
-            cwd=directory, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def test_relative_paths_mean_the_working_directory(self, data: Path, tmp_path: Path) -> None:
         done = self.run(data, tmp_path)

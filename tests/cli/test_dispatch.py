@@ -54,8 +54,10 @@ def test_every_command_exists(name: str) -> None:
         (["validate", "data", "--task=mine"], ["fairseq-deep validate", "--user-dir", HERE, "data", "--task=mine"]),
         (["interactive", "data", f"--user-dir={HERE}/"], ["fairseq-deep interactive", "--user-dir", HERE, "data"]),
         (["eval-lm", "data"], ["fairseq-deep eval-lm", "--user-dir", HERE, "data"]),
-        (["train", "data", "-a", "admin_transformer"],
-         ["fairseq-deep train", "--user-dir", HERE, "data", "-a", "admin_transformer"]),
+        (
+            ["train", "data", "-a", "admin_transformer"],
+            ["fairseq-deep train", "--user-dir", HERE, "data", "-a", "admin_transformer"],
+        ),
         (["train", "--help"], ["fairseq-deep train", "--user-dir", HERE, "--help"]),
         (["preprocess", "-s", "de"], ["fairseq-deep preprocess", "-s", "de"]),
         (["stock-score", "-r", "x"], ["fairseq-deep stock-score", "-r", "x"]),
@@ -63,7 +65,7 @@ def test_every_command_exists(name: str) -> None:
         (["average", "--output", "x"], ["2", "--output", "x"]),
         (["hydra-train", "-m", "a=b,c"], ["fairseq-deep hydra-train", "-m", "a=b,c"]),
     ],
-)  # fmt: skip
+)
 def test_what_a_command_is_given(argv: Sequence[str], seen: List[str], calls: List[List[str]]) -> None:
     assert main(argv) == 0
     assert calls == [seen]
@@ -75,11 +77,13 @@ def test_what_a_command_is_given(argv: Sequence[str], seen: List[str], calls: Li
         ([], "error: no command given; one of: train, "),
         (["trian"], "error: unknown command 'trian' (did you mean 'train'?); legal: train, hydra-train, "),
         (["xyzzy"], "error: unknown command 'xyzzy'; legal: train, "),
-        (["generate", "data", "--user-dir", "mine"],
-         "error: fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
-         "write `import fairseq_plugins` in mine/__init__.py "),
+        (
+            ["generate", "data", "--user-dir", "mine"],
+            "error: fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
+            "write `import fairseq_plugins` in mine/__init__.py ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_line_and_code_2(
     argv: Sequence[str], line: str, calls: List[List[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,16 +116,19 @@ def test_take_option(argv: Sequence[str], value: str, rest: List[str]) -> None:
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        (["--config-name", "smal"],
-         "error: unknown --config-name 'smal' (did you mean 'small'?); legal values: a/b, model, small\n"),
+        (
+            ["--config-name", "smal"],
+            "error: unknown --config-name 'smal' (did you mean 'small'?); legal values: a/b, model, small\n",
+        ),
         (["--config-name=smal.yaml"], "error: unknown --config-name 'smal.yaml' (did you mean 'small'?); legal"),
         (["--config-dir", "absent", "--config-name", "small"], "error: --config-dir absent: no such directory"),
-        (["--config-name", "model"],
-         "error: --config-name model: this is the name of a group of fairseq's settings; rename the file"),
-        (["--confg-name", "small"],
-         "error: unknown option '--confg-name' (did you mean '--config-name'?); legal: "),
+        (
+            ["--config-name", "model"],
+            "error: --config-name model: this is the name of a group of fairseq's settings; rename the file",
+        ),
+        (["--confg-name", "small"], "error: unknown option '--confg-name' (did you mean '--config-name'?); legal: "),
     ],
-)  # fmt: skip
+)
 def test_a_yaml_file_that_is_not_there(
     flags: Sequence[str], line: str, calls: List[List[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,10 +154,12 @@ class TestInHydra:
         ("error", "line"),
         [
             (UserError("no such norm"), "error: no such norm\n"),
-            (ConfigAttributeError("Key 'encoder_lyers' not in 'Config'\n    full_key: encoder_lyers"),
-             "error: Key 'encoder_lyers' not in 'Config'; full_key: encoder_lyers\n"),
+            (
+                ConfigAttributeError("Key 'encoder_lyers' not in 'Config'\n    full_key: encoder_lyers"),
+                "error: Key 'encoder_lyers' not in 'Config'; full_key: encoder_lyers\n",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_mistakes_end_the_program(self, error: Exception, line: str, capfd: pytest.CaptureFixture[str]) -> None:
         def job(cfg: object) -> None:
             raise error
@@ -163,17 +172,23 @@ class TestInHydra:
     @pytest.mark.parametrize(
         ("more", "line"),
         [
-            ({"model": {"_name": "admin_transfromer"}},
-             "error: unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?); legal: "),
+            (
+                {"model": {"_name": "admin_transfromer"}},
+                "error: unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?); legal: ",
+            ),
             ({"optimizer": {"_name": "adma"}}, "error: unknown optimizer._name 'adma' (did you mean 'adam"),
-            ({"criterion": "cross_entrpy"},
-             "error: unknown criterion._name 'cross_entrpy' (did you mean 'cross_entropy'?); legal values: adaptive_"),
+            (
+                {"criterion": "cross_entrpy"},
+                "error: unknown criterion._name 'cross_entrpy' (did you mean 'cross_entropy'?); legal values: adaptive_",
+            ),
             ({"task": {"_name": "transaltion"}}, "error: unknown task._name 'transaltion' (did you mean 'translation'"),
-            ({"optimisation": {"lr": [1]}},
-             "error: unknown group of settings 'optimisation' (did you mean 'optimization'?); legal values: _name, "),
+            (
+                {"optimisation": {"lr": [1]}},
+                "error: unknown group of settings 'optimisation' (did you mean 'optimization'?); legal values: _name, ",
+            ),
             ({"task": {"data": "???"}, "model": {"_name": "admin_transformer"}}, "error: task.data is not given"),
         ],
-    )  # fmt: skip
+    )
     def test_unfinished_yaml(self, more: dict[str, Any], line: str, capfd: pytest.CaptureFixture[str]) -> None:
         job = stock._in_hydra(lambda cfg: pytest.fail("the job ran"))
         with pytest.raises(SystemExit) as ended:

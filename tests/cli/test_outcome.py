@@ -33,20 +33,28 @@ def test_code_of_a_command_that_returns(returned: Optional[int], code: int) -> N
     ("error", "code", "printed"),
     [
         (UserError(["first", "second"]), 2, "error: first\nerror: second\n"),
-        (FileNotFoundError(2, "No such file or directory", "dict.de.txt"), 2,
-         "error: No such file or directory: dict.de.txt\n"),
+        (
+            FileNotFoundError(2, "No such file or directory", "dict.de.txt"),
+            2,
+            "error: No such file or directory: dict.de.txt\n",
+        ),
         (FileNotFoundError("Dataset not found: train (data-bin)"), 2, "error: Dataset not found: train (data-bin)\n"),
         (OSError("Model file not found: last.pt"), 2, "error: Model file not found: last.pt\n"),
-        (ProcessRaisedException(
-            '\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  File "x.py", '
-            "line 1, in f\nfairseq_plugins.errors.UserError: unknown norm 'pst'; legal values: post, pre\n", 1, 99),
-         2, "error: unknown norm 'pst'; legal values: post, pre\n"),
+        (
+            ProcessRaisedException(
+                '\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  File "x.py", '
+                "line 1, in f\nfairseq_plugins.errors.UserError: unknown norm 'pst'; legal values: post, pre\n",
+                1,
+                99,
+            ),
+            2,
+            "error: unknown norm 'pst'; legal values: post, pre\n",
+        ),
         (OSError(28, "No space left on device", "train.bpe"), 2, "error: No space left on device: train.bpe\n"),
-        (OSError(28, "No space left on device"), 2,
-         "error: No space left on device: nothing more can be written\n"),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device: nothing more can be written\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
-)  # fmt: skip
+)
 def test_what_the_user_can_mend_is_one_line(
     error: BaseException, code: int, printed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,9 +93,12 @@ def test_reader_that_has_left(unbuffered: str) -> None:
     try:
         done = subprocess.run(
             [sys.executable, "-m", "fairseq_plugins.cli", "--help"],
-            stdout=writer, stderr=subprocess.PIPE, cwd=CHECKOUT, check=False,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            cwd=CHECKOUT,
+            check=False,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )  # fmt: skip
+        )
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")

@@ -70,14 +70,20 @@ def refused_by_hydra() -> None:
     ("mistake", "line"),
     [
         (misspelt_in_schema, "unknown setting 'max_updat' (did you mean 'max_update'?)"),
-        (misspelt_in_file, "unknown setting 'model.encoder_layrs' (did you mean 'encoder_layers'?); "
-                           "+model.encoder_layrs=VALUE adds one that the YAML file leaves out"),
+        (
+            misspelt_in_file,
+            "unknown setting 'model.encoder_layrs' (did you mean 'encoder_layers'?); "
+            "+model.encoder_layrs=VALUE adds one that the YAML file leaves out",
+        ),
         (of_another_kind, "Value 'abc' of type 'str' could not be converted to Integer; full_key: max_update"),
-        (with_a_tag, "<unicode string>: line 2: could not determine a constructor for the tag "
-                     "'tag:yaml.org,2002:python/object/apply:os.getcwd'"),
+        (
+            with_a_tag,
+            "<unicode string>: line 2: could not determine a constructor for the tag "
+            "'tag:yaml.org,2002:python/object/apply:os.getcwd'",
+        ),
         (refused_by_hydra, "Error parsing override 'foo'; missing EQUAL"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_configuration_is_one_line(
     mistake: Callable[[], None], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,8 +42,10 @@ def test_every_other_line_is_translated_under_its_number(
         hypotheses(toy_data, toy_checkpoint, text, "--buffer-size", buffer)
     printed = capsys.readouterr()
     assert numbers(printed.out) == [0, 2, 3]
-    assert printed.err.endswith("error: line 2 has 2,001 tokens with the end mark, more than 1,024 (the model or "
-                                "--max-source-positions): not translated\n")  # fmt: skip
+    assert printed.err.endswith(
+        "error: line 2 has 2,001 tokens with the end mark, more than 1,024 (the model or "
+        "--max-source-positions): not translated\n"
+    )
     alone = text.with_name("alone.de")
     alone.write_text("drei vier\n\nneun\nzwei\n", encoding="utf-8")
     hypotheses(toy_data, toy_checkpoint, alone)

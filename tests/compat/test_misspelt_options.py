@@ -40,17 +40,25 @@ def parse_training(*flags: str) -> object:
         ((*TRAIN, "--criterion", "cross_entrop"), "unknown --criterion 'cross_entrop' (did you mean 'cross_entropy'?"),
         ((*TRAIN, "--task", "transaltion"), "unknown --task 'transaltion' (did you mean 'translation'?); "),
         ((*TRAIN, "--lr-scheduler", "inverse_sqr"), "unknown --lr-scheduler 'inverse_sqr' (did you mean 'inverse_sqrt"),
-        (("data", "--arch", "admin_transfromer"),
-         "unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: METHOD_transformer "),
-        (("data", "--arch=transformer_iwslt_deen"),
-         "unknown --arch 'transformer_iwslt_deen' (did you mean 'transformer_iwslt_de_en'?); legal: "),
+        (
+            ("data", "--arch", "admin_transfromer"),
+            "unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: METHOD_transformer ",
+        ),
+        (
+            ("data", "--arch=transformer_iwslt_deen"),
+            "unknown --arch 'transformer_iwslt_deen' (did you mean 'transformer_iwslt_de_en'?); legal: ",
+        ),
         (("data",), "--arch is missing; legal: METHOD_transformer or "),
-        (("data", "--arch", "dsinit_matt_transformer_lm"),
-         "unknown --arch 'dsinit_matt_transformer_lm' (--attention matt lives in the cross-attention, "),
-        (("data", "--arch", "t_fixup_transformer_lm_gpt"),
-         "unknown --arch 't_fixup_transformer_lm_gpt' (--init t_fixup has no published rule for a language "),
+        (
+            ("data", "--arch", "dsinit_matt_transformer_lm"),
+            "unknown --arch 'dsinit_matt_transformer_lm' (--attention matt lives in the cross-attention, ",
+        ),
+        (
+            ("data", "--arch", "t_fixup_transformer_lm_gpt"),
+            "unknown --arch 't_fixup_transformer_lm_gpt' (--init t_fixup has no published rule for a language ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_training(flags: Sequence[str], line: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_training(*flags)
@@ -63,12 +71,18 @@ def test_training(flags: Sequence[str], line: str) -> None:
     ("parser", "flags", "line"),
     [
         (options.get_generation_parser, ("data", "--beem", "5"), "unknown option '--beem' (did you mean '--beam'?)"),
-        (options.get_interactive_generation_parser, ("data", "--bufer-size", "5"),
-         "unknown option '--bufer-size' (did you mean '--buffer-size'?)"),
-        (options.get_eval_lm_parser, ("data", "--context-widow", "5"),
-         "unknown option '--context-widow' (did you mean '--context-window'?)"),
+        (
+            options.get_interactive_generation_parser,
+            ("data", "--bufer-size", "5"),
+            "unknown option '--bufer-size' (did you mean '--buffer-size'?)",
+        ),
+        (
+            options.get_eval_lm_parser,
+            ("data", "--context-widow", "5"),
+            "unknown option '--context-widow' (did you mean '--context-window'?)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_commands(parser: object, flags: Sequence[str], line: str) -> None:
     with pytest.raises(UserError) as caught:
         options.parse_args_and_arch(parser(), list(flags))  # type: ignore[operator]
@@ -108,14 +122,16 @@ def test_help_is_fairseqs(capsys: pytest.CaptureFixture[str]) -> None:
         ("preprocess", ("-s", "de", "-t", "en", "--trainpref", "absent"), "absent.de: no such file"),
     ],
 )
-def test_stock_commands_with_the_user_directory(
-    command: str, flags: Sequence[str], line: str, tmp_path: Path
-) -> None:
+def test_stock_commands_with_the_user_directory(command: str, flags: Sequence[str], line: str, tmp_path: Path) -> None:
     code = f"import sys; from fairseq_cli.{command} import cli_main; sys.exit(cli_main())"
     done = subprocess.run(
         [sys.executable, "-c", code, "--user-dir", USER_DIR, *flags],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(f"error: {line}")
     assert "Traceback" not in done.stderr

@@ -31,9 +31,7 @@ def averaged(dtype: torch.dtype, ema_fp32: bool) -> EMA:
     return ema
 
 
-@pytest.mark.parametrize(
-    ("dtype", "ema_fp32"), [(torch.float32, False), (torch.float32, True), (torch.float16, True)]
-)
+@pytest.mark.parametrize(("dtype", "ema_fp32"), [(torch.float32, False), (torch.float32, True), (torch.float16, True)])
 def test_every_tensor_moves_a_tenth_of_the_way(dtype: torch.dtype, ema_fp32: bool) -> None:
     ema = averaged(dtype, ema_fp32)
     model = ema.get_model()

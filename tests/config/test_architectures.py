@@ -58,9 +58,15 @@ def test_a_second_pass_changes_nothing(arch: str) -> None:
 
 def test_what_the_user_says_wins() -> None:
     said: dict[str, Any] = {
-        "encoder_layers": 4, "decoder_layers": 3, "encoder_embed_dim": 32, "decoder_ffn_embed_dim": 7, "dropout": 0.0,
-        "norm": "post,post", "base_init": "fairseq", "admin_profile": "paper",
-    }  # fmt: skip
+        "encoder_layers": 4,
+        "decoder_layers": 3,
+        "encoder_embed_dim": 32,
+        "decoder_ffn_embed_dim": 7,
+        "dropout": 0.0,
+        "norm": "post,post",
+        "base_init": "fairseq",
+        "admin_profile": "paper",
+    }
     config = settings("admin_transformer_iwslt_de_en_18", **said)
     assert {name: getattr(config, name) for name in said} == said
     assert (config.decoder_embed_dim, config.encoder_ffn_embed_dim) == (512, 1024)
@@ -70,11 +76,18 @@ def test_what_the_user_says_wins() -> None:
 @pytest.mark.parametrize("arch", ["transformer", "transformer_iwslt_de_en", "transformer_wmt_en_de_big"])
 @pytest.mark.parametrize(
     "said",
-    [{}, {"encoder_embed_dim": 64}, {"encoder_ffn_embed_dim": 64}, {"decoder_embed_dim": 64},
-     {"decoder_ffn_embed_dim": 64}, {"encoder_embed_dim": 64, "decoder_ffn_embed_dim": 32}, {"encoder_layers": 2},
-     {"encoder_attention_heads": 2}],
+    [
+        {},
+        {"encoder_embed_dim": 64},
+        {"encoder_ffn_embed_dim": 64},
+        {"decoder_embed_dim": 64},
+        {"decoder_ffn_embed_dim": 64},
+        {"encoder_embed_dim": 64, "decoder_ffn_embed_dim": 32},
+        {"encoder_layers": 2},
+        {"encoder_attention_heads": 2},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_is_not_said_follows_stock(arch: str, said: dict[str, Any]) -> None:
     """In ``transformer`` the decoder's widths follow the encoder's; in the sizes of the corpora they do not."""
     ours, stock = settings(f"post_ln_{arch}", **said), settings(arch, **said)

@@ -25,10 +25,17 @@ from tests.building import build, dictionary
 from tests.toy import binarise, parse_training, run_training
 
 TINY = {
-    "encoder_layers": 2, "decoder_layers": 2, "encoder_embed_dim": 16, "decoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 32, "decoder_ffn_embed_dim": 32, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2, "share_all_embeddings": True, "dropout": 0.2,
-}  # fmt: skip
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_embed_dim": 16,
+    "decoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 32,
+    "decoder_ffn_embed_dim": 32,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "share_all_embeddings": True,
+    "dropout": 0.2,
+}
 CHOICES = [axis.value for axis in Axis] + [option.name for option in all_options()]
 
 
@@ -61,9 +68,15 @@ def minimal(arch: str, **values: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "arch",
-    ["deep_transformer", "post_ln_transformer", "admin_transformer_iwslt_de_en", "b2t_transformer_wmt_en_de_big",
-     "dsinit_matt_transformer_wmt_en_de_12", "rezero_transformer_60_12"],
-)  # fmt: skip
+    [
+        "deep_transformer",
+        "post_ln_transformer",
+        "admin_transformer_iwslt_de_en",
+        "b2t_transformer_wmt_en_de_big",
+        "dsinit_matt_transformer_wmt_en_de_12",
+        "rezero_transformer_60_12",
+    ],
+)
 def test_an_architecture_means_the_same_by_yaml_and_by_flag(arch: str, tmp_path: Path) -> None:
     with torch.device("meta"):
         by_yaml = model_of(resolved(tmp_path, minimal(arch)))
@@ -79,9 +92,15 @@ def test_the_configuration_that_a_checkpoint_keeps_is_the_same(tmp_path: Path) -
     config = resolved(tmp_path, minimal("admin_transformer_iwslt_de_en", encoder_layers=1, decoder_layers=1))
     model_of(config)
     flags = parse_training(
-        Path("nowhere"), tmp_path, "--encoder-layers", "1", "--decoder-layers", "1",
-        arch="admin_transformer_iwslt_de_en", model=(),
-    )  # fmt: skip
+        Path("nowhere"),
+        tmp_path,
+        "--encoder-layers",
+        "1",
+        "--decoder-layers",
+        "1",
+        arch="admin_transformer_iwslt_de_en",
+        model=(),
+    )
     for name in (*SIZE_FIELDS, *CHOICES):
         assert config.model[name] == flags.model[name], name
         assert config.model[name] is not None, name

@@ -288,8 +288,11 @@ def test_ds_init_trains_what_each_row_of_table_3_names() -> None:
 def test_the_cross_attention_of_every_ds_init_model_has_the_toolkits_bound() -> None:
     """Xavier's with gain 1, sqrt(6 / (d + d)): ds_init at depth 1 and xavier_apart draw the same."""
     for name in ("post_ln_6e6d_dsinit", "pre_ln_6e6d_dsinit", "ds_init_6e6d", "matt_6e6d", "matt_self_6e6d"):
-        changes = {f"{stack}_{size}": value for stack in ("encoder", "decoder") for size, value in
-                   (("layers", 1), ("embed_dim", 64), ("ffn_embed_dim", 64))}  # fmt: skip
+        changes = {
+            f"{stack}_{size}": value
+            for stack in ("encoder", "decoder")
+            for size, value in (("layers", 1), ("embed_dim", 64), ("ffn_embed_dim", 64))
+        }
         values = content(f"wmt14_en_de/{name}")
         small = completed({**values, "model": {**values["model"], **changes}})
         torch.manual_seed(3)

@@ -26,11 +26,27 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 LINE = dict(
     zip(
         COLUMNS,
-        ["Admin", "Table 2", "6L", "iwslt14_de_en/admin_6e6d", "", "1 2", "4096", "1", "", "last-epochs=10", "test",
-         "BLEU", "tokenised", "35.67±0.15", "not run", ""],
+        [
+            "Admin",
+            "Table 2",
+            "6L",
+            "iwslt14_de_en/admin_6e6d",
+            "",
+            "1 2",
+            "4096",
+            "1",
+            "",
+            "last-epochs=10",
+            "test",
+            "BLEU",
+            "tokenised",
+            "35.67±0.15",
+            "not run",
+            "",
+        ],
         strict=True,
     )
-)  # fmt: skip
+)
 
 
 def written(path: Path, *lines: dict[str, str]) -> Path:
@@ -49,9 +65,23 @@ def test_a_row_is_read_as_it_stands(tmp_path: Path) -> None:
     said = {"overrides": overrides, "gpu_days": "1.5", "test": "newstest2013 newstest2014", "note": "a, \"b\" and 'c'"}
     (row,) = read(written(tmp_path / "rows.tsv", {**LINE, **said}))
     assert row == PublishedRow(
-        "Admin", "Table 2", "6L", "iwslt14_de_en/admin_6e6d", tuple(overrides.split()), (1, 2), 4096, 1, 1.5,
-        "last-epochs=10", ("newstest2013", "newstest2014"), "BLEU", "tokenised", "35.67±0.15", "not run", said["note"],
-    )  # fmt: skip
+        "Admin",
+        "Table 2",
+        "6L",
+        "iwslt14_de_en/admin_6e6d",
+        tuple(overrides.split()),
+        (1, 2),
+        4096,
+        1,
+        1.5,
+        "last-epochs=10",
+        ("newstest2013", "newstest2014"),
+        "BLEU",
+        "tokenised",
+        "35.67±0.15",
+        "not run",
+        said["note"],
+    )
     assert not row.failed
     assert not row.was_run
     assert row.script == "admin_table2.sh"
@@ -118,8 +148,10 @@ def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         read(path)
     assert [re.findall(r": line (\d): (\w+)", problem)[0] for problem in caught.value.problems] == [
-        ("2", "seeds"), ("2", "gpus"), ("3", "average"),
-    ]  # fmt: skip
+        ("2", "seeds"),
+        ("2", "gpus"),
+        ("3", "average"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -173,10 +205,18 @@ def test_what_the_b2t_paper_prints_is_there() -> None:
     tables = {table: rows for (paper, table), rows in rows_by_table().items() if paper == "B2T"}
     found = {table: (len(rows), sum(row.failed for row in rows)) for table, rows in tables.items()}
     assert found == {
-        "Table 1": (16 + 2, 1), "Table 2": (3, 1), "Table 3": (16, 1), "Table 4": (6, 1), "Table 5": (6, 1),
-        "Table 8": (3, 0), "Table 9": (2, 0), "Figure 8": (2, 0), "Figure 9": (6, 0), "Figure 10": (2, 1),
+        "Table 1": (16 + 2, 1),
+        "Table 2": (3, 1),
+        "Table 3": (16, 1),
+        "Table 4": (6, 1),
+        "Table 5": (6, 1),
+        "Table 8": (3, 0),
+        "Table 9": (2, 0),
+        "Figure 8": (2, 0),
+        "Figure 9": (6, 0),
+        "Figure 10": (2, 1),
         "README": (1, 0),
-    }  # fmt: skip
+    }
     curves = [row for rows in tables.values() for row in rows if row.printed == "curve"]
     assert {row.table for row in curves} == {"Figure 8", "Figure 9", "Figure 10"}
     assert not any(row.has_number for row in curves)
@@ -185,10 +225,16 @@ def test_what_the_b2t_paper_prints_is_there() -> None:
 def test_gpu_days_are_gpus_times_hours() -> None:
     """Table 7 of the B2T paper, and its appendix A.2 for 100 layers; GPUs of two tasks differ by depth."""
     hours = {
-        ("wmt16_en_de", 6): (128, 5), ("wmt16_en_de", 18): (128, 13), ("wmt16_en_de", 100): (24, 120),
-        ("headline", 6): (64, 4), ("headline_extended", 18): (144, 17), ("wikitext103", 6): (128, 4),
-        ("wikitext103", 16): (192, 7), ("librispeech", 6): (32, 22), ("librispeech", 12): (32, 34),
-    }  # fmt: skip
+        ("wmt16_en_de", 6): (128, 5),
+        ("wmt16_en_de", 18): (128, 13),
+        ("wmt16_en_de", 100): (24, 120),
+        ("headline", 6): (64, 4),
+        ("headline_extended", 18): (144, 17),
+        ("wikitext103", 6): (128, 4),
+        ("wikitext103", 16): (192, 7),
+        ("librispeech", 6): (32, 22),
+        ("librispeech", 12): (32, 34),
+    }
     seen = set()
     for row in ROWS:
         if row.paper == "B2T" and row.gpu_days is not None:

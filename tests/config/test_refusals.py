@@ -30,12 +30,12 @@ def problems(arch: str = "deep_transformer", **values: Any) -> tuple[str, ...]:
         ({"norm": "pst"}, "unknown value of --norm 'pst' (did you mean 'post'?); legal values: "),
         ({"norm": "pre,pots"}, "unknown value of --norm 'pots' (did you mean 'post'?); legal values: "),
         ({"attention": "mat"}, "unknown value of --attention 'mat' (did you mean 'matt'?); legal values: "),
-        ({"base_init": "xaver"},
-         "unknown value of --base-init 'xaver' (did you mean 'xavier'?); legal values: "),
-        ({"admin_profile": "relesed"},
-         "unknown value of --admin-profile 'relesed' (did you mean 'released'?); legal values: "),
-        ({"b2t_init_scale": "0.2"},
-         "unknown value of --b2t-init-scale '0.2' (did you mean '0.1'?); legal values: "),
+        ({"base_init": "xaver"}, "unknown value of --base-init 'xaver' (did you mean 'xavier'?); legal values: "),
+        (
+            {"admin_profile": "relesed"},
+            "unknown value of --admin-profile 'relesed' (did you mean 'released'?); legal values: ",
+        ),
+        ({"b2t_init_scale": "0.2"}, "unknown value of --b2t-init-scale '0.2' (did you mean '0.1'?); legal values: "),
         ({"ds_init_alpha": "one"}, "--ds-init-alpha takes a number, not 'one'"),
         ({"ds_init_alpha": "1,two"}, "--ds-init-alpha takes a number, not 'two'"),
         ({"rezero_alpha": "nan"}, "--rezero-alpha takes a number, not 'nan'"),
@@ -43,7 +43,7 @@ def problems(arch: str = "deep_transformer", **values: Any) -> tuple[str, ...]:
         ({"norm": "pre,post,pre"}, "--norm takes one value or ENCODER,DECODER, not 3 values"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_values(values: dict[str, Any], message: str) -> None:
     (problem,) = problems(**values)
     # A method that is added later adds legal values.
@@ -73,17 +73,21 @@ def test_values(values: dict[str, Any], message: str) -> None:
         ({"decoder_ffn_embed_dim": 0}, ("--decoder-ffn-embed-dim", "at least 1")),
         ({"encoder_attention_heads": 3}, ("--encoder-embed-dim 16", "multiple", "--encoder-attention-heads 3")),
         ({"decoder_attention_heads": 0}, ("--decoder-embed-dim 16", "multiple", "--decoder-attention-heads 0")),
-        ({"share_all_embeddings": True, "encoder_embed_dim": 8},
-         ("--share-all-embeddings", "--encoder-embed-dim 8", "--decoder-embed-dim 16")),
-        ({"share_all_embeddings": True, "decoder_embed_path": "vectors.txt"},
-         ("--share-all-embeddings", "--decoder-embed-path", "--encoder-embed-path")),
+        (
+            {"share_all_embeddings": True, "encoder_embed_dim": 8},
+            ("--share-all-embeddings", "--encoder-embed-dim 8", "--decoder-embed-dim 16"),
+        ),
+        (
+            {"share_all_embeddings": True, "decoder_embed_path": "vectors.txt"},
+            ("--share-all-embeddings", "--decoder-embed-path", "--encoder-embed-path"),
+        ),
         ({"base_layers": 1}, ("--base-layers", "not supported")),
         ({"cross_self_attention": True}, ("--cross-self-attention", "not supported")),
         ({"quant_noise_pq": 0.1}, ("--quant-noise-pq", "not supported")),
         ({"encoder_xformers_att_config": "{}"}, ("--encoder-xformers-att-config", "not supported")),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_conflicts(values: dict[str, Any], words: tuple[str, ...]) -> None:
     (problem,) = problems(**values)
     assert [word for word in words if word not in problem] == []
@@ -112,11 +116,25 @@ def test_all_problems_are_reported_together_before_a_module_is_built(monkeypatch
 
     monkeypatch.setattr("torch.nn.Module.__init__", never)
     found = problems(
-        norm="pst", residual="admn,plain", init="ds-init", admin_omega="fixed", rezero_alpha="zero",
-        encoder_layers=0, decoder_attention_heads=3, base_layers=2,
-    )  # fmt: skip
-    flags = ("--norm", "--residual", "--init", "--admin-omega", "--rezero-alpha", "--encoder-layers",
-             "--decoder-attention-heads", "--base-layers")  # fmt: skip
+        norm="pst",
+        residual="admn,plain",
+        init="ds-init",
+        admin_omega="fixed",
+        rezero_alpha="zero",
+        encoder_layers=0,
+        decoder_attention_heads=3,
+        base_layers=2,
+    )
+    flags = (
+        "--norm",
+        "--residual",
+        "--init",
+        "--admin-omega",
+        "--rezero-alpha",
+        "--encoder-layers",
+        "--decoder-attention-heads",
+        "--base-layers",
+    )
     assert len(found) == len(flags)
     assert [flag for flag in flags if not any(flag in problem for problem in found)] == []
 
@@ -131,8 +149,12 @@ def test_fairseq_train_ends_with_code_2_and_a_line_for_each_problem(tmp_path: Pa
     flags = ["--arch", "admin_transformer", "--norm", "pst", "--ds-init-alpha", "x", "--optimizer", "adam"]
     done = subprocess.run(
         [sys.executable, "-m", "fairseq_cli.train", str(tmp_path), "--user-dir", str(ROOT / "fairseq_plugins"), *flags],
-        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        check=False,
+    )
     assert done.returncode == 2
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(lines) == 2

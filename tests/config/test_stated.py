@@ -25,10 +25,22 @@ CORPORA = yaml.safe_load(files("fairseq_plugins.corpora").joinpath("known_corpor
 KINDS = ("stated", "conflicts", "chosen")
 
 ACCOUNTED = (
-    "criterion.", "optimizer.", "lr_scheduler.", "optimization.", "generation.", "dataset.max_tokens", "common.seed",
-    "common.fp16", "common.threshold_loss_scale", "model.share", "model.dropout", "model.attention_dropout",
-    "model.activation_dropout", "model.word_dropout", "model.activation_fn",
-)  # fmt: skip
+    "criterion.",
+    "optimizer.",
+    "lr_scheduler.",
+    "optimization.",
+    "generation.",
+    "dataset.max_tokens",
+    "common.seed",
+    "common.fp16",
+    "common.threshold_loss_scale",
+    "model.share",
+    "model.dropout",
+    "model.attention_dropout",
+    "model.activation_dropout",
+    "model.word_dropout",
+    "model.activation_fn",
+)
 """What changes a score: each such setting of a file is in the table, as stated or with the source it was taken from."""
 DERIVED = ("optimization.update_freq", "dataset.max_tokens")
 """Both are in ``tokens_per_update``; a file is free to split it."""

@@ -72,9 +72,7 @@ def test_a_checkpoint_is_plain_data_and_gives_the_same_outputs(case: str, whole:
 
 
 @every_case
-def test_resumed_equals_uninterrupted(
-    case: str, whole: Callable[[str], Run], toy_data: Path, tmp_path: Path
-) -> None:
+def test_resumed_equals_uninterrupted(case: str, whole: Callable[[str], Run], toy_data: Path, tmp_path: Path) -> None:
     run(toy_data, tmp_path, case, STOP)
     halves = torch.load(run(toy_data, tmp_path, case, UPDATES)[0], weights_only=True)
     uninterrupted = torch.load(whole(case)[0], weights_only=True)

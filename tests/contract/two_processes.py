@@ -44,9 +44,16 @@ def distributed_step(case: str, backend: str, rank: int) -> Dict[str, Tensor]:
     """As fairseq's trainer: summed losses, gradients averaged over the processes, scaled to a mean over tokens."""
     model, data = model_and_batch(case)
     settings = Namespace(
-        tpu=False, ddp_backend=backend, device_id=0, broadcast_buffers=False, bucket_cap_mb=25,
-        find_unused_parameters=False, gradient_as_bucket_view=False, ddp_comm_hook="none", heartbeat_timeout=-1,
-    )  # fmt: skip
+        tpu=False,
+        ddp_backend=backend,
+        device_id=0,
+        broadcast_buffers=False,
+        bucket_cap_mb=25,
+        find_unused_parameters=False,
+        gradient_as_bucket_view=False,
+        ddp_comm_hook="none",
+        heartbeat_timeout=-1,
+    )
     parallel = DistributedFairseqModel(settings, model, dist.group.WORLD, torch.device("cpu"))
     models.loss_of(parallel, data.rows(rank * HALF, (rank + 1) * HALF)).backward()
     if hasattr(parallel, "all_reduce_grads"):

@@ -98,9 +98,11 @@ def test_canonical_iwslt_agrees_in_every_published_count(iwslt: Path, verify: Ca
     }
     # Public logs of fairseq-preprocess.
     assert counted == {
-        "valid.de-en.de.bin": (7283, 182592), "valid.de-en.en.bin": (7283, 178622),
-        "test.de-en.de.bin": (6750, 161838), "test.de-en.en.bin": (6750, 156928),
-    }  # fmt: skip
+        "valid.de-en.de.bin": (7283, 182592),
+        "valid.de-en.en.bin": (7283, 178622),
+        "test.de-en.de.bin": (6750, 161838),
+        "test.de-en.en.bin": (6750, 156928),
+    }
     unknown = {path: result.file(f"data-bin/{path}")["unk"] / tokens for path, (_, tokens) in counted.items()}
     assert [f"{100 * share:.3g}" for share in unknown.values()] == ["0.0192", "0.00448", "0.0636", "0.00892"]
     assert [vocabulary["types"] for vocabulary in result.content["vocabularies"]] == [8848, 6632]
@@ -234,8 +236,9 @@ def test_references_that_lost_a_line(prepared: Path, verify: Callable[..., Resul
     for language in ("de", "en"):
         write(prepared / "raw" / f"test.{language}", lines_of(prepared / "text" / f"test.{language}")[1:])
     assert verify(prepared).bad == [
-        "raw/test.de: 59 rows, but text/test.de has 60", "raw/test.en: 59 rows, but text/test.en has 60"
-    ]  # fmt: skip
+        "raw/test.de: 59 rows, but text/test.de has 60",
+        "raw/test.en: 59 rows, but text/test.en has 60",
+    ]
 
 
 def test_cleaned_training_text_may_be_shorter_than_the_tokenised(prepared: Path, verify: Callable[..., Result]) -> None:
@@ -281,8 +284,11 @@ def test_text_of_a_language_model(tmp_path: Path, verify: Callable[..., Result])
 
 def test_joined_dictionary_knows_more_words(iwslt: Path, tmp_path: Path, verify: Callable[..., Result]) -> None:
     shutil.copytree(iwslt / "text", tmp_path / "text")
-    words = dict(line.rsplit(" ", 1) for language in ("de", "en")
-                 for line in lines_of(iwslt / "data-bin" / f"dict.{language}.txt"))  # fmt: skip
+    words = dict(
+        line.rsplit(" ", 1)
+        for language in ("de", "en")
+        for line in lines_of(iwslt / "data-bin" / f"dict.{language}.txt")
+    )
     for language in ("de", "en"):
         write(tmp_path / "joined" / f"dict.{language}.txt", (" ".join(item) for item in words.items()))
     binarise(tmp_path / "text", tmp_path / "data-bin", ("test",), tmp_path / "joined")
@@ -535,8 +541,9 @@ class TestCommand:
             ([], "error: no directory given"),
         ],
     )
-    def test_bad_input_is_one_line_and_code_2(self, argv: List[str], line: str,
-                                              capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    def test_bad_input_is_one_line_and_code_2(
+        self, argv: List[str], line: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         argv = argv if argv != ["--expect", "iwslt14-de"] else ["somewhere", *argv]
         assert exit_code(lambda: main(argv)) == 2
         (printed,) = capsys.readouterr().err.splitlines()

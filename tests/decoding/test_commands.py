@@ -134,8 +134,9 @@ def test_an_ensemble_of_both(data: Path, checkpoints: Dict[str, Path], tmp_path:
 
 
 @pytest.mark.parametrize("buffer", ["1", "3"])
-def test_interactive(buffer: str, data: Path, checkpoints: Dict[str, Path], tmp_path: Path,
-                     capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+def test_interactive(
+    buffer: str, data: Path, checkpoints: Dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = tmp_path / "lines.de"
     lines.write_text("eins zwei drei\nneun\nvier vier vier vier vier vier\n", encoding="utf-8")
     arguments = [str(data), "--path", str(checkpoints["transformer"]), "--input", str(lines), "--cpu", "-s", "de"]
@@ -161,8 +162,14 @@ def test_our_own_command(data: Path, checkpoints: Dict[str, Path], tmp_path: Pat
         (("--lenpen", "nan"), "error: --lenpen must be a finite number, not nan"),
     ],
 )
-def test_a_mistake_is_one_line(flags: Tuple[str, ...], line: str, data: Path, checkpoints: Dict[str, Path],
-                               tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+def test_a_mistake_is_one_line(
+    flags: Tuple[str, ...],
+    line: str,
+    data: Path,
+    checkpoints: Dict[str, Path],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     given = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--results-path", str(tmp_path), *FORM, *flags]
     assert main(["generate", str(data), "--path", str(checkpoints["transformer"]), *given]) == 2
     (error,) = [text for text in capfd.readouterr().err.splitlines() if text.startswith("error: ")]
@@ -210,8 +217,12 @@ def test_fairseq_s_own_command_in_its_own_process(data: Path, checkpoints: Dict[
     flags = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--user-dir", USER_DIR, *FORM, *WIDE]
     done = subprocess.run(
         [sys.executable, "-c", program, str(data), "--path", str(checkpoints["transformer"]), *flags],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = printed(done.stdout)
     assert sorted(found) == list(range(8))

@@ -179,8 +179,14 @@ def test_a_task_that_is_registered_later_is_watched_too() -> None:
 
 def test_a_task_that_builds_on_fairseq_s_search_is_served() -> None:
     class Adding(TranslationTask):
-        def build_generator(self, models: Any, args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None,
-                            prefix_allowed_tokens_fn: Any = None) -> Any:  # fmt: skip
+        def build_generator(
+            self,
+            models: Any,
+            args: Any,
+            seq_gen_cls: Any = None,
+            extra_gen_cls_kwargs: Any = None,
+            prefix_allowed_tokens_fn: Any = None,
+        ) -> Any:
             extra = {"symbols_to_strip_from_output": {5}}
             return super().build_generator(models, args, extra_gen_cls_kwargs=extra)
 

@@ -61,8 +61,14 @@ def test_german_cardinals_read_back(number: int) -> None:
 
 def read_english(words: str) -> int:
     total = group = 0
-    values = dict(zip("one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-                      "sixteen seventeen eighteen nineteen".split(), range(1, 20), strict=True))
+    values = dict(
+        zip(
+            "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+            "sixteen seventeen eighteen nineteen".split(),
+            range(1, 20),
+            strict=True,
+        )
+    )
     tens = "twenty thirty forty fifty sixty seventy eighty ninety".split()
     values |= dict(zip(tens, range(20, 100, 10), strict=True))
     for word in words.replace("-", " ").split():

@@ -54,17 +54,32 @@ def declined(kind: str, declension: str, word: str, number: str = "sg") -> list[
         ("der", "weak", "Kind", "pl", "die guten Kinder, die guten Kinder, den guten Kindern, der guten Kinder"),
         ("der", "weak", "Auto", "pl", "die guten Autos, die guten Autos, den guten Autos, der guten Autos"),
         ("der", "weak", "Junge", "sg", "der gute Junge, den guten Jungen, dem guten Jungen, des guten Jungen"),
-        ("der", "weak", "Student", "sg", "der gute Student, den guten Studenten, dem guten Studenten, "
-         "des guten Studenten"),
+        (
+            "der",
+            "weak",
+            "Student",
+            "sg",
+            "der gute Student, den guten Studenten, dem guten Studenten, des guten Studenten",
+        ),
         ("ein", "mixed", "Mann", "sg", "ein guter Mann, einen guten Mann, einem guten Mann, eines guten Mannes"),
         ("ein", "mixed", "Frau", "sg", "eine gute Frau, eine gute Frau, einer guten Frau, einer guten Frau"),
         ("ein", "mixed", "Kind", "sg", "ein gutes Kind, ein gutes Kind, einem guten Kind, eines guten Kindes"),
-        ("kein", "mixed", "Lehrer", "pl", "keine guten Lehrer, keine guten Lehrer, keinen guten Lehrern, "
-         "keiner guten Lehrer"),
+        (
+            "kein",
+            "mixed",
+            "Lehrer",
+            "pl",
+            "keine guten Lehrer, keine guten Lehrer, keinen guten Lehrern, keiner guten Lehrer",
+        ),
         ("euer", "mixed", "Haus", "sg", "euer gutes Haus, euer gutes Haus, eurem guten Haus, eures guten Hauses"),
         ("dies", "weak", "Stadt", "sg", "diese gute Stadt, diese gute Stadt, dieser guten Stadt, dieser guten Stadt"),
-        ("welch", "weak", "Buch", "sg", "welches gute Buch, welches gute Buch, welchem guten Buch, "
-         "welches guten Buches"),
+        (
+            "welch",
+            "weak",
+            "Buch",
+            "sg",
+            "welches gute Buch, welches gute Buch, welchem guten Buch, welches guten Buches",
+        ),
     ],
 )
 def test_noun_phrases_decline(kind: str, declension: str, word: str, number: str, forms: str) -> None:
@@ -114,7 +129,6 @@ def test_adjective_stems_that_change(stem: str, form: str) -> None:
 def test_nouns(word: str, gender: str, plural: str, genitive: str) -> None:
     item = noun(word)
     assert (item.gender, item.plural, item.genitive) == (gender, plural, genitive)
-
 
 
 def test_genders_follow_the_endings() -> None:

@@ -40,12 +40,32 @@ def result_of(method: str, **numbers: object) -> Result:
 
 
 RESULTS = (
-    result_of("post_ln", parameters=1234567, diverged=True, verdict="loss not finite", valid_loss=math.nan, bleu=0.04,
-              tokens_per_second=987.6, train_curve={10: 9.0}, valid_curve={10: math.nan}, hypotheses=("x",) * 30),
-    result_of("admin", parameters=1234999, diverged=False, valid_loss=2.345, bleu=33.25, tokens_per_second=12345.6,
-              train_curve={10: 9.0, 20: 4.0}, valid_curve={20: 2.345}, signature="nrefs:1|x", hypotheses=("y|z",) * 30),
+    result_of(
+        "post_ln",
+        parameters=1234567,
+        diverged=True,
+        verdict="loss not finite",
+        valid_loss=math.nan,
+        bleu=0.04,
+        tokens_per_second=987.6,
+        train_curve={10: 9.0},
+        valid_curve={10: math.nan},
+        hypotheses=("x",) * 30,
+    ),
+    result_of(
+        "admin",
+        parameters=1234999,
+        diverged=False,
+        valid_loss=2.345,
+        bleu=33.25,
+        tokens_per_second=12345.6,
+        train_curve={10: 9.0, 20: 4.0},
+        valid_curve={20: 2.345},
+        signature="nrefs:1|x",
+        hypotheses=("y|z",) * 30,
+    ),
     result_of("rezero", failed="training of rezero ended with code 1; see /o/train.log", parameters=77),
-)  # fmt: skip
+)
 
 
 @pytest.fixture

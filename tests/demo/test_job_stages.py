@@ -21,10 +21,22 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.runs.training_log import TrainingLog
 
 RECIPE = Recipe(
-    encoder_layers=18, decoder_layers=12, width=64, ffn_width=256, heads=4, dropout=0.1, learning_rate=1e-3,
-    warmup_updates=400, label_smoothing=0.1, clip_norm=0.0, max_update=300, max_tokens=1000, save_interval=100,
-    average=3, seed=7,
-)  # fmt: skip
+    encoder_layers=18,
+    decoder_layers=12,
+    width=64,
+    ffn_width=256,
+    heads=4,
+    dropout=0.1,
+    learning_rate=1e-3,
+    warmup_updates=400,
+    label_smoothing=0.1,
+    clip_norm=0.0,
+    max_update=300,
+    max_tokens=1000,
+    save_interval=100,
+    average=3,
+    seed=7,
+)
 
 
 def training(directory: Path, method: str = "admin", recipe: Recipe = RECIPE) -> Training:
@@ -181,8 +193,9 @@ def test_stopping_ends_running_children_and_refuses_new_ones(tmp_path):
 
     def run() -> None:
         try:
-            children.run("sleep", [sys.executable, "-c", "print(1, flush=True); import time; time.sleep(600)"],
-                         tmp_path / "log")  # fmt: skip
+            children.run(
+                "sleep", [sys.executable, "-c", "print(1, flush=True); import time; time.sleep(600)"], tmp_path / "log"
+            )
         except CommandFailed as error:
             codes.append(str(error))
 
@@ -232,19 +245,23 @@ def test_all_bad_flags_are_named_together(tmp_path, capsys):
 
 
 def test_the_embedded_corpus_is_read_like_any_other(tmp_path):
-    job = job_of(parser().parse_args(["--sentences", "150", "--source-lang", "en", "--target-lang", "de",
-                                      "--device", "cpu"]))  # fmt: skip
+    job = job_of(
+        parser().parse_args(["--sentences", "150", "--source-lang", "en", "--target-lang", "de", "--device", "cpu"])
+    )
     corpus = job_module._read(job)
     assert corpus.languages == ("en", "de")
     assert {split: len(sides["de"]) for split, sides in corpus.sentences.items()} == {
-        "train": 150, "valid": 100, "test": 100,
-    }  # fmt: skip
+        "train": 150,
+        "valid": 100,
+        "test": 100,
+    }
     assert not set(corpus.sentences["train"]["de"]) & set(corpus.sentences["test"]["de"])
 
 
 def test_progress_shows_updates_loss_speed_and_time_left():
-    log = TrainingLog(train_loss={100: 5.125}, valid_loss={100: 6.0}, tokens_per_second={100: 2500.0},
-                      updates_per_second=2.0)  # fmt: skip
+    log = TrainingLog(
+        train_loss={100: 5.125}, valid_loss={100: 6.0}, tokens_per_second={100: 2500.0}, updates_per_second=2.0
+    )
     parts = [part.strip() for part in training_status(log, 300).split("  ") if part]
     assert parts == ["100/300 updates", "train loss 5.12", "valid 6.00 bits/token", "2,500 tokens/s", "ETA 1:40"]
     assert training_status(TrainingLog(), 300) == "starting"

@@ -58,8 +58,9 @@ def test_report_agrees_with_what_was_written(arguments):
 @pytest.mark.slow
 def test_running_it_again_makes_nothing_again(arguments, capsys):
     directory = out(arguments)
-    kept = {path: path.stat().st_mtime_ns for path in directory.rglob("*")
-            if path.is_file() and path.parent != directory}  # fmt: skip
+    kept = {
+        path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file() and path.parent != directory
+    }
     report = (directory / "report.md").read_text()
     assert main(arguments) == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept

@@ -53,8 +53,11 @@ def test_a_silent_branch_leaves_omega() -> None:
     inputs = batch()
     model = without_branches("admin", inputs)
     found = [block for block in blocks(model, inputs) if block.stack == "decoder"]
-    junctions = [getattr(layer, f"{site}_residual") for layer in model.decoder.layers
-                 for site in ("self_attn", "encoder_attn", "ffn")]  # fmt: skip
+    junctions = [
+        getattr(layer, f"{site}_residual")
+        for layer in model.decoder.layers
+        for site in ("self_attn", "encoder_attn", "ffn")
+    ]
     omegas = [float(junction.stream_scale().detach().mean()) for junction in junctions]
     assert [block.beta_rc for block in found] == pytest.approx(omegas, rel=1e-5)
     # The stream has variance 1 behind a LayerNorm.

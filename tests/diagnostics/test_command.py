@@ -71,8 +71,11 @@ def test_numbers_and_plots_of_several_methods(tmp_path: Path, capsys: pytest.Cap
     assert (directory / "dependency.pdf").read_bytes().startswith(b"%PDF")
     for label in ("post_ln", "rezero"):
         for sub_layer in ("1", "4"):
-            line = [float(r["beta"]) for r in rows(directory / "dependency.csv")
-                    if (r["model"], r["stack"], r["sub_layer"]) == (label, "encoder", sub_layer)]  # fmt: skip
+            line = [
+                float(r["beta"])
+                for r in rows(directory / "dependency.csv")
+                if (r["model"], r["stack"], r["sub_layer"]) == (label, "encoder", sub_layer)
+            ]
             assert len(line) == 5
             assert sum(value**2 for value in line) == pytest.approx(1, abs=1e-5)
     content = json.loads((directory / "dependency.json").read_text())
@@ -123,8 +126,10 @@ def test_a_trained_model_beside_a_new_one(
     subject = of_checkpoint(checkpoints[1])
     assert subject.updates == 6
     assert subject.weights is not None
-    omega = (subject.weights["encoder.layers.1.ffn_residual.omega_profiled"]
-             + subject.weights["encoder.layers.1.ffn_residual.omega_trained"])  # fmt: skip
+    omega = (
+        subject.weights["encoder.layers.1.ffn_residual.omega_profiled"]
+        + subject.weights["encoder.layers.1.ffn_residual.omega_trained"]
+    )
     ours = [row for row in found if (row["stack"], row["depth"], row["site"]) == ("encoder", "2", "ffn")]
     assert float(ours[0]["stream"]) == pytest.approx(float(omega.mean()), rel=1e-6)
     assert float(ours[0]["stream_least"]) == pytest.approx(float(omega.min()), rel=1e-6)
@@ -158,14 +163,18 @@ def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: No
         (["gradient-norm", "admni"], "unknown method 'admni' (did you mean 'admin'?)"),
         (["gradient-norm", "transformer"], "'transformer' is an architecture of fairseq's own"),
         (["gradient-norm", "admin_transformer_lm"], "'admin_transformer_lm' is no translation model"),
-        (["gradient-norm", "admin", "--encoder-layer", "3"], "unknown option --encoder-layer (did you mean "
-         "'--encoder-layers'?)"),
+        (
+            ["gradient-norm", "admin", "--encoder-layer", "3"],
+            "unknown option --encoder-layer (did you mean '--encoder-layers'?)",
+        ),
         (["gradient-norm", "admin", "--encoder-layers", "three"], "argument --encoder-layers: invalid int value"),
         (["gradient-norm", "admin", "--norm", "per"], "unknown value of --norm 'per' (did you mean 'pre'?)"),
         (["gradient-norm", "--sentences", "0"], "argument --sentences: invalid positive value: '0'"),
         (["output-change", "admin", "--step", "sgd"], "unknown step 'sgd'"),
-        (["scales", "admin:admin_scael=scalar"], "'admin_scael=scalar' is no SETTING=VALUE of a model (did you mean "
-         "'admin_scale'?)"),
+        (
+            ["scales", "admin:admin_scael=scalar"],
+            "'admin_scael=scalar' is no SETTING=VALUE of a model (did you mean 'admin_scale'?)",
+        ),
         (["scales", "admin:scalar"], "admin:scalar: 'scalar' is no SETTING=VALUE of a model"),
         (["scales", "--output", __file__], "cannot be written: file exists"),
         (["scales", "--output", f"{__file__}/below/it"], "cannot be written: not a directory"),
@@ -175,15 +184,17 @@ def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: No
         (["all", "--paper", "admni"], "unknown paper 'admni' (did you mean 'admin'?)"),
         (["dependency", "--paper", "admin"], "--paper goes with 'all', not with 'dependency'"),
         (["all", "admin", "--paper", "admin"], "--paper says itself what is measured: drop methods"),
-        (["all", "--paper", "admin", "--dropout", "0", "--length", "9", "--seed", "2"],
-         "--paper says itself what is measured: drop --length, --dropout"),
+        (
+            ["all", "--paper", "admin", "--dropout", "0", "--length", "9", "--seed", "2"],
+            "--paper says itself what is measured: drop --length, --dropout",
+        ),
         (["jacobian", "admin", "--length", "25"], "at width 512 up to 8 words are possible: --length 8"),
         (["scales", "--checkpoint", "absent.pt"], "absent.pt"),
         (["scales", "--data", "absent"], "absent: no such directory"),
         ([], "no analysis is named; one of: gradient-norm, "),
         (["--seed", "3"], "no analysis is named; one of: gradient-norm, "),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_line(
     argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,8 +273,13 @@ def test_the_figures_of_a_paper_can_be_made(paper: str) -> None:
 
 
 def test_a_figure_of_a_paper_carries_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = papers.PaperFigure("some-figure-1", "Figure 1", "gradient-ratios", " ".join(TINY),
-                               (papers.Model("base", "post_ln", "--base-init xavier_apart"),))  # fmt: skip
+    small = papers.PaperFigure(
+        "some-figure-1",
+        "Figure 1",
+        "gradient-ratios",
+        " ".join(TINY),
+        (papers.Model("base", "post_ln", "--base-init xavier_apart"),),
+    )
     monkeypatch.setattr(papers, "PAPERS", {"some": (small,)})
     assert diagnose(tmp_path, "all", "--paper", "some") == 0
     names = {path.name for path in tmp_path.iterdir()}

@@ -60,9 +60,13 @@ def test_pads_are_left_out() -> None:
 def test_deep_post_ln_loses_its_singular_values() -> None:
     """ReZero's figure 5: the deeper, the farther from 1."""
     medians = [
-        float(singular_values(jacobian(subject("post_ln", encoder_layers=n, base_init="xavier").ready(batch()),
-                                       batch())).median()) for n in (1, 4, 24)
-    ]  # fmt: skip
+        float(
+            singular_values(
+                jacobian(subject("post_ln", encoder_layers=n, base_init="xavier").ready(batch()), batch())
+            ).median()
+        )
+        for n in (1, 4, 24)
+    ]
     assert medians[0] > medians[1] > medians[2]
     assert medians[2] < 0.1
 

@@ -131,8 +131,15 @@ def test_models_are_built_at_each_depth_where_depth_counts() -> None:
 
 
 def test_mean_and_deviation_are_over_the_models() -> None:
-    one, two = (changes(subject("post_ln").ready(batch(), seed, encoder_layers=3, decoder_layers=1, **NO_DROPOUT),
-                        batch(), random_step, seed)[-1] for seed in (1, 2))  # fmt: skip
+    one, two = (
+        changes(
+            subject("post_ln").ready(batch(), seed, encoder_layers=3, decoder_layers=1, **NO_DROPOUT),
+            batch(),
+            random_step,
+            seed,
+        )[-1]
+        for seed in (1, 2)
+    )
     last = curve(subject("post_ln"), batch(), "random", deepest=3, models=2)[-1]
     assert last.mean == pytest.approx((one + two) / 2)
     assert last.deviation == pytest.approx(abs(one - two) / 2)
@@ -140,8 +147,10 @@ def test_mean_and_deviation_are_over_the_models() -> None:
 
 def test_post_ln_moves_more_than_the_others() -> None:
     inputs = batch(words=300, sentences=2, length=12)
-    found = {m: curve(subject(m, words=300, **wide(64, 1, base_init="xavier")), inputs, "random", 30, 2)
-             for m in ("post_ln", "pre_ln", "admin")}  # fmt: skip
+    found = {
+        m: curve(subject(m, words=300, **wide(64, 1, base_init="xavier")), inputs, "random", 30, 2)
+        for m in ("post_ln", "pre_ln", "admin")
+    }
     growth = {method: points[-1].mean / points[0].mean for method, points in found.items()}
     assert growth["post_ln"] > 2 * growth["pre_ln"]
     assert growth["post_ln"] > 2 * growth["admin"]
@@ -152,8 +161,9 @@ def test_figure_4() -> None:
     """O(N) for Post-LN, O(log N) for the others; the mean of 8 models, since one of Post-LN is erratic."""
     inputs = batch(words=10_000, sentences=8, length=25)
     sizes = wide(256, 1, base_init="xavier")
-    found = {m: curve(subject(m, words=10_000, **sizes), inputs, "random", 100, 8)
-             for m in ("post_ln", "pre_ln", "admin")}  # fmt: skip
+    found = {
+        m: curve(subject(m, words=10_000, **sizes), inputs, "random", 100, 8) for m in ("post_ln", "pre_ln", "admin")
+    }
     laws = {method: law(points) for method, points in found.items()}
     assert laws["post_ln"].linear is not None
     assert laws["post_ln"].linear >= 0.97

@@ -75,8 +75,17 @@ def test_ranges_of_zeros_are_named(axis: Any) -> None:
 
 def test_cells_stand_where_their_updates_are(axis: Any) -> None:
     values = [[1.0, None, 100.0], [10.0, 1.0, 1.0]]
-    panel = HeatMap("t", "updates", "place", "norm", values, limits=(1.0, 100.0), columns=[10, 20, 40],
-                    row_names=["low", "high"], log=True)  # fmt: skip
+    panel = HeatMap(
+        "t",
+        "updates",
+        "place",
+        "norm",
+        values,
+        limits=(1.0, 100.0),
+        columns=[10, 20, 40],
+        row_names=["low", "high"],
+        log=True,
+    )
     plots._draw_heat_map(axis, panel, {})
     (mesh,) = axis.collections
     assert mesh.get_array().tolist() == values

@@ -102,8 +102,10 @@ def test_updates_are_the_way_between_two_models() -> None:
         second.decoder.layers[1].fc2.weight.mul_(0.9)
     found = {(m.stack, m.depth, m.kind): m for m in updates(first, batch(), second)}
     up, down = ("encoder", 1, "fc1"), ("decoder", 2, "fc2")
-    sizes = {up: float(first.encoder.layers[0].fc1.weight.detach().norm()),
-             down: float(first.decoder.layers[1].fc2.weight.detach().norm())}  # fmt: skip
+    sizes = {
+        up: float(first.encoder.layers[0].fc1.weight.detach().norm()),
+        down: float(first.decoder.layers[1].fc2.weight.detach().norm()),
+    }
     assert found[up].update_to_weight == pytest.approx(0.5)
     assert found[up].relative_update == 1.0
     assert found[down].update == pytest.approx(0.1 * sizes[down], rel=1e-4)
@@ -126,8 +128,9 @@ def test_models_of_different_shapes_have_no_updates() -> None:
 def test_checkpoints_pair_up_by_age() -> None:
     made = subject("post_ln")
     weights = dict(made.build().state_dict())
-    old, new, newest = (Subject(name, made.options, made.task, weights, age)
-                        for name, age in (("old", 10), ("new", 20), ("newest", 30)))  # fmt: skip
+    old, new, newest = (
+        Subject(name, made.options, made.task, weights, age) for name, age in (("old", 10), ("new", 20), ("newest", 30))
+    )
     found = [(a.label, b and b.label) for a, b in pairs([newest, made, old, new])]
     assert found == [("post_ln", None), ("old", "new"), ("new", "newest")]
     assert [(a.label, b) for a, b in pairs([old])] == [("old", None)]

@@ -67,10 +67,8 @@ def test_tables_of_entries(no_plots: None, tmp_path: Path) -> None:
     write(tmp_path / "run" / "recorder.jsonl", entry(10), entry(20, loss_scale=64.0))
     assert main(["timeline", str(tmp_path / "run"), "--output", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "timeline.csv").read_text() == (
-        "run,update,applied,loss,loss_scale\n"
-        "run,10,yes,3,\n"
-        "run,20,no,3,64\n"
-    )  # fmt: skip
+        "run,update,applied,loss,loss_scale\nrun,10,yes,3,\nrun,20,no,3,64\n"
+    )
     places = (tmp_path / "out" / "timeline-places.csv").read_text().splitlines()
     assert places[:6] == [
         "run,update,place,gradient_norm,branch_rms,stream_rms,branch_by_stream,branch_scale,novelty",
@@ -81,10 +79,8 @@ def test_tables_of_entries(no_plots: None, tmp_path: Path) -> None:
         "run,20,encoder.layers.0.ffn,,,,,0.25,7",
     ]
     assert (tmp_path / "out" / "timeline-history.csv").read_text() == (
-        "run,update,stack,layer,of,weight\n"
-        "run,10,encoder,1,0,0.75\n"
-        "run,20,encoder,1,0,0.75\n"
-    )  # fmt: skip
+        "run,update,stack,layer,of,weight\nrun,10,encoder,1,0,0.75\nrun,20,encoder,1,0,0.75\n"
+    )
 
 
 def alphas(directory: Path) -> dict[int, dict[str, float]]:
@@ -203,14 +199,27 @@ def test_the_first_number_that_is_none(no_plots: None, tmp_path: Path, capsys: p
 
 
 def test_places_go_upwards() -> None:
-    places = ["encoder.layers.10.ffn", "decoder.layers.0.self_attn", "encoder.layers.2.ffn", "encoder.layer_norm",
-              "encoder.layers.2.self_attn", "encoder.embed_tokens", "decoder.layers.0.ffn",
-              "decoder.layers.0.encoder_attn"]  # fmt: skip
+    places = [
+        "encoder.layers.10.ffn",
+        "decoder.layers.0.self_attn",
+        "encoder.layers.2.ffn",
+        "encoder.layer_norm",
+        "encoder.layers.2.self_attn",
+        "encoder.embed_tokens",
+        "decoder.layers.0.ffn",
+        "decoder.layers.0.encoder_attn",
+    ]
     found = timeline.moment(Entry(1, True, {f"{place}/gradient_norm": 1.0 for place in places}))
     assert list(found.places) == [
-        "encoder.embed_tokens", "encoder.layers.2.self_attn", "encoder.layers.2.ffn", "encoder.layers.10.ffn",
-        "encoder.layer_norm", "decoder.layers.0.self_attn", "decoder.layers.0.encoder_attn", "decoder.layers.0.ffn",
-    ]  # fmt: skip
+        "encoder.embed_tokens",
+        "encoder.layers.2.self_attn",
+        "encoder.layers.2.ffn",
+        "encoder.layers.10.ffn",
+        "encoder.layer_norm",
+        "decoder.layers.0.self_attn",
+        "decoder.layers.0.encoder_attn",
+        "decoder.layers.0.ffn",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -161,9 +161,19 @@ def test_absent_stock_modules(name: str, absent: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "folds"),
-    [("post_ln", True), ("pre_ln", True), ("admin", True), ("admin_torch", True), ("deepnet", True), ("ds_init", True),
-     ("b2t", False), ("rezero", False), ("rezero_post_ln", False), ("dsinit_matt", False)],
-)  # fmt: skip
+    [
+        ("post_ln", True),
+        ("pre_ln", True),
+        ("admin", True),
+        ("admin_torch", True),
+        ("deepnet", True),
+        ("ds_init", True),
+        ("b2t", False),
+        ("rezero", False),
+        ("rezero_post_ln", False),
+        ("dsinit_matt", False),
+    ],
+)
 def test_fold_column_of_the_readme(name: str, folds: bool) -> None:
     row = next(line for line in generate.overview().splitlines() if f"`{name}_transformer`" in line)
     assert row.endswith("| yes |" if folds else "| no |")

@@ -141,27 +141,41 @@ def fake_torch(*gpus: Properties, cuda: Any = "13.0", kernels: Sequence[str] = K
         version=SimpleNamespace(cuda=cuda, hip=None),
         distributed=SimpleNamespace(is_nccl_available=lambda: nccl),
         cuda=SimpleNamespace(
-            is_available=lambda: bool(gpus), device_count=lambda: len(gpus), get_arch_list=lambda: list(kernels),
+            is_available=lambda: bool(gpus),
+            device_count=lambda: len(gpus),
+            get_arch_list=lambda: list(kernels),
             get_device_properties=lambda number: gpus[number],
         ),
-    )  # fmt: skip
+    )
 
 
 class TestGpus:
     @pytest.mark.parametrize(
         ("gpu", "level", "says"),
         [
-            (Properties("NVIDIA H100", 80 << 30, 9, 0), Level.OK,
-             "NVIDIA H100, 80 GiB, compute capability 9.0: --bf16 and --fp16"),
-            (Properties("NVIDIA A10", 24 << 30, 8, 6), Level.OK,
-             "NVIDIA A10, 24 GiB, compute capability 8.6: --bf16 and --fp16"),
-            (Properties("Tesla T4", 15 << 30, 7, 5), Level.OK,
-             "Tesla T4, 15 GiB, compute capability 7.5: --fp16 or --amp; --bf16 is only emulated"),
-            (Properties("Tesla K80", 12 << 30, 3, 7), Level.ERROR,
-             "Tesla K80, 12 GiB, compute capability 3.7: this torch has no kernels for it "
-             "(sm_75 sm_80 sm_90 compute_90)"),
+            (
+                Properties("NVIDIA H100", 80 << 30, 9, 0),
+                Level.OK,
+                "NVIDIA H100, 80 GiB, compute capability 9.0: --bf16 and --fp16",
+            ),
+            (
+                Properties("NVIDIA A10", 24 << 30, 8, 6),
+                Level.OK,
+                "NVIDIA A10, 24 GiB, compute capability 8.6: --bf16 and --fp16",
+            ),
+            (
+                Properties("Tesla T4", 15 << 30, 7, 5),
+                Level.OK,
+                "Tesla T4, 15 GiB, compute capability 7.5: --fp16 or --amp; --bf16 is only emulated",
+            ),
+            (
+                Properties("Tesla K80", 12 << 30, 3, 7),
+                Level.ERROR,
+                "Tesla K80, 12 GiB, compute capability 3.7: this torch has no kernels for it "
+                "(sm_75 sm_80 sm_90 compute_90)",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_each_kind(self, gpu: Properties, level: Level, says: str) -> None:
         (finding,) = machine.findings_of_gpus(fake_torch(gpu), {}, True)
         assert (finding.level, finding.says) == (level, says)
@@ -370,10 +384,16 @@ class TestReport:
         assert json.loads(text) == {
             "training_can_start": False,
             "findings": [
-                {"topic": "topic", "level": "error", "about": "torch", "says": "broken", "cure": "mend it",
-                 "thread": "https://x"}
+                {
+                    "topic": "topic",
+                    "level": "error",
+                    "about": "torch",
+                    "says": "broken",
+                    "cure": "mend it",
+                    "thread": "https://x",
+                }
             ],
-        }  # fmt: skip
+        }
 
     def test_check_that_fails_is_a_finding(self, printed: Any) -> None:
         def fail() -> Iterable[Finding]:
@@ -415,8 +435,12 @@ class TestBrokenFairseq:
         environment = {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}"}
         return subprocess.run(
             [sys.executable, "-m", "fairseq_plugins.cli", *argv],
-            cwd=directory, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     @pytest.fixture
     def broken(self, tmp_path: Path) -> Path:
@@ -432,9 +456,11 @@ class TestBrokenFairseq:
         content = json.loads(done.stdout)
         errors = [finding for finding in content["findings"] if finding["level"] == "error"]
         assert [(finding["about"], finding["says"]) for finding in errors] == [
-            ("fairseq",
-             "cannot be imported: ValueError: mutable default <class 'CommonConfig'> for field common is not allowed")
-        ]  # fmt: skip
+            (
+                "fairseq",
+                "cannot be imported: ValueError: mutable default <class 'CommonConfig'> for field common is not allowed",
+            )
+        ]
 
     def test_other_commands_name_the_doctor(self, broken: Path) -> None:
         done = self.run(broken, "average", "--help")

@@ -34,9 +34,19 @@ def losses_and_weights(
     with monkeypatch.context() as patched:
         patched.setattr(TranslationTask, "train_step", listen)
         path = train_toy(
-            data, save_dir, "--max-update", str(UPDATES), "--dropout", "0.2", "--attention-dropout", "0.1",
-            "--share-all-embeddings", "--no-epoch-checkpoints", *flags, arch=arch,
-        )  # fmt: skip
+            data,
+            save_dir,
+            "--max-update",
+            str(UPDATES),
+            "--dropout",
+            "0.2",
+            "--attention-dropout",
+            "0.1",
+            "--share-all-embeddings",
+            "--no-epoch-checkpoints",
+            *flags,
+            arch=arch,
+        )
     return losses, torch.load(path, weights_only=True)["model"]
 
 

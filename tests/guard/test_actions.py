@@ -86,9 +86,12 @@ def long_gradients(monkeypatch: pytest.MonkeyPatch, updates: set[int], by: float
 @pytest.mark.parametrize("flags", [STOP, LOWER, ("--divergence-action", "fp32", "--bf16")])
 @pytest.mark.parametrize("interval", ["1", "7"])
 def test_a_long_gradient_alone_is_noted_and_made(
-    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]],
-    flags: tuple[str, ...], interval: str,
-) -> None:  # fmt: skip
+    training: Training,
+    monkeypatch: pytest.MonkeyPatch,
+    said: Callable[[], list[str]],
+    flags: tuple[str, ...],
+    interval: str,
+) -> None:
     """With the loss inside of its band the training is bit for bit the one without a guard."""
     long_gradients(monkeypatch, {33})
     more = ("--diagnostics-interval", interval)
@@ -145,9 +148,11 @@ def test_long_gradients_in_a_row_end_in_stop(
     with pytest.raises(Diverged, match="^diverged at update 36: gradient norm "):
         training.run("run", *STOP, "--divergence-patience", "3", updates=45)
     assert [line.split("; ")[-2 if "report" in line else -1].split(",")[0] for line in said()] == [
-        "noted: the loss is inside of its band", "noted: the loss is inside of its band",
-        "noted: the loss is inside of its band", "the training ends here",
-    ]  # fmt: skip
+        "noted: the loss is inside of its band",
+        "noted: the loss is inside of its band",
+        "noted: the loss is inside of its band",
+        "the training ends here",
+    ]
     first, second = reports(training.directory / "run")
     assert (first.count("noted: "), second.count("noted: ")) == (1, 2)
     assert "update 36: stop: 3 abnormal updates in a row; the training ends here" in second

@@ -154,8 +154,11 @@ def test_every_ladder_ends(action: str, patience: int, in_a_row: int, finite: bo
 
 
 @given(
-    st.sampled_from(["stop", "skip", "lower-lr", "fp32"]), st.integers(1, 9), st.integers(1, 12), st.booleans(),
-)  # fmt: skip
+    st.sampled_from(["stop", "skip", "lower-lr", "fp32"]),
+    st.integers(1, 9),
+    st.integers(1, 12),
+    st.booleans(),
+)
 def test_a_long_gradient_alone_is_only_noted_until_it_repeats(
     action: str, patience: int, in_a_row: int, half: bool
 ) -> None:

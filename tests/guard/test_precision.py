@@ -47,8 +47,14 @@ def test_it_goes_on_as_a_training_in_full_precision(
     (line,) = said()
     assert "; fp32: the training goes on in full precision, from this update on" in line
     assert [(entry.update, entry.applied) for entry in read(run / "recorder.jsonl")] == [
-        (1, True), (2, True), (3, False), (3, True), (4, True), (5, True), (6, True),
-    ]  # fmt: skip
+        (1, True),
+        (2, True),
+        (3, False),
+        (3, True),
+        (4, True),
+        (5, True),
+        (6, True),
+    ]
     last = checkpoint(run)
     assert {value.dtype for value in last["model"].values()} == {torch.float32}
     assert last["optimizer_history"][-1]["optimizer_name"] == ADAM
@@ -108,9 +114,13 @@ def test_weights_and_moments_are_the_masters(
     assert masters.dtype == torch.float32
     scheduler = SimpleNamespace(optimizer=optimizer)
     trainer: Any = SimpleNamespace(
-        _optimizer=optimizer, _lr_scheduler=scheduler, _ema=None, cfg=cfg,
-        get_model=lambda: model, get_criterion=lambda: torch.nn.Identity(),
-    )  # fmt: skip
+        _optimizer=optimizer,
+        _lr_scheduler=scheduler,
+        _ema=None,
+        cfg=cfg,
+        get_model=lambda: model,
+        get_criterion=lambda: torch.nn.Identity(),
+    )
     precision.to_full(trainer)
     full = trainer._optimizer
     assert torch.equal(torch.cat([one.detach().flatten() for one in parameters]), masters)

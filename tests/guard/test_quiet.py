@@ -45,8 +45,9 @@ def test_the_training_is_bit_for_bit_that_without_it(
 
 
 @pytest.mark.parametrize(
-    "arch", ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"],
-)  # fmt: skip
+    "arch",
+    ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"],
+)
 def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], arch: str) -> None:
     run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{arch}_transformer", updates=36)
     assert said() == []

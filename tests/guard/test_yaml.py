@@ -22,11 +22,18 @@ from tests.guard.conftest import Faults
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "multi30k_de_en" / "b2t_3e3d.yaml"
 TINY = (
-    "model.encoder_layers=1", "model.decoder_layers=1", "model.encoder_embed_dim=16", "model.decoder_embed_dim=16",
-    "model.encoder_ffn_embed_dim=32", "model.decoder_ffn_embed_dim=32", "model.encoder_attention_heads=2",
-    "model.decoder_attention_heads=2", "dataset.max_tokens=120", "optimization.max_update=3",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.encoder_embed_dim=16",
+    "model.decoder_embed_dim=16",
+    "model.encoder_ffn_embed_dim=32",
+    "model.decoder_ffn_embed_dim=32",
+    "model.encoder_attention_heads=2",
+    "model.decoder_attention_heads=2",
+    "dataset.max_tokens=120",
+    "optimization.max_update=3",
     "criterion._name=label_smoothed_cross_entropy_with_diagnostics",
-)  # fmt: skip
+)
 
 
 def configured(data: Path, run: Path, *overrides: str) -> DictConfig:
@@ -68,13 +75,18 @@ def test_stop_ends_the_training_with_a_report(toy_data: Path, tmp_path: Path, fa
 @pytest.mark.parametrize(
     ("override", "problem"),
     [
-        ("divergence_action=lower_lr", "--divergence-action lower_lr: unknown action 'lower_lr' (did you mean "
-         "'lower-lr'?); legal values: fp32, lower-lr, skip, stop"),
+        (
+            "divergence_action=lower_lr",
+            "--divergence-action lower_lr: unknown action 'lower_lr' (did you mean "
+            "'lower-lr'?); legal values: fp32, lower-lr, skip, stop",
+        ),
         ("divergence_band=0.5", "--divergence-band 0.5: it must be at least 1"),
-        ("divergance_action=stop", "unknown key 'criterion.divergance_action' (did you mean "
-         "'criterion.divergence_action'?)"),
+        (
+            "divergance_action=stop",
+            "unknown key 'criterion.divergance_action' (did you mean 'criterion.divergence_action'?)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes(toy_data: Path, tmp_path: Path, override: str, problem: str) -> None:
     with pytest.raises(UserError) as caught:
         toy.run_training(configured(toy_data.parent, tmp_path / "run", f"criterion.{override}"))

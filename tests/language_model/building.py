@@ -14,9 +14,12 @@ from tests.building import dictionary, settings
 
 WORDS = 44
 TINY: dict[str, Any] = {
-    "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 32, "decoder_layers": 3, "decoder_attention_heads": 2,
+    "decoder_embed_dim": 16,
+    "decoder_ffn_embed_dim": 32,
+    "decoder_layers": 3,
+    "decoder_attention_heads": 2,
     "max_target_positions": 64,
-}  # fmt: skip
+}
 
 
 @cache

@@ -157,21 +157,34 @@ def test_deepnet_knows_a_decoder_alone(layers: int) -> None:
         ({"adaptive_input": True, "adaptive_input_cutoff": "50"}, ("--adaptive-input-cutoff 50", "44 words")),
         ({"tie_adaptive_weights": True}, ("--tie-adaptive-weights needs --adaptive-input",)),
         ({"tie_adaptive_proj": True}, ("--tie-adaptive-proj", "no effect", "--tie-adaptive-weights")),
-        ({"tie_adaptive_weights": True, "adaptive_input": True, "adaptive_input_cutoff": "10",
-          "adaptive_softmax_cutoff": "12"}, ("--adaptive-input-cutoff 10", "--adaptive-softmax-cutoff 12")),
-        ({"share_decoder_input_output_embed": True, "adaptive_softmax_cutoff": "10"},
-         ("--share-decoder-input-output-embed", "--adaptive-softmax-cutoff")),
-        ({"share_decoder_input_output_embed": True, "decoder_input_dim": 8},
-         ("--decoder-input-dim 8", "--decoder-output-dim 16")),
+        (
+            {
+                "tie_adaptive_weights": True,
+                "adaptive_input": True,
+                "adaptive_input_cutoff": "10",
+                "adaptive_softmax_cutoff": "12",
+            },
+            ("--adaptive-input-cutoff 10", "--adaptive-softmax-cutoff 12"),
+        ),
+        (
+            {"share_decoder_input_output_embed": True, "adaptive_softmax_cutoff": "10"},
+            ("--share-decoder-input-output-embed", "--adaptive-softmax-cutoff"),
+        ),
+        (
+            {"share_decoder_input_output_embed": True, "decoder_input_dim": 8},
+            ("--decoder-input-dim 8", "--decoder-output-dim 16"),
+        ),
         ({"character_embeddings": True, "character_filters": "[(1, 2), 3]"}, ("--character-filters", "pairs")),
         ({"character_embeddings": True, "character_filters": "exit()"}, ("--character-filters", "'exit()'")),
-        ({"character_embeddings": True, "adaptive_input": True, "adaptive_input_cutoff": "10"},
-         ("--character-embeddings and --adaptive-input",)),
+        (
+            {"character_embeddings": True, "adaptive_input": True, "adaptive_input_cutoff": "10"},
+            ("--character-embeddings and --adaptive-input",),
+        ),
         ({"word_dropout": "1.0"}, ("--word-dropout", "below 1")),
         ({"no_weight_decay_on": "norms"}, ("--no-weight-decay-on", "did you mean 'norm'")),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_refusals(values: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(UserError) as caught:
         tiny("deep_transformer_lm", **values)
@@ -183,10 +196,23 @@ def test_refusals(values: dict[str, Any], words: tuple[str, ...]) -> None:
 def test_fairseq_train_ends_with_code_2_and_a_line_for_each_problem(tmp_path: Path) -> None:
     flags = ["--task", "language_modeling", "--arch", "admin_transformer_lm", "--norm", "pst", "--init", "keep,keepp"]
     done = subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.train", str(tmp_path), "--user-dir", str(ROOT / "fairseq_plugins"), *flags,
-         "--optimizer", "adam"],
-        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "fairseq_cli.train",
+            str(tmp_path),
+            "--user-dir",
+            str(ROOT / "fairseq_plugins"),
+            *flags,
+            "--optimizer",
+            "adam",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        check=False,
+    )
     assert done.returncode == 2
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert [line.split(";")[0] for line in lines] == [

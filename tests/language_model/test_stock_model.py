@@ -43,9 +43,11 @@ FURTHER: dict[str, dict[str, Any]] = {
     "adaptive, tied words": TIED,
     "adaptive, tied words and projections": {**TIED, "tie_adaptive_proj": True, "adaptive_softmax_dropout": 0.2},
     "characters": {
-        "character_embeddings": True, "character_filters": "[(1, 4), (2, 6)]", "char_embedder_highway_layers": 1,
+        "character_embeddings": True,
+        "character_filters": "[(1, 4), (2, 6)]",
+        "char_embedder_highway_layers": 1,
     },
-}  # fmt: skip
+}
 
 
 STOCK = {

@@ -25,14 +25,24 @@ from tests.language_model.building import task, tiny, tokens
 UPDATES = 12
 ENDS = ("--decoder-input-dim", "16", "--decoder-output-dim", "16")
 ADAPTIVE = (
-    "--adaptive-input-cutoff", "8,14", "--adaptive-softmax-cutoff", "8,14", "--adaptive-input-factor", "2",
-    "--adaptive-softmax-factor", "2", "--criterion", "adaptive_loss",
-    "--ddp-backend", "legacy_ddp",  # as that criterion demands
-)  # fmt: skip
+    "--adaptive-input-cutoff",
+    "8,14",
+    "--adaptive-softmax-cutoff",
+    "8,14",
+    "--adaptive-input-factor",
+    "2",
+    "--adaptive-softmax-factor",
+    "2",
+    "--criterion",
+    "adaptive_loss",
+    "--ddp-backend",
+    "legacy_ddp",  # as that criterion demands
+)
 METHODS = [
-    name for name, model in ARCH_MODEL_REGISTRY.items()
+    name
+    for name, model in ARCH_MODEL_REGISTRY.items()
     if model is DeepTransformerLanguageModel and name.endswith(LANGUAGE_MODEL.suffix)
-]  # fmt: skip
+]
 """Every method that is a language model, and the model without one."""
 
 
@@ -60,12 +70,15 @@ def losses_and_weights(
     [
         ("post_ln_transformer_lm", ("transformer_lm",), ()),
         ("pre_ln_transformer_lm", ("transformer_lm", "--decoder-normalize-before"), ()),
-        ("pre_ln_transformer_lm", ("transformer_lm", "--decoder-normalize-before"),
-         ("--share-decoder-input-output-embed", "--add-bos-token")),
+        (
+            "pre_ln_transformer_lm",
+            ("transformer_lm", "--decoder-normalize-before"),
+            ("--share-decoder-input-output-embed", "--add-bos-token"),
+        ),
         ("pre_ln_transformer_lm_wiki103", ("transformer_lm_wiki103",), ADAPTIVE),
     ],
     ids=["post_ln", "pre_ln", "pre_ln, tied", "wiki103"],
-)  # fmt: skip
+)
 def test_losses_and_weights_are_those_of_stock(
     data: Path, tmp_path: Path, ours: str, stock: tuple[str, ...], flags: tuple[str, ...]
 ) -> None:

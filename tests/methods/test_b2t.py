@@ -117,9 +117,15 @@ def test_constants_without_norm(layers: int, alpha: float, width: int, beta: flo
     """Of a stack's own depth and width: the other stack has others."""
     with torch.device("meta"):
         model = build(
-            "b2t_transformer", norm="none", encoder_layers=layers, decoder_layers=1, encoder_embed_dim=width,
-            decoder_embed_dim=512, encoder_ffn_embed_dim=8, decoder_ffn_embed_dim=8,
-        )  # fmt: skip
+            "b2t_transformer",
+            norm="none",
+            encoder_layers=layers,
+            decoder_layers=1,
+            encoder_embed_dim=width,
+            decoder_embed_dim=512,
+            encoder_ffn_embed_dim=8,
+            decoder_ffn_embed_dim=8,
+        )
     for layer in model.encoder.layers:
         assert isinstance(layer.ffn_residual, WeightedBottomToTop)
         assert (layer.ffn_residual.alpha, layer.ffn_residual.beta) == pytest.approx((alpha, beta), abs=5e-5)

@@ -126,8 +126,9 @@ def used(row: int, window: int) -> range:
     return range(max(0, row + 1 - window) if window else 0, row + 1)
 
 
-def mixture(form: str, history: nn.Module, outputs: list[Tensor], weights: Callable[[int, int], Any], row: int,
-            window: int) -> Tensor:  # fmt: skip
+def mixture(
+    form: str, history: nn.Module, outputs: list[Tensor], weights: Callable[[int, int], Any], row: int, window: int
+) -> Tensor:
     """Row ``row`` of the equations, with the LayerNorms of ``history``: LN_k and LN_l have index k - 1 and l - 1."""
     total = torch.zeros_like(outputs[0])
     for k in used(row, window):
@@ -368,21 +369,31 @@ def test_torchscript_with_options(arch: str, options: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"norm": "none"},
-         "--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not none"),
-        ({"norm": "pre,branch"},
-         "--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not branch"),
+        (
+            {"norm": "none"},
+            "--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not none",
+        ),
+        (
+            {"norm": "pre,branch"},
+            "--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not branch",
+        ),
         ({"dlcl_window": "-1"}, "--dlcl-window must be at least 0, not -1; 0 is the whole history"),
         ({"dlcl_window": "1.5"}, "--dlcl-window takes a number, not '1.5'"),
-        ({"dlcl_normalised": "yes", "dlcl_init": "one"},
-         "--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one"),
-        ({"dlcl_normalised": "yes", "dlcl_window": "1"},
-         "--dlcl-window 1 leaves each mixture one weight, which --dlcl-normalised yes makes 1: drop one of the two"),
-        ({"encoder_layerdrop": 0.1},
-         "--history dlcl needs every layer's output: it cannot go with --encoder-layerdrop"),
+        (
+            {"dlcl_normalised": "yes", "dlcl_init": "one"},
+            "--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one",
+        ),
+        (
+            {"dlcl_normalised": "yes", "dlcl_window": "1"},
+            "--dlcl-window 1 leaves each mixture one weight, which --dlcl-normalised yes makes 1: drop one of the two",
+        ),
+        (
+            {"encoder_layerdrop": 0.1},
+            "--history dlcl needs every layer's output: it cannot go with --encoder-layerdrop",
+        ),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_refusals(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         tiny("dlcl_transformer", **values)

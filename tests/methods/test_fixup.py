@@ -113,9 +113,10 @@ def test_merged_attention_has_four_matrices_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    "sharing", [{}, {"share_decoder_input_output_embed": True}, {"share_all_embeddings": True}],
+    "sharing",
+    [{}, {"share_decoder_input_output_embed": True}, {"share_all_embeddings": True}],
     ids=["untied", "tied", "shared"],
-)  # fmt: skip
+)
 def test_an_output_projection_of_its_own_starts_at_zero(sharing: dict[str, bool]) -> None:
     """One that is the token table does not; tables are stock's."""
     built, stock = model("fixup_transformer", **sharing), model("transformer", **sharing)

@@ -28,8 +28,11 @@ def layers(built: nn.Module) -> list[nn.Module]:
 
 def wide(**values: Any) -> nn.Module:
     """Three encoder layers and two decoder layers in double precision, in eval mode."""
-    sizes = {f"{stack}_{name}": value for stack in ("encoder", "decoder")
-             for name, value in (("embed_dim", SIZE), ("ffn_embed_dim", 4 * SIZE))}  # fmt: skip
+    sizes = {
+        f"{stack}_{name}": value
+        for stack in ("encoder", "decoder")
+        for name, value in (("embed_dim", SIZE), ("ffn_embed_dim", 4 * SIZE))
+    }
     return tiny("looklinear_transformer", **{**sizes, **values}).double().eval()
 
 
@@ -135,8 +138,9 @@ def test_variance_of_the_branch_is_xavier_s() -> None:
     assert closed_form == pytest.approx(0.320, abs=5e-4)
     values = {"encoder_embed_dim": 512, "encoder_ffn_embed_dim": 2048, "encoder_layers": 10, "decoder_layers": 1}
     x = torch.randn(100, 512)
-    variances = [float(feed_forward(layer, x).var()) for layer in build("looklinear_transformer", **values)
-                 .eval().encoder.layers]  # fmt: skip
+    variances = [
+        float(feed_forward(layer, x).var()) for layer in build("looklinear_transformer", **values).eval().encoder.layers
+    ]
     assert sum(variances) / len(variances) == pytest.approx(closed_form, rel=0.02)
 
 

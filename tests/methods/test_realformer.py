@@ -201,8 +201,9 @@ def chains_of(model: nn.Module, inputs: Batch, shifted: Optional[str] = None, by
     for chain, (stack, position) in places.items():
         for number, layer in enumerate(stack.layers):
 
-            def note(_: Any, __: Any, result: Any, chain: str = chain, at: int = position, first: bool = number == 0
-                     ) -> Any:  # fmt: skip
+            def note(
+                _: Any, __: Any, result: Any, chain: str = chain, at: int = position, first: bool = number == 0
+            ) -> Any:
                 result = list(result)
                 if first and chain == shifted:
                     result[at] = result[at] + by
@@ -252,9 +253,13 @@ def test_a_chain_of_one_stack_alone() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "expected"),
-    [(torch.float32, torch.float32), (torch.float16, torch.float32), (torch.bfloat16, torch.float32),
-     (torch.float64, torch.float64)],
-)  # fmt: skip
+    [
+        (torch.float32, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
 def test_what_is_carried_is_finite_under_masks_and_float32(dtype: torch.dtype, expected: torch.dtype) -> None:
     """Source pads on the left, target pads on the right and the future are all masked."""
     inputs = batch()

@@ -60,9 +60,13 @@ def test_matrices_as_released() -> None:
 
 def test_either_stack_has_its_own_depth() -> None:
     sizes = {"encoder_layers": 60, "decoder_layers": 12}
-    built, plain = (tiny(arch, **sizes, **v) for arch, v in (
-        ("t_fixup_transformer", {}), ("deep_transformer", {"norm": "none", "base_init": "xavier"}),
-    ))  # fmt: skip
+    built, plain = (
+        tiny(arch, **sizes, **v)
+        for arch, v in (
+            ("t_fixup_transformer", {}),
+            ("deep_transformer", {"norm": "none", "base_init": "xavier"}),
+        )
+    )
     for stack, factor in ((Stack.ENCODER, 0.67 / 60**0.25), (Stack.DECODER, 1 / 108**0.25)):
         layers = zip(getattr(built, stack.value).layers, getattr(plain, stack.value).layers, strict=True)
         for ours, theirs in layers:

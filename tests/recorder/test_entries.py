@@ -64,11 +64,16 @@ def test_the_last_entries_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"\x00\xff\xfe", b"[1, 2]", b"null", b'{"update": 1}', b'{"update": Infinity, "applied": true, "values": {}}',
-        b'{"update": "x", "applied": true, "values": {}}', b'{"update": 1, "applied": true, "values": [1]}',
+        b"\x00\xff\xfe",
+        b"[1, 2]",
+        b"null",
+        b'{"update": 1}',
+        b'{"update": Infinity, "applied": true, "values": {}}',
+        b'{"update": "x", "applied": true, "values": {}}',
+        b'{"update": 1, "applied": true, "values": [1]}',
         b'{"update": 1, "applied": true, "values": {"loss": null}}',
     ],
-)  # fmt: skip
+)
 def test_a_damaged_line_is_left_out_when_read_and_when_resumed(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "recorder.jsonl"
     path.write_bytes(entry(2).to_json().encode() + b"\n" + line + b"\n" + entry(4).to_json().encode() + b"\n")

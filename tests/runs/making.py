@@ -35,23 +35,39 @@ def write_scores(
 
 
 def write_run(
-    directory: Path, *, config: str = "iwslt14_de_en/admin_6e6d", seed: int = 1111, changes: Sequence[str] = (),
-    data: Optional[Path] = None, valid: Optional[Mapping[int, float]] = None, speeds: Sequence[float] = (1000.0,),
-    finished: Optional[Mapping[str, Any]] = None, layers: tuple[int, int] = (6, 6),
-    scores: Optional[Mapping[str, float]] = None, texts: Optional[tuple[list[str], list[str]]] = None,
+    directory: Path,
+    *,
+    config: str = "iwslt14_de_en/admin_6e6d",
+    seed: int = 1111,
+    changes: Sequence[str] = (),
+    data: Optional[Path] = None,
+    valid: Optional[Mapping[int, float]] = None,
+    speeds: Sequence[float] = (1000.0,),
+    finished: Optional[Mapping[str, Any]] = None,
+    layers: tuple[int, int] = (6, 6),
+    scores: Optional[Mapping[str, float]] = None,
+    texts: Optional[tuple[list[str], list[str]]] = None,
     precision: Optional[str] = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """A run with one test set ``test``; ``finished`` is what its file says, an empty mapping for none."""
     directory.mkdir(parents=True)
     record = {
-        "config": config, "overrides": [f"common.seed={seed}", *changes], "seed": seed, "parameters": 36741120,
-        "data": str(data or "/nowhere"), "devices": ["Tiny CPU"], "method": "admin_transformer",
-        "max_tokens": 2048, "update_freq": [1], "processes": 16,
+        "config": config,
+        "overrides": [f"common.seed={seed}", *changes],
+        "seed": seed,
+        "parameters": 36741120,
+        "data": str(data or "/nowhere"),
+        "devices": ["Tiny CPU"],
+        "method": "admin_transformer",
+        "max_tokens": 2048,
+        "update_freq": [1],
+        "processes": 16,
         "configuration": {
-            "model": {"encoder_layers": layers[0], "decoder_layers": layers[1]}, "task": {"target_lang": "en"},
+            "model": {"encoder_layers": layers[0], "decoder_layers": layers[1]},
+            "task": {"target_lang": "en"},
             "optimization": {"max_update": 500},
         },
-    }  # fmt: skip
+    }
     if precision:
         record["precision"] = precision
     (directory / "run.json").write_text(json.dumps(record))

@@ -80,8 +80,17 @@ def test_the_whole_search_of_a_configuration_is_handed_on(run, data):
     save(run / "checkpoints" / "checkpoint_last.pt", TRANSLATION, generation=generation)
     found = plan(run, data)
     assert found["decode_flag"] == [
-        "--beam", "4", "--lenpen", "0.6", "--lenpen-form", "gnmt", "--max-len-a", "1.0", "--max-len-b", "50",
-    ]  # fmt: skip
+        "--beam",
+        "4",
+        "--lenpen",
+        "0.6",
+        "--lenpen-form",
+        "gnmt",
+        "--max-len-a",
+        "1.0",
+        "--max-len-b",
+        "50",
+    ]
     assert found["length_penalty"] == ["0.6 (gnmt)"]
 
 
@@ -190,8 +199,14 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
     found = plan(run, data)
     assert found["kind"] == ["language_model"]
     assert found["decode_flag"] == [
-        "--sample-break-mode", "none", "--tokens-per-sample", "512", "--context-window", "400", "--add-bos-token",
-    ]  # fmt: skip
+        "--sample-break-mode",
+        "none",
+        "--tokens-per-sample",
+        "512",
+        "--context-window",
+        "400",
+        "--add-bos-token",
+    ]
     assert "context-window=0" in plan(run, data, "--context-window", "0")["setting"]
 
 
@@ -262,8 +277,10 @@ def trained_on(run: Path, data: Path, fingerprint: str) -> None:
     """Let ``run`` have been trained on ``data``, as ``train.sh`` writes it down."""
     record = json.loads((run / "run.json").read_text())
     configuration = {
-        "task": TRANSLATION, "model": {}, "dataset": {"disable_validation": False, "valid_subset": "valid"},
-    }  # fmt: skip
+        "task": TRANSLATION,
+        "model": {},
+        "dataset": {"disable_validation": False, "valid_subset": "valid"},
+    }
     record |= {"configuration": configuration, "data": str(data / "data-bin"), "data_fingerprint": fingerprint}
     (run / "run.json").write_text(json.dumps(record))
 
@@ -319,8 +336,13 @@ plain = st.text(st.characters(exclude_characters="\t\n\r", codec="utf-8"))
 
 
 def generated(index: int, reference: str, translation: str) -> list[str]:
-    return [f"S-{index}\tein Haus\n", f"T-{index}\t{reference}\n", f"H-{index}\t-0.5\tnot this\n",
-            f"D-{index}\t-0.5\t{translation}\n", f"P-{index}\t-0.5 -0.5\n"]  # fmt: skip
+    return [
+        f"S-{index}\tein Haus\n",
+        f"T-{index}\t{reference}\n",
+        f"H-{index}\t-0.5\tnot this\n",
+        f"D-{index}\t-0.5\t{translation}\n",
+        f"P-{index}\t-0.5 -0.5\n",
+    ]
 
 
 def write_texts(place: Path, lines: list[str], raw: list[str], tokenised: str = "") -> int:

@@ -13,8 +13,13 @@ from fairseq_plugins.runs.generated import hypotheses_in_order, references_in_or
 
 
 def generated(index: int, text: str) -> list[str]:
-    return [f"S-{index}\tein Haus\n", f"T-{index}\ta house\n", f"H-{index}\t-0.5\tnot this\n",
-            f"D-{index}\t-0.5\t{text}\n", f"P-{index}\t-0.5 -0.5\n"]  # fmt: skip
+    return [
+        f"S-{index}\tein Haus\n",
+        f"T-{index}\ta house\n",
+        f"H-{index}\t-0.5\tnot this\n",
+        f"D-{index}\t-0.5\t{text}\n",
+        f"P-{index}\t-0.5 -0.5\n",
+    ]
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\t\n\r", codec="utf-8")), min_size=1, max_size=30))

@@ -14,8 +14,11 @@ import pytest
 from fairseq_plugins.runs import report
 from tests.runs.making import SIGNATURE, write_run, write_scores
 
-REFERENCES = [f"The {animal} sees a {thing} near the old house ." for animal in ("cat", "dog", "fox", "owl", "cow")
-              for thing in ("tree", "lamp", "door", "bird")]  # fmt: skip
+REFERENCES = [
+    f"The {animal} sees a {thing} near the old house ."
+    for animal in ("cat", "dog", "fox", "owl", "cow")
+    for thing in ("tree", "lamp", "door", "bird")
+]
 
 
 def translations(wrong: int, seed: int) -> list[str]:
@@ -49,13 +52,22 @@ def row_of(out: str, label: str) -> str:
 def two_methods(tmp_path):
     """Admin with 3 seeds and Pre-LN with 2, each better or worse by a known amount."""
     for seed, bleu, loss in ((3333, 37.0, 3.0), (1111, 35.0, 4.0), (2222, 36.0, 5.0)):
-        write_run(tmp_path / "runs" / "a" / f"seed{seed}", seed=seed, valid={100: loss},
-                  scores={"sacreBLEU": bleu, "tokenised BLEU": bleu + 1, "chrF": 50.0},
-                  texts=(translations(4, seed), REFERENCES), speeds=(1000.0, 3000.0, 2000.0))  # fmt: skip
+        write_run(
+            tmp_path / "runs" / "a" / f"seed{seed}",
+            seed=seed,
+            valid={100: loss},
+            scores={"sacreBLEU": bleu, "tokenised BLEU": bleu + 1, "chrF": 50.0},
+            texts=(translations(4, seed), REFERENCES),
+            speeds=(1000.0, 3000.0, 2000.0),
+        )
     for seed, bleu in ((1111, 34.0), (2222, 34.5)):
-        write_run(tmp_path / "runs" / "b" / f"seed{seed}", seed=seed, config="iwslt14_de_en/pre_ln_6e6d",
-                  scores={"sacreBLEU": bleu, "tokenised BLEU": bleu + 1, "chrF": 50.0},
-                  texts=(translations(90, seed), REFERENCES))  # fmt: skip
+        write_run(
+            tmp_path / "runs" / "b" / f"seed{seed}",
+            seed=seed,
+            config="iwslt14_de_en/pre_ln_6e6d",
+            scores={"sacreBLEU": bleu, "tokenised BLEU": bleu + 1, "chrF": 50.0},
+            texts=(translations(90, seed), REFERENCES),
+        )
     return tmp_path
 
 
@@ -64,8 +76,13 @@ def test_seeds_of_a_recipe_are_one_row_with_mean_and_deviation(two_methods, caps
     admin, pre_ln = content["groups"]
     assert (admin["method"], admin["seeds"], admin["layers"]) == ("admin_6e6d", [1111, 2222, 3333], "6-6")
     # 35, 36, 37: mean 36, deviation sqrt((1 + 0 + 1) / 2) = 1.
-    assert admin["scores"][0] == {"test_set": "test", "metric": "sacreBLEU", "mean": 36.0, "deviation": 1.0,
-                                  "values": [35.0, 36.0, 37.0]}  # fmt: skip
+    assert admin["scores"][0] == {
+        "test_set": "test",
+        "metric": "sacreBLEU",
+        "mean": 36.0,
+        "deviation": 1.0,
+        "values": [35.0, 36.0, 37.0],
+    }
     assert admin["valid_loss"]["mean"] == 4.0
     assert admin["tokens_per_second"] == 2000.0
     # 34 and 34.5: deviation 0.5 / sqrt(2).
@@ -94,12 +111,16 @@ def test_a_changed_recipe_is_not_set_beside_the_paper(tmp_path, capsys):
 
 def test_changes_that_rows_do_not_share_are_in_their_names(tmp_path, capsys):
     for name, dropout in (("x", 0.1), ("y", 0.2)):
-        write_run(tmp_path / "runs" / name, changes=[f"model.dropout={dropout}", "dataset.max_tokens=100"],
-                  scores={"sacreBLEU": 1.0})  # fmt: skip
+        write_run(
+            tmp_path / "runs" / name,
+            changes=[f"model.dropout={dropout}", "dataset.max_tokens=100"],
+            scores={"sacreBLEU": 1.0},
+        )
     content, _ = made(tmp_path, capsys)
     assert [group["method"] for group in content["groups"]] == [
-        "admin_6e6d model.dropout=0.1", "admin_6e6d model.dropout=0.2",
-    ]  # fmt: skip
+        "admin_6e6d model.dropout=0.1",
+        "admin_6e6d model.dropout=0.2",
+    ]
 
 
 def test_precisions_are_rows_of_their_own(tmp_path, capsys):
@@ -107,8 +128,9 @@ def test_precisions_are_rows_of_their_own(tmp_path, capsys):
         write_run(tmp_path / "runs" / name, seed=seed, precision=precision, scores={"sacreBLEU": bleu})
     content, _ = made(tmp_path, capsys, "--baseline", "admin_6e6d PRECISION=fp16")
     assert [(group["method"], group["precision"], group["seeds"]) for group in content["groups"]] == [
-        ("admin_6e6d PRECISION=fp32", "fp32", [1, 3]), ("admin_6e6d PRECISION=fp16", "fp16", [2]),
-    ]  # fmt: skip
+        ("admin_6e6d PRECISION=fp32", "fp32", [1, 3]),
+        ("admin_6e6d PRECISION=fp16", "fp16", [2]),
+    ]
     assert [group["scores"][0]["mean"] for group in content["groups"]] == [31.0, 20.0]
 
 
@@ -137,8 +159,12 @@ def test_a_file_is_no_run(two_methods, capsys):
 
 def test_p_values_are_those_of_sacrebleu_s_own_command(tmp_path, capsys):
     for name, config, wrong in (("a", "post_ln_6e6d", 30), ("b", "admin_6e6d", 20)):
-        write_run(tmp_path / "runs" / name, config=f"iwslt14_de_en/{config}", scores={"sacreBLEU": 1.0},
-                  texts=(translations(wrong, wrong), REFERENCES))  # fmt: skip
+        write_run(
+            tmp_path / "runs" / name,
+            config=f"iwslt14_de_en/{config}",
+            scores={"sacreBLEU": 1.0},
+            texts=(translations(wrong, wrong), REFERENCES),
+        )
     content, _ = made(tmp_path, capsys)
     files = [str(tmp_path / "runs" / name / "evaluation" / "test" / "hypotheses.txt") for name in "ab"]
     references = str(tmp_path / "runs" / "a" / "evaluation" / "test" / "references.txt")
@@ -167,8 +193,12 @@ def test_the_baseline_can_be_named(two_methods, capsys):
 
 def test_equal_translations_are_not_marked(tmp_path, capsys):
     for config in ("post_ln_6e6d", "admin_6e6d"):
-        write_run(tmp_path / "runs" / config, config=f"iwslt14_de_en/{config}", scores={"sacreBLEU": 1.0},
-                  texts=(translations(9, 1), REFERENCES))  # fmt: skip
+        write_run(
+            tmp_path / "runs" / config,
+            config=f"iwslt14_de_en/{config}",
+            scores={"sacreBLEU": 1.0},
+            texts=(translations(9, 1), REFERENCES),
+        )
     content, _ = made(tmp_path, capsys, "--samples", "100")
     assert content["significance"][0]["p"] == 1.0
 
@@ -190,8 +220,13 @@ def test_what_cannot_be_compared_is_said_and_not_compared(tmp_path, capsys, text
 
 
 def test_runs_without_a_result_are_rows_that_say_so(two_methods, capsys):
-    write_run(two_methods / "runs" / "c" / "1", config="iwslt14_de_en/post_ln_6e6d", seed=1, valid={1: float("nan")},
-              finished={"num_updates": 1, "epochs": 1, "outcome": "diverged", "reason": "Loss is NaN"})  # fmt: skip
+    write_run(
+        two_methods / "runs" / "c" / "1",
+        config="iwslt14_de_en/post_ln_6e6d",
+        seed=1,
+        valid={1: float("nan")},
+        finished={"num_updates": 1, "epochs": 1, "outcome": "diverged", "reason": "Loss is NaN"},
+    )
     write_run(two_methods / "runs" / "c" / "2", config="iwslt14_de_en/post_ln_6e6d", seed=2, finished={})
     content, out = made(two_methods, capsys, "--samples", "0")
     assert content["groups"][2]["verdict"] == "1 diverged, 1 not finished"
@@ -243,9 +278,12 @@ def test_csv_has_a_line_for_each_run(two_methods, capsys):
     made(two_methods, capsys, "--samples", "0")
     rows = list(csv.DictReader(io.StringIO((two_methods / "report" / "report.csv").read_text())))
     assert [(row["method"], row["seed"], float(row["test sacreBLEU"])) for row in rows] == [
-        ("admin_6e6d", "1111", 35.0), ("admin_6e6d", "2222", 36.0), ("admin_6e6d", "3333", 37.0),
-        ("pre_ln_6e6d", "1111", 34.0), ("pre_ln_6e6d", "2222", 34.5),
-    ]  # fmt: skip
+        ("admin_6e6d", "1111", 35.0),
+        ("admin_6e6d", "2222", 36.0),
+        ("admin_6e6d", "3333", 37.0),
+        ("pre_ln_6e6d", "1111", 34.0),
+        ("pre_ln_6e6d", "2222", 34.5),
+    ]
     assert {(row["batch"], row["device"]) for row in rows} == {("2048 x 1 x 16", "Tiny CPU")}
 
 

@@ -39,7 +39,7 @@ def test_data_bin_is_inside_the_prepared_directory(tmp_path):
         ("run.json", None, "run.json: no such file"),
         ("finished", "half", "finished: not JSON: "),
         ("train.log", None, "train.log: no such file"),
-        ("evaluation/test/score.json", "{\"metrics\": [", "score.json: not JSON: "),
+        ("evaluation/test/score.json", '{"metrics": [', "score.json: not JSON: "),
         ("evaluation/test/score.json", None, "score.json: no such file"),
         ("evaluation/test/score.json", json.dumps({"metrics": [{"name": "BLEU"}]}), "a score without name or value"),
         ("evaluation/test/score.json", json.dumps({"metrics": ["BLEU"]}), "a score without name or value"),

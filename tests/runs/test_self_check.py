@@ -54,9 +54,12 @@ def binarise(prefix: Path, dictionary: Path, lines: Sequence[str], known: Sequen
 
 
 def prepared(
-    place: Path, published: Sequence[str] = PUBLISHED, lines: Sequence[str] | None = None,
-    known: Sequence[str] | None = None, **how: Any,
-) -> References:  # fmt: skip
+    place: Path,
+    published: Sequence[str] = PUBLISHED,
+    lines: Sequence[str] | None = None,
+    known: Sequence[str] | None = None,
+    **how: Any,
+) -> References:
     """A test set whose references are binarised as ``lines``: by default as Moses' tokens of the published ones."""
     tokenise = Tokenisation("en").transform()
     text = [tokenise(line) for line in published] if lines is None else lines

@@ -44,8 +44,11 @@ def log_of(*lines: str) -> TrainingLog:
 def test_numbers_of_a_log():
     log = log_of(
         f"{PREFIX} fairseq_cli.train | num. shared model params: 1,234,567 (num. trained: 1,234,567)\n",
-        train_line(10, "9.5", "0"), train_line(20, "8.5", "900"), train_line(30, "7.5", "1100"), valid_line(30, "7.25"),
-    )  # fmt: skip
+        train_line(10, "9.5", "0"),
+        train_line(20, "8.5", "900"),
+        train_line(30, "7.5", "1100"),
+        valid_line(30, "7.25"),
+    )
     assert log.parameters == 1234567
     assert log.train_loss == {10: 9.5, 20: 8.5, 30: 7.5}
     assert log.valid_loss == {30: 7.25}

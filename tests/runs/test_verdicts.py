@@ -27,11 +27,21 @@ def data(tmp_path):
         ({"valid": {10: 2.0}, "finished": {}}, "not finished", "10 of 500 updates"),
         ({"valid": {10: float("nan")}}, "diverged", "loss not finite"),
         ({"valid": {10: float("nan")}, "finished": {}}, "diverged", "loss not finite"),
-        ({"finished": {"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "Minimum loss scale reached"}},
-         "diverged", "Minimum loss scale reached"),
+        (
+            {
+                "finished": {
+                    "num_updates": 9,
+                    "epochs": 1,
+                    "outcome": "diverged",
+                    "reason": "Minimum loss scale reached",
+                }
+            },
+            "diverged",
+            "Minimum loss scale reached",
+        ),
         ({"valid": {}, "scores": {"sacreBLEU": 1.0}}, "unknown", "never validated"),
     ],
-)  # fmt: skip
+)
 def test_verdict(tmp_path, data, said, outcome, reason):
     verdict = verdict_of(read_run(write_run(tmp_path / "run", data=data, **said)))
     assert verdict.outcome == outcome

@@ -21,8 +21,11 @@ from tests.scoring.made_up import dropped, swapped, write
 
 REFERENCE = [f"Sentence {number} says that the {number % 7} cats on mat {number % 11} slept." for number in range(30)]
 OUTPUTS = {
-    "a1": swapped(REFERENCE, 5), "a2": swapped(REFERENCE, 3), "b1": dropped(REFERENCE, 6), "b2": dropped(REFERENCE, 5),
-}  # fmt: skip
+    "a1": swapped(REFERENCE, 5),
+    "a2": swapped(REFERENCE, 3),
+    "b1": dropped(REFERENCE, 6),
+    "b2": dropped(REFERENCE, 5),
+}
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -162,8 +165,12 @@ def test_lines_end_at_the_line_feed_alone(run: Run, tmp_path: Path) -> None:
 def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> None:
     for name in ("my file", "a,b", "lr=3"):
         write(tmp_path / name, OUTPUTS["a1"])
-        for arguments in ([name, "ref"], ["--systems", f"x={name}", "--references", "ref"],
-                          ["--systems", name, "--references", "ref"], ["--set", "one", name, "ref"]):  # fmt: skip
+        for arguments in (
+            [name, "ref"],
+            ["--systems", f"x={name}", "--references", "ref"],
+            ["--systems", name, "--references", "ref"],
+            ["--set", "one", name, "ref"],
+        ):
             assert run(*arguments, "--metrics", "sacrebleu")[0] == 0
 
 
@@ -183,27 +190,52 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
         (["latin", "ref"], "latin: line 2: not UTF-8 (byte 0xfc)"),
         (["a1", "blank"], "a reference holds nothing but empty sentences"),
         (["a1", "short"], "a1 has 30 lines, short has 24 lines: sentence k must be the translation of sentence k"),
-        (["short", "ref"], "short has 24 lines, ref has 30 lines: sentence k must be the translation of sentence k "
-         "(6 missing: were they dropped in decoding?)"),
+        (
+            ["short", "ref"],
+            "short has 24 lines, ref has 30 lines: sentence k must be the translation of sentence k "
+            "(6 missing: were they dropped in decoding?)",
+        ),
         (["--systems", "a=a1,short", "--references", "ref"], "short has 24 lines, ref has 30 lines: "),
         (["a1", "ref", "short"], "short has 24 lines, ref has 30 lines: "),
         (["a1", "ref", "--metrics", "bleu"], "unknown metric 'bleu' (did you mean 'sacrebleu'?); legal values: chrf, "),
         (["a1", "ref", "--metrics", ","], "--metrics names none; legal: sacrebleu, "),
         (["a1", "ref", "--metrics", "tokenised"], "tokenised BLEU: it needs --language-pair (as de-en), or files "),
-        (["a1", "ref", "--metrics", "compound-split", "--language-pair", "en-fr"],
-         "compound-split BLEU is for German compounds; no table of en-fr prints it"),
+        (
+            ["a1", "ref", "--metrics", "compound-split", "--language-pair", "en-fr"],
+            "compound-split BLEU is for German compounds; no table of en-fr prints it",
+        ),
         (["a1", "ref", "--language-pair", "ende"], "--language-pair must be SOURCE-TARGET, as en-de, not 'ende'"),
-        (["a1", "ref", "--language-pair", "de-xx", "--metrics", "tokenised"],
-         "tokenised BLEU: Moses has no rules for 'xx', only for as, bn, ca, "),
-        (["a1", "ref", "--tokenised-hypotheses", "a1"],
-         "--tokenised-hypotheses and --tokenised-references go together: one tokeniser must make both"),
-        (["a1", "ref", "--tokenised-hypotheses", "short", "--tokenised-references", "short"],
-         "the tokenised text has 24 lines, the plain text has 30 lines: "),
+        (
+            ["a1", "ref", "--language-pair", "de-xx", "--metrics", "tokenised"],
+            "tokenised BLEU: Moses has no rules for 'xx', only for as, bn, ca, ",
+        ),
+        (
+            ["a1", "ref", "--tokenised-hypotheses", "a1"],
+            "--tokenised-hypotheses and --tokenised-references go together: one tokeniser must make both",
+        ),
+        (
+            ["a1", "ref", "--tokenised-hypotheses", "short", "--tokenised-references", "short"],
+            "the tokenised text has 24 lines, the plain text has 30 lines: ",
+        ),
         (["--set", "one", "a1", "ref", "--tokenised-references", "ref"], "--set takes plain text: "),
-        (["--systems", "a=a1", "b=b1", "--references", "ref", "--tokenised-hypotheses", "a=a1",
-          "--tokenised-references", "ref"], "tokenised hypotheses are of a, hypotheses of a, b"),
-        (["--systems", "a=a1", "b=b1", "--references", "ref", "--baseline", "c", "--metrics", "sacrebleu"],
-         "unknown --baseline 'c'; legal values: a, b"),
+        (
+            [
+                "--systems",
+                "a=a1",
+                "b=b1",
+                "--references",
+                "ref",
+                "--tokenised-hypotheses",
+                "a=a1",
+                "--tokenised-references",
+                "ref",
+            ],
+            "tokenised hypotheses are of a, hypotheses of a, b",
+        ),
+        (
+            ["--systems", "a=a1", "b=b1", "--references", "ref", "--baseline", "c", "--metrics", "sacrebleu"],
+            "unknown --baseline 'c'; legal values: a, b",
+        ),
         (["a1", "ref", "--task", "speach"], "argument --task: unknown task 'speach' (did you mean 'speech'?); legal "),
         (["a1", "ref", "--confidence", "0"], "argument --confidence: must be a whole number of at least 1, not '0'"),
         (["a1", "ref", "--task", "speech", "--confidence"], "--confidence: WER is computed without an interval; "),
@@ -214,7 +246,7 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
         (["-s", "a1", "-r", "ref"], "-s is a flag of fairseq's own scorer, which is now fairseq-deep stock-score"),
         (["a1", "ref", "--sacrebleu"], "--sacrebleu is a flag of fairseq's own scorer, "),
     ],
-)  # fmt: skip
+)
 def test_one_line_and_code_2(arguments: Sequence[str], line: str, run: Run, tmp_path: Path) -> None:
     write(tmp_path / "short", REFERENCE[:24])
     write(tmp_path / "blank", [""] * 30)

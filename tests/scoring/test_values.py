@@ -24,8 +24,9 @@ from fairseq_plugins.scoring.tokens import moses, split_compounds
 from tests.scoring.made_up import WORDS, dropped, swapped
 
 EVERYTHING = [name for task in TASKS.values() for name in task]
-SENTENCES = st.lists(st.lists(st.sampled_from("a b c d e , . well-known".split()), min_size=1, max_size=9),
-                     min_size=2, max_size=8)  # fmt: skip
+SENTENCES = st.lists(
+    st.lists(st.sampled_from("a b c d e , . well-known".split()), min_size=1, max_size=9), min_size=2, max_size=8
+)
 
 
 def value(name: str, hypotheses: Sequence[str], *references: Sequence[str], lower_case: bool = False) -> float:

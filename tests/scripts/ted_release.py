@@ -36,8 +36,10 @@ def pairs(count: int, seed: int) -> list[tuple[str, str]]:
 def files() -> dict[str, str]:
     """Names and text of all files of the release."""
     training = [*pairs(PAIRS, 1), ("", "nothing"), ("Ein Wort", "one " * 176), ("kurz", "far too long for it")]
-    found = {f"train.tags.de-en.{language}": tags([pair[side] for pair in training])
-             for side, language in enumerate(("de", "en"))}  # fmt: skip
+    found = {
+        f"train.tags.de-en.{language}": tags([pair[side] for pair in training])
+        for side, language in enumerate(("de", "en"))
+    }
     for seed, name in enumerate(TEST_SETS, start=2):
         for side, language in enumerate(("de", "en")):
             lines = [pair[side] for pair in pairs(SEGMENTS, seed)]

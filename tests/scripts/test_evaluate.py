@@ -39,8 +39,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run and its data."""
     place = tmp_path_factory.mktemp("evaluate")
     data = prepare(place / "my corpus")
-    toy.train_toy(data / "data-bin", place / "my run" / "checkpoints", "--max-epoch", str(EPOCHS), "--lr", "0.01",
-                  arch="post_ln_transformer")  # fmt: skip
+    toy.train_toy(
+        data / "data-bin",
+        place / "my run" / "checkpoints",
+        "--max-epoch",
+        str(EPOCHS),
+        "--lr",
+        "0.01",
+        arch="post_ln_transformer",
+    )
     return place / "my run", data
 
 
@@ -59,8 +66,10 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
 
     # The mean of the last three epochs, by hand.
     averaged = read_checkpoint(directory / "averaged.pt")["model"]
-    last = [read_checkpoint(directory / "checkpoints" / f"checkpoint{epoch}.pt")["model"]
-            for epoch in range(EPOCHS - 2, EPOCHS + 1)]  # fmt: skip
+    last = [
+        read_checkpoint(directory / "checkpoints" / f"checkpoint{epoch}.pt")["model"]
+        for epoch in range(EPOCHS - 2, EPOCHS + 1)
+    ]
     for name, weight in averaged.items():
         expected = torch.stack([state[name].double() for state in last]).mean(0)
         torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-6)

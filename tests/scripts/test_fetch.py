@@ -37,9 +37,15 @@ def shell(here: Path, command: str, **settings: str) -> subprocess.CompletedProc
     sums = here / "checksums"
     sums.touch()
     environment = {
-        **os.environ, "PYTHON": sys.executable, "CACHE": str(here / "cache"), "CHECKSUMS": str(sums),
-        "ARCHIVE_DIR": "", "no_proxy": "*", "DRY_RUN": "0", **settings,
-    }  # fmt: skip
+        **os.environ,
+        "PYTHON": sys.executable,
+        "CACHE": str(here / "cache"),
+        "CHECKSUMS": str(sums),
+        "ARCHIVE_DIR": "",
+        "no_proxy": "*",
+        "DRY_RUN": "0",
+        **settings,
+    }
     program = ["bash", "-c", 'set -euo pipefail; source "$0"; eval "$1"', str(LIBRARY), command]
     return subprocess.run(program, env=environment, cwd=here, capture_output=True, text=True, timeout=60)
 

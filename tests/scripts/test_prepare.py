@@ -48,13 +48,25 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(text: Path) -> tuple[list[object], dict[str, str]]:
     """Everything that is not the default: a validation set out of the training text, cleaned by subwords."""
     arguments = [
-        text / "out", f"train={text / 'one'}", f"train={text / 'two'}", "valid=every-10th",
-        f"news-2014={text / 'first'}", f"test={text / 'second'}", f"test.raw={text / 'first'}",
-    ]  # fmt: skip
+        text / "out",
+        f"train={text / 'one'}",
+        f"train={text / 'two'}",
+        "valid=every-10th",
+        f"news-2014={text / 'first'}",
+        f"test={text / 'second'}",
+        f"test.raw={text / 'first'}",
+    ]
     settings = {
-        "NORMALISE": "train", "AGGRESSIVE": "1", "ESCAPE": "0", "CLEAN": "subwords", "MAX_LENGTH": "30",
-        "RATIO": "2.5", "SIZE": "40", "VOCABULARY_THRESHOLD": "3", "WORKERS": "2",
-    }  # fmt: skip
+        "NORMALISE": "train",
+        "AGGRESSIVE": "1",
+        "ESCAPE": "0",
+        "CLEAN": "subwords",
+        "MAX_LENGTH": "30",
+        "RATIO": "2.5",
+        "SIZE": "40",
+        "VOCABULARY_THRESHOLD": "3",
+        "WORKERS": "2",
+    }
     return arguments, settings
 
 
@@ -143,9 +155,12 @@ def test_rare_subwords_are_in_no_training_text(prepared: Path) -> None:
 
 def test_what_the_text_is_in_is_written_down(prepared: Path) -> None:
     assert json.loads((prepared / "text.json").read_text()) == {
-        "tokeniser": "moses", "subwords": "subword_nmt", "lower_case": False, "truecased": False,
+        "tokeniser": "moses",
+        "subwords": "subword_nmt",
+        "lower_case": False,
+        "truecased": False,
         "changed": {"valid": ["punctuation"]},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -173,9 +188,12 @@ def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
         assert lines(tmp_path / "out" / "text" / f"{name}.tok.de") == ["eins , zwei"] * count
     assert lines(tmp_path / "out" / "raw" / "test.en") == ["eins, zwei"] * 20
     assert json.loads((tmp_path / "out" / "text.json").read_text()) == {
-        "tokeniser": "moses", "subwords": subwords, "lower_case": True, "truecased": False,
+        "tokeniser": "moses",
+        "subwords": subwords,
+        "lower_case": True,
+        "truecased": False,
         "changed": {"test": ["apostrophes", "punctuation"]},
-    }  # fmt: skip
+    }
 
 
 # ---- the published numbers ---------------------------------------------------------------------------------------
@@ -189,10 +207,18 @@ def test_the_published_iwslt_numbers(real_corpus: Callable[[str], Path], tmp_pat
             (tmp_path / f"{split}.{language}").write_bytes((published / f"{split}.tok.{language}").read_bytes())
     out = tmp_path / "out"
     ended = run(
-        SCRIPT, out, f"train={tmp_path / 'valid'}", f"valid={tmp_path / 'valid'}", f"test={tmp_path / 'test'}",
-        TOKENISER="none", CLEAN="none", CODES=str(published / "code"), JOINED="0",
-        SOURCE_DICT=str(published / "dict.de.txt"), TARGET_DICT=str(published / "dict.en.txt"),
-    )  # fmt: skip
+        SCRIPT,
+        out,
+        f"train={tmp_path / 'valid'}",
+        f"valid={tmp_path / 'valid'}",
+        f"test={tmp_path / 'test'}",
+        TOKENISER="none",
+        CLEAN="none",
+        CODES=str(published / "code"),
+        JOINED="0",
+        SOURCE_DICT=str(published / "dict.de.txt"),
+        TARGET_DICT=str(published / "dict.en.txt"),
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     types = [len(Dictionary.load(str(out / "data-bin" / f"dict.{language}.txt"))) for language in ("de", "en")]
     assert types == [8848, 6632]
@@ -203,9 +229,11 @@ def test_the_published_iwslt_numbers(real_corpus: Callable[[str], Path], tmp_pat
     # Sentences, tokens and unknown words as in the public logs of fairseq's own preparation.
     found = re.findall(r"/(valid|test)\.(de|en): (\d+) sents, (\d+) tokens, (\S+)%", ended.stdout)
     assert set(found) == {
-        ("valid", "de", "7283", "182592", "0.0192"), ("valid", "en", "7283", "178622", "0.00448"),
-        ("test", "de", "6750", "161838", "0.0636"), ("test", "en", "6750", "156928", "0.00892"),
-    }  # fmt: skip
+        ("valid", "de", "7283", "182592", "0.0192"),
+        ("valid", "en", "7283", "178622", "0.00448"),
+        ("test", "de", "6750", "161838", "0.0636"),
+        ("test", "en", "6750", "156928", "0.00892"),
+    }
 
 
 # ---- other kinds of subwords, without making them ----------------------------------------------------------------
@@ -273,38 +301,65 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
         (["{out}", TRAIN], {}, "no valid=PREFIX given (or valid=every-23rd: that part of the training pairs)"),
         (["{out}", TRAIN, "valid=every-1st"], {}, "valid=every-1st would leave no training pair"),
         (["{out}", TRAIN, VALID, VALID], {}, "valid= is given twice; only train= may be"),
-        (["{out}", TRAIN, VALID, "a b=x"], {},
-         "'a b' cannot be the name of a set: letters, digits, '-', '_' and '.', not .tok at the end"),
+        (
+            ["{out}", TRAIN, VALID, "a b=x"],
+            {},
+            "'a b' cannot be the name of a set: letters, digits, '-', '_' and '.', not .tok at the end",
+        ),
         (["{out}", TRAIN, VALID, "test.raw=x"], {}, "test.raw= is given without test="),
         (["{out}", TRAIN, VALID, "valid.changed=case"], {}, "valid.changed= is given without valid.raw="),
-        (["{out}", TRAIN, VALID, "valid.raw={text}/first", "valid.changed=case"], {},
-         "unknown valid.changed 'case'; legal values: apostrophes punctuation"),
-        (["{out}", TRAIN, VALID], {"GIVEN_SUBWORDS": "bpe"},
-         "GIVEN_SUBWORDS=bpe goes with TOKENISER=none SUBWORDS=none"),
-        (["{out}", TRAIN, VALID], {"GIVEN_TOKENISER": "moses"},
-         "GIVEN_TOKENISER=moses goes with TOKENISER=none: the text has its tokens"),
+        (
+            ["{out}", TRAIN, VALID, "valid.raw={text}/first", "valid.changed=case"],
+            {},
+            "unknown valid.changed 'case'; legal values: apostrophes punctuation",
+        ),
+        (
+            ["{out}", TRAIN, VALID],
+            {"GIVEN_SUBWORDS": "bpe"},
+            "GIVEN_SUBWORDS=bpe goes with TOKENISER=none SUBWORDS=none",
+        ),
+        (
+            ["{out}", TRAIN, VALID],
+            {"GIVEN_TOKENISER": "moses"},
+            "GIVEN_TOKENISER=moses goes with TOKENISER=none: the text has its tokens",
+        ),
         (["{out}", TRAIN, VALID, "test={text}/third"], {}, "{text}/third.de: no such file"),
         (["{out}", TRAIN, VALID], {"TARGET": "de"}, "SOURCE and TARGET are both 'de'; name two languages"),
         (["{out}", TRAIN, VALID], {"SUBWORDS": "bep"}, "unknown SUBWORDS 'bep'; legal values: bpe sentencepiece none"),
         (["{out}", TRAIN, VALID], {"ESCAPE": "no"}, "unknown ESCAPE 'no'; legal values: 0 1"),
         (["{out}", TRAIN, VALID], {"RATIO": "a"}, "RATIO must be a number of at least 1, not 'a'"),
         (["{out}", TRAIN, VALID], {"RATIO": "0.5"}, "RATIO must be a number of at least 1, not '0.5'"),
-        (["{out}", TRAIN, VALID], {"TARGET_DICT": "d"},
-         "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT"),
+        (
+            ["{out}", TRAIN, VALID],
+            {"TARGET_DICT": "d"},
+            "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT",
+        ),
         (["{out}", TRAIN, VALID], {"CODES": "{text}/none"}, "{text}/none: no such file"),
         (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "CODES": "c"}, "CODES is given, but SUBWORDS=none"),
-        (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "JOINT_CODES": "0"},
-         "JOINT_CODES=0 is given, but SUBWORDS=none"),
+        (
+            ["{out}", TRAIN, VALID],
+            {"SUBWORDS": "none", "JOINT_CODES": "0"},
+            "JOINT_CODES=0 is given, but SUBWORDS=none",
+        ),
         (["{out}", TRAIN, VALID], {"JOINT_CODES": "0", "CODES": "{text}/none"}, "{text}/none.de: no such file"),
-        (["{out}", TRAIN, VALID], {"CLEAN": "none", "MAX_LENGTH": "80"},
-         "MIN_LENGTH, MAX_LENGTH or RATIO is given, but CLEAN=none"),
-        (["{out}", TRAIN, VALID], {"TOKENISER": "none", "AGGRESSIVE": "1"},
-         "AGGRESSIVE=1 and ESCAPE=0 go with TOKENISER=moses"),
+        (
+            ["{out}", TRAIN, VALID],
+            {"CLEAN": "none", "MAX_LENGTH": "80"},
+            "MIN_LENGTH, MAX_LENGTH or RATIO is given, but CLEAN=none",
+        ),
+        (
+            ["{out}", TRAIN, VALID],
+            {"TOKENISER": "none", "AGGRESSIVE": "1"},
+            "AGGRESSIVE=1 and ESCAPE=0 go with TOKENISER=moses",
+        ),
         (["{out}", TRAIN, VALID], {"TYPES": "9", "SOURCE_DICT": "d"}, "TYPES is given, but so is a dictionary"),
-        (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "VOCABULARY_THRESHOLD": "5"},
-         "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe"),
+        (
+            ["{out}", TRAIN, VALID],
+            {"SUBWORDS": "none", "VOCABULARY_THRESHOLD": "5"},
+            "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_before_anything_is_made(
     text: Path, tmp_path: Path, arguments: list[str], settings: dict[str, str], line: str
 ) -> None:
@@ -322,14 +377,17 @@ def test_bad_text_is_one_line_that_names_the_file(text: Path, tmp_path: Path, ki
     (tmp_path / "bad.de").write_bytes(german)
     (tmp_path / "bad.en").write_bytes(b"a\n")
     found = refusal(SCRIPT, tmp_path / "out", f"train={tmp_path / 'bad'}", f"valid={text / 'first'}")
-    assert found == {
-        "empty": f"{tmp_path}/bad.de: empty",
-        "unequal": f"{tmp_path}/bad.de: not parallel: {tmp_path}/bad.de has 2 lines, {tmp_path}/bad.en has 1 lines; "
-        "line k must translate line k",
-        "latin-1": f"{tmp_path}/bad.de: line 1: not UTF-8 (byte 0xf6)",
-        "nothing left": f"{tmp_path}/out/work/tokens/train.de: no pair is left after cleaning: "
-        "1 with one side more than 1.5 times as long as the other",
-    }[kind]
+    assert (
+        found
+        == {
+            "empty": f"{tmp_path}/bad.de: empty",
+            "unequal": f"{tmp_path}/bad.de: not parallel: {tmp_path}/bad.de has 2 lines, {tmp_path}/bad.en has 1 lines; "
+            "line k must translate line k",
+            "latin-1": f"{tmp_path}/bad.de: line 1: not UTF-8 (byte 0xf6)",
+            "nothing left": f"{tmp_path}/out/work/tokens/train.de: no pair is left after cleaning: "
+            "1 with one side more than 1.5 times as long as the other",
+        }[kind]
+    )
     assert not (tmp_path / "out" / "data-bin").exists()
 
 

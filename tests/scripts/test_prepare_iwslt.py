@@ -82,9 +82,7 @@ def test_data_bin_holds_the_text(prepared: Path) -> None:
     for language in ("de", "en"):
         dictionary = Dictionary.load(str(prepared / "data-bin" / f"dict.{language}.txt"))
         for split in ("train", "valid", "test"):
-            data = data_utils.load_indexed_dataset(
-                str(prepared / "data-bin" / f"{split}.de-en.{language}"), dictionary
-            )
+            data = data_utils.load_indexed_dataset(str(prepared / "data-bin" / f"{split}.de-en.{language}"), dictionary)
             text = lines(prepared / "text" / f"{split}.{language}")
             if split == "train":
                 assert [dictionary.string(sentence) for sentence in data] == text
@@ -139,9 +137,11 @@ def test_killed_anywhere_it_continues_to_the_same_bytes(prepared: Path, settings
 def killed_at(moment: Path, out: Path, settings: dict[str, str]) -> None:
     """Run the script until ``moment`` exists, then kill it and all that it has started."""
     job = subprocess.Popen(
-        [str(ROOT / "scripts" / SCRIPT), str(out)], env=environment(**settings), stdout=subprocess.DEVNULL,
+        [str(ROOT / "scripts" / SCRIPT), str(out)],
+        env=environment(**settings),
+        stdout=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
     while not moment.exists():
         assert job.poll() is None, f"it ended before {moment} was there"
         time.sleep(0.005)
@@ -160,8 +160,18 @@ def test_a_dry_run_prints_the_commands_and_makes_nothing(place: Path, settings: 
     commands = [line for line in ended.stdout.splitlines() if not line.startswith("#")]
     steps = [line.split("fairseq_plugins.corpora ")[1].split()[0] for line in commands if "corpora " in line]
     assert [step for number, step in enumerate(steps) if step not in steps[:number]] == [
-        "unpack", "ted", "check", "describe", "copy", "tokenise", "clean", "split", "select", "learn-bpe", "apply-bpe",
-    ]  # fmt: skip
+        "unpack",
+        "ted",
+        "check",
+        "describe",
+        "copy",
+        "tokenise",
+        "clean",
+        "split",
+        "select",
+        "learn-bpe",
+        "apply-bpe",
+    ]
     [described] = [line for line in commands if " describe " in line]
     assert " --tokeniser moses --subwords bpe --lower-case --changed test=apostrophes " in described
     assert " preprocess --source-lang de --target-lang en " in commands[-2]

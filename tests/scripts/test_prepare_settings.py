@@ -17,13 +17,31 @@ PREPARATIONS = [script for script in SCRIPTS if script.name.startswith("prepare"
 
 # Another value than any default; a name that is not here is a number.
 OTHER = {
-    "SOURCE": "en", "TARGET": "de", "NORMALISE": "all", "TOKENISER": "none", "CLEAN": "none",
-    "SUBWORDS": "sentencepiece", "AGGRESSIVE": "1", "ESCAPE": "0", "LOWER_CASE": "1", "GIVEN_TRUECASED": "1",
-    "VALID": "newstest2013", "TEST_SETS": "newstest2012", "MOSES": "/no/moses", "CODES": "/my/codes", "RATIO": "7",
+    "SOURCE": "en",
+    "TARGET": "de",
+    "NORMALISE": "all",
+    "TOKENISER": "none",
+    "CLEAN": "none",
+    "SUBWORDS": "sentencepiece",
+    "AGGRESSIVE": "1",
+    "ESCAPE": "0",
+    "LOWER_CASE": "1",
+    "GIVEN_TRUECASED": "1",
+    "VALID": "newstest2013",
+    "TEST_SETS": "newstest2012",
+    "MOSES": "/no/moses",
+    "CODES": "/my/codes",
+    "RATIO": "7",
     "SOURCE_DICT": "/my/dict",
-    "TARGET_DICT": "/my/dict", "CACHE": "/my/cache", "ARCHIVE_DIR": "/my/archives", "CHECKSUMS": "/my/sums",
-    "APOSTROPHE": "keep", "VARIANT": "dsinit", "PREP_PYTHON": "/no/python", "RAW": "/my/raw",
-}  # fmt: skip
+    "TARGET_DICT": "/my/dict",
+    "CACHE": "/my/cache",
+    "ARCHIVE_DIR": "/my/archives",
+    "CHECKSUMS": "/my/sums",
+    "APOSTROPHE": "keep",
+    "VARIANT": "dsinit",
+    "PREP_PYTHON": "/no/python",
+    "RAW": "/my/raw",
+}
 # What cannot be seen in the commands: a remark that stays in the settings, and this test's own way of looking.
 UNSEEN = {"GIVEN_TRUECASED", "DRY_RUN"}
 

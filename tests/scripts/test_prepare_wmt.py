@@ -72,9 +72,14 @@ def here(tmp_path: Path) -> Path:
 
 def run(here: Path, script: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     environment = {
-        **os.environ, "PYTHON": sys.executable, "ARCHIVE_DIR": str(here / "archives"), "CHECKSUMS": "/dev/null",
-        "SIZE": "60", "WORKERS": "1", **settings,
-    }  # fmt: skip
+        **os.environ,
+        "PYTHON": sys.executable,
+        "ARCHIVE_DIR": str(here / "archives"),
+        "CHECKSUMS": "/dev/null",
+        "SIZE": "60",
+        "WORKERS": "1",
+        **settings,
+    }
     environment = {name: value for name, value in environment.items() if value}
     command = ["bash", str(SCRIPTS / script), str(here / "made"), *arguments]
     return subprocess.run(command, env=environment, cwd=here, capture_output=True, text=True, timeout=300)
@@ -240,8 +245,11 @@ def test_the_apostrophe_of_the_test_sets(here: Path) -> None:
 def write_wmt18(here: Path, pair: str, source: str, target: str) -> dict[str, list[str]]:
     """The training text in two columns, and the test sets of both years."""
     first, second = pair.split("-")
-    columns = {"en": ["the House of Anna .", "Anna &apos;s House is the old one ."] * 9, "fi": ["talo on talo ."] * 18,
-               "zh": ["安娜 的 房子 。"] * 18}  # fmt: skip
+    columns = {
+        "en": ["the House of Anna .", "Anna &apos;s House is the old one ."] * 9,
+        "fi": ["talo on talo ."] * 18,
+        "zh": ["安娜 的 房子 。"] * 18,
+    }
     text = made.lines([f"{one}\t{two}" for one, two in zip(columns[first], columns[second], strict=True)])
     (here / f"archives/wmt18-{pair}-corpus.gz").write_bytes(gzip.compress(text, mtime=0))
     raw = {"en": ["The old “well-known” House isn’t it."], "fi": ["Talo „on“ talo."], "zh": ["安娜的房子。"]}
@@ -273,8 +281,10 @@ def test_wmt18_is_trained_on_the_organisers_tokens(
     settings = {"PYTHON": without_binarising(here), "PYTHONPATH": path, "VOCABULARY_THRESHOLD": "1", "SIZE": "9"}
     done = run(here, script, **settings)
     assert done.returncode == 0, done.stderr
-    tokens = {name: read(here / f"made/text/{name}.tok.{language}")
-              for name, language in (("train", target), ("newstest2018", source), ("valid", "en"))}  # fmt: skip
+    tokens = {
+        name: read(here / f"made/text/{name}.tok.{language}")
+        for name, language in (("train", target), ("newstest2018", source), ("valid", "en"))
+    }
     # As truecased as the training text, with its hyphens and quotation marks.
     english = "the old &quot; well @-@ known &quot; House isn &apos;t it ."
     assert tokens["valid"] == [english] * 3
@@ -327,9 +337,15 @@ training_text wmt14/training-parallel-nc-v9.tgz training/news-commentary-v9.de-e
 echo "${{sets[@]}}"
 """
     environment = {
-        **os.environ, "PYTHON": sys.executable, "CACHE": str(here / "cache"), "CHECKSUMS": "/dev/null",
-        "HF_ENDPOINT": server.url, "no_proxy": "*", "ARCHIVE_DIR": "", **settings,
-    }  # fmt: skip
+        **os.environ,
+        "PYTHON": sys.executable,
+        "CACHE": str(here / "cache"),
+        "CHECKSUMS": "/dev/null",
+        "HF_ENDPOINT": server.url,
+        "no_proxy": "*",
+        "ARCHIVE_DIR": "",
+        **settings,
+    }
     return subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, timeout=60)
 
 

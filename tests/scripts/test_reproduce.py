@@ -152,9 +152,12 @@ def test_killed_at_ten_random_moments_the_chain_makes_the_same_files(tmp_path: P
     moments, killed = random.Random(4), 0
     for _ in range(10):
         job = subprocess.Popen(
-            [str(REPRODUCE / script), name], env=environment(out), stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            [str(REPRODUCE / script), name],
+            env=environment(out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         time.sleep(moments.uniform(0.5, 12))
         killed += job.poll() is None
         os.killpg(job.pid, signal.SIGKILL)

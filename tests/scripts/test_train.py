@@ -25,10 +25,18 @@ SCRIPT = ROOT / "scripts" / "train.sh"
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
 POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
 TINY = (
-    "model.encoder_layers=1", "model.decoder_layers=1", "model.encoder_embed_dim=16", "model.decoder_embed_dim=16",
-    "model.encoder_ffn_embed_dim=32", "model.decoder_ffn_embed_dim=32", "model.encoder_attention_heads=2",
-    "model.decoder_attention_heads=2", "dataset.max_tokens=120", "common.log_interval=5", "common.seed=3",
-)  # fmt: skip
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.encoder_embed_dim=16",
+    "model.decoder_embed_dim=16",
+    "model.encoder_ffn_embed_dim=32",
+    "model.decoder_ffn_embed_dim=32",
+    "model.encoder_attention_heads=2",
+    "model.decoder_attention_heads=2",
+    "dataset.max_tokens=120",
+    "common.log_interval=5",
+    "common.seed=3",
+)
 LENGTH = ("optimization.max_update=400", "checkpoint.save_interval_updates=10", "lr_scheduler.warmup_updates=40")
 LAST = "checkpoint_last.pt"
 ONE_CPU = Machine((), None, True)
@@ -46,10 +54,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(data: Path, run: Path, *changes: str, config: Path = ADMIN, **settings: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [str(SCRIPT), str(config), str(data), str(run), *TINY, *changes], cwd=run.parent, text=True,
+        [str(SCRIPT), str(config), str(data), str(run), *TINY, *changes],
+        cwd=run.parent,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "QUIET": "1", **settings},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def train(

@@ -184,9 +184,17 @@ def test_several_machines(data: Path, tmp_path: Path) -> None:
     command = list(make_plan(request, CPU).command)
     start = command.index("torch.distributed.run") + 1
     assert command[start : start + 10] == [
-        "--nnodes", "2", "--node_rank", "1", "--nproc_per_node", "1",
-        "--master_addr", "node0", "--master_port", "29500",
-    ]  # fmt: skip
+        "--nnodes",
+        "2",
+        "--node_rank",
+        "1",
+        "--nproc_per_node",
+        "1",
+        "--master_addr",
+        "node0",
+        "--master_port",
+        "29500",
+    ]
 
 
 # Precision ---------------------------------------------------------------------------------------------------------
@@ -195,11 +203,17 @@ def test_several_machines(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "configured", "machine", "chosen"),
     [
-        ("auto", "fp16", H100, "fp16"), ("auto", "fp32", H100, "fp32"), ("auto", "bf16", V100, "fp16"),
-        ("auto", "bf16", H100, "bf16"), ("auto", "fp16", CPU, "fp32"), ("auto", "bf16", CPU, "bf16"),
-        ("bf16", "fp16", H100, "bf16"), ("fp32", "fp16", V100, "fp32"), ("auto", "amp", CPU, "fp32"),
+        ("auto", "fp16", H100, "fp16"),
+        ("auto", "fp32", H100, "fp32"),
+        ("auto", "bf16", V100, "fp16"),
+        ("auto", "bf16", H100, "bf16"),
+        ("auto", "fp16", CPU, "fp32"),
+        ("auto", "bf16", CPU, "bf16"),
+        ("bf16", "fp16", H100, "bf16"),
+        ("fp32", "fp16", V100, "fp32"),
+        ("auto", "amp", CPU, "fp32"),
     ],
-)  # fmt: skip
+)
 def test_precision(wanted: str, configured: str, machine: Machine, chosen: str) -> None:
     assert choose_precision(wanted, configured, machine) == chosen
 
@@ -327,9 +341,17 @@ def test_loggers_that_are_not_installed(data: Path, tmp_path: Path, monkeypatch:
 
 def test_how_many_checkpoints_are_on_disk_at_once() -> None:
     def config(**given: object) -> SimpleNamespace:
-        kept = {"no_save": False, "no_last_checkpoints": False, "keep_best_checkpoints": -1, "save_interval_updates": 0,
-                "keep_interval_updates": -1, "no_epoch_checkpoints": False, "keep_last_epochs": -1, "save_interval": 1,
-                **given}  # fmt: skip
+        kept = {
+            "no_save": False,
+            "no_last_checkpoints": False,
+            "keep_best_checkpoints": -1,
+            "save_interval_updates": 0,
+            "keep_interval_updates": -1,
+            "no_epoch_checkpoints": False,
+            "keep_last_epochs": -1,
+            "save_interval": 1,
+            **given,
+        }
         return SimpleNamespace(checkpoint=SimpleNamespace(**kept), dataset=SimpleNamespace(disable_validation=False))
 
     # The last, the best and the one being written; then every epoch, the last five, or every 100 updates of 1000.

@@ -79,10 +79,15 @@ def test_sizes(size: str) -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [{"dropout": 0.3}, {"dropout": 0.3, "attention_dropout": 0.0}, {"encoder_embed_dim": 64},
-     {"encoder_ffn_embed_dim": 64, "decoder_layers": 2}, {"conv_kernel_sizes": "3"}],
+    [
+        {"dropout": 0.3},
+        {"dropout": 0.3, "attention_dropout": 0.0},
+        {"encoder_embed_dim": 64},
+        {"encoder_ffn_embed_dim": 64, "decoder_layers": 2},
+        {"conv_kernel_sizes": "3"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("size", ["", "_s"])
 def test_what_is_not_said_follows_stock(size: str, said: dict[str, Any]) -> None:
     """The rates inside a layer follow the dropout, and the decoder's widths the encoder's."""
@@ -107,7 +112,7 @@ def test_what_is_not_said_follows_stock(size: str, said: dict[str, Any]) -> None
         ({"word_dropout": "0.1,0.2"}, ("--word-dropout takes one value here", "reads no words")),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_refusals(values: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(UserError) as caught:
         build("deep_s2t_transformer", **{**TINY, **values})
@@ -119,10 +124,23 @@ def test_refusals(values: dict[str, Any], words: tuple[str, ...]) -> None:
 def test_fairseq_train_ends_with_code_2_and_a_line_for_each_problem(tmp_path: Path) -> None:
     flags = ["--task", "speech_to_text", "--arch", "b2t_s2t_transformer_s", "--norm", "pst", "--conv-channels", "7"]
     done = subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.train", str(tmp_path), "--user-dir", str(ROOT / "fairseq_plugins"), *flags,
-         "--optimizer", "adam"],
-        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "fairseq_cli.train",
+            str(tmp_path),
+            "--user-dir",
+            str(ROOT / "fairseq_plugins"),
+            *flags,
+            "--optimizer",
+            "adam",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        check=False,
+    )
     assert done.returncode == 2
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert [line.split(";")[0] for line in lines] == [
@@ -140,7 +158,10 @@ def recipe(data: Path, save_dir: Path, model: dict[str, Any]) -> dict[str, Any]:
         "common": {"seed": 3, "cpu": True, "no_progress_bar": True, "log_format": "none"},
         "task": of_task,
         "dataset": {
-            "max_tokens": 800, "num_workers": 0, "disable_validation": True, "train_subset": "train",
+            "max_tokens": 800,
+            "num_workers": 0,
+            "disable_validation": True,
+            "train_subset": "train",
             "valid_subset": "dev",
         },
         "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
@@ -149,7 +170,7 @@ def recipe(data: Path, save_dir: Path, model: dict[str, Any]) -> dict[str, Any]:
         "optimization": {"max_update": 6, "lr": [0.004], "clip_norm": 1.0},
         "checkpoint": {"save_dir": str(save_dir), "no_epoch_checkpoints": True},
         "model": model,
-    }  # fmt: skip
+    }
 
 
 def run_hydra(directory: Path, content: dict[str, Any]) -> None:
@@ -181,9 +202,15 @@ def test_training_is_the_same_by_yaml_and_by_flag(data: Path, tmp_path: Path, mo
     flags = ["--admin-profile", "released,paper", "--word-dropout", "0.1", "--max-update", "6"]
     first = audio.train(data, tmp_path / "flags", arch, *flags)
     said = {
-        "encoder_layers": 2, "decoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 32,
-        "encoder_attention_heads": 2, "decoder_attention_heads": 2, "conv_channels": 12, "conv_kernel_sizes": "3,3",
-    }  # fmt: skip
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_embed_dim": 16,
+        "encoder_ffn_embed_dim": 32,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "conv_channels": 12,
+        "conv_kernel_sizes": "3,3",
+    }
     model = {"_name": arch, **said, **choices}
     run_hydra(tmp_path / "config", recipe(data, tmp_path / "yaml", model))
     assert len(losses) == 12

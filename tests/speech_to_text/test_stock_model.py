@@ -19,10 +19,19 @@ from tests.building import dictionary
 
 FEATURES = 8
 TINY: dict[str, Any] = {
-    "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 32, "encoder_layers": 3, "encoder_attention_heads": 2,
-    "decoder_layers": 2, "decoder_attention_heads": 2, "conv_channels": 12, "conv_out_channels": 6,
-    "input_feat_per_channel": FEATURES, "input_channels": 1, "max_source_positions": 80, "max_target_positions": 40,
-}  # fmt: skip
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 32,
+    "encoder_layers": 3,
+    "encoder_attention_heads": 2,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+    "conv_channels": 12,
+    "conv_out_channels": 6,
+    "input_feat_per_channel": FEATURES,
+    "input_channels": 1,
+    "max_source_positions": 80,
+    "max_target_positions": 40,
+}
 PAIRS = {"pre_ln": (True, True), "post_ln": (False, False), "hybrid_ln": (False, True)}
 FURTHER: dict[str, dict[str, Any]] = {
     "as it comes": {},

@@ -21,9 +21,10 @@ from tests.speech_to_text.test_stock_model import TINY, build, speech
 
 UPDATES = 10
 METHODS = [
-    name for name, model in ARCH_MODEL_REGISTRY.items()
+    name
+    for name, model in ARCH_MODEL_REGISTRY.items()
     if model is DeepS2TTransformerModel and name.endswith(SPEECH_TO_TEXT.suffix)
-]  # fmt: skip
+]
 """Every method, and the model without one."""
 CTC = ("--criterion", "label_smoothed_cross_entropy_with_ctc", "--label-smoothing", "0.1", "--ctc-weight", "0.3")
 
@@ -49,10 +50,14 @@ def losses_and_weights(
 
 @pytest.mark.parametrize(
     "flags",
-    [(), ("--conv-version", "convtransformer", "--share-decoder-input-output-embed"), CTC,
-     ("--encoder-freezing-updates", "4", "--dropout", "0.2")],
+    [
+        (),
+        ("--conv-version", "convtransformer", "--share-decoder-input-output-embed"),
+        CTC,
+        ("--encoder-freezing-updates", "4", "--dropout", "0.2"),
+    ],
     ids=["plain", "two-dimensional convolutions", "CTC", "frozen at first"],
-)  # fmt: skip
+)
 def test_losses_and_weights_are_those_of_stock(data: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
     """Stock is Pre-LN whatever its flags say."""
     our_losses, our_weights, _ = losses_and_weights(data, tmp_path / "ours", "pre_ln_s2t_transformer_s", *flags)

@@ -166,8 +166,10 @@ def test_it_takes_the_place_of_fairseq_s_lamb() -> None:
     config = toy.parse_training(Path("nowhere"), Path("nowhere"), "--optimizer", "lamb")
     assert config.optimizer._name == "lamb"
     assert (config.optimizer.lamb_betas, config.optimizer.lamb_eps, config.optimizer.weight_decay) == (
-        "(0.9, 0.999)", 1e-8, 0.0
-    )  # fmt: skip
+        "(0.9, 0.999)",
+        1e-8,
+        0.0,
+    )
 
 
 def configuration(**values: Any) -> Any:
@@ -214,8 +216,11 @@ def test_flat_master_weights_are_refused_and_separate_ones_have_their_own_norms(
     optimizer.backward(sum(p.float().pow(2).sum() + p.float().sum() for p in model.parameters()))
     optimizer.clip_grad_norm(0.0)
     optimizer.step()
-    moved = [float((p - old).norm() / old.norm()) for p, old in zip(optimizer.fp32_params, before, strict=True)
-             if float(old.norm()) > 0]  # fmt: skip
+    moved = [
+        float((p - old).norm() / old.norm())
+        for p, old in zip(optimizer.fp32_params, before, strict=True)
+        if float(old.norm()) > 0
+    ]
     assert len(moved) > 20
     assert moved == pytest.approx([LR] * len(moved), rel=1e-3)
 

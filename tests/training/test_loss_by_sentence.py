@@ -165,11 +165,12 @@ def test_flags_and_yaml_and_the_recorder_train_the_same(toy_data: Path, tmp_path
     by_flag, recorded = (
         losses(
             toy.run_training,
-            toy.parse_training(toy_data, tmp_path / one, *flags, *common, "--criterion", one, arch="b2t_transformer",
-                               model=()),
+            toy.parse_training(
+                toy_data, tmp_path / one, *flags, *common, "--criterion", one, arch="b2t_transformer", model=()
+            ),
         )
         for one in (NAME, f"{NAME}_with_diagnostics")
-    )  # fmt: skip
+    )
     content = recipe(toy_data, tmp_path / "yaml", {"_name": "b2t_transformer", **TINY})
     content["criterion"] = {"_name": NAME, "label_smoothing": 0.1}
     assert losses(run_hydra, read(tmp_path / "config", content)) == by_flag == recorded

@@ -265,16 +265,24 @@ def tensors(state: Any) -> dict[str, Tensor]:
     moments = state["last_optimizer_state"]["state"]
     return {
         **state["model"],
-        **{f"{number}.{name}": value for number, one in moments.items() for name, value in one.items()
-           if isinstance(value, Tensor)},
-    }  # fmt: skip
+        **{
+            f"{number}.{name}": value
+            for number, one in moments.items()
+            for name, value in one.items()
+            if isinstance(value, Tensor)
+        },
+    }
 
 
 @pytest.mark.parametrize(
     ("rule", "precision"),
-    [("released", "single"), ("released", "memory_efficient_bf16"), ("released", "memory_efficient_fp16"),
-     ("pytorch", "single")],
-)  # fmt: skip
+    [
+        ("released", "single"),
+        ("released", "memory_efficient_bf16"),
+        ("released", "memory_efficient_fp16"),
+        ("pytorch", "single"),
+    ],
+)
 def test_a_resumed_training_is_the_uninterrupted_one(rule: str, precision: str, toy_data: Path, tmp_path: Path) -> None:
     """Stopped at the fourth update, before the first step, and at the eighth."""
     flags = (*PRECISIONS[precision], "--radam-rule", rule)
@@ -310,9 +318,21 @@ def test_half_precision_trains_as_single_does(precision: str, toy_data: Path, tm
 
 def test_a_mistake_ends_in_one_line_and_code_2(toy_data: Path, tmp_path: Path) -> None:
     command = [
-        sys.executable, "-m", "fairseq_plugins.cli", "train", str(toy_data), "--save-dir", str(tmp_path),
-        "--arch", "pre_ln_transformer", *toy.TINY_MODEL, *toy.RECIPE, *RADAM[:2], "--adam-betas", "(0.9, 1.98)",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "fairseq_plugins.cli",
+        "train",
+        str(toy_data),
+        "--save-dir",
+        str(tmp_path),
+        "--arch",
+        "pre_ln_transformer",
+        *toy.TINY_MODEL,
+        *toy.RECIPE,
+        *RADAM[:2],
+        "--adam-betas",
+        "(0.9, 1.98)",
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1] == (

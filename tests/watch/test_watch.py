@@ -82,11 +82,18 @@ def test_read_in_chunks_as_read_whole(tmp_path_factory, lines, cuts):
 
 
 def test_every_series_of_a_log(tmp_path):
-    path = write_log(
-        tmp_path / "run", "x | {'optimization': {'max_update': 500}}\n",
-        trained(100, 8.0, 2.5, loss_scale=128), f"{PREFIX} fairseq.trainer | NOTE: gradient overflow detected, x\n",
-        trained(200, 7.0, 1.5, loss_scale=64), validated(200, 7.25, valid_bleu=12.5), DONE,
-    ) / "train.log"  # fmt: skip
+    path = (
+        write_log(
+            tmp_path / "run",
+            "x | {'optimization': {'max_update': 500}}\n",
+            trained(100, 8.0, 2.5, loss_scale=128),
+            f"{PREFIX} fairseq.trainer | NOTE: gradient overflow detected, x\n",
+            trained(200, 7.0, 1.5, loss_scale=64),
+            validated(200, 7.25, valid_bleu=12.5),
+            DONE,
+        )
+        / "train.log"
+    )
     log = read_log(path)
     assert (log.train_loss, log.valid_loss) == ({100: 8.0, 200: 7.0}, {200: 7.25})
     assert (log.gradient_norm, log.loss_scale) == ({100: 2.5, 200: 1.5}, {100: 128.0, 200: 64.0})
@@ -180,8 +187,11 @@ def test_table_numbers_and_verdicts(runs, tmp_path, capsys, quick):
     assert watch(runs, "--output", tmp_path / "out put") == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in printed[2:6]] == [
-        ["burst", "diverged"], ["good", "ok"], ["running", "not"], ["stuck", "failed"],
-    ]  # fmt: skip
+        ["burst", "diverged"],
+        ["good", "ok"],
+        ["running", "not"],
+        ["stuck", "failed"],
+    ]
     assert "BLEU" not in printed[0]
     assert "loss scale" not in printed[0]
     assert "burst: minimum loss scale reached" in printed
@@ -189,8 +199,11 @@ def test_table_numbers_and_verdicts(runs, tmp_path, capsys, quick):
     assert found["burst"]["spikes"] == {"window": 50, "deviations": 6.0, "updates": [21]}
     assert found["good"]["series"]["valid_loss"] == {"updates": [100, 200], "values": [2.9, 2.84]}
     assert {name: run["verdict"] for name, run in found.items()} == {
-        "burst": "diverged", "good": "ok", "running": "not finished", "stuck": "failed to train",
-    }  # fmt: skip
+        "burst": "diverged",
+        "good": "ok",
+        "running": "not finished",
+        "stuck": "failed to train",
+    }
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out put/watch.csv").read_text())))
     assert {"run": "stuck", "series": "valid_loss", "updates": "200", "value": "2.86"} in rows
 

@@ -156,4 +156,3 @@ class FactSampler:
             place=self.nominals.place(("city", "country")),
         )
         return Sentence((self._dated(clause),))
-

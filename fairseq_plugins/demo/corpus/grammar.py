@@ -62,6 +62,8 @@ WH_ADVERBS = {
     "place": Phrase("wo", "where"),
     "direction": Phrase("wohin", "where"),
 }
+
+
 class SentenceSampler:
     """Draws sentences. The same chooser and lexicon give the same sentences in the same order."""
 
