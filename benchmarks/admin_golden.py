@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Dict, List, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -61,7 +60,7 @@ def profile(model: nn.Module, count: int, length: int, vocabulary: int, seed: in
         model(source, torch.full((count,), length), previous, features_only=True)
 
 
-def omegas(stack: nn.Module) -> List[Tuple[str, float]]:
+def omegas(stack: nn.Module) -> list[tuple[str, float]]:
     """Name and omega of each junction, bottom to top."""
     found = []
     for name, module in stack.named_modules():
@@ -72,7 +71,7 @@ def omegas(stack: nn.Module) -> List[Tuple[str, float]]:
     return found
 
 
-def rows(model: nn.Module) -> List[Tuple[str, float, float]]:
+def rows(model: nn.Module) -> list[tuple[str, float, float]]:
     """What is compared: name, the authors' number, ours."""
     result = []
     for stack in ("encoder", "decoder"):
@@ -85,16 +84,16 @@ def rows(model: nn.Module) -> List[Tuple[str, float, float]]:
     return result
 
 
-def growth(named: List[Tuple[str, float]]) -> List[float]:
+def growth(named: list[tuple[str, float]]) -> list[float]:
     """Growth of omega^2 over each feed-forward sub-layer that has another above it."""
-    pairs: Dict[str, float] = {}
+    pairs: dict[str, float] = {}
     for (name, below), (_, above) in zip(named, named[1:], strict=False):
         if name.endswith("ffn_residual"):
             pairs[name] = above**2 - below**2
     return list(pairs.values())
 
 
-def mean(values: List[float]) -> float:
+def mean(values: list[float]) -> float:
     """Arithmetic mean."""
     return sum(values) / len(values)
 

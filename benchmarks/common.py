@@ -6,7 +6,8 @@ import argparse
 import platform
 import statistics
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from fairseq import options
@@ -34,7 +35,7 @@ class Size(NamedTuple):
     vocabulary: int
 
 
-def step_flags(description: Optional[str]) -> argparse.ArgumentParser:
+def step_flags(description: str | None) -> argparse.ArgumentParser:
     """Flags of the benchmarks that make training steps."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--layers", type=int, default=6, help="on each side")
@@ -83,9 +84,9 @@ def zipf_tokens(rows: int, columns: int, vocabulary: int, seed: int) -> torch.Te
     return (draws + special).view(rows, columns)
 
 
-def interleaved(runs: Dict[str, Callable[[], None]], rounds: int, device: str) -> Dict[str, List[Dict[str, float]]]:
+def interleaved(runs: dict[str, Callable[[], None]], rounds: int, device: str) -> dict[str, list[dict[str, float]]]:
     """Time every run once a round, in turn, after one warm-up round: wall and processor seconds of each."""
-    seconds: Dict[str, List[Dict[str, float]]] = {name: [] for name in runs}
+    seconds: dict[str, list[dict[str, float]]] = {name: [] for name in runs}
     for round_number in range(rounds + 1):
         for name, run in runs.items():
             if device == "cuda":
@@ -99,7 +100,7 @@ def interleaved(runs: Dict[str, Callable[[], None]], rounds: int, device: str) -
     return seconds
 
 
-def ratios(seconds: Dict[str, List[Dict[str, float]]], clock: str, base: str) -> Dict[str, List[float]]:
+def ratios(seconds: dict[str, list[dict[str, float]]], clock: str, base: str) -> dict[str, list[float]]:
     """Time of every run divided by that of ``base`` in the same round, sorted."""
     return {
         name: sorted(one[clock] / other[clock] for one, other in zip(times, seconds[base], strict=True))
@@ -107,7 +108,7 @@ def ratios(seconds: Dict[str, List[Dict[str, float]]], clock: str, base: str) ->
     }
 
 
-def table(seconds: Dict[str, List[Dict[str, float]]], base: str = STOCK) -> str:
+def table(seconds: dict[str, list[dict[str, float]]], base: str = STOCK) -> str:
     """Markdown: median ratio to ``base`` with quartiles, by wall clock and by processor time."""
     lines = ["| arch | wall ratio (quartiles) | processor ratio (quartiles) | median s |", "|---|---|---|---|"]
     wall, processor = ratios(seconds, "wall", base), ratios(seconds, "processor", base)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 import torch
 from common import STOCK, Size, interleaved, machine, make_model, make_task, table, zipf_tokens

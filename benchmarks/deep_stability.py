@@ -14,8 +14,9 @@ import json
 import math
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any
 
 import torch
 from common import METHODS, STOCK, Size, machine, make_model
@@ -27,7 +28,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_plugins.demo.corpus import pairs
 
-RECIPES: Dict[str, Dict[str, Any]] = {
+RECIPES: dict[str, dict[str, Any]] = {
     "t_fixup": {"warmup": 0, "peak": 5e-4, "why": "no warm-up, learning rate 5e-4: its paper's recipe"},
     "fixup": {"peak": 5e-4, "why": "learning rate 5e-4: its released recipe"},
     "b2t_without_ln": {"width": 128, "why": "width 128: beta = d^-0.2 holds the stream in wide layers only"},
@@ -40,7 +41,7 @@ LAST = 20
 """Updates at the end over which the loss is averaged."""
 
 
-def corpus(sentences: int) -> Tuple[Dictionary, List[Tuple[torch.Tensor, torch.Tensor]]]:
+def corpus(sentences: int) -> tuple[Dictionary, list[tuple[torch.Tensor, torch.Tensor]]]:
     """A joined dictionary, and the sentence pairs as symbols with ``</s>``."""
     text = [(pair.german.split(), pair.english.split()) for pair in itertools.islice(pairs(seed=1), sentences)]
     words = Dictionary()
@@ -49,9 +50,9 @@ def corpus(sentences: int) -> Tuple[Dictionary, List[Tuple[torch.Tensor, torch.T
     return words, [tuple(words.encode_line(" ".join(side), add_if_not_exist=False).long() for side in p) for p in text]
 
 
-def batches(data: Sequence[Tuple[torch.Tensor, torch.Tensor]], tokens: int, pad: int, end: int) -> Iterator[Dict]:
+def batches(data: Sequence[tuple[torch.Tensor, torch.Tensor]], tokens: int, pad: int, end: int) -> Iterator[dict]:
     """Endless batches of about ``tokens`` target tokens, in the order of the corpus."""
-    batch: List[Tuple[torch.Tensor, torch.Tensor]] = []
+    batch: list[tuple[torch.Tensor, torch.Tensor]] = []
     while True:
         for pair in data:
             batch.append(pair)
@@ -66,7 +67,7 @@ def batches(data: Sequence[Tuple[torch.Tensor, torch.Tensor]], tokens: int, pad:
                 batch = []
 
 
-def unigram_entropy(data: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> float:
+def unigram_entropy(data: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
     """Nats a target token that a model needs which knows nothing but how frequent the words are."""
     counts = torch.bincount(torch.cat([target for _, target in data])).double()
     shares = counts[counts > 0] / counts.sum()
@@ -85,7 +86,7 @@ def norm_of_gradient(model: torch.nn.Module) -> float:
     return float(torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm())
 
 
-def train(method: str, depth: Tuple[int, int], args: argparse.Namespace) -> Dict[str, Any]:
+def train(method: str, depth: tuple[int, int], args: argparse.Namespace) -> dict[str, Any]:
     """One run; a dictionary for one row."""
     words, data = corpus(args.corpus)
     recipe = {"peak": args.peak, "warmup": args.warmup, "width": args.width, "why": "", **RECIPES.get(method, {})}
@@ -94,8 +95,8 @@ def train(method: str, depth: Tuple[int, int], args: argparse.Namespace) -> Dict
     size = Size(*depth, recipe["width"], args.heads, len(words))
     model = make_model(arch, size, task, ["--dropout", "0.1"]).train()
     optimizer = Adam(model.parameters(), lr=recipe["peak"], betas=(0.9, 0.98))
-    losses: List[float] = []
-    norms: List[float] = []
+    losses: list[float] = []
+    norms: list[float] = []
     began = time.process_time()
     stream = batches(data, args.tokens, words.pad(), words.eos())
     torch.manual_seed(args.seed)
@@ -133,7 +134,7 @@ def train(method: str, depth: Tuple[int, int], args: argparse.Namespace) -> Dict
     }
 
 
-def verdict(row: Dict[str, Any]) -> str:
+def verdict(row: dict[str, Any]) -> str:
     """``learns`` if the loss ended below what the frequencies of the words alone give."""
     if row["updates"] < row["planned"] or not math.isfinite(row["last"]):
         return f"not finite at update {row['updates']}"
@@ -144,7 +145,7 @@ def verdict(row: Dict[str, Any]) -> str:
     return "falls, still above the word frequencies" if row["last"] < 0.9 * row["first"] else "diverges"
 
 
-def report(rows: Sequence[Dict[str, Any]]) -> str:
+def report(rows: Sequence[dict[str, Any]]) -> str:
     """Markdown, one table for each depth."""
     written = []
     for depth in sorted({tuple(row["depth"]) for row in rows}):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import statistics
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from common import interleaved, machine, make_task, step_flags

@@ -11,7 +11,8 @@ import argparse
 import logging
 import statistics
 import tempfile
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from common import interleaved, machine, make_task, ratios, step_flags, zipf_tokens
@@ -31,7 +32,7 @@ CRITERIA = {
 }
 
 
-def make_step(criterion: List[str], args: argparse.Namespace, task: Any, directory: str) -> Callable[[], None]:
+def make_step(criterion: list[str], args: argparse.Namespace, task: Any, directory: str) -> Callable[[], None]:
     """A closure that makes one step of fairseq's trainer."""
     argv = ["unused", "--arch", args.arch, "--criterion", *criterion, "--optimizer", "adam", "--lr", "1e-5"]
     argv += ["--share-all-embeddings", "--clip-norm", "1", "--save-dir", directory]
@@ -63,7 +64,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     task = make_task(args.vocabulary)
     with tempfile.TemporaryDirectory() as directory:
-        steps: Dict[str, Callable[[], None]] = {
+        steps: dict[str, Callable[[], None]] = {
             name: make_step(criterion, args, task, directory) for name, criterion in CRITERIA.items()
         }
         seconds = interleaved(steps, args.rounds, args.device)

@@ -8,7 +8,7 @@ memory together, so methods are timed in groups, each with a stock model of its 
 from __future__ import annotations
 
 import argparse
-from typing import Callable, Dict, List, Tuple
+from collections.abc import Callable
 
 import torch
 from common import (
@@ -28,7 +28,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.optim.adam import Adam
 
 
-def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> Tuple[Callable[[], None], torch.nn.Module]:
+def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Callable[[], None], torch.nn.Module]:
     """A closure that makes one training step, and the model that it trains."""
     model = make_model(arch, size, task, ["--dropout", "0.1"])
     model = model.to(device=args.device, dtype=PRECISIONS[args.precision]).train()
@@ -58,8 +58,8 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> Tuple[Ca
 def kept_for_backward(step: Callable[[], None], model: torch.nn.Module) -> float:
     """MiB of all tensors that autograd keeps between forward and backward, each storage once, without parameters."""
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept: Dict[int, int] = {}
-    alive: List[torch.Tensor] = []
+    kept: dict[int, int] = {}
+    alive: list[torch.Tensor] = []
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         alive.append(tensor)  # so that no address is counted for two
@@ -90,7 +90,7 @@ def main() -> None:
     archs = [f"{name}_transformer" for name in args.methods.split(",")]
     print(f"{machine(args.device)}; {args.precision}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
     print(f"{args.sentences} x {args.length} tokens, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
-    memory: Dict[str, float] = {}
+    memory: dict[str, float] = {}
     for start in range(0, len(archs), args.together):
         pairs = {arch: make_step(arch, args, task, size) for arch in [STOCK, *archs[start : start + args.together]]}
         seconds = interleaved({arch: step for arch, (step, _) in pairs.items()}, args.rounds, args.device)

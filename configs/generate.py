@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 import yaml
 
@@ -41,14 +42,14 @@ GROUPS = (
     "scoring",
 )
 """The groups of a file in their order, after what is said of the sweep."""
-CONFIGS: Dict[str, Config] = dict([*admin.configs(), *dsinit.configs(), *rezero.configs(), *b2t.configs()])
+CONFIGS: dict[str, Config] = dict([*admin.configs(), *dsinit.configs(), *rezero.configs(), *b2t.configs()])
 """By the path below this directory, without ``.yaml``."""
 
 
-def model_group(config: Config) -> Dict[str, Any]:
+def model_group(config: Config) -> dict[str, Any]:
     """The group ``model``: name, axes, depths, sizes, options."""
     method = METHODS.get(config.method)
-    group: Dict[str, Any] = {"_name": (method.name if method else "deep") + config.family}
+    group: dict[str, Any] = {"_name": (method.name if method else "deep") + config.family}
     preset = method_preset(method) if method else {**method_preset(None), "attention": config.method}
     group.update({axis.value: preset[axis.value] for axis in Axis})
     if config.recipe.base_init and preset["base_init"] == "fairseq":
@@ -59,7 +60,7 @@ def model_group(config: Config) -> Dict[str, Any]:
     return {**group, **config.recipe.model, **config.model}
 
 
-def groups(config: Config, name: str) -> Dict[str, Dict[str, Any]]:
+def groups(config: Config, name: str) -> dict[str, dict[str, Any]]:
     """All groups of the file ``name``, which trains in a directory of its own."""
     update_freq = {"optimization": {"update_freq": [max(1, config.recipe.gpus) * config.recipe.update_freq]}}
     directory = {"checkpoint": {"save_dir": f"checkpoints/{name}"}}
@@ -67,7 +68,7 @@ def groups(config: Config, name: str) -> Dict[str, Dict[str, Any]]:
     return {name: every[name] for name in GROUPS if name in every}
 
 
-def tokens(config: Config) -> Tuple[str, int]:
+def tokens(config: Config) -> tuple[str, int]:
     """The arithmetic of an update in words, and its result."""
     recipe = config.recipe
     batch = plain(recipe.settings["dataset"]["max_tokens"])
@@ -76,7 +77,7 @@ def tokens(config: Config) -> Tuple[str, int]:
     return words, max(1, recipe.gpus) * batch * recipe.update_freq
 
 
-def heading(name: str, config: Config) -> List[str]:
+def heading(name: str, config: Config) -> list[str]:
     """The comment at the head of a file."""
     corpus, _, file = name.partition("/")
     rows = rows_of(name)
@@ -116,7 +117,7 @@ def title_of(method: str) -> str:
     return f"{METHODS[f'dsinit_{method}'].title.removeprefix('DS-Init + ')}, without DS-Init"
 
 
-def _comment(line: str) -> List[str]:
+def _comment(line: str) -> list[str]:
     """A line as comments of at most 120 characters; a command stays whole."""
     if not line or line.startswith(" "):
         return [f"# {line}".rstrip()]
@@ -176,7 +177,7 @@ def _scalar(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=1000).partition("\n")[0]
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Write the files, or compare them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is out of date")

@@ -12,10 +12,11 @@ import itertools
 import re
 import sys
 from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
+from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
@@ -83,7 +84,7 @@ def stock_model(encoder_before: bool, decoder_before: bool) -> TransformerModelB
     return model
 
 
-def _tiny_sizes() -> Dict[str, int]:
+def _tiny_sizes() -> dict[str, int]:
     sizes = {"layers": 2, "embed_dim": WIDTH, "ffn_embed_dim": 2 * WIDTH, "attention_heads": 2}
     flat = {f"{stack.value}_{name}": value for stack in Stack for name, value in sizes.items()}
     return {**flat, "decoder_input_dim": WIDTH, "decoder_output_dim": WIDTH}
@@ -101,7 +102,7 @@ def stock_twin(method: Method) -> TransformerModelBase:
     return stock_model(places[0], places[-1])
 
 
-def level_and_name(key: str) -> Tuple[str, str]:
+def level_and_name(key: str) -> tuple[str, str]:
     """``encoder.layers.3.self_attn_residual.omega`` as (``encoder.layers.I.``, ``self_attn_residual.omega``).
 
     The index of another list becomes I, too: ``encoder.history.layer_norms.3.weight`` is one for each layer.
@@ -113,10 +114,10 @@ def level_and_name(key: str) -> Tuple[str, str]:
     return f"{stack}.", re.sub(r"\.\d+(?=\.|$)", ".I", name)
 
 
-def new_names(method: Method) -> Dict[str, List[str]]:
+def new_names(method: Method) -> dict[str, list[str]]:
     """Names that the method adds to the stock state dict, each with the levels where it is found."""
     stock = stock_twin(method).state_dict().keys()
-    found: Dict[str, List[str]] = {}
+    found: dict[str, list[str]] = {}
     for key in tiny_model(method).state_dict():
         level, name = level_and_name(key)
         if key not in stock and level not in found.setdefault(name, []):
@@ -124,19 +125,19 @@ def new_names(method: Method) -> Dict[str, List[str]]:
     return found
 
 
-def absent_modules(method: Method) -> List[str]:
+def absent_modules(method: Method) -> list[str]:
     """Stock modules that a model of the method does not have, as ``decoder.layers.I.self_attn``."""
     present = _modules(tiny_model(method))
     absent = [name for name in _modules(stock_twin(method)) if name not in present]
     return [name for name in absent if name.rpartition(".")[0] not in absent]
 
 
-def _modules(model: nn.Module) -> List[str]:
+def _modules(model: nn.Module) -> list[str]:
     names = ("".join(level_and_name(name)) for name, _ in model.named_modules() if "." in name)
     return list(dict.fromkeys(names))
 
 
-def parts_of(method: Method) -> List[Part]:
+def parts_of(method: Method) -> list[Part]:
     """The method's parts in the order of the axes, each once where the stacks differ."""
     names = [(axis, name) for axis in Axis for name in method.choice(axis).split(",")]
     return [find_part(axis, name.strip()) for axis, name in dict.fromkeys(names)]
@@ -149,15 +150,15 @@ def scales_stream(method: Method) -> bool:
     return any(scale is not None and bool((scale != 1).any()) for scale in scales)
 
 
-def no_fold_reasons(method: Method) -> List[str]:
+def no_fold_reasons(method: Method) -> list[str]:
     """Why the method has no plain counterpart; empty if it has one."""
     return list(dict.fromkeys(part.no_fold for part in parts_of(method) if part.no_fold))
 
 
 @functools.cache
-def refusals() -> Dict[str, List[str]]:
+def refusals() -> dict[str, list[str]]:
     """Messages of the parts about combinations that make no sense, each with the parts that give it."""
-    found: Dict[str, List[str]] = {}
+    found: dict[str, list[str]] = {}
     for part, choices in _combinations():
         for config in _configurations():
             for message in _objections(part, choices, config):
@@ -167,7 +168,7 @@ def refusals() -> Dict[str, List[str]]:
     return found
 
 
-def _objections(part: Part, choices: Choices, config: Namespace) -> List[str]:
+def _objections(part: Part, choices: Choices, config: Namespace) -> list[str]:
     """What the part says in either stack."""
     shapes = (shape_of(config, choices, option_values(config, stack), stack) for stack in Stack)
     return [message for shape in shapes for message in part.conflicts(choices, shape, config)]
@@ -177,7 +178,7 @@ def _without_numbers(message: str) -> str:
     return re.sub(r"(--[a-z-]+-(?:dim|layers)) \d+", r"\1 N", message)
 
 
-def _combinations() -> Iterator[Tuple[Part, Choices]]:
+def _combinations() -> Iterator[tuple[Part, Choices]]:
     """Every part with every part of another axis, the rest as in stock fairseq."""
     stock = Method("", "", "", "", base_init="fairseq")
     usual = {axis: find_part(axis, stock.choice(axis)) for axis in Axis}
@@ -201,7 +202,7 @@ def _configurations() -> Iterator[Namespace]:
         activation_fn="relu",
     )
     yield usual
-    changes: List[Tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
+    changes: list[tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
     changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1), ("share_all_embeddings", True)]
     changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3), ("encoder_layers", 0)]
     changes += [("encoder_ffn_embed_dim", 2 * WIDTH + 1), ("activation_fn", "tanh")]
@@ -210,9 +211,9 @@ def _configurations() -> Iterator[Namespace]:
         yield Namespace(**{**vars(usual), name: value})
 
 
-def options_with_parts() -> List[Tuple[Option, List[Part]]]:
+def options_with_parts() -> list[tuple[Option, list[Part]]]:
     """Every option with the parts that declare it."""
-    found: Dict[str, Tuple[Option, List[Part]]] = {}
+    found: dict[str, tuple[Option, list[Part]]] = {}
     for parts in PARTS.values():
         for part in parts.values():
             for option in part.options:
@@ -263,7 +264,7 @@ def overview() -> str:
     return table(("method", "`--arch`", "what", "paper", "folds"), rows)
 
 
-def ordered_methods() -> List[Method]:
+def ordered_methods() -> list[Method]:
     """The baselines, then the others by name."""
 
     def has_something_new(method: Method) -> bool:
@@ -317,14 +318,14 @@ def architectures() -> str:
     )
 
 
-def _sizes(preset: Mapping[str, Any], stacks: Sequence[Stack] = tuple(Stack)) -> Tuple[str, ...]:
+def _sizes(preset: Mapping[str, Any], stacks: Sequence[Stack] = tuple(Stack)) -> tuple[str, ...]:
     """Layers, width, feed-forward width and heads, the encoder's first where the stacks differ; then the dropout."""
     names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
     values = [dict.fromkeys(str(preset[f"{stack.value}_{name}"]) for stack in stacks) for name in names]
     return (*map(", ".join, values), str(preset["dropout"]))
 
 
-def family_section(title: str, task: str, model: Type[DesignedModel]) -> str:
+def family_section(title: str, task: str, model: type[DesignedModel]) -> str:
     """The architectures of a family other than translation, and the methods that are left out."""
     family = model.family
     presets = family_presets(family, None)
@@ -379,7 +380,7 @@ def _options_table(options: Sequence[Option], preset: Mapping[str, Any]) -> str:
     return table(("option", "values", "default", "meaning"), rows)
 
 
-def _state_dict(method: Method) -> List[str]:
+def _state_dict(method: Method) -> list[str]:
     documented = {parameter.name: parameter for part in parts_of(method) for parameter in part.parameters}
     rows = [_parameter_row(name, levels, documented.get(name)) for name, levels in new_names(method).items()]
     absent = absent_modules(method)
@@ -393,7 +394,7 @@ def _state_dict(method: Method) -> List[str]:
     return written
 
 
-def _parameter_row(name: str, levels: Sequence[str], parameter: Optional[NewParameter]) -> Tuple[str, ...]:
+def _parameter_row(name: str, levels: Sequence[str], parameter: NewParameter | None) -> tuple[str, ...]:
     if parameter is None:
         raise SystemExit(f"error: no part documents '{name}': add a NewParameter to it")
     kind = "buffer" if parameter.buffer else "parameter"
@@ -470,7 +471,7 @@ def mends() -> str:
 
 def _threads(text: str) -> str:
     """Links to the upstream threads that ``text`` names."""
-    addresses: Set[str] = set(re.findall(r"https://github\.com/facebookresearch/fairseq/(?:issues|pull)/\d+", text))
+    addresses: set[str] = set(re.findall(r"https://github\.com/facebookresearch/fairseq/(?:issues|pull)/\d+", text))
     ordered = sorted(addresses, key=lambda address: int(address.rpartition("/")[2]))
     return ", ".join(f"[#{address.rpartition('/')[2]}]({address})" for address in ordered) or "not reported"
 
@@ -481,7 +482,7 @@ def published() -> str:
 
 
 def _published_table(paper: str, name: str, rows: Sequence[PublishedRow]) -> str:
-    columns: Dict[str, List[str]] = {
+    columns: dict[str, list[str]] = {
         "row": [row.row for row in rows],
         "configuration": [_configuration(row) for row in rows],
         "seeds": [", ".join(map(str, row.seeds)) for row in rows],
@@ -526,7 +527,7 @@ def with_block(page: str, name: str, content: str) -> str:
     return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
-def pages() -> Dict[Path, str]:
+def pages() -> dict[Path, str]:
     """Every page that has generated text, by its path, as it should be."""
     readme, fairseq, reproduction = (ROOT / name for name in ("README.md", "docs/fairseq.md", "docs/reproduction.md"))
     return {
@@ -537,7 +538,7 @@ def pages() -> Dict[Path, str]:
     }
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Write the pages, or check them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Iterable, Optional, Sequence, Type
 
 EXIT_CODE = 2
 DIVERGED_EXIT_CODE = 3
@@ -38,7 +38,7 @@ class Diverged(UserError):
     exit_code = DIVERGED_EXIT_CODE
 
 
-def raised_in_worker(trace: str) -> Optional[UserError]:
+def raised_in_worker(trace: str) -> UserError | None:
     """The error of ours at the end of a process's trace, which is all that torch hands over of it."""
     for kind in (UserError, Diverged):
         name = re.escape(f"{kind.__module__}.{kind.__qualname__}")
@@ -72,7 +72,7 @@ def install_hook() -> None:
     if getattr(previous, "handles_user_errors", False):
         return
 
-    def hook(kind: Type[BaseException], value: BaseException, trace: Optional[TracebackType]) -> None:
+    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         if not isinstance(value, UserError):
             previous(kind, value, trace)
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Any, Iterator, NoReturn, Optional, Sequence
+from typing import Any, NoReturn
 
 from fairseq_plugins.errors import UserError, nearest, unknown_name
 
@@ -30,7 +31,7 @@ class OneLineParser(argparse.ArgumentParser):
         """
         raise UserError(f"{message} ({self.prog} --help says more)")
 
-    def read(self, argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
         """Read the command line (default: that of this process).
 
         Raises:

@@ -6,8 +6,8 @@ import errno
 import os
 import select
 import sys
+from collections.abc import Callable
 from types import TracebackType
-from typing import Callable, Optional
 
 from fairseq_plugins.errors import UserError, raised_in_worker, report
 
@@ -23,7 +23,7 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
-def exit_code(command: Callable[[], Optional[int]]) -> int:
+def exit_code(command: Callable[[], int | None]) -> int:
     """Run ``command`` and return the code to exit with; a ``SystemExit`` of its own passes.
 
     Raises:
@@ -53,7 +53,7 @@ def end_quietly_when_interrupted() -> None:
     """Let Ctrl-C end this process without a trace at any time: imports take seconds, and precede :func:`exit_code`."""
     previous = sys.excepthook
 
-    def hook(kind: type[BaseException], value: BaseException, trace: Optional[TracebackType]) -> None:
+    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             # The interpreter turns a SystemExit that leaves the hook into its exit code.
             raise SystemExit(INTERRUPTED)
@@ -62,7 +62,7 @@ def end_quietly_when_interrupted() -> None:
     sys.excepthook = hook
 
 
-def users_mistake(error: Exception) -> Optional[UserError]:
+def users_mistake(error: Exception) -> UserError | None:
     """``error`` as something to mend by the user, or None if it is a defect of the program."""
     if isinstance(error, UserError):
         return error
@@ -76,14 +76,14 @@ def users_mistake(error: Exception) -> Optional[UserError]:
     return _refused_by_command(error) or _raised_in_worker(error)
 
 
-def _raised_in_worker(error: Exception) -> Optional[UserError]:
+def _raised_in_worker(error: Exception) -> UserError | None:
     """The :class:`UserError` of a spawned worker."""
     if type(error).__name__ != "ProcessRaisedException":
         return None
     return raised_in_worker(str(error))
 
 
-def _refused_by_command(error: Exception) -> Optional[UserError]:
+def _refused_by_command(error: Exception) -> UserError | None:
     """The message of an assertion in one of fairseq's commands, which assert what they want of their options."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

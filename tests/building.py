@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from functools import cache
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
@@ -92,7 +92,7 @@ def junctions(stack: nn.Module) -> dict[str, Residual]:
     return {name: module for name, module in stack.named_modules() if isinstance(module, Residual)}
 
 
-def logits(model: nn.Module, inputs: Batch, seed: Optional[int] = None) -> Tensor:
+def logits(model: nn.Module, inputs: Batch, seed: int | None = None) -> Tensor:
     """Output of the model, ``(B, T, V)``; ``seed`` fixes the dropout masks."""
     if seed is not None:
         torch.manual_seed(seed)

@@ -7,7 +7,7 @@ may look at.
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,13 +15,13 @@ from torch import Tensor
 Seen = list[list[list[int]]]
 
 
-def pads_of(lengths: list[int], left: bool = False) -> Optional[Tensor]:
+def pads_of(lengths: list[int], left: bool = False) -> Tensor | None:
     """Pads ``(B, T)`` of sentences of these lengths, on the right or on the left; None where there is none."""
     pads = torch.arange(max(lengths)) >= torch.tensor(lengths).unsqueeze(1)
     return (pads.flip(1) if left else pads) if pads.any() else None
 
 
-def no_pads(pads: Optional[Tensor], length: int, sentences: int) -> Tensor:
+def no_pads(pads: Tensor | None, length: int, sentences: int) -> Tensor:
     """``(B, T)``, true where there is a word."""
     return torch.ones(sentences, length, dtype=torch.bool) if pads is None else ~pads
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 # Before torch is imported, and inherited by the processes that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"

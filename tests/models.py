@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from argparse import Namespace
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +26,7 @@ SIZES = (
     "--encoder-layers 3 --decoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32"
     " --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2"
 )
-COMBINATIONS: Dict[str, str] = {
+COMBINATIONS: dict[str, str] = {
     "word_dropout": "--word-dropout 0.2,0.3",
     "norm_on_top": "--norm none --residual b2t --norm-on-top yes",
     "b2t_matt": "--residual b2t --attention matt",
@@ -42,7 +42,7 @@ COMBINATIONS: Dict[str, str] = {
     "realformer_mean": "--attention realformer --realformer-logits mean",
     "rezero_per_sublayer": "--residual rezero --norm none --rezero-alpha-per sublayer",
 }
-CASES: Dict[str, Tuple[str, ...]] = {
+CASES: dict[str, tuple[str, ...]] = {
     **{name: ("--arch", f"{name}_transformer") for name in METHODS},
     **{name: ("--arch", MODEL_NAME, *flags.split()) for name, flags in COMBINATIONS.items()},
 }
@@ -58,11 +58,11 @@ class Batch(NamedTuple):
     target: Tensor
 
     @property
-    def inputs(self) -> Tuple[Tensor, Tensor, Tensor]:
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
         """What the model takes."""
         return self.source, self.lengths, self.previous
 
-    def rows(self, start: int, stop: int) -> "Batch":
+    def rows(self, start: int, stop: int) -> Batch:
         """Some of the sentences, with the pads they have."""
         return Batch(*(part[start:stop] for part in self))
 
@@ -83,7 +83,7 @@ def task() -> TranslationTask:
 
 
 @functools.cache
-def _parse(flags: Tuple[str, ...]) -> Namespace:
+def _parse(flags: tuple[str, ...]) -> Namespace:
     parser = options.get_training_parser()
     return options.parse_args_and_arch(parser, ["data", *SIZES.split(), *flags])
 
@@ -142,7 +142,7 @@ def perturb(model: nn.Module, size: float = 0.1, seed: int = 7) -> None:
                 module.weight[module.padding_idx].zero_()
 
 
-def trained(case: str, *flags: str, seed: int = 1, data: Optional[Batch] = None) -> DeepTransformerModel:
+def trained(case: str, *flags: str, seed: int = 1, data: Batch | None = None) -> DeepTransformerModel:
     """The model of a case as if it had been trained: it has seen data and nothing is at its start. In eval mode."""
     model = build(*CASES[case], *flags, seed=seed)
     model.train()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import torch
 from torch import Tensor
 
@@ -13,6 +11,6 @@ def scale(expected: Tensor) -> float:
     return max(1.0, float(expected.detach().abs().max()))
 
 
-def assert_same_to_rounding(found: Tensor, expected: Tensor, share: float = 1e-5, msg: Optional[str] = None) -> None:
+def assert_same_to_rounding(found: Tensor, expected: Tensor, share: float = 1e-5, msg: str | None = None) -> None:
     """Compare with ``share`` of the scale, some eighty times what single precision rounds one number by."""
     torch.testing.assert_close(found, expected, rtol=0, atol=share * scale(expected), msg=msg)

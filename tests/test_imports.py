@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, Set, Tuple
 
 import pytest
 
 import fairseq_plugins
 
 PACKAGE = Path(fairseq_plugins.__file__).parent
-MAY_IMPORT: Dict[str, Set[str]] = {
+MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
     "options": set(),
@@ -51,7 +51,7 @@ def part_of(module: str) -> str:
 def imports(tree: ast.AST, module: str = "fairseq_plugins.module") -> Iterator[str]:
     """Full names of the package's own modules (or of names in them) that ``tree``, the text of ``module``, imports."""
     for node in ast.walk(tree):
-        names: List[str] = []
+        names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -60,7 +60,7 @@ def imports(tree: ast.AST, module: str = "fairseq_plugins.module") -> Iterator[s
         yield from (name for name in names if name.split(".")[0] == "fairseq_plugins")
 
 
-def offences() -> Iterator[Tuple[str, str]]:
+def offences() -> Iterator[tuple[str, str]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         relative = path.relative_to(PACKAGE)
         module = ".".join(["fairseq_plugins", *relative.with_suffix("").parts])

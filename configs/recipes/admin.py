@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Iterator, Tuple
 
 from recipes.common import (
     BASE,
@@ -171,7 +171,7 @@ FIXUP_DROPOUT = (
 THREE = ("post_ln", "pre_ln", "admin")
 
 
-def configs() -> Iterator[Tuple[str, Config]]:
+def configs() -> Iterator[tuple[str, Config]]:
     """Those of the Admin paper and of admin-torch."""
     for method in (*THREE, "rezero", "rezero_post_ln"):
         yield f"iwslt14_de_en/{method}_6e6d", Config(ADMIN_IWSLT, method, 6, 6)

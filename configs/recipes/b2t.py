@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Iterator, Tuple
 
 from recipes.common import (
     AS_DE,
@@ -198,7 +198,7 @@ CURVES = {12: "Figure 9", 36: "Figures 8 and 9", 50: "Figure 9"}
 """By depth, for which figures Pre-LN and B2T were trained with the settings of 6 and 18 layers."""
 
 
-def configs() -> Iterator[Tuple[str, Config]]:
+def configs() -> Iterator[tuple[str, Config]]:
     """Those of the B2T paper."""
     yield from _compared("wmt16_en_de", B2T_DE, 6)
     yield from _compared("wmt16_en_de", B2T_DE, 18)
@@ -229,7 +229,7 @@ def configs() -> Iterator[Tuple[str, Config]]:
             yield f"librispeech/{method}_{depth}e6d", Config(LIBRISPEECH, method, depth, 6, family="_s2t_transformer")
 
 
-def _compared(corpus: str, recipe: Recipe, depth: int) -> Iterator[Tuple[str, Config]]:
+def _compared(corpus: str, recipe: Recipe, depth: int) -> Iterator[tuple[str, Config]]:
     """All methods at one depth; T-Fixup by its own authors' recipe, as the paper has it (6.1.2, A.1)."""
     for method in COMPARED:
         yield (
@@ -264,7 +264,7 @@ def _without_warmup(recipe: Recipe) -> Recipe:
     )
 
 
-def _carried_over(method: str) -> Tuple[str, ...]:
+def _carried_over(method: str) -> tuple[str, ...]:
     """What is to be said of the methods that the B2T paper compares with."""
     if method in ("dlcl_post_ln", "admin", "t_fixup"):
         return ("The paper took the official implementation of the method (6.1.2); here it is this package's.",)

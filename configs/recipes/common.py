@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 Settings = Mapping[str, Mapping[str, Any]]
 
@@ -20,9 +21,9 @@ def not_stated(value: Any, source: str) -> Noted:
     return Noted(value, f"not stated; {source}")
 
 
-def merged(*parts: Settings) -> Dict[str, Dict[str, Any]]:
+def merged(*parts: Settings) -> dict[str, dict[str, Any]]:
     """The groups of all ``parts``; a later part replaces single values of an earlier one."""
-    result: Dict[str, Dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for part in parts:
         for group, values in part.items():
             result[group] = {**result.get(group, {}), **values}
@@ -54,8 +55,8 @@ class Recipe:
     gpus: int
     update_freq: int
     end: str = ""
-    base_init: Optional[str] = None
-    remarks: Tuple[str, ...] = ()
+    base_init: str | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,10 @@ class Config:
     settings: Settings = field(default_factory=dict)
     sweep: Mapping[str, str] = field(default_factory=dict)
     family: str = "_transformer"
-    remarks: Tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
-def size(width: int, ffn: int, heads: int) -> Dict[str, int]:
+def size(width: int, ffn: int, heads: int) -> dict[str, int]:
     """Width, feed-forward width and heads of both stacks."""
     names = {"embed_dim": width, "ffn_embed_dim": ffn, "attention_heads": heads}
     return {f"{stack}_{name}": value for name, value in names.items() for stack in ("encoder", "decoder")}
@@ -82,7 +83,7 @@ def size(width: int, ffn: int, heads: int) -> Dict[str, int]:
 SMALL, BASE, BIG = size(512, 1024, 4), size(512, 2048, 8), size(1024, 4096, 16)
 
 
-def rates(dropout: Any, attention: Any, activation: Any) -> Dict[str, Any]:
+def rates(dropout: Any, attention: Any, activation: Any) -> dict[str, Any]:
     """The three dropouts."""
     return {"dropout": dropout, "attention_dropout": attention, "activation_dropout": activation}
 
@@ -97,12 +98,12 @@ LABEL_SMOOTHING = {"criterion": {"_name": "label_smoothed_cross_entropy", "label
 LOG = {"log_format": "json", "log_interval": 100}
 
 
-def adam(betas: str) -> Dict[str, Any]:
+def adam(betas: str) -> dict[str, Any]:
     """The group ``optimizer``."""
     return {"_name": "adam", "adam_betas": betas}
 
 
-def inverse_sqrt(warmup: int, start: float = 1e-7) -> Dict[str, Any]:
+def inverse_sqrt(warmup: int, start: float = 1e-7) -> dict[str, Any]:
     """The group ``lr_scheduler``."""
     return {"_name": "inverse_sqrt", "warmup_updates": warmup, "warmup_init_lr": start}
 

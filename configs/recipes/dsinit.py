@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Iterator, Tuple
 
 from recipes.common import (
     BASE,
@@ -133,7 +133,7 @@ BATCHES = {6: 25000, 12: 40000, 18: 42000, 20: 44000, 30: 48000}
 """Tokens of an update by the number of layers: Table 3, and 7.3 on the depths of Figure 3."""
 
 
-def configs() -> Iterator[Tuple[str, Config]]:
+def configs() -> Iterator[tuple[str, Config]]:
     """Those of the DS-Init paper."""
     base = {
         depth: sized(DS_DE, tokens, *((0.1, 0.1) if depth == 6 else (0.3, 0.2))) for depth, tokens in BATCHES.items()
@@ -158,7 +158,7 @@ def configs() -> Iterator[Tuple[str, Config]]:
         yield _ds_config("iwslt14_de_en", sized(DS_IWSLT, BATCHES[depth], 0.5, 0.3), method, depth)
 
 
-def _ds_config(corpus: str, recipe: Recipe, method: str, depth: int) -> Tuple[str, Config]:
+def _ds_config(corpus: str, recipe: Recipe, method: str, depth: int) -> tuple[str, Config]:
     """The recipe is only named where the Admin paper, too, trains a model of that name."""
     plain = method in ("post_ln", "pre_ln")
     end = recipe.end if plain or recipe.end != "_dsinit" else ""

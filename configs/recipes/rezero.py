@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any
 
 from recipes.common import (
     LOG,
@@ -82,7 +83,7 @@ def enwik8(samples: int, update_freq: int, rate: float, validate: int) -> Recipe
     )
 
 
-def configs() -> Iterator[Tuple[str, Config]]:
+def configs() -> Iterator[tuple[str, Config]]:
     """Those of the ReZero paper."""
     twelve = ("post_ln", "pre_ln", "gpt2_norm", "rezero_alpha_one", "rezero")
     models = [
@@ -91,7 +92,7 @@ def configs() -> Iterator[Tuple[str, Config]]:
         (128, 256, enwik8(9, 16, 0.006, 1000), ("rezero",)),
     ]
     for depth, width, recipe, methods in models:
-        shape: Dict[str, Any] = {name: n for name, n in size(width, 4 * width, 2).items() if name.startswith("decoder")}
+        shape: dict[str, Any] = {name: n for name, n in size(width, 4 * width, 2).items() if name.startswith("decoder")}
         shape["decoder_ffn_embed_dim"] = not_stated(4 * width, "the printed counts fit it")
         for method in methods:
             end = BEYOND if method in ("pre_ln", "gpt2_norm") else EPOCHS

@@ -11,8 +11,9 @@ import argparse
 import hashlib
 import sys
 from argparse import Namespace
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Collection, Mapping, Optional, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -188,7 +189,7 @@ def _chosen(args: argparse.Namespace) -> list[Path]:
     return last_checkpoints(args.checkpoints, args.last_epochs, EPOCH_CHECKPOINT, "epoch")
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Average as the flags say; 0, or 2 after one line for each problem."""
     try:
         args = parser().read(argv)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zipfile
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ def architecture(state: dict[str, Any]) -> str:
     return str(getattr(config, "arch", None))
 
 
-def num_updates(state: dict[str, Any]) -> Optional[int]:
+def num_updates(state: dict[str, Any]) -> int | None:
     """Updates that the checkpoint has seen; None where it does not say."""
     history = state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates")
@@ -105,7 +105,7 @@ def write_checkpoint(state: dict[str, Any], output: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _refusal_of_system(error: Optional[BaseException]) -> Optional[OSError]:
+def _refusal_of_system(error: BaseException | None) -> OSError | None:
     """The system's own error behind ``error``: closing an archive that it cut off, torch raises another over it."""
     while error is not None and not isinstance(error, OSError):
         error = error.__context__

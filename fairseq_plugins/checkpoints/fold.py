@@ -16,10 +16,11 @@ from __future__ import annotations
 import copy
 import sys
 from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -76,7 +77,7 @@ class SubLayer:
     """
 
     junction: str
-    scale: Optional[Tensor]
+    scale: Tensor | None
     maker: str
     readers: tuple[str, ...]
 
@@ -111,7 +112,7 @@ def sub_layers(name: str, stack: Any) -> Iterator[SubLayer]:
     for number, layer in enumerate(stack.layers):
         prefix = f"{name}.layers.{number}."
         for site in Site:
-            junction: Optional[Residual] = getattr(layer, f"{site.value}_residual", None)
+            junction: Residual | None = getattr(layer, f"{site.value}_residual", None)
             if junction is None:
                 continue
             scale = junction.stream_scale()
@@ -375,7 +376,7 @@ def parser() -> OneLineParser:
     return flags
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Fold as the flags say; 0, or 2 after one line for each problem."""
     try:
         args = parser().read(argv)

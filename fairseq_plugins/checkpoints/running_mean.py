@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Collection, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor

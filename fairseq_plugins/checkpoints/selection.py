@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError, unknown_name
@@ -62,7 +62,7 @@ class Scored:
         return (-self.value if self.larger_is_better else self.value, -self.updates)
 
 
-def best_checkpoints(directory: Path, count: int, metric: Optional[str]) -> list[Path]:
+def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Path]:
     """The ``count`` best checkpoints by what validation said of each when it was saved, oldest first.
 
     The values are those that the files hold. A name such as ``checkpoint.best_bleu_34.1202.pt`` holds a rounded one
@@ -101,7 +101,7 @@ def _by_preference(directory: Path) -> list[Path]:
     return [*sorted(set(copies) - set(lasting)), *lasting]
 
 
-def read_score(path: Path) -> Optional[Scored]:
+def read_score(path: Path) -> Scored | None:
     """What a checkpoint knows of its validation; None for one that was saved without.
 
     Raises:

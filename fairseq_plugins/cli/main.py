@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Callable, List, Mapping, NoReturn, Optional, Sequence
+from typing import NoReturn
 
 import fairseq_plugins
 from fairseq_plugins.cli import stock
@@ -65,7 +66,7 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run ``fairseq-deep`` with ``argv`` (default: the command line) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_code(lambda: _dispatch(arguments))
@@ -78,7 +79,7 @@ def run() -> NoReturn:
     sys.exit(main())
 
 
-def _dispatch(argv: List[str]) -> int:
+def _dispatch(argv: list[str]) -> int:
     if not argv:
         raise UserError(f"no command given; one of: {', '.join(COMMANDS)} (fairseq-deep --help says more)")
     name, *rest = argv

@@ -7,10 +7,11 @@ import os
 import sys
 import warnings
 from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any
 
 from fairseq_plugins.corpora.lines import read_lines
 from fairseq_plugins.errors import UserError, unknown_name
@@ -68,10 +69,10 @@ def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
     return plain(name, module, argv)
 
 
-def take_option(argv: Sequence[str], flag: str, short: Optional[str] = None) -> Tuple[Optional[str], List[str]]:
+def take_option(argv: Sequence[str], flag: str, short: str | None = None) -> tuple[str | None, list[str]]:
     """The last value of ``flag`` in ``argv`` (None if it is not there), and ``argv`` without the flag."""
-    value: Optional[str] = None
-    rest: List[str] = []
+    value: str | None = None
+    rest: list[str] = []
     arguments = iter(argv)
     for argument in arguments:
         if argument in (flag, short):
@@ -94,7 +95,7 @@ def _command_line(name: str, argv: Sequence[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def _refuse_other_user_dir(given: Optional[str]) -> None:
+def _refuse_other_user_dir(given: str | None) -> None:
     if given is not None and Path(given).resolve() != Path(USER_DIR):
         raise UserError(
             f"fairseq-deep gives fairseq its own user directory and cannot take '{given}' as well: "
@@ -115,7 +116,7 @@ def _hydra_options(name: str, argv: Sequence[str]) -> Namespace:
     return parser.parse_args(list(argv))
 
 
-def _refuse_unreadable_config(name: Optional[str], directory: Optional[str]) -> None:
+def _refuse_unreadable_config(name: str | None, directory: str | None) -> None:
     if name is None or directory is None:
         return
     if not Path(directory).is_dir():
@@ -136,7 +137,7 @@ def _in_hydra(job: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(job)
     def run(cfg: Any, **options: Any) -> Any:
-        result: List[Any] = []
+        result: list[Any] = []
         code = exit_code(lambda: result.append(_run_job(job, cfg, options)))
         if code:
             raise SystemExit(code)

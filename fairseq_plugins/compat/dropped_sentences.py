@@ -7,7 +7,8 @@ https://github.com/facebookresearch/fairseq/issues/5036
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from fairseq.data import data_utils
@@ -16,15 +17,15 @@ from fairseq_plugins.compat.wrapping import wrap
 
 
 def keep_last_batch(
-    batch_by_size: Callable[..., List[Any]],
+    batch_by_size: Callable[..., list[Any]],
     indices: Any,
     num_tokens_fn: Callable[[int], int],
-    num_tokens_vec: Optional[np.ndarray] = None,
-    max_tokens: Optional[int] = None,
-    max_sentences: Optional[int] = None,
+    num_tokens_vec: np.ndarray | None = None,
+    max_tokens: int | None = None,
+    max_sentences: int | None = None,
     required_batch_size_multiple: int = 1,
-    fixed_shapes: Optional[Any] = None,
-) -> List[Any]:
+    fixed_shapes: Any | None = None,
+) -> list[Any]:
     """Fairseq's batches, followed by the one it dropped; every other batch stays as it was.
 
     The batches cover ``indices`` in order, so what is missing at the end is exactly the dropped batch, which

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, Optional
+from typing import Any
 
 from hydra._internal import utils as hydra_utils
 from hydra.core.utils import JobReturn
@@ -42,7 +42,7 @@ class _ResultOrExit:
         self.stock.__set__(instance, value)
 
 
-def configuration_error(error: BaseException) -> Optional[UserError]:
+def configuration_error(error: BaseException) -> UserError | None:
     """What is wrong with a YAML file or an override, in one line; None if ``error`` is something else.
 
     With ``HYDRA_FULL_ERROR=1`` Hydra's users ask for the trace, and get it.

@@ -9,7 +9,7 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from fairseq import options
 from fairseq.distributed import utils as distributed_utils
@@ -31,7 +31,7 @@ class Legal:
 
     words: str
     holds: Callable[[float], bool]
-    numbers: Optional[int] = None
+    numbers: int | None = None
 
     def accepts(self, value: Any) -> bool:
         """Whether ``value`` is legal; what is not given is, and a switch such as ``retain_dropout``."""

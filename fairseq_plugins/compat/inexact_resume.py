@@ -8,7 +8,8 @@ The reuse: https://github.com/facebookresearch/fairseq/issues/1156 and https://g
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from fairseq.tasks.fairseq_task import FairseqTask
 

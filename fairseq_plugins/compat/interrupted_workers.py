@@ -6,7 +6,8 @@ The main process ends them anyway, so the interrupt is its business alone.
 from __future__ import annotations
 
 import signal
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from fairseq import binarizer
 from fairseq.data import dictionary

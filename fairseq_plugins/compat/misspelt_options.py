@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from argparse import Action, ArgumentParser
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn
 
 from fairseq import options
 from fairseq_cli import score
@@ -19,7 +19,7 @@ from fairseq_plugins.options import OneLineParser
 
 REQUIRED = "the following arguments are required: "
 
-EXPLAINED: dict[str, Callable[[Optional[str], str], None]] = {}
+EXPLAINED: dict[str, Callable[[str | None, str], None]] = {}
 """By option, what has more to say of a name that is none than a list of names; called with the value and the option.
 
 Each raises UserError, unless the value is legal.
@@ -54,12 +54,12 @@ class FairseqParser(OneLineParser):
         self._explain(f"--{action.dest}", value)
         super()._check_value(action, value)
 
-    def _explain(self, option: str, value: Optional[str]) -> None:
+    def _explain(self, option: str, value: str | None) -> None:
         if option in EXPLAINED:
             EXPLAINED[option](value, option)
 
 
-def make_one_line(parser: ArgumentParser, words: Optional[Sequence[str]] = None) -> None:
+def make_one_line(parser: ArgumentParser, words: Sequence[str] | None = None) -> None:
     """Let ``parser`` end in one line; fairseq makes its parsers before it imports a user directory."""
     if type(parser) is not ArgumentParser:
         return
@@ -72,7 +72,7 @@ def make_one_line(parser: ArgumentParser, words: Optional[Sequence[str]] = None)
 
 
 def parse_in_one_line(
-    parse: Callable[..., Any], parser: ArgumentParser, input_args: Optional[list[str]] = None, *args: Any, **kwargs: Any
+    parse: Callable[..., Any], parser: ArgumentParser, input_args: list[str] | None = None, *args: Any, **kwargs: Any
 ) -> Any:
     """``parse_args_and_arch`` of a parser whose mistakes are one line each."""
     make_one_line(parser, input_args)

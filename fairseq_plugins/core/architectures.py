@@ -7,7 +7,8 @@ method is named here.
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from omegaconf import OmegaConf, open_dict
@@ -17,17 +18,17 @@ from fairseq_plugins.core.fields import Family, make_config_class
 from fairseq_plugins.core.method import METHODS, Axis, Method, all_options
 from fairseq_plugins.errors import UserError
 
-Preset = Dict[str, Any]
+Preset = dict[str, Any]
 
 
-def stock_sizes(family: Family, arch: str, said: Optional[Mapping[str, Any]] = None) -> Preset:
+def stock_sizes(family: Family, arch: str, said: Mapping[str, Any] | None = None) -> Preset:
     """What an architecture may preset, as fairseq's own architecture ``arch`` completes what the user has said."""
     filled = Namespace(**(said or {}))
     ARCH_CONFIG_REGISTRY[arch](filled)
     return {name: getattr(filled, name, family.defaults[name]) for name in family.presettable}
 
 
-def method_preset(method: Optional[Method]) -> Preset:
+def method_preset(method: Method | None) -> Preset:
     """Values of the axes and options that ``method`` stands for; without a method, those of a stock Transformer."""
     preset: Preset = {option.name: str(option.default) for option in all_options()}
     chosen = method or Method("", "", "", "", base_init="fairseq")
@@ -58,7 +59,7 @@ def _fill(config: Any, preset: Mapping[str, Any]) -> None:
             setattr(config, name, value)
 
 
-def _presets(family: Family, method: Optional[Method]) -> Iterator[Tuple[str, str, Preset]]:
+def _presets(family: Family, method: Method | None) -> Iterator[tuple[str, str, Preset]]:
     """Suffix, stock architecture and what is preset beside it, for every size and depth."""
     chosen = method_preset(method)
     for size_suffix, size in family.sizes.items():
@@ -66,7 +67,7 @@ def _presets(family: Family, method: Optional[Method]) -> Iterator[Tuple[str, st
             yield size_suffix + depth_suffix, size.stock, {**size.changes, **chosen, **depth}
 
 
-def architecture_presets(family: Family, method: Optional[Method]) -> Dict[str, Preset]:
+def architecture_presets(family: Family, method: Method | None) -> dict[str, Preset]:
     """Architecture suffix to all that it presets, for every size and depth."""
     return {
         suffix: {**stock_sizes(family, stock_arch, _sizes_in(family, preset)), **preset}
@@ -78,7 +79,7 @@ def _sizes_in(family: Family, preset: Mapping[str, Any]) -> Preset:
     return {name: preset[name] for name in family.presettable if name in preset}
 
 
-def refusals(config_class: Any, method: Method) -> List[str]:
+def refusals(config_class: Any, method: Method) -> list[str]:
     """Why ``method`` makes no sense in a family; empty if it does."""
     family: Family = config_class.family
     unknown = [name for name in method.options if name not in config_class.__dataclass_fields__]
@@ -92,7 +93,7 @@ def refusals(config_class: Any, method: Method) -> List[str]:
     return []
 
 
-def methods_of(config_class: Any) -> List[Method]:
+def methods_of(config_class: Any) -> list[Method]:
     """The methods that are architectures of a family."""
     return [method for method in METHODS.values() if not refusals(config_class, method)]
 
@@ -115,7 +116,7 @@ def register_family(model: Any) -> None:
     register_model(family.model, dataclass=config_class)(model)
     # fairseq registers an architecture of the model's own name that does nothing; ours writes the resolved
     # choices into the configuration, so that a checkpoint keeps its meaning if a preset is corrected later.
-    named: List[Tuple[str, Optional[Method]]] = [(family.model, None)]
+    named: list[tuple[str, Method | None]] = [(family.model, None)]
     named += [(method.name + family.suffix, method) for method in methods_of(config_class)]
     for prefix, method in named:
         for suffix, stock_arch, preset in _presets(family, method):

@@ -10,7 +10,8 @@ Legend: T target time, S source time, B batch, C width, H heads, D width of a he
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.modules import MultiheadAttention
@@ -32,15 +33,15 @@ class Attention(MultiheadAttention):
     def attend(
         self,
         query: Tensor,
-        key: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        query_padding_mask: Optional[Tensor],
-        future_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        query_padding_mask: Tensor | None,
+        future_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         need_weights: bool,
         need_head_weights: bool,
-        scores: Optional[Tensor],
-    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        scores: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Attend.
 
         Args:
@@ -71,7 +72,7 @@ class Attention(MultiheadAttention):
         )
         return output, weights, scores
 
-    def __prepare_scriptable__(self) -> "Attention":
+    def __prepare_scriptable__(self) -> Attention:
         """Let ``torch.jit.script`` see a stock instance first.
 
         ``MultiheadAttention.forward`` names its own class to call a static method. TorchScript resolves that name
@@ -113,11 +114,11 @@ class AttentionPlan(NamedTuple):
     """
 
     encoder_self: Callable[..., nn.Module] = Attention
-    decoder_self: Optional[Callable[..., nn.Module]] = Attention
+    decoder_self: Callable[..., nn.Module] | None = Attention
     cross: Callable[..., nn.Module] = Attention
 
 
-def needs_cross_attention(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def needs_cross_attention(choices: Choices, shape: Shape, config: Any) -> list[str]:
     """For ``Part.conflicts`` of what lives in the cross-attention. An encoder's choice of it changes nothing."""
     lives = f"--attention {choices.attention.name} lives in the cross-attention"
     if shape.stack is Stack.ENCODER:

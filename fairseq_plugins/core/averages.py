@@ -7,7 +7,7 @@ Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365).
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
@@ -15,15 +15,15 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 
-def select(state: Dict[str, Optional[Tensor]], order: Tensor) -> Dict[str, Optional[Tensor]]:
+def select(state: dict[str, Tensor | None], order: Tensor) -> dict[str, Tensor | None]:
     """Rows ``order`` of every tensor of a decoding state."""
-    result: Dict[str, Optional[Tensor]] = {}
+    result: dict[str, Tensor | None] = {}
     for name, value in state.items():
         result[name] = None if value is None else value.index_select(0, order)
     return result
 
 
-def running_totals(values: Tensor, padding_mask: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Sums of the values so far, ``(T, B, C)``, and their counts, ``(T, B or 1, 1)``, without pads, in float32."""
     if padding_mask is None:
         counts = torch.arange(1, values.size(0) + 1, device=values.device, dtype=torch.float32)
@@ -32,14 +32,14 @@ def running_totals(values: Tensor, padding_mask: Optional[Tensor]) -> Tuple[Tens
     return (values.float() * valid).cumsum(dim=0), valid.cumsum(dim=0)
 
 
-def blank_pads(average: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+def blank_pads(average: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Zero in the rows of pads, as in the released code."""
     if padding_mask is None:
         return average
     return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
 
 
-def causal_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
 
     A product with the matrix of weights 1/t is several times faster than a cumulative sum, and its sums stay in the
@@ -56,7 +56,7 @@ def causal_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
     return average * (valid * (steps.unsqueeze(-1) / counts).type_as(values))
 
 
-def full_average(values: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+def full_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Mean over all valid positions, at every one of them: whole-sequence attention without a future mask."""
     totals, counts = running_totals(values, padding_mask)
     average = (totals[-1:] / counts[-1:].clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
@@ -81,8 +81,8 @@ class RunningAverage(_Stateful):
     def forward(
         self,
         values: Tensor,
-        padding_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        padding_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         causal: bool,
     ) -> Tensor:
         """Average.
@@ -105,8 +105,8 @@ class RunningAverage(_Stateful):
     def step(
         self,
         values: Tensor,
-        padding_mask: Optional[Tensor],
-        incremental_state: Dict[str, Dict[str, Optional[Tensor]]],
+        padding_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]],
     ) -> Tensor:
         """Add new steps, ``(T, B, C)``, to the state; returns the average at each of them."""
         totals, counts = running_totals(values, padding_mask)
@@ -116,16 +116,16 @@ class RunningAverage(_Stateful):
             assert previous_sum is not None
             assert previous_count is not None
             totals, counts = totals + previous_sum, counts + previous_count
-        new_state: Dict[str, Optional[Tensor]] = {"sum": totals[-1], "count": counts[-1]}
+        new_state: dict[str, Tensor | None] = {"sum": totals[-1], "count": counts[-1]}
         self.set_incremental_state(incremental_state, "average_state", new_state)
         return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
 
     @torch.jit.export
     def reorder_incremental_state(
         self,
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         new_order: Tensor,
-    ) -> Optional[Dict[str, Dict[str, Optional[Tensor]]]]:
+    ) -> dict[str, dict[str, Tensor | None]] | None:
         """Follow the beams."""
         state = self.get_incremental_state(incremental_state, "average_state")
         if state is not None:
@@ -176,15 +176,15 @@ class AverageAttention(nn.Module):
     def attend(
         self,
         query: Tensor,
-        key: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        query_padding_mask: Optional[Tensor],
-        future_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        query_padding_mask: Tensor | None,
+        future_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         need_weights: bool,
         need_head_weights: bool,
-        scores: Optional[Tensor],
-    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        scores: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """As :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
         average = self.average(query, query_padding_mask, incremental_state, future_mask is not None)
         average = self.ffn(average)

@@ -11,7 +11,7 @@ such copy; they are saved with the checkpoint, so the pass is not repeated on re
 
 import contextlib
 import logging
-from typing import Callable, Dict, Iterator, List, Tuple
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.distributed as dist
@@ -47,11 +47,11 @@ class Calibrated(Residual):
     def settle(self) -> None:
         """Called on every junction after the whole network has been observed; nothing to do by default."""
 
-    def table_row(self) -> Tuple[float, float]:
+    def table_row(self) -> tuple[float, float]:
         """Branch variance and resulting stream scale, for the log."""
         raise NotImplementedError
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """A checkpoint without this junction's buffers is a plain model: load it as one that has been calibrated."""
         for key, value in self.state_dict().items():
             state_dict.setdefault(f"{name}.{key}", self.neutral(key, value))
@@ -90,7 +90,7 @@ def _every_layer(model: nn.Module) -> Iterator[None]:
             m.p = rate
 
 
-def calibrate(stacks: List[Tuple[str, nn.Module]], model: nn.Module, forward: Callable[[], object]) -> None:
+def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Callable[[], object]) -> None:
     """Run ``forward`` once under observation and log what was found, one row a sub-layer.
 
     Args:
@@ -116,10 +116,10 @@ def calibrate(stacks: List[Tuple[str, nn.Module]], model: nn.Module, forward: Ca
     _log_table(stacks)
 
 
-def _observers(stack: nn.Module) -> List[RemovableHandle]:
+def _observers(stack: nn.Module) -> list[RemovableHandle]:
     carried = {"value": 1.0}
 
-    def see(junction: nn.Module, inputs: Tuple[Tensor, ...]) -> None:
+    def see(junction: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         assert isinstance(junction, Calibrated)
         branch, stream, _ = inputs
         carried["value"] = junction.observe(branch, stream, carried["value"])
@@ -127,7 +127,7 @@ def _observers(stack: nn.Module) -> List[RemovableHandle]:
     return [m.register_forward_pre_hook(see) for m in stack.modules() if isinstance(m, Calibrated)]
 
 
-def _log_table(stacks: List[Tuple[str, nn.Module]]) -> None:
+def _log_table(stacks: list[tuple[str, nn.Module]]) -> None:
     rows = [f"{'layer':<24}{'sub-layer':<16}{'Var f':>10}{'omega':>10}"]
     for stack_name, stack in stacks:
         for name, m in stack.named_modules():

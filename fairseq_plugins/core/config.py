@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import math
 from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any
 
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
@@ -147,7 +148,7 @@ def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
 
 
 @contextlib.contextmanager
-def _noting(problems: List[str]) -> Iterator[None]:
+def _noting(problems: list[str]) -> Iterator[None]:
     """Add the problems of a UserError to ``problems`` and go on."""
     try:
         yield
@@ -155,10 +156,10 @@ def _noting(problems: List[str]) -> Iterator[None]:
         problems += error.problems
 
 
-def _collect(thunks: Mapping[str, Callable[[], Any]]) -> Dict[str, Any]:
+def _collect(thunks: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     """Run every thunk; if any raises a UserError, raise one with the problems of all."""
-    results: Dict[str, Any] = {}
-    problems: List[str] = []
+    results: dict[str, Any] = {}
+    problems: list[str] = []
     for name, thunk in thunks.items():
         with _noting(problems):
             results[name] = thunk()
@@ -167,7 +168,7 @@ def _collect(thunks: Mapping[str, Callable[[], Any]]) -> Dict[str, Any]:
     return results
 
 
-def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> List[str]:
+def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
     problems = []
     for stack in stacks:
         sizes = {name: getattr(config, f"{stack.value}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")}
@@ -185,7 +186,7 @@ def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> List[str]:
     return problems
 
 
-def _rate_problems(config: Namespace) -> List[str]:
+def _rate_problems(config: Namespace) -> list[str]:
     rates = ["dropout", "attention_dropout", "activation_dropout", "relu_dropout", "adaptive_softmax_dropout"]
     rates += ["encoder_layerdrop", "decoder_layerdrop"]
     return [
@@ -195,7 +196,7 @@ def _rate_problems(config: Namespace) -> List[str]:
     ]
 
 
-def _idle_problems(chosen: Mapping[Stack, Choices], options: Mapping[Stack, SimpleNamespace]) -> List[str]:
+def _idle_problems(chosen: Mapping[Stack, Choices], options: Mapping[Stack, SimpleNamespace]) -> list[str]:
     """Options that somebody set and no part of either stack reads."""
     read = {option for choices in chosen.values() for part in choices.all() for option in part.options}
     problems = []
@@ -214,7 +215,7 @@ def _idle_problems(chosen: Mapping[Stack, Choices], options: Mapping[Stack, Simp
     return problems
 
 
-def _sharing_problems(config: Namespace) -> List[str]:
+def _sharing_problems(config: Namespace) -> list[str]:
     if not config.share_all_embeddings:
         return []
     problems = []
@@ -228,7 +229,7 @@ def _sharing_problems(config: Namespace) -> List[str]:
     return problems
 
 
-def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> List[str]:
+def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> list[str]:
     problems = [f"{_flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name, None)]
     for stack, design in designs.items():
         choices = design.choices
@@ -242,7 +243,7 @@ def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> 
     return problems
 
 
-def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> List[str]:
+def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
     """Two different values where there is only one stack to take them."""
     if len(stacks) > 1:
         return []
@@ -255,7 +256,7 @@ def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> List[str]
     ]
 
 
-def resolve(config: Namespace, family: Optional[Family] = None) -> Dict[Stack, StackDesign]:
+def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, StackDesign]:
     """Turn a complete configuration into the designs of the stacks of a family; of both without one.
 
     Raises:
@@ -263,8 +264,8 @@ def resolve(config: Namespace, family: Optional[Family] = None) -> Dict[Stack, S
     """
     stacks = family.stacks if family else tuple(Stack)
     problems = family.problems(config) if family else []
-    chosen: Dict[Stack, Choices] = {}
-    options: Dict[Stack, SimpleNamespace] = {}
+    chosen: dict[Stack, Choices] = {}
+    options: dict[Stack, SimpleNamespace] = {}
     for stack in stacks:
         with _noting(problems):
             chosen[stack] = choose(config, stack)

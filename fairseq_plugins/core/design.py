@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Tuple
 
 from torch import nn
 
@@ -33,9 +32,9 @@ class StackDesign:
         plan: AttentionPlan = self.choices.attention.build(depth, self.shape)
         return plan
 
-    def residuals(self, sites: Tuple[Site, ...], depth: int) -> Dict[Site, Residual]:
+    def residuals(self, sites: tuple[Site, ...], depth: int) -> dict[Site, Residual]:
         """New junctions of the layer at ``depth``."""
-        junctions: Dict[Site, Residual] = self.choices.residual.build(sites, depth, self.shape)
+        junctions: dict[Site, Residual] = self.choices.residual.build(sites, depth, self.shape)
         return junctions
 
     def history(self) -> History:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, Dict, Iterator, List, Tuple, Type
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -23,7 +24,7 @@ class DesignedModel(BaseFairseqModel):
     """Stands before the stock model among the bases of a model that is built from designs."""
 
     family: Family
-    config_class: Type[FairseqDataclass]
+    config_class: type[FairseqDataclass]
 
     data_seen = False
 
@@ -33,7 +34,7 @@ class DesignedModel(BaseFairseqModel):
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True)
 
     @classmethod
-    def read(cls, cfg: Any) -> Tuple[Namespace, Any]:
+    def read(cls, cfg: Any) -> tuple[Namespace, Any]:
         """The configuration as flat, plain data, and nested as stock's builders read it, with the designs.
 
         Raises:
@@ -50,7 +51,7 @@ class DesignedModel(BaseFairseqModel):
                 stack.design.initialise(weights)
         weight_decay.mark(self, flat)
 
-    def stacks(self) -> List[Tuple[str, nn.Module]]:
+    def stacks(self) -> list[tuple[str, nn.Module]]:
         """Name and module of each stack, the encoder first."""
         return [(stack.value, getattr(self, stack.value)) for stack in self.family.stacks]
 
@@ -77,14 +78,14 @@ class DesignedModel(BaseFairseqModel):
         raise NotImplementedError
 
     def load_state_dict(
-        self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
+        self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
         """As stock; afterwards the buffers say anew whether data has been seen."""
         self.data_seen = False
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
 
-def stack_weights(model: DesignedModel) -> Iterator[Tuple[Any, StackWeights]]:
+def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
     """Each stack with its weights, the encoder first."""
     branches = sum(isinstance(module, Residual) for module in model.modules())
     encoder, decoder = getattr(model, "encoder", None), model.decoder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Optional, Tuple, Type
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 
@@ -15,7 +14,7 @@ from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError, nearest
 
-MODELS: Tuple[Type[DesignedModel], ...] = (DeepTransformerModel, DeepTransformerLanguageModel, DeepS2TTransformerModel)
+MODELS: tuple[type[DesignedModel], ...] = (DeepTransformerModel, DeepTransformerLanguageModel, DeepS2TTransformerModel)
 
 
 @functools.cache
@@ -25,7 +24,7 @@ def register_architectures() -> None:
         register_family(model)
 
 
-def require_architecture(arch: Optional[str], setting: str) -> None:
+def require_architecture(arch: str | None, setting: str) -> None:
     """``arch`` is an architecture, of this package or of fairseq.
 
     Raises:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from argparse import Namespace
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union, get_args, get_origin
+from typing import Any, Optional, Union, get_args, get_origin
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
@@ -24,7 +25,7 @@ from omegaconf import II
 from fairseq_plugins.core import weight_decay
 from fairseq_plugins.core.method import PARTS, Axis, Option, Stack, all_options
 
-Field = Tuple[str, Any, Any]
+Field = tuple[str, Any, Any]
 """Name, type and :class:`dataclasses.Field` of a setting."""
 
 # Widths at the two ends of the decoder; where they are not said, the decoder's own. No interpolation as upstream: the
@@ -79,25 +80,25 @@ class Family:
     model: str
     suffix: str
     class_name: str
-    stacks: Tuple[Stack, ...]
-    stock: Tuple[Field, ...]
-    presettable: Tuple[str, ...]
+    stacks: tuple[Stack, ...]
+    stock: tuple[Field, ...]
+    presettable: tuple[str, ...]
     sizes: Mapping[str, Size]
     fallbacks: Mapping[str, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     complete: Callable[[Namespace], None] = lambda values: None
-    problems: Callable[[Namespace], List[str]] = lambda values: []
+    problems: Callable[[Namespace], list[str]] = lambda values: []
     depths: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
 
     @property
-    def defaults(self) -> Dict[str, Any]:
+    def defaults(self) -> dict[str, Any]:
         """What stock fairseq takes where nobody says anything."""
         return {name: stock.default for name, _, stock in self.stock}
 
 
-def flat_fields(config: Type[FairseqDataclass], nested: Optional[Mapping[str, Type[Any]]] = None) -> Tuple[Field, ...]:
+def flat_fields(config: type[FairseqDataclass], nested: Mapping[str, type[Any]] | None = None) -> tuple[Field, ...]:
     """Every setting of a stock dataclass; those of its ``nested`` dataclasses with their name in front."""
-    flat: List[Field] = []
+    flat: list[Field] = []
     for top in dataclasses.fields(config):
         group = (nested or {}).get(top.name)
         prefix = f"{top.name}_" if group else ""
@@ -107,7 +108,7 @@ def flat_fields(config: Type[FairseqDataclass], nested: Optional[Mapping[str, Ty
     return tuple(flat)
 
 
-def declared_by_task(fields: Tuple[Field, ...], *names: str) -> Tuple[Field, ...]:
+def declared_by_task(fields: tuple[Field, ...], *names: str) -> tuple[Field, ...]:
     """``fields``, of which those called ``names`` are settings of the task."""
     return tuple(
         (name, kind, field(default=II(f"task.{name}")) if name in names else stock) for name, kind, stock in fields
@@ -120,11 +121,11 @@ def declared_elsewhere(name: str, kind: Any, group: str, default: Any) -> Field:
     return name, kind, field(default=f"${{oc.select:{group}.{name},{value}}}")
 
 
-def parser_fields(add_args: Callable[[argparse.ArgumentParser], None]) -> Tuple[Field, ...]:
+def parser_fields(add_args: Callable[[argparse.ArgumentParser], None]) -> tuple[Field, ...]:
     """Every flag of a stock model that declares its settings to a parser."""
     parser = argparse.ArgumentParser(add_help=False)
     add_args(parser)
-    fields: List[Field] = []
+    fields: list[Field] = []
     for action in parser._actions:
         kind: Any = bool if action.nargs == 0 else action.type or str
         if action.choices is not None:
@@ -173,7 +174,7 @@ def _option_field(family: Family, option: Option) -> Field:
     return option.name, Optional[str], field(default=None, metadata={"help": help_text})
 
 
-def make_config_class(family: Family) -> Type[FairseqDataclass]:
+def make_config_class(family: Family) -> type[FairseqDataclass]:
     """The dataclass of a family's configuration, which keeps the family. Call after all parts have been registered."""
     fields = [_stock_field(family, *one) for one in family.stock]
     fields += [*map(partial(_axis_field, family), Axis), *map(partial(_option_field, family), all_options())]

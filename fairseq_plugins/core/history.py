@@ -6,7 +6,7 @@ A part of this axis is built with ``build(shape) -> History``, once for a stack.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, List
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,11 @@ from fairseq_plugins.core.norm import layer_norms
 class History(nn.Module):
     """Keeps the states of a stack and mixes them. State 0 is the embedding output; shapes are ``(T, B, C)``."""
 
-    def forward(self, states: List[Tensor]) -> Tensor:
+    def forward(self, states: list[Tensor]) -> Tensor:
         """Input of the next layer or, after the last layer, output of the stack, from the states so far."""
         return states[-1]
 
-    def remember(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
+    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """The states after a layer has put out ``x``."""
         return states + [x]
 
@@ -30,7 +30,7 @@ class History(nn.Module):
 class LastState(History):
     """Only the layer just below; remembers nothing else, so that memory does not grow with depth."""
 
-    def remember(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
+    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """Forget everything but ``x``."""
         return [x]
 

@@ -9,8 +9,9 @@ changes the weights of one stack in place, under ``torch.no_grad``; the encoder'
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any
 
 from torch import nn
 
@@ -32,14 +33,14 @@ class StackWeights:
     """
 
     layers: Sequence[nn.Module]
-    embedding: Optional[nn.Module] = None
+    embedding: nn.Module | None = None
     embedding_is_shared: bool = False
-    output: Optional[nn.Module] = None
+    output: nn.Module | None = None
     branches: int = 0
-    top_norm: Optional[nn.Module] = None
+    top_norm: nn.Module | None = None
 
 
-def linear_maps(layer: nn.Module) -> Iterator[Tuple[str, nn.Linear]]:
+def linear_maps(layer: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
     """Every linear map of a layer with its name, each once: q, k, v and out of each attention, fc1, fc2."""
     for name, module in layer.named_modules():
         if isinstance(module, nn.Linear):
@@ -104,7 +105,7 @@ def xavier_apart(weights: StackWeights, shape: Shape) -> None:
     draw_cross_attention_apart(weights)
 
 
-def without_cross_attention(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def without_cross_attention(choices: Choices, shape: Shape, config: Any) -> list[str]:
     """Where ``xavier_apart`` would be ``xavier``."""
     if not config.no_cross_attention:
         return []

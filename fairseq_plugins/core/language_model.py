@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from argparse import Namespace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
@@ -38,7 +38,7 @@ def _complete(values: Namespace) -> None:
     values.encoder_attention_heads = values.decoder_attention_heads
 
 
-def cutoffs(text: Optional[str]) -> Optional[Tuple[int, ...]]:
+def cutoffs(text: str | None) -> tuple[int, ...] | None:
     """``20000,60000`` as numbers, which must rise; none if there is no text.
 
     Raises:
@@ -52,7 +52,7 @@ def cutoffs(text: Optional[str]) -> Optional[Tuple[int, ...]]:
     return numbers
 
 
-def _cutoff_problems(config: Namespace) -> List[str]:
+def _cutoff_problems(config: Namespace) -> list[str]:
     problems = []
     for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
         try:
@@ -67,7 +67,7 @@ def _cutoff_problems(config: Namespace) -> List[str]:
     return problems
 
 
-def _tying_problems(config: Namespace) -> List[str]:
+def _tying_problems(config: Namespace) -> list[str]:
     if not config.tie_adaptive_weights:
         return ["--tie-adaptive-proj has no effect without --tie-adaptive-weights"] if config.tie_adaptive_proj else []
     problems = []
@@ -82,7 +82,7 @@ def _tying_problems(config: Namespace) -> List[str]:
     return problems
 
 
-def _table_problems(config: Namespace) -> List[str]:
+def _table_problems(config: Namespace) -> list[str]:
     """Of the embedding by characters, and of one table at both ends."""
     problems = []
     if config.character_embeddings and config.adaptive_input:
@@ -106,7 +106,7 @@ def _table_problems(config: Namespace) -> List[str]:
     return problems
 
 
-def _filters(config: Namespace) -> Optional[List[Tuple[int, int]]]:
+def _filters(config: Namespace) -> list[tuple[int, int]] | None:
     """``--character-filters`` as pairs of a width and a number of channels; none if it is no such list."""
     try:
         pairs = [(int(width), int(channels)) for width, channels in ast.literal_eval(config.character_filters)]
@@ -115,7 +115,7 @@ def _filters(config: Namespace) -> Optional[List[Tuple[int, int]]]:
     return pairs if pairs and min(min(pair) for pair in pairs) > 0 else None
 
 
-def _problems(config: Namespace) -> List[str]:
+def _problems(config: Namespace) -> list[str]:
     return _cutoff_problems(config) + _tying_problems(config) + _table_problems(config)
 
 
@@ -159,7 +159,7 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
     family = LANGUAGE_MODEL
 
     @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> "DeepTransformerLanguageModel":
+    def build_model(cls, cfg: Any, task: Any) -> DeepTransformerLanguageModel:
         """Build from a flat configuration.
 
         Raises:
@@ -197,7 +197,7 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
             )
         return cls.build_embedding(flat, dictionary, flat.decoder_input_dim)
 
-    def forward(self, src_tokens: Tensor, **kwargs: Any) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
+    def forward(self, src_tokens: Tensor, **kwargs: Any) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict the next token at every position.
 
         Args:

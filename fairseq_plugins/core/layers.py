@@ -9,7 +9,7 @@ Legend: T time, S source time, B batch, C width.
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
-from typing import Any, Dict, Final, Optional, Tuple
+from typing import Any, Final
 
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
@@ -69,9 +69,9 @@ class EncoderLayer(TransformerEncoderLayerBase):
     def forward(
         self,
         x: Tensor,
-        encoder_padding_mask: Optional[Tensor],
-        scores: Optional[Tensor] = None,
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        encoder_padding_mask: Tensor | None,
+        scores: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         """Encode.
 
         Args:
@@ -147,15 +147,15 @@ class DecoderLayer(TransformerDecoderLayerBase):
     def forward(
         self,
         x: Tensor,
-        encoder_out: Optional[Tensor],
-        encoder_padding_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
-        self_attn_mask: Optional[Tensor],
-        self_attn_padding_mask: Optional[Tensor],
+        encoder_out: Tensor | None,
+        encoder_padding_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
+        self_attn_mask: Tensor | None,
+        self_attn_padding_mask: Tensor | None,
         need_attn: bool,
-        self_scores: Optional[Tensor] = None,
-        cross_scores: Optional[Tensor] = None,
-    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
+        self_scores: Tensor | None = None,
+        cross_scores: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
         """Decode.
 
         Args:
@@ -173,7 +173,7 @@ class DecoderLayer(TransformerDecoderLayerBase):
             output ``(T, B, C)``; weights ``(H, B, T, S)`` or none; both kinds of logits for the layer above.
         """
         layer_input = x
-        weights: Optional[Tensor] = None
+        weights: Tensor | None = None
 
         if self.self_attn is not None:
             branch = self.self_attn_layer_norm(x) if self.norm_before else x

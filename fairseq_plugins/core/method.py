@@ -12,10 +12,11 @@ Words used everywhere (never a synonym):
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 
@@ -94,7 +95,7 @@ class Option:
     name: str
     default: Any
     help: str
-    choices: Tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     rate: bool = False
 
 
@@ -138,10 +139,10 @@ class Part:
     name: str
     build: Callable[..., Any]
     summary: str
-    options: Tuple[Option, ...] = ()
-    parameters: Tuple[NewParameter, ...] = ()
-    conflicts: Callable[["Choices", Shape, Any], List[str]] = lambda choices, shape, config: []
-    advice: Callable[[Any], List[str]] = lambda config: []
+    options: tuple[Option, ...] = ()
+    parameters: tuple[NewParameter, ...] = ()
+    conflicts: Callable[[Choices, Shape, Any], list[str]] = lambda choices, shape, config: []
+    advice: Callable[[Any], list[str]] = lambda config: []
     no_fold: str = ""
 
 
@@ -173,7 +174,7 @@ class Method:
     init: str = "keep"
     base_init: str = "xavier"
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    departures: Tuple[str, ...] = ()
+    departures: tuple[str, ...] = ()
 
     def choice(self, axis: Axis) -> str:
         """Name of the part on ``axis``, as the configuration stores it."""
@@ -192,15 +193,15 @@ class Choices:
     init: Part
     base_init: Part
 
-    def all(self) -> Tuple[Part, ...]:
+    def all(self) -> tuple[Part, ...]:
         """The parts in the order of the axes."""
         return tuple(getattr(self, axis.value) for axis in Axis)
 
 
-GENERAL_OPTIONS: Dict[str, Option] = {}
+GENERAL_OPTIONS: dict[str, Option] = {}
 """Settings that go with every part, by name."""
-PARTS: Dict[Axis, Dict[str, Part]] = {axis: {} for axis in Axis}
-METHODS: Dict[str, Method] = {}
+PARTS: dict[Axis, dict[str, Part]] = {axis: {} for axis in Axis}
+METHODS: dict[str, Method] = {}
 
 
 def register_option(option: Option) -> Option:
@@ -231,16 +232,16 @@ def find_part(axis: Axis, name: str) -> Part:
     Raises:
         UserError: there is none; the message lists the legal names and the nearest one.
     """
-    part: Optional[Part] = PARTS[axis].get(name)
+    part: Part | None = PARTS[axis].get(name)
     if part is None:
         flag = "--" + axis.value.replace("_", "-")
         raise UserError(unknown_name(f"value of {flag}", name, PARTS[axis]))
     return part
 
 
-def all_options() -> Tuple[Option, ...]:
+def all_options() -> tuple[Option, ...]:
     """Every option, the general ones first, then those of the parts in order of registration, each once."""
-    found: Dict[str, Option] = dict(GENERAL_OPTIONS)
+    found: dict[str, Option] = dict(GENERAL_OPTIONS)
     for parts in PARTS.values():
         for part in parts.values():
             for option in part.options:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -26,7 +26,7 @@ SIZES = {
     "_wmt_en_de_big": "transformer_wmt_en_de_big",
 }
 # Suffix: encoder and decoder layers. The depths of the papers' tables.
-DEPTHS: Dict[str, Optional[Tuple[int, int]]] = {
+DEPTHS: dict[str, tuple[int, int] | None] = {
     "": None,
     "_12": (12, 12),
     "_18": (18, 18),
@@ -56,7 +56,7 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
     family = TRANSLATION
 
     @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> "DeepTransformerModel":
+    def build_model(cls, cfg: Any, task: Any) -> DeepTransformerModel:
         """Build from a flat configuration.
 
         Raises:
@@ -86,13 +86,13 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
     def forward(
         self,
         src_tokens: Tensor,
-        src_lengths: Optional[Tensor],
+        src_lengths: Tensor | None,
         prev_output_tokens: Tensor,
         return_all_hiddens: bool = True,
         features_only: bool = False,
-        alignment_layer: Optional[int] = None,
-        alignment_heads: Optional[int] = None,
-    ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Translate under teacher forcing.
 
         Args:
@@ -121,12 +121,12 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
         )
 
     @torch.jit.unused
-    def run_stacks(self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor) -> None:
+    def run_stacks(self, src_tokens: Tensor, src_lengths: Tensor | None, prev_output_tokens: Tensor) -> None:
         """As :meth:`forward`, up to the output projection."""
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
         self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
 
 
-def architecture_presets(method: Optional[Method]) -> Dict[str, Dict[str, Any]]:
+def architecture_presets(method: Method | None) -> dict[str, dict[str, Any]]:
     """Architecture suffix to preset, for every size and depth."""
     return architectures.architecture_presets(TRANSLATION, method)

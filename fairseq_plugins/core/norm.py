@@ -6,7 +6,8 @@ at the top of the stack.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from fairseq.modules import LayerNorm
 from torch import nn
@@ -14,7 +15,7 @@ from torch import nn
 from fairseq_plugins.core.method import Axis, Choices, Option, Part, Shape, register_part
 
 
-def layer_norms(module: nn.Module) -> List[nn.Module]:
+def layer_norms(module: nn.Module) -> list[nn.Module]:
     """Every LayerNorm inside ``module``."""
     return [one for one in module.modules() if isinstance(one, nn.LayerNorm)]
 
@@ -34,8 +35,8 @@ class NormPlace(NamedTuple):
     before: bool = False
     after: bool = False
     branch: bool = False
-    module: Optional[Callable[[int], nn.Module]] = None
-    top: Optional[Callable[[int], nn.Module]] = None
+    module: Callable[[int], nn.Module] | None = None
+    top: Callable[[int], nn.Module] | None = None
 
     @property
     def nowhere(self) -> bool:
@@ -62,11 +63,11 @@ TOP_NORM = Option(
 """For places that have none there by themselves."""
 
 
-def _top(shape: Shape) -> Optional[Callable[[int], nn.Module]]:
+def _top(shape: Shape) -> Callable[[int], nn.Module] | None:
     return _layer_norm if shape.options.norm_on_top == "yes" else None
 
 
-def _no_other_norm(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def _no_other_norm(choices: Choices, shape: Shape, config: Any) -> list[str]:
     if config.layernorm_embedding:
         return ["--norm none removes every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
     return []

@@ -8,7 +8,8 @@ layer at a time, so that sub-layers of a layer can share a parameter.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ class Residual(nn.Module):
         """A last change after the LayerNorm that follows the junction (Post-LN only); none by default."""
         return x
 
-    def stream_scale(self) -> Optional[Tensor]:
+    def stream_scale(self) -> Tensor | None:
         """The s of ``s * stream + branch`` where that is all the junction does, else ``None``. Shape (C) or (1)."""
         return None
 
@@ -41,7 +42,7 @@ class Residual(nn.Module):
 class PlainResidual(Residual):
     """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
 
-    def stream_scale(self) -> Optional[Tensor]:
+    def stream_scale(self) -> Tensor | None:
         """One."""
         return torch.ones(1)
 
@@ -57,7 +58,7 @@ class ScaledStream(Residual):
         """Join."""
         return torch.add(branch, stream, alpha=self.scale)
 
-    def stream_scale(self) -> Optional[Tensor]:
+    def stream_scale(self) -> Tensor | None:
         """The constant, ``(1)``."""
         return torch.full((1,), self.scale)
 
@@ -66,13 +67,13 @@ class ScaledStream(Residual):
         return f"scale={self.scale:.4f}"
 
 
-def needs_norm_after(name: str) -> Callable[[Choices, Shape, Any], List[str]]:
+def needs_norm_after(name: str) -> Callable[[Choices, Shape, Any], list[str]]:
     """``conflicts`` of the part ``name`` of this axis whose junctions scale the stream.
 
     Without the LayerNorm that follows, every scale would multiply the stream of all layers above.
     """
 
-    def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+    def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
         if choices.norm.build(shape).after:
             return []
         place = choices.norm.name
@@ -81,7 +82,7 @@ def needs_norm_after(name: str) -> Callable[[Choices, Shape, Any], List[str]]:
     return conflicts
 
 
-def build_plain(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+def build_plain(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
     """A plain sum at every site."""
     return {site: PlainResidual() for site in sites}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
@@ -32,7 +32,7 @@ FLAGS = parser_fields(S2TTransformerModel.add_args)
 PRETRAINED = "load_pretrained_encoder_from"
 # Not flags of the model: type, the group that says it, and the value where it does not. The sizes of the features are
 # told by the task when it builds the model.
-TOLD: Dict[str, Tuple[Any, str, Any]] = {
+TOLD: dict[str, tuple[Any, str, Any]] = {
     "max_source_positions": (int, "task", 6000),
     "max_target_positions": (int, "task", 1024),
     "input_feat_per_channel": (int, "task", 80),
@@ -42,7 +42,7 @@ TOLD: Dict[str, Tuple[Any, str, Any]] = {
 }
 
 
-def _problems(config: Namespace) -> List[str]:
+def _problems(config: Namespace) -> list[str]:
     problems = []
     kernels = [one.strip() for one in config.conv_kernel_sizes.split(",")]
     if not all(one.isdecimal() and int(one) > 0 for one in kernels):
@@ -99,13 +99,13 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
         layers: nn.ModuleList = self.transformer_layers
         return layers
 
-    def _forward(self, src_tokens: Tensor, src_lengths: Tensor, return_all_hiddens: bool = False) -> Dict[str, Any]:
+    def _forward(self, src_tokens: Tensor, src_lengths: Tensor, return_all_hiddens: bool = False) -> dict[str, Any]:
         """Encode features ``(B, T, F)``; arguments and result are those of stock, which calls this."""
         x, lengths = self.subsample(src_tokens, src_lengths)
         encoder_padding_mask = lengths_to_padding_mask(lengths)
         positions = self.embed_positions(encoder_padding_mask).transpose(0, 1)
         x = self.dropout_module(self.embed_scale * x + positions)
-        encoder_states: List[Tensor] = []
+        encoder_states: list[Tensor] = []
         x = self.run_layers(x, encoder_padding_mask, encoder_states, return_all_hiddens)
         return {
             "encoder_out": [x],  # T B C
@@ -123,10 +123,10 @@ class S2TDecoder(Decoder):
     def extract_features(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Optional[Dict[str, List[Tensor]]] = None,
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        encoder_out: dict[str, list[Tensor]] | None = None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         **kwargs: Any,
-    ) -> Tuple[Tensor, Optional[Dict[str, Any]]]:
+    ) -> tuple[Tensor, dict[str, Any] | None]:
         """Features ``(B, T, C)``; arguments and result are those of stock."""
         x, _ = self.extract_features_scriptable(prev_output_tokens, encoder_out, incremental_state, **kwargs)
         return x, None if incremental_state is not None else {"encoder_out": encoder_out}
@@ -138,7 +138,7 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
     family = SPEECH_TO_TEXT
 
     @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> "DeepS2TTransformerModel":
+    def build_model(cls, cfg: Any, task: Any) -> DeepS2TTransformerModel:
         """Build from a flat configuration.
 
         Raises:
@@ -157,7 +157,7 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
             _forget(cfg)
         return model
 
-    def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> Tuple[Tensor, Any]:
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> tuple[Tensor, Any]:
         """Transcribe or translate under teacher forcing.
 
         Args:

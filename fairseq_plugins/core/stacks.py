@@ -9,7 +9,7 @@ Legend: T time, S source time, B batch, C width, H heads.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -40,12 +40,10 @@ class EncoderLoop(FairseqEncoder):
         if design.norm.top is not None:
             self.layer_norm = design.norm.top(design.shape.width)
 
-    def run_layers(
-        self, x: Tensor, encoder_padding_mask: Optional[Tensor], outputs: List[Tensor], keep: bool
-    ) -> Tensor:
+    def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
         """From the embedding to the stack's output, ``(T, B, C)`` both; ``keep`` adds each layer's to ``outputs``."""
-        scores: Optional[Tensor] = None
-        states: List[Tensor] = [x]
+        scores: Tensor | None = None
+        states: list[Tensor] = [x]
         for layer in self.layers:
             x, scores = layer(self.history(states), encoder_padding_mask, scores)
             states = self.history.remember(states, x)
@@ -75,10 +73,10 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
     def forward_scriptable(
         self,
         src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
+        src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
-        token_embeddings: Optional[Tensor] = None,
-    ) -> Dict[str, List[Tensor]]:
+        token_embeddings: Tensor | None = None,
+    ) -> dict[str, list[Tensor]]:
         """Encode ``src_tokens`` of shape ``(B, T)``; arguments and result are those of the stock encoder."""
         encoder_padding_mask = src_tokens.eq(self.padding_idx)
         has_pads = bool(encoder_padding_mask.any())
@@ -90,7 +88,7 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
             x = x * (1 - encoder_padding_mask.unsqueeze(-1).type_as(x))
         x = x.transpose(0, 1)
 
-        encoder_states: List[Tensor] = []
+        encoder_states: list[Tensor] = []
         if return_all_hiddens:
             encoder_states.append(x)
 
@@ -131,10 +129,10 @@ class Decoder(TransformerDecoderBase):
         return wrap(DecoderLayer(cfg, self.design, self._depth, no_encoder_attn), cfg)
 
     def embed(
-        self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]]
+        self, prev_output_tokens: Tensor, incremental_state: dict[str, dict[str, Tensor | None]] | None
     ) -> Tensor:
         """Token and position embedding after its dropout: ``(B, T)`` to ``(T, B, C)``; T = 1 with a cache."""
-        positions: Optional[Tensor] = None
+        positions: Tensor | None = None
         if self.embed_positions is not None:
             positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
         if incremental_state is not None:
@@ -154,11 +152,11 @@ class Decoder(TransformerDecoderBase):
         self,
         prev_output_tokens: Tensor,
         x: Tensor,
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         full_context_alignment: bool,
-    ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+    ) -> tuple[Tensor | None, Tensor | None]:
         """Future mask ``(T, T)``, minus infinity above the diagonal, and pads ``(B, T)``; each only if needed."""
-        future: Optional[Tensor] = None
+        future: Tensor | None = None
         if incremental_state is None:
             if not full_context_alignment:
                 future = self.buffered_future_mask(x)
@@ -172,12 +170,12 @@ class Decoder(TransformerDecoderBase):
     def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Optional[Dict[str, List[Tensor]]],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        encoder_out: dict[str, list[Tensor]] | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         full_context_alignment: bool = False,
-        alignment_layer: Optional[int] = None,
-        alignment_heads: Optional[int] = None,
-    ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Features of ``prev_output_tokens``, ``(B, T)``; arguments and result are those of the stock decoder."""
         if alignment_layer is None:
             alignment_layer = self.num_layers - 1
@@ -185,11 +183,11 @@ class Decoder(TransformerDecoderBase):
         x = self.embed(prev_output_tokens, incremental_state)
         future_mask, pads = self.masks(prev_output_tokens, x, incremental_state, full_context_alignment)
 
-        attn: Optional[Tensor] = None
-        self_scores: Optional[Tensor] = None
-        cross_scores: Optional[Tensor] = None
-        inner_states: List[Optional[Tensor]] = [x]
-        states: List[Tensor] = [x]
+        attn: Tensor | None = None
+        self_scores: Tensor | None = None
+        cross_scores: Tensor | None = None
+        inner_states: list[Tensor | None] = [x]
+        states: list[Tensor] = [x]
         for idx, layer in enumerate(self.layers):
             x, weights, self_scores, cross_scores = layer(
                 self.history(states),
@@ -216,14 +214,14 @@ class Decoder(TransformerDecoderBase):
         return x, {"attn": [attn], "inner_states": inner_states}
 
 
-def first_of(encoder_out: Optional[Dict[str, List[Tensor]]], name: str) -> Optional[Tensor]:
+def first_of(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor | None:
     """First tensor of an entry of the encoder's result, where there is one."""
     if encoder_out is None or len(encoder_out[name]) == 0:
         return None
     return encoder_out[name][0]
 
 
-def average_heads(weights: Tensor, heads: Optional[int]) -> Tensor:
+def average_heads(weights: Tensor, heads: int | None) -> Tensor:
     """Mean of ``(H, B, T, S)`` over the first ``heads`` heads, all by default: ``(B, T, S)``."""
     if heads is not None:
         weights = weights[:heads]

@@ -8,7 +8,8 @@ fairseq knows parameter groups; :mod:`fairseq_plugins.training.weight_decay` mak
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 
@@ -20,7 +21,7 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError, unknown_name
 
 FLAG = "--no-weight-decay-on"
-KINDS: Dict[str, str] = {
+KINDS: dict[str, str] = {
     "norm": "LayerNorms and what stands in their place",
     "residual": "what the junctions of branch and stream train",
     "history": "weights of the layers below",
@@ -37,7 +38,7 @@ NORM_PLACES = (*SUB_LAYER_NORMS, "layer_norm", "layernorm_embedding")
 AXES = (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS)
 
 
-def read_kinds(said: Optional[str]) -> Tuple[str, ...]:
+def read_kinds(said: str | None) -> tuple[str, ...]:
     """The kinds in a value of the flag, in the order of :data:`KINDS`.
 
     Raises:
@@ -50,15 +51,15 @@ def read_kinds(said: Optional[str]) -> Tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in names)
 
 
-def parameters_by_kind(model: nn.Module) -> Dict[str, List[nn.Parameter]]:
+def parameters_by_kind(model: nn.Module) -> dict[str, list[nn.Parameter]]:
     """The parameters of each kind, each parameter once; those of no kind are left out."""
-    first: Dict[nn.Parameter, str] = {}
+    first: dict[nn.Parameter, str] = {}
     for kind, parameter in (*_by_module(model), *_by_declaration(model), *_by_stock(model)):
         first.setdefault(parameter, kind)
     return {kind: [parameter for parameter, its_kind in first.items() if its_kind == kind] for kind in KINDS}
 
 
-def _by_module(model: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
+def _by_module(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """Norms first: a junction or a history may have one of its own."""
     modules = [(name.split(".")[-1], module) for name, module in model.named_modules()]
     norms = [module for name, module in modules if isinstance(module, nn.LayerNorm) or name in NORM_PLACES]
@@ -68,7 +69,7 @@ def _by_module(model: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
         yield from ((kind, parameter) for module in owners for parameter in module.parameters())
 
 
-def _by_declaration(model: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
+def _by_declaration(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """What the parts of a stack declare to add, wherever in the stack they put it; they call every number I."""
     for stack in model.modules():
         design = getattr(stack, "design", None)
@@ -79,12 +80,12 @@ def _by_declaration(model: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
                 yield from ((axis.value, p) for name, p in _declared_names(stack) if name.endswith(endings))
 
 
-def _declared_names(stack: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
+def _declared_names(stack: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     for name, parameter in stack.named_parameters():
         yield re.sub(r"\.\d+(?=\.)", ".I", f".{name}"), parameter
 
 
-def _by_stock(model: nn.Module) -> Iterator[Tuple[str, nn.Parameter]]:
+def _by_stock(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             if isinstance(module, nn.Embedding):
@@ -119,7 +120,7 @@ def mark(model: nn.Module, config: Any) -> None:
 PREFIX = "no weight decay on "
 
 
-def group_name(kinds: Tuple[str, ...]) -> str:
+def group_name(kinds: tuple[str, ...]) -> str:
     """Value of ``param_group`` of the parameters that are not decayed."""
     return PREFIX + ",".join(kinds)
 

@@ -6,9 +6,9 @@ A new step is one line in :data:`STEPS`, naming a module and its ``main(argv) ->
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Mapping, Optional, Sequence
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.outcome import exit_code
@@ -54,7 +54,7 @@ STEPS: Mapping[str, Step] = {
 }
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one step with ``argv`` (default: the command line) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_code(lambda: _dispatch(arguments))

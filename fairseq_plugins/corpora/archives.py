@@ -15,12 +15,12 @@ import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any, Mapping, Optional, Sequence, cast
+from typing import IO, Any, cast
 
 from fairseq_plugins.errors import UserError
 
@@ -50,21 +50,21 @@ class Wanted:
         patterns: of the paths in the archive; without any, everything is unpacked.
     """
 
-    directory: Optional[Path] = None
+    directory: Path | None = None
     patterns: Sequence[str] = ()
     unmatched: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.unmatched = set(self.patterns)
 
-    def goes_to(self, name: str) -> Optional[Path]:
+    def goes_to(self, name: str) -> Path | None:
         """The directory to unpack the member ``name`` into, or None."""
         matched = {pattern for pattern in self.patterns if fnmatchcase(name, pattern)}
         self.unmatched -= matched
         return self.directory if matched or not self.patterns else None
 
 
-def check_archive(path: Path, name: Optional[str] = None) -> int:
+def check_archive(path: Path, name: str | None = None) -> int:
     """Read an archive to its end and return how many files it holds, 1 for what is no archive.
 
     Args:
@@ -77,7 +77,7 @@ def check_archive(path: Path, name: Optional[str] = None) -> int:
     return len(_read(path, name or path.name, Wanted()))
 
 
-def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Optional[Mapping[str, str]] = None) -> int:
+def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mapping[str, str] | None = None) -> int:
     """Unpack ``archive`` as ``directory``, which appears when all is there; return the number of files.
 
     Nothing is written outside ``directory``, whatever paths and links the archive holds.
@@ -198,7 +198,7 @@ def _read_single(path: Path, name: str) -> list[str]:
     return [name]
 
 
-def _decompressor(path: Path) -> Optional[Callable[[Path], Any]]:
+def _decompressor(path: Path) -> Callable[[Path], Any] | None:
     with open(path, "rb") as stream:
         start = stream.read(8)
     return next((opener for magic, opener in _DECOMPRESSORS if start.startswith(magic)), None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Iterable, Optional, Sequence
 
 from subword_nmt.apply_bpe import BPE, read_vocabulary
 from subword_nmt.learn_bpe import learn_bpe
@@ -37,7 +37,7 @@ def learn(lines: Iterable[str], merges: int, name: str) -> list[str]:
     return learned
 
 
-def load(codes: Path, vocabulary: Optional[Path] = None, threshold: int = 0) -> BPE:
+def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE:
     """The merges of a codes file.
 
     Args:

@@ -7,8 +7,9 @@ line feed), and the loss in base 2 is bits per byte.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Iterator, Sequence
+from typing import BinaryIO
 
 from fairseq_plugins.corpora.command import parser_of
 from fairseq_plugins.errors import UserError

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence
 
 from fairseq_plugins.corpora.command import at_least_one, parser_of
 from fairseq_plugins.corpora.lines import in_step, whole_files
@@ -31,7 +31,7 @@ class Limits:
     ratio: float = 9.0
     longest_token: int = 1000
 
-    def fault(self, source: Sequence[str], target: Sequence[str]) -> Optional[str]:
+    def fault(self, source: Sequence[str], target: Sequence[str]) -> str | None:
         """Why a pair of token lists goes; None if it stays."""
         lengths = (len(source), len(target))
         if 0 in lengths:

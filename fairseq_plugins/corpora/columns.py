@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from fairseq_plugins.corpora.command import parser_of
 from fairseq_plugins.corpora.lines import read_lines, whole_files

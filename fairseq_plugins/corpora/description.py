@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Any
 
 from fairseq_plugins.corpora.command import parser_of
 from fairseq_plugins.corpora.lines import read_lines
@@ -80,7 +81,7 @@ def change(kind: str, language: str) -> Transform:
     return normaliser(language)
 
 
-def described(directory: Path) -> Optional[Description]:
+def described(directory: Path) -> Description | None:
     """What the text of a prepared directory is in; None where nothing in it says so.
 
     Raises:
@@ -97,7 +98,7 @@ def described(directory: Path) -> Optional[Description]:
         raise UserError(f"{path}: not as `python -m fairseq_plugins.corpora describe` writes it: {error}") from None
 
 
-def _of_settings(path: Path) -> Optional[Description]:
+def _of_settings(path: Path) -> Description | None:
     """What an earlier version left: known where it made the tokens itself, for then the text came in none."""
     said = dict(line.split("=", 1) for line in read_lines(path) if "=" in line) if path.is_file() else {}
     if said.get("TOKENISER") != "moses" or said.get("SUBWORDS") not in ("bpe", "sentencepiece", "none"):

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Optional, Union
+from typing import Any
 
 import yaml
 
 from fairseq_plugins.corpora.measure import Directory, File
 
-Count = Union[int, Sequence[int]]
+Count = int | Sequence[int]
 """One number, or the first and the last of a range."""
 
 NEAR = 0.01
@@ -48,7 +48,7 @@ def shown(known: Count) -> str:
 class Form:
     """One known form of a split; see the head of ``known_corpora.yaml``."""
 
-    rows: Optional[Count]
+    rows: Count | None
     tokens: Mapping[str, Count] = field(default_factory=dict)
     unk: Mapping[str, int] = field(default_factory=dict)
     description: str = ""
@@ -77,9 +77,9 @@ class Corpus:
     splits: Mapping[str, Sequence[Form]]
     dictionaries: Sequence[Mapping[str, Any]] = ()
     sha256: Mapping[str, str] = field(default_factory=dict)
-    variant_of: Optional[str] = None
+    variant_of: str | None = None
 
-    def form(self, split: str, rows: int) -> Optional[Form]:
+    def form(self, split: str, rows: int) -> Form | None:
         """The known form of a split with so many rows."""
         return next((form for form in self.splits.get(split, ()) if form.has(rows)), None)
 
@@ -94,11 +94,11 @@ class TestSet:
 
     __test__ = False
     name: str
-    rows: Union[int, Mapping[str, int]]
+    rows: int | Mapping[str, int]
     known_as: Mapping[int, str]
     sha256: Mapping[str, str]
 
-    def rows_with(self, languages: Sequence[str]) -> Optional[int]:
+    def rows_with(self, languages: Sequence[str]) -> int | None:
         """How many rows it has; where that depends on the language beside English, None if the language is unknown."""
         if isinstance(self.rows, int):
             return self.rows
@@ -152,7 +152,7 @@ def _form(entry: Mapping[str, Any]) -> Form:
     )
 
 
-def recognise(found: Directory) -> Optional[Corpus]:
+def recognise(found: Directory) -> Corpus | None:
     """The known corpus that the directory most looks like; None where nothing tells.
 
     The training set tells, or the sum of a file. The size of a test set does not: many corpora have one of 1,000 rows,
@@ -199,7 +199,7 @@ def _compare_rows(corpus: Corpus, split: str, found: Directory) -> Iterator[Verd
     yield from (verdict for verdict in verdicts if verdict is not None)
 
 
-def _rows_verdict(corpus: Corpus, split: str, rows: int) -> Optional[Verdict]:
+def _rows_verdict(corpus: Corpus, split: str, rows: int) -> Verdict | None:
     """None where the number of rows is not known."""
     form = corpus.form(split, rows)
     if form is not None:
@@ -245,7 +245,7 @@ def _compare_dictionaries(corpus: Corpus, found: Directory) -> Iterator[Verdict]
     yield Verdict(DIFFERS if chosen else NOTE, about, f"{sizes} types; known: {known}")
 
 
-def _agreeing_dictionary(corpus: Corpus, found: Directory) -> Optional[Mapping[str, Any]]:
+def _agreeing_dictionary(corpus: Corpus, found: Directory) -> Mapping[str, Any] | None:
     """The known dictionaries that have as many types."""
     types = {vocabulary.language: vocabulary.types for vocabulary in found.vocabularies}
     for entry in corpus.dictionaries:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Iterable, Iterator, Sequence
+from typing import BinaryIO
 
 from fairseq_plugins.errors import UserError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 from fairseq_plugins.corpora.command import add_files, parser_of
 from fairseq_plugins.corpora.lines import read_lines, write_lines

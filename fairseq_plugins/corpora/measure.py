@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class File:
     tokens: int = 0
     types: int = 0
     empty: int = 0
-    unk: Optional[int] = None
+    unk: int | None = None
     sha256: str = ""
     faults: list[str] = field(default_factory=list)
 
@@ -298,7 +298,7 @@ def _quiet() -> Iterator[None]:
         sys.unraisablehook = hook
 
 
-def _measure_binarised(prefix: Path, file: File, vocabulary_types: Optional[int]) -> None:
+def _measure_binarised(prefix: Path, file: File, vocabulary_types: int | None) -> None:
     dataset = _opened(prefix, file)
     if dataset is None:
         return

@@ -9,13 +9,14 @@ import os
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Iterable, Iterator, Optional, Sequence
+from typing import IO
 
 from fairseq_plugins.errors import UserError
 
 
-def scripts() -> Optional[Path]:
+def scripts() -> Path | None:
     """The directory ``scripts`` of Moses that the environment variable ``MOSES`` names; None where it names none.
 
     Raises:
@@ -94,7 +95,7 @@ class _Feeder(threading.Thread):
         self._stream = stream
         self._lines = lines
         self.given = 0
-        self.error: Optional[Exception] = None
+        self.error: Exception | None = None
 
     def run(self) -> None:
         try:

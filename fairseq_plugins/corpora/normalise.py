@@ -6,8 +6,8 @@ These are Moses' normalize-punctuation and remove-non-printing-char.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Callable, Sequence
 
 from sacremoses import MosesPunctNormalizer
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Iterator, Sequence
 
 from fairseq_plugins.corpora.command import add_files, at_least_one, parser_of
 from fairseq_plugins.corpora.lines import read_lines, write_lines

@@ -8,9 +8,9 @@ stay as they are: WMT has used none since 2009. The files are no valid XML and a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
 
 from fairseq_plugins.corpora.command import parser_of
 from fairseq_plugins.corpora.lines import read_lines, write_lines
@@ -42,7 +42,7 @@ def segments(path: Path) -> Iterator[Segment]:
             yield Segment(found.group(1), found.group(2).strip())
 
 
-def text_of(path: Path, like: Optional[Path] = None) -> list[str]:
+def text_of(path: Path, like: Path | None = None) -> list[str]:
     """The lines of a test set.
 
     Args:

@@ -7,8 +7,8 @@ XML files of development and test sets have a sentence in each ``<seg>``. Entiti
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Iterable, Iterator, Sequence
 
 from fairseq_plugins.corpora.command import add_files, parser_of
 from fairseq_plugins.corpora.lines import read_lines, write_lines

@@ -5,8 +5,8 @@ sacremoses by default, with the rules that it lacks; Perl's own where ``MOSES`` 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Callable, Iterable, Iterator, Sequence
 
 import regex
 from sacremoses import MosesDetokenizer, MosesTokenizer

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from fairseq_plugins.corpora.known_corpora import (
     BROKEN,
@@ -77,7 +77,7 @@ def _parser() -> OneLineParser:
     return parser
 
 
-def _expected(name: Optional[str]) -> Optional[Corpus]:
+def _expected(name: str | None) -> Corpus | None:
     if name is None:
         return None
     if name not in corpora():
@@ -156,7 +156,7 @@ def _other_dictionary(found: Directory) -> Iterator[Verdict]:
 # What it is ---------------------------------------------------------------------------------------------------------
 
 
-def judgement(found: Directory, recognised: Optional[Corpus], expected: Optional[Corpus]) -> Iterator[Verdict]:
+def judgement(found: Directory, recognised: Corpus | None, expected: Corpus | None) -> Iterator[Verdict]:
     """What it is, and how it differs from that; ``expected`` is what the user says that it is."""
     sets = list(compare_test_sets(found))
     yield from sets
@@ -184,7 +184,7 @@ def judgement(found: Directory, recognised: Optional[Corpus], expected: Optional
 # What is printed ----------------------------------------------------------------------------------------------------
 
 
-def report(found: Directory, corpus: Optional[Corpus], verdicts: Sequence[Verdict]) -> str:
+def report(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict]) -> str:
     """The tables and the verdict."""
     bad = sum(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts)
     lines = [f"{found.path} ({found.layout}; {' '.join(found.languages) or 'one language'})", ""]
@@ -231,7 +231,7 @@ def _line(row: tuple[str, ...], widths: Sequence[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-def _json(found: Directory, corpus: Optional[Corpus], verdicts: Sequence[Verdict]) -> str:
+def _json(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict]) -> str:
     content: dict[str, Any] = asdict(found)
     content["joined_dictionary"] = found.joined
     content["corpus"] = corpus.name if corpus else None

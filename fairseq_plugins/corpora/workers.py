@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
-from typing import Callable, Iterable, Iterator
 
 CHUNK = 2000
 """Lines handed to a worker at a time."""

@@ -14,7 +14,7 @@ the search itself stays fairseq's, with its own rule when to stop, and the penal
 # No `from __future__ import annotations`: TorchScript reads the annotations of arguments as types.
 
 import math
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import torch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
@@ -93,27 +93,27 @@ class GNMTRanking:
     @torch.no_grad()
     def forward(
         self,
-        sample: Dict[str, Dict[str, Tensor]],
-        prefix_tokens: Optional[Tensor] = None,
-        bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Tensor]]]:
+        sample: dict[str, dict[str, Tensor]],
+        prefix_tokens: Tensor | None = None,
+        bos_token: int | None = None,
+    ) -> list[list[dict[str, Tensor]]]:
         """Hypotheses of each sentence, best first; TorchScript compiles this."""
         return self.rank(self._generate(sample, prefix_tokens, bos_token=bos_token))
 
-    def generate(self, models: Any, sample: Dict[str, Any], **options: Any) -> List[List[Dict[str, Tensor]]]:
+    def generate(self, models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Tensor]]]:
         """Hypotheses of each sentence, best first; fairseq's commands call this. ``options`` are fairseq's."""
         return self.rank(super().generate(models, sample, **options))  # type: ignore[misc]
 
-    def rank(self, found: List[List[Dict[str, Tensor]]]) -> List[List[Dict[str, Tensor]]]:
+    def rank(self, found: list[list[dict[str, Tensor]]]) -> list[list[dict[str, Tensor]]]:
         """Divide each sum of log-probabilities by the penalty of its length and sort; equals keep their order."""
-        ranked: List[List[Dict[str, Tensor]]] = []
+        ranked: list[list[dict[str, Tensor]]] = []
         for hypotheses in found:
-            scores: List[float] = []
+            scores: list[float] = []
             for hypothesis in hypotheses:
                 penalty = gnmt_length_penalty(hypothesis["tokens"].size(0), self.alpha)
                 hypothesis["score"] = hypothesis["score"] / penalty
                 scores.append(float(hypothesis["score"].item()))
-            order: List[int] = torch.sort(torch.tensor(scores), stable=True, dim=0, descending=True)[1].tolist()
+            order: list[int] = torch.sort(torch.tensor(scores), stable=True, dim=0, descending=True)[1].tolist()
             ranked.append([hypotheses[position] for position in order])
         return ranked
 
@@ -142,9 +142,9 @@ class GNMTSequenceScorer(SequenceScorer):
         self.alpha = alpha
 
     @torch.no_grad()
-    def generate(self, models: Any, sample: Dict[str, Any], **options: Any) -> List[List[Dict[str, Any]]]:
+    def generate(self, models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Any]]]:
         """One hypothesis, the reference, of each sentence; ``options`` are fairseq's."""
-        scored: List[List[Dict[str, Any]]] = super().generate(models, sample, **options)
+        scored: list[list[dict[str, Any]]] = super().generate(models, sample, **options)
         for (reference,) in scored:
             penalty = gnmt_length_penalty(reference["tokens"].numel(), self.alpha)
             reference["score"] = reference["positional_scores"].sum() / penalty

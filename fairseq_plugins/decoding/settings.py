@@ -9,8 +9,9 @@ search is wrapped. Neither has an effect unless ``gnmt`` is asked for.
 
 import json
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any
 
 from fairseq import options
 from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
@@ -71,9 +72,9 @@ def build_in_form(
     task: FairseqTask,
     models: Any,
     args: Any,
-    seq_gen_cls: Optional[type] = None,
-    extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
-    prefix_allowed_tokens_fn: Optional[Callable[..., Any]] = None,
+    seq_gen_cls: type | None = None,
+    extra_gen_cls_kwargs: dict[str, Any] | None = None,
+    prefix_allowed_tokens_fn: Callable[..., Any] | None = None,
 ) -> Any:
     """``FairseqTask.build_generator`` in which ``args.lenpen_form`` counts.
 
@@ -145,7 +146,7 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     initialise(trainer, cfg, *given, **named)
 
 
-def _translates_in_form(task: Any) -> Optional[str]:
+def _translates_in_form(task: Any) -> str | None:
     """The form in which validation translates; None where it does not."""
     if not getattr(task, "eval_bleu", False):
         return None

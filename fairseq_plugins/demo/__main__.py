@@ -7,8 +7,9 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any
 
 from fairseq_plugins.demo.children import CommandFailed
 from fairseq_plugins.demo.decoding import Search
@@ -215,7 +216,7 @@ def _interrupt(_signal: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the job; 0, 1 where a method failed, 2 for bad input, 130 when interrupted."""
     args = parser().read(argv)
     signal.signal(signal.SIGTERM, _interrupt)

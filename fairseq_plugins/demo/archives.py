@@ -15,11 +15,11 @@ import re
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
@@ -312,7 +312,7 @@ def write_archives(corpus: str, directory: Path, count: int = 400) -> list[Path]
     return written
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Write the archives that the flags name; 0, or 2 after one line for each problem."""
     summary = __doc__.partition(":")[0]
     flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.demo.archives", description=summary)

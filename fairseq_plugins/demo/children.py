@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 GRACE_SECONDS = 5.0
 """How long a child may take to end before it is killed."""

@@ -8,7 +8,6 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Optional
 
 from fairseq_plugins.demo import text
 from fairseq_plugins.demo.children import Children, CommandFailed
@@ -36,7 +35,7 @@ class UserCorpus:
     """The user's own files: ``<prefix>.<language>[.gz]`` in a directory."""
 
     directory: Path
-    prefixes: dict[str, Optional[str]]
+    prefixes: dict[str, str | None]
     """File name of each split without the language; None for the usual one that is there."""
 
 
@@ -243,8 +242,8 @@ def _result(
     training: Training,
     log: TrainingLog,
     entropy: float,
-    hypotheses: Optional[list[str]] = None,
-    references: Optional[list[str]] = None,
+    hypotheses: list[str] | None = None,
+    references: list[str] | None = None,
 ) -> Result:
     verdict = judge(log, entropy)
     score = sacrebleu_score(hypotheses, references) if hypotheses is not None and references is not None else None

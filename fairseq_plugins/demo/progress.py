@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 import time
-from typing import Optional, TextIO
+from typing import TextIO
 
 from fairseq_plugins.runs.training_log import TrainingLog
 
@@ -17,7 +17,7 @@ QUIET_INTERVAL_SECONDS = 15.0
 class Board:
     """Messages, and below them a status line for each name, redrawn in place on a terminal."""
 
-    def __init__(self, stream: Optional[TextIO] = None) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self._live = self._stream.isatty()
         self._status: dict[str, str] = {}
@@ -32,7 +32,7 @@ class Board:
             print(message, file=self._stream, flush=True)
             self._draw()
 
-    def set(self, name: str, status: Optional[str]) -> None:
+    def set(self, name: str, status: str | None) -> None:
         """Set the status of ``name``; None removes it."""
         with self._lock:
             if status is None:
@@ -40,7 +40,7 @@ class Board:
             else:
                 self._status[name] = status
 
-    def status(self, name: str) -> Optional[str]:
+    def status(self, name: str) -> str | None:
         """The status of ``name``; None where it has none."""
         return self._status.get(name)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any
 
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.runs import pictures, tables
@@ -22,16 +23,16 @@ class Result:
     """One row: a method's training and translation; None where a step was not reached."""
 
     method: str
-    failed: Optional[str] = None
+    failed: str | None = None
     """Why there is no result, with the log's path; None where the method came through."""
-    parameters: Optional[int] = None
-    diverged: Optional[bool] = None
+    parameters: int | None = None
+    diverged: bool | None = None
     verdict: str = ""
-    valid_loss: Optional[float] = None
+    valid_loss: float | None = None
     """Negative log-likelihood of the last checkpoint on the valid set, bits per target token."""
-    bleu: Optional[float] = None
-    signature: Optional[str] = None
-    tokens_per_second: Optional[float] = None
+    bleu: float | None = None
+    signature: str | None = None
+    tokens_per_second: float | None = None
     train_curve: dict[int, float] = field(default_factory=dict)
     valid_curve: dict[int, float] = field(default_factory=dict)
     hypotheses: tuple[str, ...] = ()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Callable, Sequence
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 

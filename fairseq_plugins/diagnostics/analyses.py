@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,14 +81,14 @@ def top_of(points: Sequence[gradients.Point]) -> float:
     return [p.norm for p in points if p.site == "layer" and p.point == "output"][-1]
 
 
-def _relative(points: Sequence[gradients.Point], point: gradients.Point) -> tuple[Optional[float], Optional[float]]:
+def _relative(points: Sequence[gradients.Point], point: gradients.Point) -> tuple[float | None, float | None]:
     if point.point == "parameters":
         largest = max(p.norm for p in points if p.point == "parameters")
         return _by(point.norm, largest), None
     return _by(point.norm, largest_of(points)), _by(point.norm, top_of(points))
 
 
-def _by(value: float, of: float) -> Optional[float]:
+def _by(value: float, of: float) -> float | None:
     return value / of if of else None
 
 
@@ -193,7 +193,7 @@ def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Resu
     return Result(tables, [figure], cells(header, rows))
 
 
-def _cell(some: Sequence[blocks.Kind], name: str, column: str) -> Optional[float]:
+def _cell(some: Sequence[blocks.Kind], name: str, column: str) -> float | None:
     return next((getattr(kind, column) for kind in some if f"{kind.stack} {kind.site}" == name), None)
 
 
@@ -231,12 +231,12 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     return Result([table], figures, cells(header, rows))
 
 
-def upper_empty(beta: Tensor) -> list[list[Optional[float]]]:
+def upper_empty(beta: Tensor) -> list[list[float | None]]:
     """Rows of beta; a branch that is not there yet has no value."""
     return [[value if j <= i + 1 else None for j, value in enumerate(row)] for i, row in enumerate(beta.tolist())]
 
 
-def growth(share: Sequence[float]) -> Optional[float]:
+def growth(share: Sequence[float]) -> float | None:
     """Growth of 1 / beta_ii^2 from one sub-layer to the next, by least squares: 0 for a constant share, 1 for 1 / i.
 
     Branches of one variance v over an embedding of variance w have the share v / (w + i v), so it is 1 from the start.
@@ -444,7 +444,7 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
 NO_UPDATES = "no updates: they are what lies between two checkpoints of a training (--checkpoint EARLIER LATER)"
 
 
-def _range(some: Sequence[updates.Matrix], name: str, column: str) -> Optional[tuple[float, float, float]]:
+def _range(some: Sequence[updates.Matrix], name: str, column: str) -> tuple[float, float, float] | None:
     own = [getattr(m, column) for m in some if f"{m.stack} {m.kind}" == name]
     values = [value for value in own if value is not None]
     return (min(values), statistics.median(values), max(values)) if values else None

@@ -9,7 +9,7 @@ dz counts every path from z, further connections of the method too; what a decod
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from fairseq_plugins.diagnostics.batches import Batch
 from fairseq_plugins.diagnostics.gradients import Backward, watched_backward
@@ -22,9 +22,9 @@ class Block(NamedTuple):
     stack: str
     depth: int
     site: str
-    beta_ln: Optional[float]
-    beta_rc: Optional[float]
-    beta: Optional[float]
+    beta_ln: float | None
+    beta_rc: float | None
+    beta: float | None
     variance: float
 
 
@@ -33,9 +33,9 @@ class Kind(NamedTuple):
 
     stack: str
     site: str
-    beta_ln: Optional[float]
-    beta_rc: Optional[float]
-    beta: Optional[float]
+    beta_ln: float | None
+    beta_rc: float | None
+    beta: float | None
     variance: float
 
 
@@ -55,7 +55,7 @@ def _block(sub: SubLayer, seen: Backward) -> Block:
     return Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total")))
 
 
-def _ratio(above: Optional[float], below: Optional[float]) -> Optional[float]:
+def _ratio(above: float | None, below: float | None) -> float | None:
     return above / below if above is not None and below else None
 
 
@@ -72,7 +72,7 @@ def _kind(stack: str, site: str, members: list[Block]) -> Kind:
     return Kind(stack, site, beta_ln, beta_rc, beta, variance)
 
 
-def mean(values: list[Optional[float]]) -> Optional[float]:
+def mean(values: list[float | None]) -> float | None:
     """Of the values that there are; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

@@ -13,7 +13,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn
 
 from fairseq.data import Dictionary
 
@@ -251,13 +251,13 @@ def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
     return [one if labels.count(one.label) == 1 else other for one, other in zip(subjects, numbered, strict=True)]
 
 
-def _task(args: Namespace) -> tuple[Any, Optional[Callable[[int, int], Batch]]]:
+def _task(args: Namespace) -> tuple[Any, Callable[[int, int], Batch] | None]:
     if args.data is None:
         return made_up_task(args.vocabulary or WORDS, args.vocabulary or WORDS), None
     return read_data(args.data)
 
 
-def settings_of(args: Namespace, analysis: Analysis, make: Optional[Callable[[int, int], Batch]] = None) -> Settings:
+def settings_of(args: Namespace, analysis: Analysis, make: Callable[[int, int], Batch] | None = None) -> Settings:
     """Of one analysis, its own sizes where the user says none."""
     sentences, length = args.sentences or analysis.sentences, args.length or analysis.length
 
@@ -363,7 +363,7 @@ def writing(directory: Path) -> Iterator[None]:
         raise UserError(f"--output {directory}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Diagnose as the arguments say; 0, or 2 after one line for each problem."""
     try:
         with quiet():

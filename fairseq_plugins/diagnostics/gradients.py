@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -64,7 +64,7 @@ class Backward:
         self._squares: dict[Key, float] = {}
         self._moments: dict[Key, Tensor] = {}
 
-    def watch(self, key: Key, tensor: Optional[Tensor]) -> None:
+    def watch(self, key: Key, tensor: Tensor | None) -> None:
         """Add the gradient of ``tensor`` once it is known."""
         if tensor is not None and tensor.requires_grad:
             self._squares.setdefault(key, 0.0)
@@ -79,7 +79,7 @@ class Backward:
         moments = torch.stack([values.sum(), values.square().sum(), values.new_tensor(values.numel())])
         self._moments[key] = self._moments.get(key, torch.zeros(3).double()) + moments
 
-    def norm(self, key: Key) -> Optional[float]:
+    def norm(self, key: Key) -> float | None:
         """Norm of the gradient; None for what was not watched, 0 where no gradient has come."""
         square = self._squares.get(key)
         return None if square is None else square**0.5

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
@@ -51,8 +51,8 @@ class Subject:
     label: str
     options: Namespace
     task: Any
-    weights: Optional[Mapping[str, Tensor]] = None
-    updates: Optional[int] = None
+    weights: Mapping[str, Tensor] | None = None
+    updates: int | None = None
 
     @property
     def about(self) -> dict[str, Any]:

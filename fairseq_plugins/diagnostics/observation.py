@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -39,7 +39,7 @@ class SubLayer:
     site: Site
     number: int
     junction: Residual
-    norm: Optional[nn.Module]
+    norm: nn.Module | None
     place: NormPlace
 
     @property
@@ -87,8 +87,8 @@ class Visit:
     layer_input: Tensor
     total: Tensor
     output: Tensor
-    norm_input: Optional[Tensor] = None
-    norm_output: Optional[Tensor] = None
+    norm_input: Tensor | None = None
+    norm_output: Tensor | None = None
 
 
 @dataclass(eq=False)

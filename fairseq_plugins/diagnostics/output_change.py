@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,8 +42,8 @@ class Change(NamedTuple):
 class Law(NamedTuple):
     """R^2 of straight lines through a curve: against N and against log N. None where the curve is flat."""
 
-    linear: Optional[float]
-    logarithmic: Optional[float]
+    linear: float | None
+    logarithmic: float | None
 
 
 def matrices(model: Any) -> dict[str, Tensor]:
@@ -147,7 +147,7 @@ def law(points: Sequence[Change]) -> Law:
     return Law(squared_correlation(depths, values), squared_correlation([math.log(n) for n in depths], values))
 
 
-def squared_correlation(x: Sequence[float], y: Sequence[float]) -> Optional[float]:
+def squared_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
     """R^2 of the least-squares line; None where there is nothing to explain."""
     both = torch.tensor([list(x), list(y)], dtype=torch.float64)
     centred = both - both.mean(dim=1, keepdim=True)

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Optional, Union
+from typing import Any, Literal
 
 from fairseq_plugins.runs.pictures import load_pyplot, looks
 
@@ -68,9 +68,9 @@ class HeatMap:
     x_label: str
     y_label: str
     value_label: str
-    values: Sequence[Sequence[Optional[float]]]
+    values: Sequence[Sequence[float | None]]
     first_column: int = 1
-    limits: tuple[Optional[float], Optional[float]] = (None, None)
+    limits: tuple[float | None, float | None] = (None, None)
     columns: Sequence[float] = ()
     row_names: Sequence[str] = ()
     log: bool = False
@@ -83,7 +83,7 @@ class Bars:
     title: str
     y_label: str
     categories: Sequence[str]
-    series: Sequence[tuple[str, Sequence[Optional[float]]]]
+    series: Sequence[tuple[str, Sequence[float | None]]]
     base: float = 0.0
 
 
@@ -94,10 +94,10 @@ class Ranges:
     title: str
     y_label: str
     categories: Sequence[str]
-    series: Sequence[tuple[str, Sequence[Optional[tuple[float, float, float]]]]]
+    series: Sequence[tuple[str, Sequence[tuple[float, float, float] | None]]]
 
 
-Panel = Union[Lines, HeatMap, Bars, Ranges]
+Panel = Lines | HeatMap | Bars | Ranges
 Styles = Mapping[str, tuple[str, str, str]]
 """Name to line style, marker and colour."""
 
@@ -353,7 +353,7 @@ def _draw_ranges(axis: Any, panel: Ranges, styles: Styles) -> None:
     _name_zeros(axis, unseen)
 
 
-def _name_categories(axis: Any, panel: Union[Bars, Ranges]) -> None:
+def _name_categories(axis: Any, panel: Bars | Ranges) -> None:
     axis.set_xticks(range(len(panel.categories)), panel.categories, rotation=45, ha="right", fontsize=7)
     axis.set(title=panel.title, ylabel=panel.y_label)
     axis.grid(axis="y", alpha=0.3)

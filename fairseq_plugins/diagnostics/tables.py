@@ -7,12 +7,12 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any
 
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.runs.tables import strict_json
 
-Cell = Union[str, int, float, None]
+Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def of_matrices(name: str, cells: tuple[str, str, str], found: Mapping[str, Mapp
     return Table(name, ("model", "stack", *cells), rows)
 
 
-def _csv_cell(cell: Cell) -> Union[str, int]:
+def _csv_cell(cell: Cell) -> str | int:
     if cell is None:
         return ""
     return f"{cell:.8g}" if isinstance(cell, float) else cell
@@ -82,14 +82,14 @@ def write(table: Table, directory: Path, about: Mapping[str, Any]) -> list[Path]
     return files
 
 
-def shown(value: Optional[float]) -> str:
+def shown(value: float | None) -> str:
     """A number for a terminal: three significant digits, a dash where there is none."""
     if value is None:
         return "-"
     return f"{value:.3f}" if 0.0995 <= abs(value) < 10 or value == 0 else f"{value:.3g}"
 
 
-def cells(header: Sequence[str], rows: Iterable[Sequence[Union[str, float, int, None]]]) -> list[list[str]]:
+def cells(header: Sequence[str], rows: Iterable[Sequence[str | float | int | None]]) -> list[list[str]]:
     """A table for a terminal; whole numbers and text stay as they are."""
     return [list(header), *([_shown_cell(cell) for cell in row] for row in rows)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from fairseq_plugins.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
 from fairseq_plugins.diagnostics.results import Result, Settings
@@ -247,7 +247,7 @@ def sub_layers(course: Course, kind: str) -> dict[str, list[str]]:
     return stacks
 
 
-def series(course: Course, place: str, kind: str) -> list[Optional[float]]:
+def series(course: Course, place: str, kind: str) -> list[float | None]:
     """The values of one place over the entries; None where there is none."""
     return [one.places.get(place, {}).get(kind) for one in course]
 
@@ -286,7 +286,7 @@ def _map(
     )
 
 
-def _drawable(value: Optional[float], least: float) -> Optional[float]:
+def _drawable(value: float | None, least: float) -> float | None:
     """What is smaller than the least of the scale, zero too, is drawn as that; what is not finite is not drawn."""
     return None if value is None or not math.isfinite(value) else max(abs(value), least)
 
@@ -351,7 +351,7 @@ def _weight_lines(course: Course, places: Sequence[str], kind: str) -> list[Line
     return lines
 
 
-def _points(course: Course, values: Sequence[Optional[float]]) -> list[tuple[float, float]]:
+def _points(course: Course, values: Sequence[float | None]) -> list[tuple[float, float]]:
     pairs = zip(course, values, strict=True)
     return [(one.update, value) for one, value in pairs if value is not None and math.isfinite(value)]
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -134,7 +134,7 @@ def _of_recorder(path: Path) -> list[Entry]:
     return entries
 
 
-def _of_checkpoints(files: Iterable[Path], task: Optional[Any], settings: Settings) -> list[Entry]:
+def _of_checkpoints(files: Iterable[Path], task: Any | None, settings: Settings) -> list[Entry]:
     """An entry for each number of updates; files that are copies of one another count once.
 
     Raises:

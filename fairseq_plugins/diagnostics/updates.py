@@ -8,7 +8,7 @@ Adam divides by their size. Norms are Frobenius norms.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -37,9 +37,9 @@ class Matrix(NamedTuple):
     kind: str
     gradient: float
     relative_gradient: float
-    update: Optional[float]
-    relative_update: Optional[float]
-    update_to_weight: Optional[float]
+    update: float | None
+    relative_update: float | None
+    update_to_weight: float | None
 
 
 def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
@@ -51,7 +51,7 @@ def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
                     yield name, depth, kind.removesuffix(".weight"), parameter
 
 
-def updates(model: Any, batch: Batch, later: Optional[Any] = None) -> list[Matrix]:
+def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     """Every matrix of ``model``, its gradient without dropout, and its way to the weights of ``later``.
 
     Raises:
@@ -83,21 +83,21 @@ def _shapes(model: Any) -> dict[str, Any]:
     return {name: value.shape for name, value in model.state_dict().items()}
 
 
-def _distances(found: list[tuple[str, int, str, Tensor]], model: Any, later: Any) -> list[Optional[float]]:
+def _distances(found: list[tuple[str, int, str, Tensor]], model: Any, later: Any) -> list[float | None]:
     others = list(matrices(later))
     if _shapes(model) != _shapes(later):
         raise UserError("updates: the two checkpoints are of different models, so no matrix has moved between them")
     return [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in zip(found, others, strict=True)]
 
 
-def _share(value: Optional[float], of: float) -> Optional[float]:
+def _share(value: float | None, of: float) -> float | None:
     return None if value is None or not of else value / of
 
 
-def pairs(subjects: list[Subject]) -> list[tuple[Subject, Optional[Subject]]]:
+def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
     """Each checkpoint with the next one, by updates; a method, or a checkpoint alone, without."""
     trained = sorted((s for s in subjects if s.weights is not None), key=lambda s: s.updates or 0)
-    alone: list[tuple[Subject, Optional[Subject]]] = [(s, None) for s in subjects if s.weights is None]
+    alone: list[tuple[Subject, Subject | None]] = [(s, None) for s in subjects if s.weights is None]
     if len(trained) == 1:
         return [*alone, (trained[0], None)]
     return [*alone, *zip(trained, trained[1:], strict=False)]

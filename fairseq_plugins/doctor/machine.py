@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from fairseq_plugins.doctor.finding import UPSTREAM, Finding, Level
 
@@ -28,7 +28,7 @@ def processor() -> Iterator[Finding]:
     yield Finding(Level.OK, "processor", says + (" (limited by the container)" if usable < total else ""))
 
 
-def _container_limit(path: Path) -> Optional[int]:
+def _container_limit(path: Path) -> int | None:
     try:
         return int(path.read_text())
     except (OSError, ValueError):  # no such file, or the word max

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from typing import Optional
 
 from fairseq_plugins.doctor.finding import UPSTREAM, Finding, Level
 
@@ -58,7 +57,7 @@ PACKAGES: tuple[Package, ...] = (
 )
 
 
-def installed(name: str) -> Optional[str]:
+def installed(name: str) -> str | None:
     """The installed version, or None."""
     try:
         return metadata.version(name)
@@ -90,7 +89,7 @@ def packages() -> Iterator[Finding]:
         yield _finding(package, installed(package.name))
 
 
-def _finding(package: Package, version: Optional[str]) -> Finding:
+def _finding(package: Package, version: str | None) -> Finding:
     if version is None:
         level = Level.ERROR if package.needed else Level.NOTE
         return Finding(level, package.name, f"not installed: {package.without}", f"pip install {package.name}")
@@ -120,7 +119,7 @@ def fairseq_distribution() -> Iterator[Finding]:
         yield from _pip()
 
 
-def _stock_fairseq(stock: str, ours: Optional[str]) -> Finding:
+def _stock_fairseq(stock: str, ours: str | None) -> Finding:
     if ours is not None:
         says = f"fairseq {stock} and {FAIRSEQ} {ours} are both installed, and overwrite each other's files"
         cure = f"pip uninstall fairseq {FAIRSEQ}, then {INSTALL_FAIRSEQ}"

@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import fairseq_plugins
 from fairseq_plugins.doctor.finding import UPSTREAM, Finding, Level
@@ -28,7 +28,7 @@ EXTENSIONS: tuple[tuple[str, Level, str, str], ...] = (
 
 
 @cache
-def obstacle() -> Optional[str]:
+def obstacle() -> str | None:
     """Why fairseq cannot be imported and our methods registered with it; None if they are."""
     try:
         # What is logged at import belongs to a training, not into this report.

@@ -15,7 +15,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.logging import metrics
@@ -86,13 +86,13 @@ class Guard:
         self.in_a_row = 0
         self._history: deque[Update] = deque(maxlen=HISTORY)
         self._outputs: list[dict[str, Any]] = []
-        self._pending: Optional[Update] = None
-        self._incident: Optional[Incident] = None
+        self._pending: Update | None = None
+        self._incident: Incident | None = None
         self._looking = False
-        self._noting: Optional[Update] = None
+        self._noting: Update | None = None
         self._begun = False
         self._directory = os.path.join(trainer.cfg.checkpoint.save_dir, DIRECTORY)
-        self._reports: Optional[Reports] = None
+        self._reports: Reports | None = None
         if trainer.is_data_parallel_master:
             self._reports = Reports(Path(trainer.cfg.checkpoint.save_dir))
         criterion.listeners = (*criterion.listeners, self.hear)
@@ -350,7 +350,7 @@ class Guard:
         self.signals.restore(state.get("signals", {}))
 
 
-def guard_of(trainer: Trainer) -> Optional[Guard]:
+def guard_of(trainer: Trainer) -> Guard | None:
     """The guard of a training; ``None`` where there is none."""
     return getattr(trainer, ATTRIBUTE, None)
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.distributed import utils as distributed_utils
@@ -84,7 +84,7 @@ class FirstNotFinite:
             if path and (isinstance(module, Residual) or next(module.parameters(), None) is not None)
         }
         self._calls = 0
-        self._found: Optional[tuple[int, str]] = None
+        self._found: tuple[int, str] | None = None
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
@@ -108,7 +108,7 @@ class FirstNotFinite:
         """Of a junction alone: an attention is not always called as a module, and its branch is seen here first."""
         return not isinstance(module, Residual) or all(is_finite(one) for one in inputs)
 
-    def place(self, group: Any, together: bool) -> Optional[Place]:
+    def place(self, group: Any, together: bool) -> Place | None:
         """The first place; with several processes the first of all of theirs, which each of them is told.
 
         Args:
@@ -123,7 +123,7 @@ class FirstNotFinite:
         what = "branch or sum" if isinstance(self._modules[path], Residual) else "output"
         return Place(group_of(f"{path}.weight"), f"the {what} of {path} is the first that is not finite")
 
-    def _first_of_all(self, group: Any) -> Optional[str]:
+    def _first_of_all(self, group: Any) -> str | None:
         device = next(self._model.parameters()).device
         paths = list(self._modules)
         calls = torch.full((len(paths),), -math.inf, dtype=torch.float64, device=device)
@@ -134,7 +134,7 @@ class FirstNotFinite:
         return paths[first] if math.isfinite(float(calls[first])) else None
 
 
-def backward_culprit(values: Mapping[str, float]) -> Optional[Place]:
+def backward_culprit(values: Mapping[str, float]) -> Place | None:
     """The first place, in the order of the backward pass, with a gradient that is not finite."""
     bad = [name for name, value in values.items() if "/" in name and not math.isfinite(value) and _is_gradient(name)]
     if not bad:
@@ -177,7 +177,7 @@ class Row:
     high: float
     distance: float
     ratio: float
-    since: Optional[int]
+    since: int | None
 
     @property
     def badness(self) -> float:
@@ -191,7 +191,7 @@ class PlaceBands:
     def __init__(self) -> None:
         self._bands: dict[str, Band] = {}
         self._since: dict[str, int] = {}
-        self.last: Optional[Entry] = None
+        self.last: Entry | None = None
 
     def __call__(self, entry: Entry) -> None:
         """Take an entry in."""
@@ -238,7 +238,7 @@ class PlaceBands:
         return Row(_place(name), _kind(name), value, low, high, distance, ratio, since)
 
 
-def first_outside(rows: list[Row]) -> Optional[Place]:
+def first_outside(rows: list[Row]) -> Place | None:
     """The place that left its band first; ``None`` where nothing was recorded before.
 
     Of several, the first activation of the forward pass, else the first gradient of the backward pass. Where none has
@@ -262,7 +262,7 @@ def first_outside(rows: list[Row]) -> Optional[Place]:
     return Place(most.place, f"{most.kind} {most.value:.3g} is {most.ratio:.3g} times its mean; there is no band yet")
 
 
-def weakest(values: Mapping[str, float]) -> Optional[Place]:
+def weakest(values: Mapping[str, float]) -> Place | None:
     """The place whose parameters have the least gradient: where a training that does not move is stuck."""
     norms = {_place(name): value for name, value in values.items() if "/" in name and _kind(name) == GRADIENT}
     if not norms:

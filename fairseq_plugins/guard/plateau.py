@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
@@ -22,7 +22,7 @@ SENTENCES = 20_000
 """Training sentences, evenly spread over the training set, that the frequencies are counted in."""
 
 
-def target_entropy(task: Any, subset: str) -> Optional[float]:
+def target_entropy(task: Any, subset: str) -> float | None:
     """Entropy of the target tokens of a training set, in bits a token, ends of sentences counted; ``None`` if unknown.
 
     Args:
@@ -71,11 +71,11 @@ class PlateauWatch:
     def __init__(self, begin: int) -> None:
         self._begin = begin
         self._mean = Band(0.0, window=EVERY)
-        self._entropy: Optional[float] = None
+        self._entropy: float | None = None
         self._known = False
         self.failed = False
 
-    def look(self, update: int, nll: float, task: Any, subset: str) -> Optional[Finding]:
+    def look(self, update: int, nll: float, task: Any, subset: str) -> Finding | None:
         """Take in the loss of an update that was made; a finding where the verdict is new.
 
         Args:

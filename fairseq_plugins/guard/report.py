@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.guard.places import Place, Row
@@ -68,11 +67,11 @@ class Incident:
 
     update: Update
     finding: Finding
-    place: Optional[Place] = None
+    place: Place | None = None
     rows: Sequence[Row] = ()
     weights: Sequence[str] = ()
     steps: list[str] = field(default_factory=list)
-    path: Optional[Path] = None
+    path: Path | None = None
     ends: bool = False
 
 

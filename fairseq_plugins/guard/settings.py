@@ -11,7 +11,7 @@ STOP, SKIP, LOWER_LR, FP32 = "stop", "skip", "lower-lr", "fp32"
 ACTIONS = (STOP, SKIP, LOWER_LR, FP32)
 
 
-def _known_action(value: Any) -> Optional[str]:
+def _known_action(value: Any) -> str | None:
     return None if value is None or value in ACTIONS else unknown_name("action", str(value), ACTIONS)
 
 
@@ -56,7 +56,7 @@ class Settings(NamedTuple):
     plateau: int = 4000
 
 
-def read(values: dict[str, Any]) -> Optional[Settings]:
+def read(values: dict[str, Any]) -> Settings | None:
     """The guard's part of a criterion's settings; ``None`` where it is not asked for."""
     if values[ACTION] is None:
         return None

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any
 
 from fairseq_plugins.guard.bands import Band
 
@@ -41,7 +41,7 @@ class Update:
     nll: float
     norm: float
     learning_rate: float
-    loss_scale: Optional[float] = None
+    loss_scale: float | None = None
     tokens: float = 1.0
 
 
@@ -74,7 +74,7 @@ class Signals:
         self._tokens = Band(0.0)
         self._scales: deque[float] = deque(maxlen=FALL_WINDOW)
 
-    def judge(self, update: Update, minimum_reached: bool = False) -> Optional[Finding]:
+    def judge(self, update: Update, minimum_reached: bool = False) -> Finding | None:
         """Say what is wrong with ``update``; where nothing is, the bands :meth:`take` it in.
 
         Args:
@@ -97,7 +97,7 @@ class Signals:
         self.take(update)
         return None
 
-    def _fallen(self, scale: float) -> Optional[Finding]:
+    def _fallen(self, scale: float) -> Finding | None:
         """While the scale is still looked for, before any gradient has fitted, it may fall as far as it likes."""
         if not self._scales or scale > max(self._scales) / FALL:
             return None

@@ -6,7 +6,6 @@ Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, section 4.
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
 import math
-from typing import Dict, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +80,7 @@ class AdminResidual(Calibrated):
         if self.rule == "paper":
             self.omega_profiled.fill_(self.pending_omega)
 
-    def table_row(self) -> Tuple[float, float]:
+    def table_row(self) -> tuple[float, float]:
         """Var F and the mean of omega."""
         return float(self.branch_variance), float(self.stream_scale().detach().mean())
 
@@ -90,7 +89,7 @@ class AdminResidual(Calibrated):
         return torch.zeros_like(value) if key in ("omega_trained", "branch_variance") else torch.ones_like(value)
 
 
-def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
     """One omega for each junction."""
     size = shape.width if shape.options.admin_scale == "elementwise" else 1
     trained = shape.options.admin_omega == "trained"

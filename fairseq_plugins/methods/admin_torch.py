@@ -7,7 +7,6 @@ Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249.
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
 import math
-from typing import Dict, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +65,7 @@ def omega_of(sub_layers: int, change: str) -> float:
     return math.sqrt((sub_layers + 1) / math.log(sub_layers + 1) - 1)
 
 
-def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
     """An omega of its own for each junction, all equal at first; a layer has as many sub-layers as sites."""
     omega = omega_of(shape.layers * len(sites), shape.options.admin_torch_change)
     trained = shape.options.admin_torch_omega == "trained"

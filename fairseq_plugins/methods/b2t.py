@@ -6,7 +6,7 @@ Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330, equations
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from torch import Tensor
 
@@ -67,9 +67,9 @@ class WeightedBottomToTop(Residual):
         return f"alpha={self.alpha:.4f}, beta={self.beta:.4f}"
 
 
-def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
     """Plain sums, but for the last sub-layer of the layer."""
-    junctions: Dict[Site, Residual] = {site: PlainResidual() for site in sites}
+    junctions: dict[Site, Residual] = {site: PlainResidual() for site in sites}
     if shape.norm == "none":
         junctions[Site.FFN] = WeightedBottomToTop(alpha(shape), beta(shape))
     elif shape.options.b2t_skip == "all":
@@ -79,7 +79,7 @@ def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Resid
     return junctions
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
     """Combinations that the paper's equations do not cover."""
     problems = []
     if choices.norm.name == "pre":

@@ -5,8 +5,6 @@ Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2. The authors call t
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
-
 from torch import nn
 
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
@@ -59,7 +57,7 @@ def _of_both_depths(shape: Shape) -> float:
     return float((shape.encoder_layers**4 * shape.decoder_layers) ** (1 / 16))
 
 
-def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
     """One constant alpha for every junction of the stack."""
     scale = alpha(shape, len(sites))
     return {site: ScaledStream(scale) for site in sites}

@@ -11,7 +11,7 @@ Legend: T time, B batch, C width, L layers.
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
-from typing import Any, List
+from typing import Any
 
 import torch
 from fairseq.modules import LayerNorm
@@ -64,7 +64,7 @@ class LinearCombination(History):
         self.weight = nn.Parameter(initial_weights(layers + 1, window, start).unsqueeze(2).repeat(1, 1, size))
         self.layer_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
 
-    def mix(self, states: List[Tensor]) -> Tensor:
+    def mix(self, states: list[Tensor]) -> Tensor:
         """The row of W that belongs to so many states, times the states: ``(T, B, C)``."""
         row = len(states) - 1
         first = max(0, len(states) - self.window)
@@ -77,7 +77,7 @@ class LinearCombination(History):
             mixture = torch.addcmul(mixture, states[first + number], each[number])
         return mixture
 
-    def keep(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
+    def keep(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """``states`` and ``x``, without what no later mixture reads."""
         kept = states + [x]
         out_of_sight = len(states) - self.window
@@ -97,11 +97,11 @@ class LinearCombination(History):
 class LinearCombinationPreLN(LinearCombination):
     """sum_k W_{l+1,k} LN_k(y_k); every y_k but y_0 is normalised once, when it is stored. Shapes ``(T, B, C)``."""
 
-    def forward(self, states: List[Tensor]) -> Tensor:
+    def forward(self, states: list[Tensor]) -> Tensor:
         """Mix."""
         return self.mix(states)
 
-    def remember(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
+    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """Store LN_k(y_k), k the number of states so far."""
         return self.keep(states, self.normalise(x, len(states) - 1))
 
@@ -109,11 +109,11 @@ class LinearCombinationPreLN(LinearCombination):
 class LinearCombinationPostLN(LinearCombination):
     """LN_{l+1}(sum_k W_{l+1,k} y_k), the plain mixture for l = 0. Shapes ``(T, B, C)``."""
 
-    def forward(self, states: List[Tensor]) -> Tensor:
+    def forward(self, states: list[Tensor]) -> Tensor:
         """Mix, then normalise. The mixture of y_0 alone has number -1, hence no LayerNorm."""
         return self.normalise(self.mix(states), len(states) - 2)
 
-    def remember(self, states: List[Tensor], x: Tensor) -> List[Tensor]:
+    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """Store y_k."""
         return self.keep(states, x)
 
@@ -132,7 +132,7 @@ def build(shape: Shape) -> History:
     )
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
     """Norm places without an equation, and options that contradict each other."""
     problems = []
     if choices.norm.name not in ("pre", "post"):

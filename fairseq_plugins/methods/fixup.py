@@ -14,8 +14,9 @@ sub-layer in the place of its biases; s is the factor of another part, started a
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
+from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -129,7 +130,7 @@ def branch_factor(branches: int, matrices: int) -> float:
     return float(branches ** (-1 / (2 * matrices - 2))) if matrices > 1 else 1.0
 
 
-def _maps_of_branches(layer: Any) -> Iterator[Tuple[Site, List[nn.Linear], Optional[nn.Linear]]]:
+def _maps_of_branches(layer: Any) -> Iterator[tuple[Site, list[nn.Linear], nn.Linear | None]]:
     """Every branch of a layer: its linear maps and the one that it ends in, if it ends in one."""
     for site in (Site.SELF, Site.CROSS):
         attention = getattr(layer, site.value, None)
@@ -156,7 +157,7 @@ def initialise(weights: StackWeights, shape: Shape) -> None:
             parameter.zero_()
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
     """The one LayerNorm that would be left."""
     if config.layernorm_embedding:
         return ["--norm fixup replaces every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]

@@ -11,7 +11,7 @@ identity has g = 1 and gives 2 B A x, still linear. tanh gives 2 B tanh(Ax), odd
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any
 
 from torch import nn
 
@@ -40,7 +40,7 @@ def initialise(weights: StackWeights, shape: Shape) -> None:
                 linear.bias.zero_()
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
     """A width without two halves, and activations that leave the sub-layer non-linear."""
     problems = []
     if shape.ffn_width % 2:

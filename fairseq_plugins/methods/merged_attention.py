@@ -8,7 +8,7 @@ Legend: T target time, S source time, B batch, C width, H heads, D width of a he
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -43,15 +43,15 @@ class MergedAttention(ThreeMapsAttention):
     def attend(
         self,
         query: Tensor,
-        key: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        query_padding_mask: Optional[Tensor],
-        future_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        query_padding_mask: Tensor | None,
+        future_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         need_weights: bool,
         need_head_weights: bool,
-        scores: Optional[Tensor],
-    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        scores: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`."""
         values = self.v_proj(query)
         average = self.average(values, query_padding_mask, incremental_state, future_mask is not None)
@@ -61,20 +61,20 @@ class MergedAttention(ThreeMapsAttention):
     def cross(
         self,
         query: Tensor,
-        key: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         need_weights: bool,
         need_head_weights: bool,
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`attend` returns."""
         length, batch, width = query.size()
         keys, values, pads = self.source(key, key_padding_mask, incremental_state)
         queries = self.q_proj(query).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
-        allowed: Optional[Tensor] = None
+        allowed: Tensor | None = None
         if pads is not None:
             allowed = torch.logical_not(pads.to(torch.bool)).unsqueeze(1).unsqueeze(1)  # B 1 1 S
-        weights: Optional[Tensor] = None
+        weights: Tensor | None = None
         if need_weights:
             logits = torch.matmul(queries * self.scaling, keys.transpose(2, 3)).float()
             if allowed is not None:
@@ -89,17 +89,17 @@ class MergedAttention(ThreeMapsAttention):
 
     def source(
         self,
-        key: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
-    ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values of the source, ``(B, H, S, D)``, and its pads, ``(B, S)``; computed once a sentence."""
         cached = self._get_input_buffer(incremental_state)
         if "prev_key" in cached and "prev_value" in cached:
             keys, values = cached["prev_key"], cached["prev_value"]
             assert keys is not None
             assert values is not None
-            pads: Optional[Tensor] = None
+            pads: Tensor | None = None
             if "prev_key_padding_mask" in cached:
                 pads = cached["prev_key_padding_mask"]
             return keys, values, pads
@@ -109,13 +109,13 @@ class MergedAttention(ThreeMapsAttention):
         values = self.v_proj(key).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
         if incremental_state is not None:
             keys, values = keys.contiguous(), values.contiguous()
-            state: Dict[str, Optional[Tensor]] = {"prev_key": keys, "prev_value": values}
+            state: dict[str, Tensor | None] = {"prev_key": keys, "prev_value": values}
             state["prev_key_padding_mask"] = key_padding_mask
             self._set_input_buffer(incremental_state, state)
         return keys, values, key_padding_mask
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
     """What the shared W_v and the missing sub-layer rule out; an encoder's choice of it changes nothing."""
     problems = needs_cross_attention(choices, shape, config)
     if problems or shape.stack is Stack.ENCODER:

@@ -8,7 +8,8 @@ their maps.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -35,15 +36,15 @@ class JoinedAttention(ThreeMapsAttention):
     def attend(
         self,
         query: Tensor,
-        key: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        query_padding_mask: Optional[Tensor],
-        future_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        query_padding_mask: Tensor | None,
+        future_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         need_weights: bool,
         need_head_weights: bool,
-        scores: Optional[Tensor],
-    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        scores: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
         target, _, _ = self.self_attn.attend(
             query, query, query_padding_mask, query_padding_mask, future_mask, incremental_state, False, False, None

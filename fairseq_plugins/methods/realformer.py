@@ -13,7 +13,7 @@ Legend: T target time, S source time, B batch, C width, H heads, D width of a he
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention
@@ -44,15 +44,15 @@ class ResidualAttention(Attention):
     def attend(
         self,
         query: Tensor,
-        key: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        query_padding_mask: Optional[Tensor],
-        future_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        query_padding_mask: Tensor | None,
+        future_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
         need_weights: bool,
         need_head_weights: bool,
-        scores: Optional[Tensor],
-    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        scores: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`Attention.attend`; the scores are S, ``(B * H, T, S)``, float32 or the model's float64."""
         length, batch, width = query.size()
         keys, values, pads = self.keys_and_values(key, key_padding_mask, incremental_state)
@@ -62,7 +62,7 @@ class ResidualAttention(Attention):
         probabilities = torch.softmax(self.masked(scores, pads, future_mask), dim=-1)
         context = torch.bmm(self.dropout_module(probabilities.type_as(values)), values)
         output = self.out_proj(context.transpose(0, 1).reshape(length, batch, width))
-        weights: Optional[Tensor] = None
+        weights: Tensor | None = None
         if need_weights or need_head_weights:
             weights = probabilities.view(batch, self.num_heads, length, -1).transpose(0, 1)
             if not need_head_weights:
@@ -73,7 +73,7 @@ class ResidualAttention(Attention):
         """``(T, B, C)`` to ``(B * H, T, D)``."""
         return x.reshape(x.size(0), x.size(1) * self.num_heads, self.head_dim).transpose(0, 1)
 
-    def accumulate(self, queries: Tensor, keys: Tensor, below: Optional[Tensor]) -> Tensor:
+    def accumulate(self, queries: Tensor, keys: Tensor, below: Tensor | None) -> Tensor:
         """S of this layer, not masked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.
 
         The sum is made in place, in a product that nothing else refers to.
@@ -85,7 +85,7 @@ class ResidualAttention(Attention):
             scores.add_(below)
         return scores
 
-    def masked(self, scores: Tensor, pads: Optional[Tensor], future_mask: Optional[Tensor]) -> Tensor:
+    def masked(self, scores: Tensor, pads: Tensor | None, future_mask: Tensor | None) -> Tensor:
         """``scores``, or their mean, and minus infinity where no attention may go. ``scores`` stay as they are."""
         logits = scores / self.terms if self.terms > 1 else scores
         if future_mask is not None:
@@ -98,10 +98,10 @@ class ResidualAttention(Attention):
 
     def keys_and_values(
         self,
-        key: Optional[Tensor],
-        key_padding_mask: Optional[Tensor],
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]],
-    ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        key: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, together with what stock's cache has of them.
 
         Keys and values of the source are computed once a sentence, those of the target once a step.
@@ -122,7 +122,7 @@ class ResidualAttention(Attention):
             )
         if incremental_state is not None:
             shape = (batch, self.num_heads, keys.size(1), self.head_dim)
-            state: Dict[str, Optional[Tensor]] = {
+            state: dict[str, Tensor | None] = {
                 "prev_key": keys.reshape(shape),
                 "prev_value": values.reshape(shape),
                 "prev_key_padding_mask": pads,
@@ -130,12 +130,12 @@ class ResidualAttention(Attention):
             self._set_input_buffer(incremental_state, state)
         return keys, values, pads
 
-    def from_cache(self, cached: Dict[str, Optional[Tensor]]) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+    def from_cache(self, cached: dict[str, Tensor | None]) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, of a cache that is not empty."""
         keys, values = cached["prev_key"], cached["prev_value"]
         assert keys is not None
         assert values is not None
-        pads: Optional[Tensor] = None
+        pads: Tensor | None = None
         if "prev_key_padding_mask" in cached:
             pads = cached["prev_key_padding_mask"]
         return keys.flatten(0, 1), values.flatten(0, 1), pads

@@ -5,8 +5,6 @@ Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, equation 1 and s
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
-
 import torch
 from torch import Tensor, nn
 
@@ -38,7 +36,7 @@ class ReZeroResidual(Residual):
         return torch.addcmul(stream, branch, self.alpha)
 
 
-def build(sites: Tuple[Site, ...], depth: int, shape: Shape) -> Dict[Site, Residual]:
+def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
     """Junctions of one layer: one alpha for all of them (the paper and its package), or one each."""
 
     def new_alpha() -> nn.Parameter:

@@ -5,7 +5,8 @@ Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html, secti
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 from torch import nn
 
@@ -68,7 +69,7 @@ def _scale_attention(attention: Attention, factor: float, rule: str) -> None:
             projection.weight.div_(gain)
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> List[str]:
+def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
     """The constants bound the update of an encoder-decoder; nobody has derived any for a decoder alone."""
     if shape.encoder_layers > 0:
         return []
@@ -96,7 +97,7 @@ def _warm_up_by_stages(config: Any) -> float:
     return float(schedule.warmup_steps)
 
 
-WARM_UPS: Dict[str, Callable[[Any], float]] = {
+WARM_UPS: dict[str, Callable[[Any], float]] = {
     "inverse_sqrt": _warm_up_from_rate,
     "cosine": _warm_up_from_rate,
     "reduce_lr_on_plateau": _warm_up_from_rate,
@@ -108,7 +109,7 @@ WARM_UPS: Dict[str, Callable[[Any], float]] = {
 """fairseq's schedules that can warm up, each with how long it does."""
 
 
-def advice(config: Any) -> List[str]:
+def advice(config: Any) -> list[str]:
     """A warm-up is what the method exists to spare. One of a single update is none: there is nothing to rise."""
     name = config.lr_scheduler._name
     updates = WARM_UPS[name](config) if name in WARM_UPS else 0

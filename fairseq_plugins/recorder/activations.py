@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class Junction(NamedTuple):
 
     name: str
     module: Residual
-    norm: Optional[nn.Module]
+    norm: nn.Module | None
 
 
 def junctions(model: nn.Module) -> list[Junction]:

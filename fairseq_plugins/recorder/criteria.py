@@ -9,7 +9,7 @@ criterion's that it extends: fairseq compares that name on resume, and a run can
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Optional, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY, FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
@@ -44,10 +44,10 @@ class Setting(NamedTuple):
     kind: Any
     default: Any
     help: str
-    problem: Callable[[Any], Optional[str]]
+    problem: Callable[[Any], str | None]
 
 
-def at_least(least: float) -> Callable[[Any], Optional[str]]:
+def at_least(least: float) -> Callable[[Any], str | None]:
     """A check for numbers."""
     return lambda value: None if value >= least else f"it must be at least {least}"
 
@@ -76,7 +76,7 @@ class WithDiagnostics(FairseqCriterion):
     keep: int
     settings: dict[str, Any]
     """The values of :data:`SETTINGS`."""
-    watch: Optional[Watch] = None
+    watch: Watch | None = None
     """Set for the time of an update that is recorded."""
     listeners: Sequence[Callable[[Any], None]] = ()
     """Each is called with what every forward pass in training returns."""

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
@@ -53,7 +53,7 @@ def writable(value: float) -> Any:
     return value if math.isfinite(value) else NON_FINITE[1 if value > 0 else 2]
 
 
-def parse(line: str) -> Optional[Entry]:
+def parse(line: str) -> Entry | None:
     """The entry of one line; ``None`` for a line that is torn."""
     try:
         found = json.loads(line)

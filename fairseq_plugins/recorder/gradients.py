@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ def group_of(parameter: str) -> str:
     return parameter.rpartition(".")[0] or parameter
 
 
-def loss_scale(optimizer: Any) -> Optional[float]:
+def loss_scale(optimizer: Any) -> float | None:
     """What the loss was multiplied by in half precision; ``None`` without a scale."""
     scaler = getattr(optimizer, "scaler", None)
     if scaler is None:

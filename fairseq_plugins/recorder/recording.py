@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.distributed import utils as distributed_utils
@@ -44,7 +44,7 @@ class Recorder:
     def __init__(self, trainer: Trainer, criterion: WithDiagnostics) -> None:
         self.observers: list[Observer] = [showing.log_metrics]
         self._criterion = criterion
-        self._file: Optional[EntryFile] = None
+        self._file: EntryFile | None = None
         if trainer.is_data_parallel_master:
             self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME, criterion.keep)
             self.observers += [self._file, showing.log_line]
@@ -52,9 +52,9 @@ class Recorder:
         self._junctions = activations.junctions(model)
         self._norms = activations.norms(model)
         self._begun = False
-        self._watch: Optional[ActivationWatch] = None
+        self._watch: ActivationWatch | None = None
         self._hooks = contextlib.ExitStack()
-        self._measured: Optional[tuple[int, dict[str, float]]] = None
+        self._measured: tuple[int, dict[str, float]] | None = None
         self._announce()
 
     def _announce(self) -> None:
@@ -150,7 +150,7 @@ def values_of(
     return values
 
 
-def recorder_of(trainer: Trainer) -> Optional[Recorder]:
+def recorder_of(trainer: Trainer) -> Recorder | None:
     """The recorder of a training; ``None`` where nothing is recorded."""
     return getattr(trainer, ATTRIBUTE, None)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence
 
 from fairseq_plugins.runs.leaderboard import AVERAGE, Column, Group
 from fairseq_plugins.runs.run import HYPOTHESES, REFERENCES
@@ -26,7 +26,7 @@ class Comparisons:
     tests: tuple[tuple[str, Comparison], ...]
     notes: tuple[str, ...]
 
-    def p(self, label: str, column: Column, *, seeds: bool) -> Optional[float]:
+    def p(self, label: str, column: Column, *, seeds: bool) -> float | None:
         """p-value of a row in a column, over the seeds or over the sentences; None where it was not tested."""
         for test_set, test in self.tests:
             if (test_set, test.metric, test.system) == (column.test_set, column.metric, label):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any
 
 from fairseq_plugins.errors import UserError, nearest
 

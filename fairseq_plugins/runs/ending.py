@@ -11,9 +11,10 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence, TextIO
+from typing import TextIO
 
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.files import write_whole

@@ -15,9 +15,10 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any
 
 import fairseq_plugins
 from fairseq_plugins.corpora import moses
@@ -468,7 +469,7 @@ def signature(args: argparse.Namespace) -> str:
     return " ".join(f"{name}:{value}" for name, value in parts.items() if value not in (None, ""))
 
 
-def _accepted(path: Path) -> Optional[str]:
+def _accepted(path: Path) -> str | None:
     """Why a user has gone on although the self-check had failed, as one word; None where it had not."""
     found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return "_".join(str(found.get("accepted") or "").split()) or None
@@ -547,7 +548,7 @@ def _add_text(step: argparse.ArgumentParser) -> None:
     step.add_argument("--references", type=_path_or_none, default=None)
 
 
-def _path_or_none(value: str) -> Optional[Path]:
+def _path_or_none(value: str) -> Path | None:
     return Path(value) if value else None
 
 
@@ -570,7 +571,7 @@ STEPS: Mapping[str, Callable[[argparse.Namespace], None]] = {
 }
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one step; 0, or 2 after one line for each problem."""
     args = parser().parse_args(argv)
     return exit_code(lambda: STEPS[args.step](args))

@@ -11,9 +11,10 @@ import math
 import re
 import shutil
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from fairseq_plugins.errors import UserError
 

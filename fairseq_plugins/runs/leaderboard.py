@@ -10,9 +10,10 @@ import math
 import os
 import statistics
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.runs.published import PublishedRow, rows_of
@@ -28,11 +29,11 @@ FIRST = "sacreBLEU"
 """The score that a table begins with where there is one."""
 
 
-def _updates_to_1_2_bits(log: TrainingLog) -> Optional[float]:
+def _updates_to_1_2_bits(log: TrainingLog) -> float | None:
     return next((float(updates) for updates, loss in sorted(log.valid_loss.items()) if loss <= 1.2), None)
 
 
-FROM_LOG: Mapping[str, Callable[[TrainingLog], Optional[float]]] = {
+FROM_LOG: Mapping[str, Callable[[TrainingLog], float | None]] = {
     "updates to 1.2 bits per byte": _updates_to_1_2_bits,
 }
 """Published quantities that are read from the log of a training, on the validation set."""
@@ -50,12 +51,12 @@ class Spread:
         return statistics.fmean(self.values)
 
     @property
-    def deviation(self) -> Optional[float]:
+    def deviation(self) -> float | None:
         """Standard deviation over the runs (n - 1); None for a single one."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
-def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:
+def spread(values: Sequence[float | None]) -> Spread | None:
     """The values that are there and finite; None if there is none. A loss that is not finite has a verdict instead."""
     known = tuple(value for value in values if value is not None and math.isfinite(value))
     return Spread(known) if known else None
@@ -81,7 +82,7 @@ class Member:
     run: Run
     verdict: Verdict
 
-    def score(self, column: Column) -> Optional[float]:
+    def score(self, column: Column) -> float | None:
         """Its score; None where it has none. The average is that of all its test sets, or none."""
         if column.metric in FROM_LOG:
             return FROM_LOG[column.metric](self.run.log)
@@ -91,7 +92,7 @@ class Member:
         metric = evaluation.metrics.get(column.metric) if evaluation else None
         return metric.value if metric else None
 
-    def _average(self, metric: str) -> Optional[float]:
+    def _average(self, metric: str) -> float | None:
         sets = [each for name, each in self.run.evaluations.items() if name != VALID]
         found = [each.metrics[metric].value for each in sets if metric in each.metrics]
         return statistics.fmean(found) if found and len(found) == len(sets) else None
@@ -117,31 +118,31 @@ class Group:
         return self.members[0].run
 
     @property
-    def layers(self) -> Optional[str]:
+    def layers(self) -> str | None:
         """``encoder-decoder``, or one number for a language model."""
         depths = [self.first.configured("model", f"{stack}_layers") for stack in ("encoder", "decoder")]
         known = [str(depth) for depth in depths if depth is not None]
         return "-".join(known) or None
 
     @property
-    def parameters(self) -> Optional[int]:
+    def parameters(self) -> int | None:
         """As counted before the training, else as its log says."""
         counted = self.first.settings.get("parameters")
         return counted if isinstance(counted, int) else self.first.log.parameters
 
     @property
-    def devices(self) -> Optional[str]:
+    def devices(self) -> str | None:
         """What it was trained on, each kind once with its number."""
         named = [str(name) for member in self.members for name in member.run.settings.get("devices") or []]
         counts = Counter(named)
         each = {name: count // len(self.members) or 1 for name, count in counts.items()}
         return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in each.items()) or None
 
-    def number(self, value: Callable[[Run], Optional[float]]) -> Optional[Spread]:
+    def number(self, value: Callable[[Run], float | None]) -> Spread | None:
         """A number of each run."""
         return spread([value(member.run) for member in self.members])
 
-    def score(self, column: Column) -> Optional[Spread]:
+    def score(self, column: Column) -> Spread | None:
         """A score of each run that has it."""
         return spread([member.score(column) for member in self.members])
 
@@ -232,7 +233,7 @@ def printed_metrics(row: PublishedRow) -> list[str]:
     return row.metric.split(" ") if row.metric.startswith("ROUGE") else [row.metric]
 
 
-def named_baseline(groups: Sequence[Group], name: Optional[str]) -> Group:
+def named_baseline(groups: Sequence[Group], name: str | None) -> Group:
     """The row that the others are tested against: by label or configuration; the first where none is named.
 
     Raises:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Any
 
 # Line style, marker, colour; the colours run from dark to light in grey and are apart for the colour-blind.
 LOOKS = (
@@ -19,7 +20,7 @@ LOOKS = (
 )
 
 
-def load_pyplot() -> Optional[Any]:
+def load_pyplot() -> Any | None:
     """``matplotlib.pyplot`` without a screen; None where matplotlib is not installed."""
     try:
         import matplotlib
@@ -62,8 +63,8 @@ class Bars:
     """Bars under one name: a height and half the length of an error bar for each place; None for no bar."""
 
     name: str
-    heights: Sequence[Optional[float]]
-    errors: Sequence[Optional[float]]
+    heights: Sequence[float | None]
+    errors: Sequence[float | None]
 
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "+++")

@@ -14,10 +14,11 @@ import logging
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from fairseq_plugins.checkpoints.damaged import mend_last_checkpoint
 from fairseq_plugins.errors import EXIT_CODE, UserError, report

@@ -10,14 +10,15 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from fairseq_plugins.errors import UserError, nearest
 
 FILE = Path(__file__).with_name("published.tsv")
-SCORERS: Mapping[str, Tuple[str, ...]] = {
+SCORERS: Mapping[str, tuple[str, ...]] = {
     "BLEU": ("tokenised", "compound-split", "compound-split-t2t", "sacreBLEU"),
     "bits per byte": ("eval-lm",),
     "updates to 1.2 bits per byte": ("eval-lm",),
@@ -69,13 +70,13 @@ class PublishedRow:
     table: str
     row: str
     config: str
-    overrides: Tuple[str, ...]
-    seeds: Tuple[int, ...]
-    tokens_per_update: Optional[int]
-    gpus: Optional[int]
-    gpu_days: Optional[float]
+    overrides: tuple[str, ...]
+    seeds: tuple[int, ...]
+    tokens_per_update: int | None
+    gpus: int | None
+    gpu_days: float | None
     average: str
-    test: Tuple[str, ...]
+    test: tuple[str, ...]
     metric: str
     scorer: str
     printed: str
@@ -120,7 +121,7 @@ class PublishedRow:
 COLUMNS = tuple(field.name for field in fields(PublishedRow))
 
 
-def read(file: Path) -> Tuple[PublishedRow, ...]:
+def read(file: Path) -> tuple[PublishedRow, ...]:
     """The rows of a file like ``published.tsv``.
 
     Raises:
@@ -130,8 +131,8 @@ def read(file: Path) -> Tuple[PublishedRow, ...]:
         lines = list(csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
     if not lines or tuple(lines[0]) != COLUMNS:
         raise UserError(f"{file}: line 1: the columns must be {', '.join(COLUMNS)}")
-    rows: List[PublishedRow] = []
-    problems: List[str] = []
+    rows: list[PublishedRow] = []
+    problems: list[str] = []
     for number, cells in enumerate(lines[1:], start=2):
         try:
             rows.append(_row(cells))
@@ -143,7 +144,7 @@ def read(file: Path) -> Tuple[PublishedRow, ...]:
     return tuple(rows)
 
 
-def _twice(rows: Iterable[PublishedRow]) -> List[Tuple[str, ...]]:
+def _twice(rows: Iterable[PublishedRow]) -> list[tuple[str, ...]]:
     times = Counter((row.paper, row.table, row.row, row.scorer) for row in rows)
     return [identity for identity, count in times.items() if count > 1]
 
@@ -159,12 +160,12 @@ def _row(cells: Sequence[str]) -> PublishedRow:
     problems += _wrong_name("scorer", texts["scorer"], SCORERS.get(texts["metric"], (texts["scorer"],)))
     if problems:
         raise UserError(problems)
-    values: Dict[str, Any] = dict(texts)
+    values: dict[str, Any] = dict(texts)
     values.update({name: convert(texts[name]) for name, convert in _CONVERTED.items()})
     return PublishedRow(**values)
 
 
-def _wrong_name(kind: str, name: str, legal: Sequence[str]) -> List[str]:
+def _wrong_name(kind: str, name: str, legal: Sequence[str]) -> list[str]:
     if name in legal:
         return []
     return [f"unknown {kind} '{name}'{nearest(name, legal)}; legal values: {', '.join(legal)}"]
@@ -178,7 +179,7 @@ def _number_or_nothing(text: str) -> bool:
     return not text or re.fullmatch(r"[1-9]\d*", text) is not None
 
 
-_CHECKS: Mapping[str, Tuple[Callable[[str], bool], str]] = {
+_CHECKS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "config": (_matches(_CONFIG), "CORPUS/NAME is expected, as iwslt14_de_en/admin_6e6d"),
     "overrides": (lambda text: all(map(_matches(_OVERRIDE), text.split())), "GROUP.KEY=VALUE are expected"),
     "seeds": (lambda text: bool(text) and all(one.isdecimal() for one in text.split()), "whole numbers are expected"),
@@ -193,7 +194,7 @@ _CHECKS: Mapping[str, Tuple[Callable[[str], bool], str]] = {
 }
 
 
-def _whole(text: str) -> Optional[int]:
+def _whole(text: str) -> int | None:
     return int(text) if text else None
 
 
@@ -206,17 +207,17 @@ _CONVERTED: Mapping[str, Callable[[str], object]] = {
     "test": lambda text: tuple(text.split()),
 }
 
-ROWS: Tuple[PublishedRow, ...] = read(FILE)
+ROWS: tuple[PublishedRow, ...] = read(FILE)
 
 
-def rows_of(config: str) -> Tuple[PublishedRow, ...]:
+def rows_of(config: str) -> tuple[PublishedRow, ...]:
     """The rows that a configuration below ``configs/`` (named without ``.yaml``) is for; empty if there are none."""
     return tuple(row for row in ROWS if row.config == config)
 
 
-def rows_by_table() -> Dict[Tuple[str, str], List[PublishedRow]]:
+def rows_by_table() -> dict[tuple[str, str], list[PublishedRow]]:
     """The rows by paper and table, in the order of the file."""
-    tables: Dict[Tuple[str, str], List[PublishedRow]] = {}
+    tables: dict[tuple[str, str], list[PublishedRow]] = {}
     for row in ROWS:
         tables.setdefault((row.paper, row.table), []).append(row)
     return tables

@@ -11,9 +11,10 @@ import io
 import logging
 import statistics
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any
 
 from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
 from fairseq_plugins.files import write_whole
@@ -64,7 +65,7 @@ class Report:
 
     groups: tuple[Group, ...]
     columns: tuple[Column, ...]
-    comparisons: Optional[Comparisons]
+    comparisons: Comparisons | None
     notes: tuple[str, ...]
     speed: bool = True
 
@@ -103,15 +104,15 @@ def _layers(group: Group) -> Any:
     return [int(depth) for depth in group.layers.split("-")] if group.layers else None
 
 
-def _of_runs(header: str, value: Callable[[Run], Optional[float]], form: str) -> Field:
-    def order(group: Group) -> Optional[float]:
+def _of_runs(header: str, value: Callable[[Run], float | None], form: str) -> Field:
+    def order(group: Group) -> float | None:
         found = group.number(value)
         return found.mean if found else None
 
     return Field(header, lambda group: _shown(group.number(value), form, group), order)
 
 
-def _shown(found: Optional[Spread], form: str, group: Group) -> str:
+def _shown(found: Spread | None, form: str, group: Group) -> str:
     """Mean and deviation, and of how many runs where not of all."""
     if found is None:
         return ABSENT
@@ -120,21 +121,21 @@ def _shown(found: Optional[Spread], form: str, group: Group) -> str:
     return text if of_all else f"{text} ({len(found.values)} of {len(group.members)})"
 
 
-def _score_field(column: Column, comparisons: Optional[Comparisons]) -> Field:
+def _score_field(column: Column, comparisons: Comparisons | None) -> Field:
     sign = 1 if column.metric in LOWER_IS_BETTER else -1
 
     def cell(group: Group) -> str:
         text = _shown(group.score(column), FORMS.get(column.metric, ".2f"), group)
         return text + _marks(group, column, comparisons)
 
-    def order(group: Group) -> Optional[float]:
+    def order(group: Group) -> float | None:
         found = group.score(column)
         return sign * found.mean if found else None
 
     return Field(column.header, cell, order)
 
 
-def _marks(group: Group, column: Column, comparisons: Optional[Comparisons]) -> str:
+def _marks(group: Group, column: Column, comparisons: Comparisons | None) -> str:
     if comparisons is None:
         return ""
     p_values = {
@@ -157,11 +158,11 @@ def _verdict(group: Group) -> str:
     return worst([member.verdict.outcome for member in group.members])
 
 
-def _tokens_per_second(run: Run) -> Optional[float]:
+def _tokens_per_second(run: Run) -> float | None:
     return run.log.median_speed
 
 
-def _speed(group: Group) -> Optional[float]:
+def _speed(group: Group) -> float | None:
     found = group.number(_tokens_per_second)
     return statistics.median(found.values) if found else None
 
@@ -350,7 +351,7 @@ def _group_as_dict(group: Group, shown: Report) -> dict[str, Any]:
     }
 
 
-def _spread_as_dict(found: Optional[Spread]) -> Optional[dict[str, Any]]:
+def _spread_as_dict(found: Spread | None) -> dict[str, Any] | None:
     return {"mean": found.mean, "deviation": found.deviation, "values": list(found.values)} if found else None
 
 
@@ -459,14 +460,14 @@ def parser() -> OneLineParser:
     return flags
 
 
-def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser().read(argv)
     if args.samples < 0:
         raise UserError(f"--samples must be at least 0, not {args.samples}")
     return args
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Print the table and write the files; 0, or 2 after one line for each problem."""
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
     try:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Iterable, NamedTuple, Optional, Sequence
+from typing import NamedTuple
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.outcome import exit_code
@@ -80,7 +81,7 @@ def at_toy_size(wanted: Sequence[Wanted], configs: Path) -> list[Wanted]:
     ]
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Print the lines; 0, or 2 after one line for each problem."""
     flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.runs.rows", description=__doc__.partition(":")[0])
     flags.add_argument("paper", metavar="PAPER")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.runs.training_log import TrainingLog, read_log
@@ -48,7 +48,7 @@ class Evaluation:
     test_set: str
     directory: Path
     metrics: Mapping[str, Metric] = field(default_factory=dict)
-    sentences: Optional[int] = None
+    sentences: int | None = None
     decoding: Mapping[str, str] = field(default_factory=dict)
     """What it was made with, as beam and length penalty, by name."""
 
@@ -68,13 +68,13 @@ class Run:
 
     directory: Path
     settings: Settings
-    finished: Optional[Settings]
+    finished: Settings | None
     log: TrainingLog
     evaluations: Mapping[str, Evaluation]
     problems: tuple[str, ...]
 
     @property
-    def config(self) -> Optional[str]:
+    def config(self) -> str | None:
         """The YAML file below ``configs/``, without ``.yaml``; None where ``run.json`` does not say."""
         return self._text("config")
 
@@ -90,12 +90,12 @@ class Run:
         return tuple(sorted(change for change in self.overrides if not change.lstrip("+").startswith(f"{SEED}=")))
 
     @property
-    def precision(self) -> Optional[str]:
+    def precision(self) -> str | None:
         """``fp32``, ``fp16``, ``bf16`` or ``amp``, as it was trained; None where ``run.json`` does not say."""
         return self._text("precision")
 
     @property
-    def seed(self) -> Optional[int]:
+    def seed(self) -> int | None:
         """The seed of the training."""
         seed = self.settings.get("seed")
         return seed if isinstance(seed, int) else None
@@ -112,7 +112,7 @@ class Run:
         return self.directory / CHECKPOINTS
 
     @cached_property
-    def data(self) -> Optional[Path]:
+    def data(self) -> Path | None:
         """The prepared directory that it was trained on; None where ``run.json`` does not say."""
         path = self._text("data")
         if path is None:
@@ -120,7 +120,7 @@ class Run:
         return Path(path).parent if Path(path).name == "data-bin" else Path(path)
 
     @property
-    def batch(self) -> Optional[str]:
+    def batch(self) -> str | None:
         """An update as it was made here, max_tokens x update_freq x processes; None where ``run.json`` does not say."""
         limit = self.settings.get("max_tokens") or self.settings.get("batch_size")
         freq, processes = self.settings.get("update_freq"), self.settings.get("processes")
@@ -134,7 +134,7 @@ class Run:
         content = configuration.get(group) if isinstance(configuration, dict) else None
         return content.get(key) if isinstance(content, dict) else None
 
-    def _text(self, key: str) -> Optional[str]:
+    def _text(self, key: str) -> str | None:
         value = self.settings.get(key)
         return value if isinstance(value, str) and value else None
 
@@ -144,7 +144,7 @@ def is_run(directory: Path) -> bool:
     return any((directory / name).exists() for name in (SETTINGS, LOG, FINISHED, CHECKPOINTS))
 
 
-def read_run(directory: Path, log: Optional[TrainingLog] = None) -> Run:
+def read_run(directory: Path, log: TrainingLog | None = None) -> Run:
     """Read one run; ``log`` is its log where that is read already.
 
     Raises:
@@ -195,7 +195,7 @@ def _runs_below(directory: Path) -> list[Path]:
     return sorted({mark.parent for mark in marks})
 
 
-def _read_object(path: Path, problems: list[str]) -> Optional[dict[str, Any]]:
+def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import Optional, Sequence, TextIO
+from collections.abc import Sequence
+from typing import TextIO
 
 
 class Screen:
@@ -15,7 +16,7 @@ class Screen:
         live: whether the output is a terminal; elsewhere the block is never shown.
     """
 
-    def __init__(self, stream: Optional[TextIO] = None) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self.live = self._stream.isatty()
         self._block: tuple[str, ...] = ()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os.path import commonprefix
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any
 
 from fairseq_plugins.corpora.bytes import tokens_of
 from fairseq_plugins.corpora.description import CHANGES, Description
@@ -34,7 +35,7 @@ SHOWN = 3
 _WIDTH = 80
 _IN_WORDS = {"apostrophes": "' for ’", "punctuation": "normalised punctuation", "lower_case": "lower case"}
 
-Tokens = list[Optional[str]]
+Tokens = list[str | None]
 """Of one sentence, as a model is given them; None for one that its dictionary lacks."""
 
 
@@ -61,7 +62,7 @@ class References:
     published: Path
     source: str = ""
     target: str = ""
-    description: Optional[Description] = None
+    description: Description | None = None
     configuration: str = "config.yaml"
 
 
@@ -81,7 +82,7 @@ class Result:
 
     lines: int
     differing: int
-    bleu: Optional[float] = None
+    bleu: float | None = None
     allowed: tuple[str, ...] = ()
     problem: str = ""
     examples: tuple[str, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 ABSENT = "-"
 """What a cell shows where there is no number."""
@@ -13,7 +14,7 @@ Cells = Sequence[Sequence[str]]
 """Rows of one length; the first is the header."""
 
 
-def number(value: Optional[float], form: str) -> str:
+def number(value: float | None, form: str) -> str:
     """A cell: ``value`` in a format of Python's, or the sign that there is none."""
     return ABSENT if value is None else format(value, form)
 

@@ -8,9 +8,10 @@ import os
 import re
 import statistics
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterable, Optional
+from typing import Any
 
 # Whatever stands before it: what fairseq or Hydra have set up their logging to, or nothing in a file of --log-file. A
 # record holds no object of its own; where a killed training left half a line, the next attempt's first line goes on in
@@ -43,18 +44,18 @@ class TrainingLog:
     and the latest counts.
     """
 
-    parameters: Optional[int] = None
+    parameters: int | None = None
     train_loss: dict[int, float] = field(default_factory=dict)
     valid_loss: dict[int, float] = field(default_factory=dict)
     tokens_per_second: dict[int, float] = field(default_factory=dict)
-    updates_per_second: Optional[float] = None
+    updates_per_second: float | None = None
     not_finite: bool = False
     valid_bleu: dict[int, float] = field(default_factory=dict)
     gradient_norm: dict[int, float] = field(default_factory=dict)
     """L2 norm over all parameters before clipping, mean over the log's interval."""
     loss_scale: dict[int, float] = field(default_factory=dict)
     learning_rate: dict[int, float] = field(default_factory=dict)
-    max_update: Optional[int] = None
+    max_update: int | None = None
     """Updates to make, as the configuration at the log's top says; None where it sets no limit."""
     overflows: int = 0
     """Updates left out because a gradient did not fit float16."""
@@ -147,12 +148,12 @@ class TrainingLog:
         return max([0, *self.train_loss, *self.valid_loss, *(number - 1 for number in self.guarded)])
 
     @property
-    def final_valid_loss(self) -> Optional[float]:
+    def final_valid_loss(self) -> float | None:
         """Valid loss at the latest update; None before the first validation."""
         return self.valid_loss[max(self.valid_loss)] if self.valid_loss else None
 
     @property
-    def median_speed(self) -> Optional[float]:
+    def median_speed(self) -> float | None:
         """Target tokens per second, median over the log's intervals; None before the first."""
         return statistics.median(self.tokens_per_second.values()) if self.tokens_per_second else None
 
@@ -214,7 +215,7 @@ class Verdict:
         return self.outcome in (DIVERGED, FAILED_TO_TRAIN)
 
 
-def judge(log: TrainingLog, unigram_entropy: Optional[float]) -> Verdict:
+def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
     """Say whether a training diverged (its loss was not finite) or ended where word frequencies alone would.
 
     ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None where it is not known.
@@ -241,7 +242,7 @@ def unigram_entropy(lines: Iterable[str]) -> float:
     Raises:
         ValueError: there is no line.
     """
-    counts: Counter[Optional[str]] = Counter()
+    counts: Counter[str | None] = Counter()
     for line in lines:
         counts.update(line.split())
         counts[None] += 1

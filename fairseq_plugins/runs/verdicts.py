@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Optional
 
 from fairseq_plugins.runs.run import Run
 from fairseq_plugins.runs.training_log import DIVERGED, FAILED_TO_TRAIN, OK, Verdict, entropy, judge, unigram_entropy
@@ -26,7 +25,7 @@ def verdict_on_training(run: Run) -> Verdict:
     return judge(run.log, _entropy(run))
 
 
-def updates_wanted(run: Run) -> Optional[int]:
+def updates_wanted(run: Run) -> int | None:
     """Updates to make, as ``run.json`` says, else the log; None where there is no limit."""
     wanted = run.configured("optimization", "max_update")
     return wanted if isinstance(wanted, int) and wanted else run.log.max_update
@@ -51,7 +50,7 @@ def worst(outcomes: list[str]) -> str:
     return ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in distinct)
 
 
-def _entropy(run: Run) -> Optional[float]:
+def _entropy(run: Run) -> float | None:
     """Entropy of the target tokens of the training data, in bits; None where they are not at hand."""
     if run.data is None:
         return None
@@ -60,7 +59,7 @@ def _entropy(run: Run) -> Optional[float]:
 
 
 @cache
-def _of_text(path: Path) -> Optional[float]:
+def _of_text(path: Path) -> float | None:
     try:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
             return unigram_entropy(islice(lines, LINES))
@@ -69,7 +68,7 @@ def _of_text(path: Path) -> Optional[float]:
 
 
 @cache
-def _of_dictionary(data: Path) -> Optional[float]:
+def _of_dictionary(data: Path) -> float | None:
     """Of a language model's only dictionary, which counts every token of the training text."""
     try:
         lines = (data / "data-bin" / "dict.txt").read_text(encoding="utf-8").splitlines()

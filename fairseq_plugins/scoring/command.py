@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, Optional
+from typing import NoReturn
 
 from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report, unknown_name
 from fairseq_plugins.files import write_whole
@@ -179,7 +179,7 @@ def scores_of(test_set: Forms, args: argparse.Namespace) -> Scores:
     Raises:
         UserError: a metric cannot be computed, or there is no system of the name given to ``--baseline``.
     """
-    names: Optional[Sequence[str]] = None if args.task == "translation" else TASKS[args.task]
+    names: Sequence[str] | None = None if args.task == "translation" else TASKS[args.task]
     if args.metrics is not None:
         names = [name.strip() for name in args.metrics.split(",") if name.strip()]
         if not names:
@@ -207,7 +207,7 @@ def scores_of(test_set: Forms, args: argparse.Namespace) -> Scores:
     return replace(scores, significance=comparisons, warnings=warnings)
 
 
-def _compared(scores: Scores, args: argparse.Namespace) -> Optional[Metric]:
+def _compared(scores: Scores, args: argparse.Namespace) -> Metric | None:
     """The metric to test differences of; None for no tests."""
     if args.significance == "none":
         return None
@@ -232,13 +232,13 @@ def write(content: Content, args: argparse.Namespace) -> None:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _format_of(path: Path, given: Optional[str]) -> str:
+def _format_of(path: Path, given: str | None) -> str:
     if given is None and path.suffix not in SUFFIXES:
         raise UserError(f"--output {path}: give --format, or an ending that says it: {', '.join(SUFFIXES)}")
     return given or SUFFIXES[path.suffix]
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Score as the flags say; 0, or 2 after one line for each problem. Doubts go to standard error as warnings."""
     # What sacreBLEU and rouge-score remark about themselves is not for this command's reader.
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional, Protocol
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Value:
 
     value: float
     signature: str
-    reference_length: Optional[int] = None
-    interval: Optional[float] = None
+    reference_length: int | None = None
+    interval: float | None = None
 
 
 class CorpusMetric(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Optional, Union
 
 from sacremoses.corpus import NonbreakingPrefixes
 
@@ -13,7 +12,7 @@ from fairseq_plugins.scoring.metrics import Metric, Reads
 from fairseq_plugins.scoring.text import require_equal_counts
 from fairseq_plugins.scoring.tokens import moses, moses_name, split_compounds, straight_punctuation
 
-Outputs = Union[Sequence[str], Sequence[Sequence[str]]]
+Outputs = Sequence[str] | Sequence[Sequence[str]]
 """The sentences of one run, or of several runs of one method (its seeds), one list each."""
 
 
@@ -39,8 +38,8 @@ class Forms:
     """
 
     plain: Text
-    tokens: Optional[Text] = None
-    language_pair: Optional[str] = None
+    tokens: Text | None = None
+    language_pair: str | None = None
     _made: dict[str, Text] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,7 +75,7 @@ class Forms:
             return f"Moses has no rules for '{language}'{hint}, only for {', '.join(known)}{give}"
         return ""
 
-    def tokens_made_by(self, reads: Reads = "tokens") -> Optional[str]:
+    def tokens_made_by(self, reads: Reads = "tokens") -> str | None:
         """Where the tokens of a form of text come from; None where there are none."""
         if self.tokens is not None and reads != "straight compounds":
             return "files"
@@ -137,9 +136,9 @@ def forms_of(
     systems: Mapping[str, Outputs],
     references: Sequence[Sequence[str]],
     *,
-    tokenised_systems: Optional[Mapping[str, Outputs]] = None,
-    tokenised_references: Optional[Sequence[Sequence[str]]] = None,
-    language_pair: Optional[str] = None,
+    tokenised_systems: Mapping[str, Outputs] | None = None,
+    tokenised_references: Sequence[Sequence[str]] | None = None,
+    language_pair: str | None = None,
 ) -> Forms:
     """A test set of sentences that are in memory.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.scoring.forms import Forms, Text
@@ -74,7 +73,7 @@ def systems_of(arguments: Sequence[str]) -> dict[str, list[Path]]:
     return systems
 
 
-def _tokens(args: argparse.Namespace, systems: Mapping[str, Sequence[Path]]) -> Optional[Text]:
+def _tokens(args: argparse.Namespace, systems: Mapping[str, Sequence[Path]]) -> Text | None:
     given, references = args.tokenised_hypotheses, args.tokenised_references
     if not given and not references:
         return None

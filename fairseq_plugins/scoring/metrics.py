@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.scoring.corpus_metric import CorpusMetric, Value
@@ -143,6 +143,6 @@ def value_of(
     return metric.build(lower_case).value(hypotheses, references, resamples)
 
 
-def sacre_metric(metric: Metric, *, lower_case: bool) -> Optional[Any]:
+def sacre_metric(metric: Metric, *, lower_case: bool) -> Any | None:
     """SacreBLEU's own object behind ``metric``; None where another library computes it."""
     return getattr(metric.build(lower_case), "metric", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
@@ -19,7 +19,7 @@ class SacreMetric:
     def value(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> Value:
         """The corpus score; its interval by sacreBLEU's own bootstrap."""
         score = self.metric.corpus_score(list(hypotheses), [list(one) for one in references], max(1, resamples))
-        interval: Optional[float] = float(score._ci) if resamples > 1 else None
+        interval: float | None = float(score._ci) if resamples > 1 else None
         length = getattr(score, "ref_len", None)
         return Value(
             float(score.score), str(self.metric.get_signature()), None if length is None else int(length), interval

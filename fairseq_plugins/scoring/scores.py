@@ -28,7 +28,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Optional
+from typing import Any
 
 from fairseq_plugins.scoring.corpus_metric import Value
 from fairseq_plugins.scoring.fingerprint import what_length_says
@@ -53,12 +53,12 @@ class SystemScore:
         return statistics.fmean(one.value for one in self.values)
 
     @property
-    def deviation(self) -> Optional[float]:
+    def deviation(self) -> float | None:
         """Standard deviation over the runs (n - 1), None for a single one."""
         return statistics.stdev(one.value for one in self.values) if len(self.values) > 1 else None
 
     @property
-    def interval(self) -> Optional[float]:
+    def interval(self) -> float | None:
         """Half the width of the 95 % interval over resampled test sets, of a single run."""
         return self.values[0].interval if len(self.values) == 1 else None
 
@@ -105,9 +105,9 @@ class Scores:
     references: int
     metrics: tuple[Metric, ...]
     systems: tuple[System, ...]
-    language_pair: Optional[str]
+    language_pair: str | None
     lower_case: bool
-    tokens_made_by: Optional[str]
+    tokens_made_by: str | None
     remarks: tuple[str, ...]
     warnings: tuple[str, ...]
     significance: tuple[Comparison, ...] = ()
@@ -149,10 +149,10 @@ def score(
     systems: Mapping[str, Outputs],
     references: Sequence[Sequence[str]],
     *,
-    tokenised_systems: Optional[Mapping[str, Outputs]] = None,
-    tokenised_references: Optional[Sequence[Sequence[str]]] = None,
-    language_pair: Optional[str] = None,
-    metrics: Optional[Sequence[str]] = None,
+    tokenised_systems: Mapping[str, Outputs] | None = None,
+    tokenised_references: Sequence[Sequence[str]] | None = None,
+    language_pair: str | None = None,
+    metrics: Sequence[str] | None = None,
     lower_case: bool = False,
     resamples: int = 0,
 ) -> Scores:
@@ -182,7 +182,7 @@ def score(
 
 
 def score_test_set(
-    test_set: Forms, metrics: Optional[Sequence[str]] = None, *, lower_case: bool = False, resamples: int = 0
+    test_set: Forms, metrics: Sequence[str] | None = None, *, lower_case: bool = False, resamples: int = 0
 ) -> Scores:
     """:func:`score` of a test set that is already put together."""
     chosen, left_out = chosen_metrics(test_set, metrics)
@@ -203,7 +203,7 @@ def score_test_set(
     )
 
 
-def chosen_metrics(test_set: Forms, names: Optional[Sequence[str]]) -> tuple[tuple[Metric, ...], list[str]]:
+def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[Metric, ...], list[str]]:
     """The metrics to compute, and a remark for each usual one that is left out.
 
     Raises:

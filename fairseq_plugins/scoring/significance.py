@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Optional, TypeVar
+from typing import Any, TypeVar
 from unittest import mock
 
 from sacrebleu.significance import PairedTest
@@ -80,7 +80,7 @@ class Comparison:
     test: str
     samples: int
     difference: float
-    p: Optional[float]
+    p: float | None
     p_values: tuple[float, ...]
     signature: str
 
@@ -90,11 +90,11 @@ def compare(
     references: Sequence[Sequence[str]],
     *,
     metric: Metric = METRICS["sacrebleu"],
-    baseline: Optional[str] = None,
+    baseline: str | None = None,
     tests: Sequence[str] = tuple(TESTS),
-    samples: Optional[Mapping[str, int]] = None,
+    samples: Mapping[str, int] | None = None,
     lower_case: bool = False,
-    seed: Optional[int] = None,
+    seed: int | None = None,
 ) -> tuple[Comparison, ...]:
     """Test every system against ``baseline`` (the first where it is None).
 
@@ -184,7 +184,7 @@ def _p_value(result: Any) -> float:
     return float(result.p_value)
 
 
-def _welch(ours: Sequence[float], theirs: Sequence[float]) -> Optional[float]:
+def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     """Two-sided p-value; None where no run differs from another, so that there is no variance to test against."""
     if statistics.pvariance(ours) == statistics.pvariance(theirs) == 0:
         return None
@@ -197,7 +197,7 @@ def _welch(ours: Sequence[float], theirs: Sequence[float]) -> Optional[float]:
 
 
 @contextmanager
-def _seeded(seed: Optional[int]) -> Iterator[None]:
+def _seeded(seed: int | None) -> Iterator[None]:
     """Have sacreBLEU draw with ``seed``.
 
     Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional, Union
 
 from tabulate import tabulate
 
@@ -14,7 +13,7 @@ from fairseq_plugins.scoring.scores import Scores, System, SystemScore, made_by
 from fairseq_plugins.scoring.several_sets import SetScores
 from fairseq_plugins.scoring.significance import WELCH, Comparison
 
-Content = Union[Scores, SetScores]
+Content = Scores | SetScores
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def _significance_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
     return [["system", "difference", *tests], *rows]
 
 
-def _p(comparison: Optional[Comparison]) -> str:
+def _p(comparison: Comparison | None) -> str:
     return "-" if comparison is None or comparison.p is None else f"{comparison.p:.4f}"
 
 

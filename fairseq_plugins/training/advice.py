@@ -8,7 +8,8 @@ schedule are known to nobody but fairseq's trainer, so that is where the questio
 from __future__ import annotations
 
 import logging
-from typing import Any, Callable, List
+from collections.abc import Callable
+from typing import Any
 
 from fairseq.trainer import Trainer
 from torch import nn
@@ -19,7 +20,7 @@ from fairseq_plugins.core.design import StackDesign
 logger = logging.getLogger(__name__)
 
 
-def advice(model: nn.Module, config: Any) -> List[str]:
+def advice(model: nn.Module, config: Any) -> list[str]:
     """Warnings of all parts of ``model`` about the training that ``config`` (fairseq's) describes, each once."""
     designs = [getattr(module, "design", None) for module in model.modules()]
     found = [

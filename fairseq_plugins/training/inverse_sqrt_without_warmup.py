@@ -15,7 +15,7 @@ or in YAML ``lr_scheduler: {_name: inverse_sqrt_without_warmup, lr_decay_constan
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, List, Optional
+from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
@@ -31,7 +31,7 @@ class InverseSqrtWithoutWarmupConfig(FairseqDataclass):
     lr_decay_constant: float = field(
         default=4000.0, metadata={"help": "K of lr * sqrt(K / (K + n)) after n updates: after K the rate is lr/sqrt(2)"}
     )
-    lr: List[float] = II("optimization.lr")
+    lr: list[float] = II("optimization.lr")
 
 
 @register_lr_scheduler("inverse_sqrt_without_warmup", dataclass=InverseSqrtWithoutWarmupConfig)
@@ -52,7 +52,7 @@ class InverseSqrtWithoutWarmup(FairseqLRScheduler):
         self.first_lr = rates[0]
         self.step_update(0)
 
-    def step(self, epoch: int, val_loss: Optional[float] = None) -> float:
+    def step(self, epoch: int, val_loss: float | None = None) -> float:
         """Notes the loss; an epoch does not change the rate."""
         super().step(epoch, val_loss)
         return float(self.optimizer.get_lr())

@@ -25,8 +25,9 @@ without weight decay, too, which apex does not.
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Iterator, List
+from typing import Any
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -52,14 +53,14 @@ class LambConfig(FairseqDataclass):
     weight_decay: float = field(
         default=0.0, metadata={"help": "decoupled weight decay, a part of what is scaled to the norm of a tensor"}
     )
-    lr: List[float] = II("optimization.lr")
+    lr: list[float] = II("optimization.lr")
     fp16: bool = II("common.fp16")
     bf16: bool = II("common.bf16")
     memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
     fp16_no_flatten_grads: bool = II("common.fp16_no_flatten_grads")
 
 
-def trust_ratios(weights: List[Tensor], steps: List[Tensor]) -> List[Tensor]:
+def trust_ratios(weights: list[Tensor], steps: list[Tensor]) -> list[Tensor]:
     """Norm of each of ``weights`` over that of its step, a number each; 1 where one of the two is 0."""
     own, other = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, steps))
     return list(torch.where((own > 0) & (other > 0), own / other, 1.0).unbind())
@@ -79,7 +80,7 @@ class Lamb(MomentOptimizer):
     supports_flat_params = False
 
     def _move(
-        self, weights: List[Tensor], first: List[Tensor], second: List[Tensor], t: int, group: Dict[str, Any]
+        self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
     ) -> None:
         beta1, beta2 = group["betas"]
         roots = torch._foreach_sqrt(second)
@@ -111,7 +112,7 @@ class FairseqLamb(FairseqOptimizer):
         self._optimizer = Lamb(params, **self.optimizer_config)
 
     @property
-    def optimizer_config(self) -> Dict[str, Any]:
+    def optimizer_config(self) -> dict[str, Any]:
         """Settings of the torch optimizer."""
         problems = list(_problems(self.cfg))
         if problems:

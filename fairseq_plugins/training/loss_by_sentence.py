@@ -19,7 +19,7 @@ The last needs no ``--sentence-avg``. S counts the sentences of the whole update
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
-from typing import Any, Tuple
+from typing import Any
 
 from fairseq.criterions import register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import (
@@ -42,7 +42,7 @@ class LabelSmoothedCrossEntropyBySentence(LabelSmoothedCrossEntropyCriterion):
         # The size of a batch is the number of its sentences.
         super().__init__(task, True, label_smoothing, ignore_prefix_size, report_accuracy)
 
-    def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> Tuple[Tensor, Tensor]:
+    def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> tuple[Tensor, Tensor]:
         """Both losses; the first one of each word is divided by the number of words in its sentence."""
         losses, nll_losses = super().compute_loss(model, net_output, sample, reduce=False)
         words = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :].ne(self.padding_idx)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import math
 from collections import defaultdict
-from collections.abc import Collection
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,27 +35,27 @@ class MomentOptimizer(torch.optim.Optimizer):
         self,
         params: Iterable[Any],
         lr: float = 1e-3,
-        betas: Tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def _move(
-        self, weights: List[Tensor], first: List[Tensor], second: List[Tensor], t: int, group: Dict[str, Any]
+        self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
     ) -> None:
         """Move ``weights`` in place in update ``t``, from 1, by their two moments, which must stay as they are."""
         raise NotImplementedError
 
     @torch.no_grad()
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """One update of every parameter that has a gradient; returns what ``closure`` does."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            alike: Dict[Any, List[Tensor]] = defaultdict(list)
+            alike: dict[Any, list[Tensor]] = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
                     alike[self._advance(p), p.device, p.dtype].append(p)
@@ -79,7 +79,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         state["step"] += 1
         return int(state["step"])
 
-    def _update(self, params: List[Tensor], t: int, group: Dict[str, Any]) -> None:
+    def _update(self, params: list[Tensor], t: int, group: dict[str, Any]) -> None:
         """Update ``t`` of parameters of one device and type."""
         half = params[0].dtype in HALF
         # Gradients may be of another type than the weights.
@@ -97,9 +97,9 @@ class MomentOptimizer(torch.optim.Optimizer):
             torch._foreach_copy_(params, weights)
 
 
-def chunks(params: List[Tensor]) -> Iterator[List[Tensor]]:
+def chunks(params: list[Tensor]) -> Iterator[list[Tensor]]:
     """Runs of ``params`` of at most ``CHUNK`` numbers, or of a single larger one."""
-    chunk: List[Tensor] = []
+    chunk: list[Tensor] = []
     size = 0
     for p in params:
         if chunk and size + p.numel() > CHUNK:
@@ -116,7 +116,7 @@ def first_rate(rates: Any) -> float:
     return float(next(iter(rates)) if isinstance(rates, Collection) else rates)
 
 
-def read_betas(said: Any) -> Optional[Tuple[float, float]]:
+def read_betas(said: Any) -> tuple[float, float] | None:
     """The pair in ``--adam-betas`` and its like, text or a list of YAML; ``None`` if it is none."""
     try:
         first, second = (float(one) for one in (ast.literal_eval(said) if isinstance(said, str) else said))

@@ -25,8 +25,9 @@ Algorithm 2 itself steps by the momentum, too, and asks for rho_t > 4: one updat
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Iterator, List, Optional
+from typing import Any
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -62,12 +63,12 @@ class RAdamConfig(FairseqDataclass):
             "(released), or one without it, as torch.optim.RAdam (pytorch)"
         },
     )
-    lr: List[float] = II("optimization.lr")
+    lr: list[float] = II("optimization.lr")
     memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
     memory_efficient_bf16: bool = II("common.memory_efficient_bf16")
 
 
-def step_factor(t: int, beta1: float, beta2: float) -> Optional[float]:
+def step_factor(t: int, beta1: float, beta2: float) -> float | None:
     """What the learning rate is multiplied by in update ``t``, from 1; ``None`` for no step.
 
     It is r_t * sqrt(1 - beta_2^t) / (1 - beta_1^t), to stand before m_t / (sqrt(v_t) + eps).
@@ -95,7 +96,7 @@ class RAdam(MomentOptimizer):
     supports_flat_params = True
 
     def _move(
-        self, weights: List[Tensor], first: List[Tensor], second: List[Tensor], t: int, group: Dict[str, Any]
+        self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
     ) -> None:
         if group["weight_decay"] != 0:
             torch._foreach_add_(weights, weights, alpha=-group["lr"] * group["weight_decay"])
@@ -123,7 +124,7 @@ class FairseqRAdam(FairseqOptimizer):
             self._optimizer = torch.optim.RAdam(params, decoupled_weight_decay=True, **settings)
 
     @property
-    def optimizer_config(self) -> Dict[str, Any]:
+    def optimizer_config(self) -> dict[str, Any]:
         """Settings of the torch optimizer."""
         problems = list(_problems(self.cfg))
         if problems:

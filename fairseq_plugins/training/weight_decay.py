@@ -18,7 +18,8 @@ parameters are put in order, the undecayed ones last, and each group gets its pa
 from __future__ import annotations
 
 import logging
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from fairseq import optim
 from fairseq.optim import FairseqOptimizer, FP16Optimizer
@@ -74,13 +75,13 @@ def split(build: Callable[..., FairseqOptimizer], *args: Any, **kwargs: Any) -> 
     return optimizer
 
 
-def split_flat(build: Callable[..., FP16Optimizer], cfg: Any, params: List[Any], **kwargs: Any) -> FP16Optimizer:
+def split_flat(build: Callable[..., FP16Optimizer], cfg: Any, params: list[Any], **kwargs: Any) -> FP16Optimizer:
     """``FP16Optimizer.build_optimizer`` that divides flat master weights, too."""
     undecayed = [p for p in params if is_undecayed(p)]
     if not undecayed or cfg.common.fp16_no_flatten_grads or cfg.common.bf16:
         return build(cfg, params, **kwargs)
     optimizer = build(cfg, [p for p in params if not is_undecayed(p)] + undecayed, **kwargs)
-    parts: Dict[bool, List[nn.Parameter]] = {False: [], True: []}
+    parts: dict[bool, list[nn.Parameter]] = {False: [], True: []}
     for device, flat in optimizer.fp32_params.items():
         here = [p for p in undecayed if len(optimizer.fp32_params) == 1 or p.device.index == device]
         border = flat.numel() - sum(p.numel() for p in here)
@@ -92,7 +93,7 @@ def split_flat(build: Callable[..., FP16Optimizer], cfg: Any, params: List[Any],
     return optimizer
 
 
-def _divide(optimizer: FairseqOptimizer, decayed: List[Any], undecayed: List[Any], name: str) -> None:
+def _divide(optimizer: FairseqOptimizer, decayed: list[Any], undecayed: list[Any], name: str) -> None:
     """Make two groups of the optimizer's only one."""
     (group,) = optimizer.param_groups
     group["params"] = decayed
@@ -105,8 +106,8 @@ def _divide(optimizer: FairseqOptimizer, decayed: List[Any], undecayed: List[Any
 def load(
     original: Callable[..., None],
     optimizer: FairseqOptimizer,
-    state_dict: Dict[str, Any],
-    optimizer_overrides: Optional[Dict[str, Any]] = None,
+    state_dict: dict[str, Any],
+    optimizer_overrides: dict[str, Any] | None = None,
 ) -> None:
     """``FairseqOptimizer.load_state_dict`` that takes each state to the group it was saved from.
 
@@ -126,11 +127,11 @@ def load(
             group["weight_decay"] = 0.0  # --optimizer-overrides speaks of all groups
 
 
-def _undecayed_groups(groups: Any) -> List[str]:
+def _undecayed_groups(groups: Any) -> list[str]:
     return [group[NAME] for group in groups if str(group.get(NAME, "")).startswith(PREFIX)]
 
 
-def _in_words(names: List[str]) -> str:
+def _in_words(names: list[str]) -> str:
     return f"with {FLAG} {names[0].removeprefix(PREFIX)}" if names else f"without {FLAG}"
 
 

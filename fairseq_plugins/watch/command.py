@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, Sequence
 
 from fairseq_plugins.diagnostics import plots
 from fairseq_plugins.errors import UserError
@@ -59,7 +59,7 @@ def parser() -> OneLineParser:
     return flags
 
 
-def read(argv: Optional[Sequence[str]]) -> Namespace:
+def read(argv: Sequence[str] | None) -> Namespace:
     """The command line.
 
     Raises:
@@ -141,7 +141,7 @@ class Session:
                 self._screen.say(one.ending())
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Print the table and write the files; 0.
 
     Raises:

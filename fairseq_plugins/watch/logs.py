@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.runs.run import LOG, SETTINGS, Run, read_run, short_names
@@ -130,7 +129,7 @@ class Watch:
         return found
 
 
-def _polled(watched: Watched, problems: list[str]) -> Optional[Run]:
+def _polled(watched: Watched, problems: list[str]) -> Run | None:
     try:
         return watched.poll()
     except UserError as error:

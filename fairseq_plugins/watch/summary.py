@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Optional
+from typing import Any
 
 from fairseq_plugins.diagnostics.plots import Figure, Line, Lines
 from fairseq_plugins.runs.run import Run
@@ -64,7 +64,7 @@ class Summary:
         return spikes(self.run.log.gradient_norm, self.window, self.deviations)
 
     @property
-    def wanted(self) -> Optional[int]:
+    def wanted(self) -> int | None:
         """Updates to make; None where there is no limit."""
         return updates_wanted(self.run)
 
@@ -73,13 +73,13 @@ class Summary:
         """Whether nothing more is expected of it."""
         return self.verdict.outcome != NOT_FINISHED
 
-    def latest(self, series: Series) -> Optional[float]:
+    def latest(self, series: Series) -> float | None:
         """The value at the latest update; None where there is none."""
         values = series.of(self.run.log)
         return values[max(values)] if values else None
 
     @property
-    def best_valid_loss(self) -> Optional[float]:
+    def best_valid_loss(self) -> float | None:
         """The least valid loss; None before the first validation."""
         return min((loss for loss in self.run.log.valid_loss.values() if math.isfinite(loss)), default=None)
 

@@ -13,7 +13,7 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -101,7 +101,7 @@ def folded(directory: Path, arch: str, model: nn.Module, values: dict[str, Any])
 
 
 @torch.no_grad()
-def log_probabilities(model: nn.Module, inputs: Optional[Batch] = None) -> Tensor:
+def log_probabilities(model: nn.Module, inputs: Batch | None = None) -> Tensor:
     inputs = inputs or batch(source=POSITIONS, target=POSITIONS, sentences=4)
     return model.get_normalized_probs(model(*inputs), log_probs=True)
 

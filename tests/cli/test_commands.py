@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
 import torch
@@ -76,7 +75,7 @@ def test_generate_translates_every_sentence(checkpoint: Path, data: Path, tmp_pa
     ],
 )
 def test_missing_data_is_one_line(
-    argv: List[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    argv: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(argv) == 2
@@ -88,7 +87,7 @@ def test_missing_data_is_one_line(
 class TestHydraTrain:
     """In processes of their own: Hydra keeps state that outlives a run."""
 
-    def run(self, data: Path, directory: Path, *overrides: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, data: Path, directory: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
         (directory / "data-bin").symlink_to(data)
         (directory / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
         command = [sys.executable, "-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", *overrides]

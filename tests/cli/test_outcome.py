@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, NoReturn, Optional
+from typing import NoReturn
 
 import pytest
 from torch.multiprocessing import ProcessRaisedException
@@ -25,7 +26,7 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
 
 
 @pytest.mark.parametrize(("returned", "code"), [(None, 0), (0, 0), (3, 3)])
-def test_code_of_a_command_that_returns(returned: Optional[int], code: int) -> None:
+def test_code_of_a_command_that_returns(returned: int | None, code: int) -> None:
     assert exit_code(lambda: returned) == code
 
 
@@ -42,8 +43,9 @@ def test_code_of_a_command_that_returns(returned: Optional[int], code: int) -> N
         (OSError("Model file not found: last.pt"), 2, "error: Model file not found: last.pt\n"),
         (
             ProcessRaisedException(
-                '\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  File "x.py", '
-                "line 1, in f\nfairseq_plugins.errors.UserError: unknown norm 'pst'; legal values: post, pre\n",
+                "\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n"
+                '  File "x.py", line 1, in f\n'
+                "fairseq_plugins.errors.UserError: unknown norm 'pst'; legal values: post, pre\n",
                 1,
                 99,
             ),

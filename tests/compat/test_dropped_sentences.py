@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import List
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from tests import toy
 
 
-def batches(lengths: List[int], multiple: int, **limits: int) -> List[List[int]]:
+def batches(lengths: list[int], multiple: int, **limits: int) -> list[list[int]]:
     sizes = np.array(lengths, dtype=np.int64)
     order = np.arange(len(sizes))
     made = data_utils.batch_by_size(
@@ -41,7 +40,7 @@ def test_stock_drops_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     max_sentences=st.integers(1, 30),
 )
 def test_every_sentence_once_and_other_batches_untouched(
-    lengths: List[int], multiple: int, max_tokens: int, max_sentences: int
+    lengths: list[int], multiple: int, max_tokens: int, max_sentences: int
 ) -> None:
     made = batches(sorted(lengths), multiple, max_tokens=max_tokens, max_sentences=max_sentences)
     assert [i for batch in made for i in batch] == list(range(len(lengths)))
@@ -61,7 +60,7 @@ def test_no_sentence_makes_no_batch() -> None:
 @pytest.mark.parametrize("count", [60, 5])
 def test_training_sees_every_sentence(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = toy.binarise(tmp_path, {"train": count, "valid": 5})
-    seen: List[int] = []
+    seen: list[int] = []
     train_step = TranslationTask.train_step
 
     def watch(self, sample, model, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -96,7 +95,7 @@ def test_validation_scores_every_sentence(toy_data: Path, toy_checkpoint: Path) 
         "translation",
     ]
     args = options.parse_args_and_arch(options.get_validation_parser(), input_args=[*arguments, "--max-tokens", "400"])
-    seen: List[int] = []
+    seen: list[int] = []
     valid_step = TranslationTask.valid_step
 
     def watch(self, sample, model, criterion):  # type: ignore[no-untyped-def]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import List
 
 import pytest
 import torch
@@ -18,9 +17,9 @@ UPDATES_PER_EPOCH = 12
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> List[List[int]]:
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The sentence numbers of every training batch, in order of use."""
-    batches: List[List[int]] = []
+    batches: list[list[int]] = []
     train_step = TranslationTask.train_step
 
     def watch(self, sample, model, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -42,7 +41,7 @@ def stopped_and_resumed(data: Path, directory: Path, stop: int) -> Path:
 
 
 @pytest.mark.parametrize("stop", [UPDATES_PER_EPOCH, UPDATES_PER_EPOCH + 5, 2 * UPDATES_PER_EPOCH])
-def test_resumed_equals_uninterrupted(stop: int, toy_data: Path, tmp_path: Path, seen: List[List[int]]) -> None:
+def test_resumed_equals_uninterrupted(stop: int, toy_data: Path, tmp_path: Path, seen: list[list[int]]) -> None:
     whole = torch.load(run(toy_data, tmp_path / "whole", MAX_UPDATES), weights_only=True)
     uninterrupted = list(seen)
     assert len(uninterrupted) == MAX_UPDATES
@@ -58,7 +57,7 @@ def test_resumed_equals_uninterrupted(stop: int, toy_data: Path, tmp_path: Path,
 
 
 def test_stock_resume_sees_other_batches(
-    toy_data: Path, tmp_path: Path, seen: List[List[int]], monkeypatch: pytest.MonkeyPatch
+    toy_data: Path, tmp_path: Path, seen: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(toy_data, tmp_path / "whole", MAX_UPDATES)
     uninterrupted = list(seen)

@@ -55,8 +55,8 @@ TRAIN = (*PAIR, "--trainpref", "good")
         ((*TRAIN, "--testpref", "blank"), "blank.de: all lines are blank"),
         (
             (*PAIR, "--trainpref", "mac"),
-            "mac.de: line 2: a carriage return inside the line, where fairseq would end it; remove it, or put a blank in "
-            "its place",
+            "mac.de: line 2: a carriage return inside the line, where fairseq would end it; remove it, or put a "
+            "blank in its place",
         ),
         ((*PAIR, "--trainpref", "latin", "--dict-only"), "latin.en: line 1: not UTF-8 (byte 0xe9)"),
         (("--only-source", "--trainpref", "latin.en"), "latin.en: line 1: not UTF-8 (byte 0xe9)"),

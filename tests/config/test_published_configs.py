@@ -8,7 +8,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -240,7 +240,7 @@ WIKITEXT_WORDS = 267744
     ],
 )
 def test_a_model_is_as_large_as_printed(
-    name: str, source: int, target: Optional[int], beside: int, millions: float
+    name: str, source: int, target: int | None, beside: int, millions: float
 ) -> None:
     model = model_of(completed_file(name), source, target or source)
     found = sum(parameter.numel() for parameter in model.parameters()) + beside

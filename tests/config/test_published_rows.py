@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import Callable
 
 import pytest
 

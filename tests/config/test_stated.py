@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from fairseq.dataclass.configs import FairseqConfig

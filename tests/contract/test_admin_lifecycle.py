@@ -6,7 +6,7 @@ import logging
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 import torch
@@ -26,27 +26,27 @@ def admin(*flags: str) -> nn.Module:
     return models.build("--arch", "admin_transformer", *flags).train()
 
 
-def junctions(model: nn.Module) -> Dict[str, AdminResidual]:
+def junctions(model: nn.Module) -> dict[str, AdminResidual]:
     return {name: module for name, module in model.named_modules() if isinstance(module, AdminResidual)}
 
 
-def omegas(model: nn.Module) -> Dict[str, Tensor]:
+def omegas(model: nn.Module) -> dict[str, Tensor]:
     return {name: module.omega_profiled.clone() for name, module in junctions(model).items()}
 
 
-def stored_omegas(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def stored_omegas(state: dict[str, Tensor]) -> dict[str, Tensor]:
     ending = ".omega_profiled"
     return {name.removesuffix(ending): value for name, value in state.items() if name.endswith(ending)}
 
 
-def same(some: Dict[str, Tensor], others: Dict[str, Tensor]) -> bool:
+def same(some: dict[str, Tensor], others: dict[str, Tensor]) -> bool:
     return some.keys() == others.keys() and all(torch.equal(some[name], others[name]) for name in some)
 
 
 @pytest.fixture
-def profiles(monkeypatch: pytest.MonkeyPatch) -> List[Dict[str, Tensor]]:
+def profiles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Tensor]]:
     """What each profiling pass found, in order."""
-    found: List[Dict[str, Tensor]] = []
+    found: list[dict[str, Tensor]] = []
     calibrate = calibration.calibrate
 
     def watch(stacks: Any, model: nn.Module, forward: Any) -> None:
@@ -57,9 +57,9 @@ def profiles(monkeypatch: pytest.MonkeyPatch) -> List[Dict[str, Tensor]]:
     return found
 
 
-def test_the_first_training_forward_profiles_once(profiles: List[Dict[str, Tensor]]) -> None:
+def test_the_first_training_forward_profiles_once(profiles: list[dict[str, Tensor]]) -> None:
     model = admin()
-    passes: List[int] = []
+    passes: list[int] = []
     model.encoder.register_forward_hook(lambda *_: passes.append(1))
     model.eval()
     with torch.no_grad():
@@ -85,7 +85,7 @@ def test_the_profile_is_that_of_the_training_forward() -> None:
     torch.manual_seed(4)
     first = models.loss_of(model, models.batch())
     carried = {"encoder": 1.0, "decoder": 1.0}
-    expected: Dict[str, float] = {}
+    expected: dict[str, float] = {}
 
     def watch(name: str, module: AdminResidual, inputs: Any) -> None:
         branch, stream, _ = inputs
@@ -105,7 +105,7 @@ def test_the_profile_is_that_of_the_training_forward() -> None:
 
 def test_the_random_numbers_of_the_training_are_not_touched() -> None:
     model, plain = admin(), models.build(*XAVIER).train()
-    masks: Dict[str, Tensor] = {}
+    masks: dict[str, Tensor] = {}
     for which, one in (("admin", model), ("plain", plain)):
         dropout = one.encoder.layers[2].dropout_module
         dropout.register_forward_hook(lambda _, inputs, output, w=which: masks.update({w: output.eq(0)}))
@@ -119,7 +119,7 @@ def test_the_random_numbers_of_the_training_are_not_touched() -> None:
         assert torch.equal(model.state_dict()[name], value), name
 
 
-def test_a_failed_profile_is_made_again(monkeypatch: pytest.MonkeyPatch, profiles: List[Dict[str, Tensor]]) -> None:
+def test_a_failed_profile_is_made_again(monkeypatch: pytest.MonkeyPatch, profiles: list[dict[str, Tensor]]) -> None:
     """fairseq skips a batch that does not fit into memory and goes on."""
     model = admin()
     forward = type(model.decoder).forward
@@ -136,7 +136,7 @@ def test_a_failed_profile_is_made_again(monkeypatch: pytest.MonkeyPatch, profile
     assert all((value > 1.05).all() for name, value in omegas(model).items() if "layers.1" in name)
 
 
-def test_a_profiled_checkpoint_is_not_profiled_again(profiles: List[Dict[str, Tensor]]) -> None:
+def test_a_profiled_checkpoint_is_not_profiled_again(profiles: list[dict[str, Tensor]]) -> None:
     model = admin()
     model(*models.batch().inputs)
     state = {name: value.clone() for name, value in model.state_dict().items()}
@@ -151,7 +151,7 @@ def test_a_profiled_checkpoint_is_not_profiled_again(profiles: List[Dict[str, Te
 @pytest.mark.parametrize("flags", [(), ("--admin-scale", "scalar"), ("--admin-omega", "frozen")])
 @pytest.mark.parametrize("origin", [("--arch", "transformer"), XAVIER])
 def test_a_plain_checkpoint_is_taken_as_it_is(
-    origin: tuple[str, ...], flags: tuple[str, ...], profiles: List[Dict[str, Tensor]]
+    origin: tuple[str, ...], flags: tuple[str, ...], profiles: list[dict[str, Tensor]]
 ) -> None:
     plain, model = models.build(*origin, seed=5).train(), admin(*flags)
     model.load_state_dict(dict(plain.state_dict()), strict=True)
@@ -211,7 +211,7 @@ PRECISIONS = {
 
 @pytest.mark.parametrize("flags", PRECISIONS.values(), ids=PRECISIONS)
 def test_training_keeps_what_was_measured(
-    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]]
+    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
 ) -> None:
     """The half-precision optimizers write their own copies of the parameters back at every step."""
     state = torch.load(train(toy_data, tmp_path, *flags), weights_only=True)
@@ -227,7 +227,7 @@ def test_training_keeps_what_was_measured(
 
 
 def test_the_moving_average_of_the_weights_keeps_the_profile(
-    toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]]
+    toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
 ) -> None:
     state = torch.load(train(toy_data, tmp_path, "--store-ema", "--ema-decay", "0.9"), weights_only=True)
     averaged = state["extra_state"]["ema"]
@@ -239,7 +239,7 @@ def test_the_moving_average_of_the_weights_keeps_the_profile(
 
 
 def test_another_criterion(
-    toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
+    toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smoothing = toy.RECIPE.index("--label-smoothing")
     monkeypatch.setattr(toy, "RECIPE", toy.RECIPE[:smoothing] + toy.RECIPE[smoothing + 2 :])
@@ -251,7 +251,7 @@ def test_another_criterion(
 
 @pytest.mark.parametrize("origin", ["transformer", "post_ln_transformer", "admin_transformer"])
 def test_fine_tuning_does_not_profile(
-    origin: str, toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]]
+    origin: str, toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
 ) -> None:
     start = train(toy_data, tmp_path / "start", arch=origin)
     before = list(profiles)
@@ -264,7 +264,7 @@ def test_fine_tuning_does_not_profile(
         assert all((value == 1).all() for value in stored.values())
 
 
-def test_resuming_does_not_profile(toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]]) -> None:
+def test_resuming_does_not_profile(toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]) -> None:
     train(toy_data, tmp_path)
     again = train(toy_data, tmp_path, "--max-update", "6")
     assert len(profiles) == 1
@@ -274,7 +274,7 @@ def test_resuming_does_not_profile(toy_data: Path, tmp_path: Path, profiles: Lis
 
 
 def test_translating_needs_no_training_data_and_no_profile(
-    toy_data: Path, tmp_path: Path, profiles: List[Dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
+    toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")

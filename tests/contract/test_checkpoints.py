@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any
 
 import pytest
 import torch
@@ -16,12 +17,12 @@ from tests import models, toy
 every_case = pytest.mark.parametrize("case", models.CASES)
 UPDATES, STOP = 8, 4  # three updates are an epoch: the training is stopped in the second and ends in the third
 PLAIN = (dict, list, str, int, float, bool, type(None))
-Run = Tuple[Path, nn.Module]
+Run = tuple[Path, nn.Module]
 
 
 def run(data: Path, directory: Path, case: str, updates: int) -> Run:
     """Train; returns the last checkpoint and the model as it was in memory when that was written."""
-    kept: List[nn.Module] = []
+    kept: list[nn.Module] = []
     save_checkpoint = Trainer.save_checkpoint
 
     def keep(self: Trainer, *args: Any, **kwargs: Any) -> Any:
@@ -38,7 +39,7 @@ def run(data: Path, directory: Path, case: str, updates: int) -> Run:
 @pytest.fixture(scope="module")
 def whole(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
     """The uninterrupted training of a case, run once."""
-    runs: Dict[str, Run] = {}
+    runs: dict[str, Run] = {}
 
     def find(case: str) -> Run:
         if case not in runs:
@@ -48,7 +49,7 @@ def whole(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     return find
 
 
-def leaves(value: Any) -> List[Any]:
+def leaves(value: Any) -> list[Any]:
     """Everything inside nested dictionaries and lists, and those themselves."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return [value, *(leaf for one in inside for leaf in leaves(one))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ every_case = pytest.mark.parametrize("case", models.CASES)
 PAD = models.dictionary().pad()
 BEAM = 3
 LONGEST = 12
-Hypothesis = Dict[str, Any]
+Hypothesis = dict[str, Any]
 
 
 @every_case
@@ -27,7 +27,7 @@ def test_incremental_equals_full(case: str) -> None:
     with torch.no_grad():
         full, extra = model(*data.inputs)
         encoder_out = model.encoder(data.source, data.lengths)
-        cache: Dict[str, Dict[str, Tensor]] = {}
+        cache: dict[str, dict[str, Tensor]] = {}
         for step in range(1, data.previous.size(1) + 1):
             found, found_extra = model.decoder(data.previous[:, :step], encoder_out, incremental_state=cache)
             assert found.shape == (4, 1, 40)
@@ -51,7 +51,7 @@ def concise(case: str) -> DeepTransformerModel:
     model = outspoken(case)
     forward = model.decoder.forward
 
-    def forward_and_end(previous: Tensor, encoder_out: Dict[str, List[Tensor]], **options: Any) -> Any:
+    def forward_and_end(previous: Tensor, encoder_out: dict[str, list[Tensor]], **options: Any) -> Any:
         logits, extra = forward(previous, encoder_out=encoder_out, **options)
         position = torch.arange(previous.size(1))[-logits.size(1) :]
         bonus = torch.zeros_like(logits)
@@ -62,11 +62,11 @@ def concise(case: str) -> DeepTransformerModel:
     return model
 
 
-def search(model: DeepTransformerModel, cached: bool) -> Tuple[List[List[Hypothesis]], List[int]]:
+def search(model: DeepTransformerModel, cached: bool) -> tuple[list[list[Hypothesis]], list[int]]:
     """Hypotheses of each sentence, and the number of beams in the batch at each step."""
     generator = SequenceGenerator([model], models.dictionary(), beam_size=BEAM, max_len_a=0, max_len_b=LONGEST)
     generator.model.has_incremental = cached  # otherwise fairseq computes the whole prefix anew at every step
-    sizes: List[int] = []
+    sizes: list[int] = []
     forward_decoder = generator.model.forward_decoder
 
     def watch(tokens: Tensor, *args: Any) -> Any:
@@ -79,7 +79,7 @@ def search(model: DeepTransformerModel, cached: bool) -> Tuple[List[List[Hypothe
     return hypotheses, sizes
 
 
-def difference(some: List[List[Hypothesis]], others: List[List[Hypothesis]]) -> float:
+def difference(some: list[list[Hypothesis]], others: list[list[Hypothesis]]) -> float:
     """Largest difference between scores of hypotheses of the same rank, as a share of their scale.
 
     It is infinite where the words differ.
@@ -103,7 +103,7 @@ def rescored(model: DeepTransformerModel, sentence: int, tokens: Tensor) -> floa
     return float(scores[0].gather(1, tokens.unsqueeze(1)).mean())
 
 
-def rescoring_error(model: DeepTransformerModel, hypotheses: List[List[Hypothesis]]) -> float:
+def rescoring_error(model: DeepTransformerModel, hypotheses: list[list[Hypothesis]]) -> float:
     return max(
         abs(float(one["score"]) - rescored(model, sentence, one["tokens"])) / scale(one["positional_scores"])
         for sentence, ranked in enumerate(hypotheses)

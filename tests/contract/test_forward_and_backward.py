@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -28,21 +29,21 @@ LAYERS_OF_DEEP_MODELS = {"b2t_skip_all": 18}
 PAD = models.dictionary().pad()
 
 
-def gradients(model: DeepTransformerModel) -> Dict[str, Tensor]:
+def gradients(model: DeepTransformerModel) -> dict[str, Tensor]:
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
     return {name: p.grad for name, p in model.named_parameters()}
 
 
-def without_gradient(model: DeepTransformerModel) -> Set[str]:
+def without_gradient(model: DeepTransformerModel) -> set[str]:
     """Parameters whose gradient is zero; softmax does not change with the bias of its keys, so that is left out."""
     return {name for name, g in gradients(model).items() if not g.any() and not name.endswith("k_proj.bias")}
 
 
 def closed_branches(model: DeepTransformerModel, data: models.Batch) -> int:
     """Number of junctions that let nothing of their branch through: a factor or an output map that starts at zero."""
-    closed: List[bool] = []
+    closed: list[bool] = []
 
-    def watch(junction: Residual, inputs: Tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+    def watch(junction: Residual, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
         branch, stream, layer_input = inputs
         closed.append(torch.equal(output, junction(torch.zeros_like(branch), stream, layer_input)))
 
@@ -152,7 +153,7 @@ def test_pads_before_the_target_change_nothing_in_an_average(case: str) -> None:
         expected, found = model(*data.inputs)[0], model(data.source, data.lengths, previous)[0][:, 2:]
         assert_same_to_rounding(found[valid], expected[valid])
         expected, encoder_out = unordered(*data.inputs)[0], unordered.encoder(data.source, data.lengths)
-        cache: Dict[str, Dict[str, Tensor]] = {}
+        cache: dict[str, dict[str, Tensor]] = {}
         for step in range(1, previous.size(1) + 1):
             found = unordered.decoder(previous[:, :step], encoder_out, incremental_state=cache)[0]
             if step > 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 import torch
@@ -14,11 +13,11 @@ from tests import models
 from tests.contract import two_processes
 from tests.rounding import assert_same_to_rounding
 
-States = Dict[str, Dict[str, Tensor]]
+States = dict[str, dict[str, Tensor]]
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> List[States]:
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[States]:
     """What either process has after its step, by case and backend; the processes start once for all cases."""
     directory: Path = tmp_path_factory.mktemp("ranks")
     torch.multiprocessing.spawn(two_processes.work, args=(str(directory),), nprocs=two_processes.WORLD_SIZE)
@@ -27,7 +26,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> List[States]:
 
 @pytest.mark.parametrize("backend", two_processes.BACKENDS)
 @pytest.mark.parametrize("case", models.CASES)
-def test_two_processes_equal_one(case: str, backend: str, ranks: List[States]) -> None:
+def test_two_processes_equal_one(case: str, backend: str, ranks: list[States]) -> None:
     first, second = (states[f"{case} {backend}"] for states in ranks)
     model, data = two_processes.model_and_batch(case)
     before = {name: value.clone() for name, value in model.state_dict().items()}

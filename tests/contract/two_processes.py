@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from argparse import Namespace
 from pathlib import Path
-from typing import Dict
 
 import torch
 import torch.distributed as dist
@@ -27,7 +26,7 @@ def model_and_batch(case: str) -> tuple[nn.Module, models.Batch]:
     return model.train(), models.batch(sentences=WORLD_SIZE * HALF)
 
 
-def step(model: nn.Module, scale: float) -> Dict[str, Tensor]:
+def step(model: nn.Module, scale: float) -> dict[str, Tensor]:
     """One step of SGD on the gradients times ``scale``; returns the state dict."""
     with torch.no_grad():
         for parameter in model.parameters():
@@ -40,7 +39,7 @@ def tokens(data: models.Batch) -> int:
     return int(data.target.ne(models.dictionary().pad()).sum())
 
 
-def distributed_step(case: str, backend: str, rank: int) -> Dict[str, Tensor]:
+def distributed_step(case: str, backend: str, rank: int) -> dict[str, Tensor]:
     """As fairseq's trainer: summed losses, gradients averaged over the processes, scaled to a mean over tokens."""
     model, data = model_and_batch(case)
     settings = Namespace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import List
 
 import pytest
 import torch
@@ -70,7 +69,7 @@ def test_the_position_of_a_dropped_word_remains(stack: str) -> None:
     model = tiny("post_ln_transformer", **QUIET).train()
     part = getattr(model, stack)
     part.word_dropout = Everything()
-    seen: List[Tensor] = []
+    seen: list[Tensor] = []
     part.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     inputs = batch(sentences=1)
     logits(model, inputs)
@@ -81,7 +80,7 @@ def test_the_position_of_a_dropped_word_remains(stack: str) -> None:
 def test_words_are_dropped_before_they_are_scaled() -> None:
     """The table's own vectors are handed over: the scale sqrt(C) and the dropout come later."""
     model = tiny("post_ln_transformer").train()
-    seen: List[Tensor] = []
+    seen: list[Tensor] = []
     for stack in (model.encoder, model.decoder):
         stack.word_dropout.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     inputs = batch()

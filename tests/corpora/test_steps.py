@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Sequence
 
 import pytest
 from hypothesis import given

@@ -6,8 +6,9 @@ import gzip
 import hashlib
 import json
 import shutil
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,17 +29,17 @@ class Result:
 
     def __init__(self, code: int, printed: str, errors: str) -> None:
         self.code = code
-        self.content: Dict[str, Any] = json.loads(printed)
+        self.content: dict[str, Any] = json.loads(printed)
         self.errors = errors
 
-    def says(self, *levels: str) -> List[str]:
+    def says(self, *levels: str) -> list[str]:
         return [f"{v['about']}: {v['message']}" for v in self.content["verdicts"] if v["level"] in levels]
 
     @property
-    def bad(self) -> List[str]:
+    def bad(self) -> list[str]:
         return self.says("broken", "differs")
 
-    def file(self, path: str) -> Dict[str, Any]:
+    def file(self, path: str) -> dict[str, Any]:
         return next(file for file in self.content["files"] if file["path"] == path)
 
 
@@ -57,11 +58,11 @@ def write(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def lines_of(path: Path) -> List[str]:
+def lines_of(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def binarise(text: Path, destination: Path, splits: Sequence[str], dictionaries: Optional[Path] = None) -> None:
+def binarise(text: Path, destination: Path, splits: Sequence[str], dictionaries: Path | None = None) -> None:
     flags = ["-s", "de", "-t", "en", "--destdir", str(destination), "--workers", "1"]
     for split in splits:
         flags += [f"--{split}pref", str(text / split)]
@@ -437,7 +438,7 @@ def test_dictionary_of_another_text_is_noted(prepared: Path, verify: Callable[..
         (1000000, None),
     ],
 )
-def test_training_set_is_recognised_by_its_size(rows: int, name: Optional[str]) -> None:
+def test_training_set_is_recognised_by_its_size(rows: int, name: str | None) -> None:
     files = [measure.File("train.de", "text", "train", language, rows=rows) for language in ("de", "en")]
     found = measure.Directory("", "text", ["de", "en"], files)
     corpus = known_corpora.recognise(found)
@@ -542,7 +543,7 @@ class TestCommand:
         ],
     )
     def test_bad_input_is_one_line_and_code_2(
-        self, argv: List[str], line: str, capsys: pytest.CaptureFixture[str]
+        self, argv: list[str], line: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         argv = argv if argv != ["--expect", "iwslt14-de"] else ["somewhere", *argv]
         assert exit_code(lambda: main(argv)) == 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from argparse import Namespace
-from typing import Any, Callable, Dict, List, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from fairseq.models import BaseFairseqModel
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from tests import models
 
-Hypothesis = Dict[str, Any]
+Hypothesis = dict[str, Any]
 Logits = Callable[[Tensor], Tensor]
 
 
@@ -23,21 +24,21 @@ def settings(**values: Any) -> Namespace:
     return Namespace(**{"beam": 3, "max_len_b": 10, **values})
 
 
-def search(members: Sequence[BaseFairseqModel], data: models.Batch, **values: Any) -> List[List[Hypothesis]]:
+def search(members: Sequence[BaseFairseqModel], data: models.Batch, **values: Any) -> list[list[Hypothesis]]:
     """Hypotheses of each sentence from the search that the task builds; ``prefix`` (B, P) is what they begin with."""
     prefix = values.pop("prefix", None)
     generator = models.task().build_generator(list(members), settings(**values))
     return models.task().inference_step(generator, list(members), sample_of(data), prefix_tokens=prefix)
 
 
-def stock_search(members: Sequence[BaseFairseqModel], data: models.Batch, **values: Any) -> List[List[Hypothesis]]:
+def stock_search(members: Sequence[BaseFairseqModel], data: models.Batch, **values: Any) -> list[list[Hypothesis]]:
     """The same by fairseq alone, as if this package were not there."""
     stock = inspect.unwrap(FairseqTask.build_generator)
     generator = stock(models.task(), list(members), settings(**values))
     return models.task().inference_step(generator, list(members), sample_of(data))
 
 
-def sample_of(data: models.Batch) -> Dict[str, Any]:
+def sample_of(data: models.Batch) -> dict[str, Any]:
     inputs = {"src_tokens": data.source, "src_lengths": data.lengths, "prev_output_tokens": data.previous}
     return {"id": torch.arange(len(data.source)), "net_input": inputs, "target": data.target}
 
@@ -67,9 +68,9 @@ def gnmt(length: int, alpha: float) -> float:
     return math.exp(alpha * (math.log(5 + length) - math.log(5 + 1)))
 
 
-def words(hypotheses: Sequence[Hypothesis]) -> List[List[int]]:
+def words(hypotheses: Sequence[Hypothesis]) -> list[list[int]]:
     return [one["tokens"].tolist() for one in hypotheses]
 
 
-def scores(hypotheses: Sequence[Hypothesis]) -> List[float]:
+def scores(hypotheses: Sequence[Hypothesis]) -> list[float]:
     return [float(one["score"]) for one in hypotheses]

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import pytest
 from fairseq import options
@@ -32,7 +32,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
+def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Models of the stock task ``translation``, stopped while they are still unsure of their sentences' ends."""
     flags = ("--max-update", "80", "--no-epoch-checkpoints", "--task", "translation")
     return {
@@ -46,13 +46,13 @@ class Line(NamedTuple):
 
     score: float
     text: str
-    positional: List[float]
+    positional: list[float]
 
 
-def printed(report: str) -> Dict[int, List[Line]]:
+def printed(report: str) -> dict[int, list[Line]]:
     """The hypotheses of each sentence, in the order in which they stand in the report of a command."""
-    heads: List[Tuple[int, float, str]] = []
-    found: Dict[int, List[Line]] = {}
+    heads: list[tuple[int, float, str]] = []
+    found: dict[int, list[Line]] = {}
     for line in report.splitlines():
         if line.startswith("H-"):
             number, score, text = line[2:].split("\t")
@@ -64,12 +64,12 @@ def printed(report: str) -> Dict[int, List[Line]]:
     return found
 
 
-def translated(data: Path, path: str, results: Path, *flags: str) -> Dict[int, List[Line]]:
+def translated(data: Path, path: str, results: Path, *flags: str) -> dict[int, list[Line]]:
     toy.translate_toy(data, Path(path), results, *flags)
     return printed((results / "generate-test.txt").read_text(encoding="utf-8"))
 
 
-def assert_printed_in_form(found: Dict[int, List[Line]], alpha: float) -> None:
+def assert_printed_in_form(found: dict[int, list[Line]], alpha: float) -> None:
     """Each score is the sum of what is printed for the tokens, over the penalty of their number."""
     lengths = set()
     for lines in found.values():
@@ -85,7 +85,7 @@ def assert_printed_in_form(found: Dict[int, List[Line]], alpha: float) -> None:
 
 
 @pytest.mark.parametrize("arch", ["transformer", "admin_transformer"])
-def test_generate(arch: str, data: Path, checkpoints: Dict[str, Path], tmp_path: Path) -> None:
+def test_generate(arch: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     found = translated(data, str(checkpoints[arch]), tmp_path, *FORM, *WIDE)
     assert sorted(found) == list(range(8))
     assert {len(lines) for lines in found.values()} == {4}
@@ -94,7 +94,7 @@ def test_generate(arch: str, data: Path, checkpoints: Dict[str, Path], tmp_path:
 
 
 def test_the_flag_changes_scores_and_order_and_nothing_else(
-    data: Path, checkpoints: Dict[str, Path], tmp_path: Path
+    data: Path, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     path = str(checkpoints["transformer"])
     ours = translated(data, path, tmp_path / "gnmt", *FORM, *WIDE)
@@ -121,21 +121,21 @@ def test_the_flag_changes_scores_and_order_and_nothing_else(
     ],
     ids=lambda flags: flags[0],
 )
-def test_generate_with(flags: Tuple[str, ...], data: Path, checkpoints: Dict[str, Path], tmp_path: Path) -> None:
+def test_generate_with(flags: tuple[str, ...], data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     wide = () if "--score-reference" in flags else WIDE
     found = translated(data, str(checkpoints["admin_transformer"]), tmp_path, *FORM, *wide, *flags)
     assert sorted(found) == list(range(8))
     assert_printed_in_form(found, 0.6)
 
 
-def test_an_ensemble_of_both(data: Path, checkpoints: Dict[str, Path], tmp_path: Path) -> None:
+def test_an_ensemble_of_both(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     found = translated(data, ":".join(map(str, checkpoints.values())), tmp_path, *FORM, *WIDE)
     assert_printed_in_form(found, 0.6)
 
 
 @pytest.mark.parametrize("buffer", ["1", "3"])
 def test_interactive(
-    buffer: str, data: Path, checkpoints: Dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    buffer: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = tmp_path / "lines.de"
     lines.write_text("eins zwei drei\nneun\nvier vier vier vier vier vier\n", encoding="utf-8")
@@ -148,7 +148,7 @@ def test_interactive(
     assert_printed_in_form(found, 0.6)
 
 
-def test_our_own_command(data: Path, checkpoints: Dict[str, Path], tmp_path: Path) -> None:
+def test_our_own_command(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     flags = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--results-path", str(tmp_path), *FORM, *WIDE]
     assert main(["generate", str(data), "--path", str(checkpoints["admin_transformer"]), *flags]) == 0
     assert_printed_in_form(printed((tmp_path / "generate-test.txt").read_text(encoding="utf-8")), 0.6)
@@ -163,10 +163,10 @@ def test_our_own_command(data: Path, checkpoints: Dict[str, Path], tmp_path: Pat
     ],
 )
 def test_a_mistake_is_one_line(
-    flags: Tuple[str, ...],
+    flags: tuple[str, ...],
     line: str,
     data: Path,
-    checkpoints: Dict[str, Path],
+    checkpoints: dict[str, Path],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -197,7 +197,7 @@ def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptu
     ],
 )
 def test_a_training_may_carry_the_search_of_its_evaluation(
-    form: str, validation: Tuple[str, ...], refused: bool, data: Path, tmp_path: Path
+    form: str, validation: tuple[str, ...], refused: bool, data: Path, tmp_path: Path
 ) -> None:
     """In a YAML file; but the BLEU of its own validation must not be in another form unnoticed."""
     config = toy.parse_training(data, tmp_path, "--max-update", "1", *validation)
@@ -211,7 +211,7 @@ def test_a_training_may_carry_the_search_of_its_evaluation(
     assert not (tmp_path / "checkpoint_last.pt").exists()
 
 
-def test_fairseq_s_own_command_in_its_own_process(data: Path, checkpoints: Dict[str, Path], tmp_path: Path) -> None:
+def test_fairseq_s_own_command_in_its_own_process(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """There the flag must be known before the options are read, by ``--user-dir`` alone."""
     program = "import sys; from fairseq_cli.generate import cli_main; sys.exit(cli_main())"
     flags = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--user-dir", USER_DIR, *FORM, *WIDE]

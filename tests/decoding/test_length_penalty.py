@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ from tests.decoding.searching import (
     words,
 )
 
-FORM: Dict[str, Any] = {"lenpen_form": "gnmt"}
+FORM: dict[str, Any] = {"lenpen_form": "gnmt"}
 END = models.dictionary().eos()
 
 
@@ -88,7 +88,7 @@ def stock_transformer() -> BaseFairseqModel:
     return model.eval()
 
 
-ENSEMBLES: Dict[str, Any] = {
+ENSEMBLES: dict[str, Any] = {
     "post_ln": lambda: [outspoken("post_ln")],
     "admin": lambda: [outspoken("admin")],
     "dsinit_matt": lambda: [outspoken("dsinit_matt")],
@@ -96,7 +96,7 @@ ENSEMBLES: Dict[str, Any] = {
     "ensemble": lambda: [outspoken("post_ln"), outspoken("ds_init", seed=2)],
     "mixed ensemble": lambda: [outspoken("admin"), stock_transformer()],
 }
-SEARCHES: Dict[str, Dict[str, Any]] = {
+SEARCHES: dict[str, dict[str, Any]] = {
     "beam": {},
     "wide beam": {"beam": 12},
     "greedy": {"beam": 1},
@@ -113,7 +113,7 @@ SEARCHES: Dict[str, Dict[str, Any]] = {
 }
 
 
-def assert_scored_by_equation_14(found: List[List[Dict[str, Any]]], alpha: float) -> None:
+def assert_scored_by_equation_14(found: list[list[dict[str, Any]]], alpha: float) -> None:
     for ranked in found:
         assert ranked
         for one in ranked:
@@ -159,7 +159,7 @@ def test_the_search_itself_is_fairseq_s(name: str) -> None:
         assert positional(mine) == positional(theirs)
 
 
-def positional(hypotheses: List[Dict[str, Any]]) -> List[Any]:
+def positional(hypotheses: list[dict[str, Any]]) -> list[Any]:
     """Tokens and their scores in an order of their own; diverse groups may hold the same tokens twice."""
     return sorted((one["tokens"].tolist(), one["positional_scores"].tolist()) for one in hypotheses)
 
@@ -250,7 +250,7 @@ def restricted(case: str) -> BaseFairseqModel:
     return model
 
 
-def listed(model: BaseFairseqModel, row: models.Batch) -> Dict[Tuple[int, ...], float]:
+def listed(model: BaseFairseqModel, row: models.Batch) -> dict[tuple[int, ...], float]:
     """Log-probability of every sentence that there is, each from one whole forward pass."""
     result = {}
     for length in range(1, LONGEST + 1):
@@ -313,7 +313,7 @@ def two_sentences() -> BaseFairseqModel:
         ("gnmt", SHORT, {"short": math.log(0.7) * 6 / 7, "long": math.log(0.3) * 6 / 15}),
     ],
 )
-def test_the_forms_choose_different_translations(form: str, best: List[int], expected: Dict[str, float]) -> None:
+def test_the_forms_choose_different_translations(form: str, best: list[int], expected: dict[str, float]) -> None:
     (ranked,) = search([two_sentences()], models.batch(sentences=1), beam=2, lenpen=1.0, lenpen_form=form)
     assert ranked[0]["tokens"].tolist() == best
     found = dict(zip(map(tuple, words(ranked)), scores(ranked), strict=True))

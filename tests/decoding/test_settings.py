@@ -6,7 +6,7 @@ import argparse
 import inspect
 import math
 from argparse import Namespace
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ from tests.decoding.searching import (
     words,
 )
 
-NOT_ASKED_FOR: Dict[str, Dict[str, Any]] = {
+NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
     "not said": {},
     "fairseq": {"lenpen_form": "fairseq"},
     "lenpen": {"lenpen_form": "fairseq", "lenpen": 0.6},
@@ -99,7 +99,7 @@ def test_the_nearest_form_is_named() -> None:
     ],
 )
 @pytest.mark.parametrize("reference", [False, True])
-def test_contradictions_are_refused(values: Dict[str, Any], message: str, reference: bool) -> None:
+def test_contradictions_are_refused(values: dict[str, Any], message: str, reference: bool) -> None:
     with pytest.raises(UserError) as caught:
         models.task().build_generator([outspoken()], settings(lenpen_form="gnmt", score_reference=reference, **values))
     assert message in str(caught.value)
@@ -211,7 +211,7 @@ def test_a_class_handed_over_is_replaced_or_refused() -> None:
 
 
 def test_what_a_caller_hands_over_is_not_changed() -> None:
-    extra: Dict[str, Any] = {"lm_weight": 0.5}
+    extra: dict[str, Any] = {"lm_weight": 0.5}
     asked = settings(lenpen_form="gnmt", print_alignment="soft")
     assert models.task().build_generator([outspoken()], asked, extra_gen_cls_kwargs=extra).lm_weight == 0.5
     assert extra == {"lm_weight": 0.5}
@@ -243,7 +243,7 @@ def test_words_that_must_occur_still_do() -> None:
 # Flags and configurations
 
 
-def flags(parser: argparse.ArgumentParser) -> Dict[str, List[Any]]:
+def flags(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
     return {
         name: [type(action), action.default, action.choices and list(action.choices), action.nargs, action.help]
         for action in parser._actions

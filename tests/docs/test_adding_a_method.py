@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "adding_a_method.md"
@@ -27,7 +26,7 @@ sys.exit(code)
 """
 
 
-def files() -> Dict[str, str]:
+def files() -> dict[str, str]:
     """The files of the page: a path in code and a colon, then a Python block."""
     found = re.findall(r"`([\w/]+\.py)`[^\n`]*:\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return dict(found)

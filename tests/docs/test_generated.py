@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, List, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ def name_of(thing: Method | Part) -> str:
 
 
 @pytest.fixture(scope="module")
-def pages() -> Dict[Path, str]:
+def pages() -> dict[Path, str]:
     return generate.pages()
 
 
@@ -45,11 +46,11 @@ GENERATED = ["docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "READ
 
 
 @pytest.mark.parametrize("page", GENERATED)
-def test_committed_page_is_what_the_generator_writes(page: str, pages: Dict[Path, str]) -> None:
+def test_committed_page_is_what_the_generator_writes(page: str, pages: dict[Path, str]) -> None:
     assert (ROOT / page).read_text(encoding="utf-8") == pages[ROOT / page]
 
 
-def test_every_page_of_the_generator_is_checked_above(pages: Dict[Path, str]) -> None:
+def test_every_page_of_the_generator_is_checked_above(pages: dict[Path, str]) -> None:
     assert {str(path.relative_to(ROOT)) for path in pages} == set(GENERATED)
 
 
@@ -71,20 +72,20 @@ def test_stale_page_is_reported_and_then_written(
 # Parameters --------------------------------------------------------------------------------------------------------
 
 
-def documented(parts: List[Part]) -> Dict[str, NewParameter]:
+def documented(parts: list[Part]) -> dict[str, NewParameter]:
     return {parameter.name: parameter for part in parts for parameter in part.parameters}
 
 
-def new_entries(model: nn.Module, stock: nn.Module) -> Dict[str, List[str]]:
+def new_entries(model: nn.Module, stock: nn.Module) -> dict[str, list[str]]:
     """Names below a layer or a stack of what ``model`` has and ``stock`` has not, each with its full names."""
-    found: Dict[str, List[str]] = {}
+    found: dict[str, list[str]] = {}
     for key in model.state_dict().keys() - stock.state_dict().keys():
         name = re.sub(r"^(encoder|decoder)\.(layers\.\d+\.)?", "", key)
         found.setdefault(re.sub(r"\.\d+\.", ".I.", name), []).append(key)
     return found
 
 
-def check(model: nn.Module, stock: nn.Module, parts: List[Part], options: Mapping[str, Any] = {}) -> None:
+def check(model: nn.Module, stock: nn.Module, parts: list[Part], options: Mapping[str, Any] = {}) -> None:
     """Every new entry is documented with its shape, its kind and the value it starts from, and nothing else is."""
     trained = dict(model.named_parameters(remove_duplicate=False))
     entries, promised = new_entries(model, stock), documented(parts)
@@ -194,11 +195,11 @@ def test_page_says_whether_stock_computes_the_same_without_a_fold(name: str, nee
 # Records -----------------------------------------------------------------------------------------------------------
 
 
-def formulas(text: str) -> List[str]:
+def formulas(text: str) -> list[str]:
     return re.findall(r"\$`(.+?)`\$", text)
 
 
-def texts_of(method: Method) -> List[str]:
+def texts_of(method: Method) -> list[str]:
     return [method.equation, *method.departures]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List, Tuple
 
 import pytest
 
@@ -16,13 +16,13 @@ def without_code(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def anchors(page: Path) -> List[str]:
+def anchors(page: Path) -> list[str]:
     """Anchors that GitHub gives the headings of ``page``."""
     headings = re.findall(r"^#+ (.+)$", without_code(page.read_text(encoding="utf-8")), flags=re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
-def links(page: Path) -> Iterator[Tuple[str, str]]:
+def links(page: Path) -> Iterator[tuple[str, str]]:
     """Path and anchor of every relative link of ``page``."""
     text = re.sub(r"`[^`\n]*`", "code", without_code(page.read_text(encoding="utf-8")))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

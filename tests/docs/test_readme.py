@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Callable, Dict, List
 
 import pytest
 import yaml
@@ -24,18 +24,18 @@ from tests import toy
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 USER_DIR = str(Path(fairseq_plugins.__file__).parent)
-SMALLER: Dict[str, List[str]] = {
+SMALLER: dict[str, list[str]] = {
     "train": [*toy.TINY_MODEL, *"--cpu --max-epoch 5 --num-workers 0 --log-format none".split()],
     "generate": "--cpu --max-len-a 0 --max-len-b 5 --num-workers 0".split(),
 }
 """What is added to a command of the README so that it takes a second."""
 
 
-def blocks(language: str, text: str = README) -> List[str]:
+def blocks(language: str, text: str = README) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def commands(block: str) -> List[List[str]]:
+def commands(block: str) -> list[list[str]]:
     """The commands of a shell block as lists of arguments."""
     lines = block.replace("\\\n", " ").replace('"$(python -m fairseq_plugins)"', shlex.quote(USER_DIR)).splitlines()
     return [shlex.split(line) for line in lines if line.strip()]
@@ -50,7 +50,7 @@ def test_its_numbers_are_those_of_the_package() -> None:
     assert len(DEMO_METHODS) == 6
 
 
-def run(command: List[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Run one command in this process, made smaller."""
     program, *arguments = command
     name = program.removeprefix("fairseq-") if program != "fairseq-deep" else arguments[0]
@@ -75,7 +75,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
-    made: Dict[str, Callable[[], bool]] = {
+    made: dict[str, Callable[[], bool]] = {
         "fairseq-preprocess": (workplace / "data-bin/dict.de.txt").exists,
         "fairseq-train": (workplace / "checkpoints/admin/checkpoint_best.pt").exists,
         "fairseq-deep average": (workplace / "averaged.pt").exists,

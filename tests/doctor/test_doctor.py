@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 from collections import namedtuple
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def worst(findings: Iterable[Finding]) -> Level:
 
 class TestVersions:
     @pytest.fixture
-    def versions(self, monkeypatch: pytest.MonkeyPatch) -> Dict[str, str]:
+    def versions(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         """What is installed, by name; to be changed by the test."""
         made = {package.name: package.tested or "1.0" for package in packages.PACKAGES}
         made.update({packages.FAIRSEQ: packages.TESTED_FAIRSEQ, "pip": "25.0"})
@@ -61,7 +62,7 @@ class TestVersions:
         }
         assert f'python_requires=">={packages.PYTHON[0][0]}.{packages.PYTHON[0][1]},' in (ROOT / "setup.py").read_text()
 
-    def test_all_as_tested(self, versions: Dict[str, str]) -> None:
+    def test_all_as_tested(self, versions: dict[str, str]) -> None:
         assert worst(packages.packages()) is Level.OK
         assert [str(finding.says) for finding in packages.fairseq_distribution()] == ["0.12.3.1"]
 
@@ -76,12 +77,12 @@ class TestVersions:
             ("sacrebleu", "1.5.1", Level.ERROR, "1.5.1 is too old; 2.0 is the oldest that works"),
         ],
     )
-    def test_other_version(self, versions: Dict[str, str], name: str, version: str, level: Level, says: str) -> None:
+    def test_other_version(self, versions: dict[str, str], name: str, version: str, level: Level, says: str) -> None:
         versions[name] = version
         assert (self.finding(name).level, self.finding(name).says) == (level, says)
 
     @pytest.mark.parametrize(("name", "level"), [("scikit-learn", Level.ERROR), ("wandb", Level.NOTE)])
-    def test_missing_package(self, versions: Dict[str, str], name: str, level: Level) -> None:
+    def test_missing_package(self, versions: dict[str, str], name: str, level: Level) -> None:
         del versions[name]
         assert self.finding(name).level is level
         assert self.finding(name).cure == f"pip install {name}"
@@ -89,7 +90,7 @@ class TestVersions:
     @pytest.mark.parametrize(
         ("python", "level"), [((3, 9, 2), Level.ERROR), ((3, 10, 0), Level.OK), ((3, 14, 0), Level.ERROR)]
     )
-    def test_python(self, monkeypatch: pytest.MonkeyPatch, python: Tuple[int, ...], level: Level) -> None:
+    def test_python(self, monkeypatch: pytest.MonkeyPatch, python: tuple[int, ...], level: Level) -> None:
         monkeypatch.setattr(packages.sys, "version_info", python)
         (finding,) = packages.python()
         assert finding.level is level
@@ -97,7 +98,7 @@ class TestVersions:
 
     @pytest.mark.parametrize(("python", "thread"), [((3, 12, 1), "5012"), ((3, 10, 4), "4858")])
     def test_stock_fairseq(
-        self, versions: Dict[str, str], monkeypatch: pytest.MonkeyPatch, python: Tuple[int, ...], thread: str
+        self, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch, python: tuple[int, ...], thread: str
     ) -> None:
         del versions[packages.FAIRSEQ]
         versions["fairseq"] = "0.12.2"
@@ -107,26 +108,26 @@ class TestVersions:
         assert finding.thread.endswith(f"/{thread}")
         assert "pip install --no-build-isolation fairseq-fixed==0.12.3.1" in finding.cure
 
-    def test_two_fairseqs(self, versions: Dict[str, str]) -> None:
+    def test_two_fairseqs(self, versions: dict[str, str]) -> None:
         versions["fairseq"] = "0.12.2"
         (finding,) = packages.fairseq_distribution()
         assert finding.level is Level.ERROR
         assert "overwrite each other" in finding.says
 
-    def test_another_release_of_ours(self, versions: Dict[str, str]) -> None:
+    def test_another_release_of_ours(self, versions: dict[str, str]) -> None:
         versions[packages.FAIRSEQ] = "0.13.0"
         assert [finding.level for finding in packages.fairseq_distribution()] == [Level.WARNING]
 
     @pytest.mark.parametrize(("pip", "levels"), [("24.1", [Level.ERROR, Level.NOTE]), ("24.0", [Level.ERROR])])
     def test_no_fairseq(
-        self, versions: Dict[str, str], monkeypatch: pytest.MonkeyPatch, pip: str, levels: List[Level]
+        self, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch, pip: str, levels: list[Level]
     ) -> None:
         del versions[packages.FAIRSEQ]
         versions["pip"] = pip
         monkeypatch.setattr(packages, "find_spec", lambda _: None)
         assert [finding.level for finding in packages.fairseq_distribution()] == levels
 
-    def test_source_checkout(self, versions: Dict[str, str]) -> None:
+    def test_source_checkout(self, versions: dict[str, str]) -> None:
         del versions[packages.FAIRSEQ]
         assert [finding.level for finding in packages.fairseq_distribution()] == [Level.WARNING]
 
@@ -198,7 +199,7 @@ class TestGpus:
             ((9, 0), [], True),
         ],
     )
-    def test_kernels(self, capability: Tuple[int, int], kernels: List[str], has: bool) -> None:
+    def test_kernels(self, capability: tuple[int, int], kernels: list[str], has: bool) -> None:
         assert machine.has_kernels(capability, kernels) is has
 
     def test_two_gpus_without_nccl(self) -> None:
@@ -218,7 +219,7 @@ class TestGpus:
         ],
     )
     def test_why_there_is_none(
-        self, torch: Any, environment: Dict[str, str], driver: bool, level: Level, says: str
+        self, torch: Any, environment: dict[str, str], driver: bool, level: Level, says: str
     ) -> None:
         (finding,) = machine.findings_of_gpus(torch, environment, driver)
         assert finding.level is level
@@ -357,7 +358,7 @@ class TestPlugin:
 class TestReport:
     @pytest.fixture
     def printed(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-        def run(checks: Sequence[Check], *argv: str) -> Tuple[int, str]:
+        def run(checks: Sequence[Check], *argv: str) -> tuple[int, str]:
             monkeypatch.setattr(report, "CHECKS", checks)
             code = report.main(argv)
             return code, capsys.readouterr().out
@@ -372,7 +373,7 @@ class TestReport:
             ([Level.WARNING, Level.ERROR], 1, "training cannot start: error"),
         ],
     )
-    def test_answer(self, printed: Any, levels: List[Level], code: int, last: str) -> None:
+    def test_answer(self, printed: Any, levels: list[Level], code: int, last: str) -> None:
         checks = [Check("topic", lambda level=level: [Finding(level, level.value, "says")]) for level in levels]
         found, text = printed(checks)
         assert (found, text.splitlines()[-1]) == (code, last)
@@ -407,7 +408,7 @@ class TestReport:
 
     def test_no_check_of_fairseq_where_it_cannot_be_imported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plugin, "obstacle", lambda: "ImportError: no")
-        ran: List[str] = []
+        ran: list[str] = []
         checks = [
             Check("a", lambda: ran.append("a") or []),  # type: ignore[func-returns-value]
             Check("b", lambda: ran.append("b") or [], needs_fairseq=True),  # type: ignore[func-returns-value]
@@ -431,7 +432,7 @@ def test_this_environment_can_train(capsys: pytest.CaptureFixture[str]) -> None:
 class TestBrokenFairseq:
     """In a process of its own, before whose installed packages stands a fairseq that is absent or broken."""
 
-    def run(self, directory: Path, *argv: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, directory: Path, *argv: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}"}
         return subprocess.run(
             [sys.executable, "-m", "fairseq_plugins.cli", *argv],
@@ -458,7 +459,8 @@ class TestBrokenFairseq:
         assert [(finding["about"], finding["says"]) for finding in errors] == [
             (
                 "fairseq",
-                "cannot be imported: ValueError: mutable default <class 'CommonConfig'> for field common is not allowed",
+                "cannot be imported: ValueError: mutable default <class 'CommonConfig'> for field common is "
+                "not allowed",
             )
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from tests import by_hand
 from tests.building import batch, count, logits, tiny
 
 C, F, HEADS = 16, 24, 2
-State = dict[str, dict[str, Optional[Tensor]]]
+State = dict[str, dict[str, Tensor | None]]
 lengths_of_a_batch = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
@@ -33,14 +33,14 @@ def future(length: int) -> Tensor:
     return torch.full((length, length), float("-inf")).triu(1)
 
 
-def attend(module: Any, z: Tensor, pads: Optional[Tensor] = None, state: Optional[State] = None) -> Tensor:
+def attend(module: Any, z: Tensor, pads: Tensor | None = None, state: State | None = None) -> Tensor:
     mask = None if state is not None else future(len(z))
     output, weights, _ = module.attend(z, z, pads, pads, mask, state, False, False, None)
     assert weights is None
     return output
 
 
-def words_of(output: Tensor, pads: Optional[Tensor]) -> Tensor:
+def words_of(output: Tensor, pads: Tensor | None) -> Tensor:
     """Rows of words; what stands at a pad is nobody's concern."""
     return output if pads is None else output[~pads.t()]
 

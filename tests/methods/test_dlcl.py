@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -279,7 +280,7 @@ class Stacked(LinearCombination):
         return (torch.stack(states) * self.weight[len(states) - 1, : len(states)].view(-1, 1, 1, 1)).sum(dim=0)
 
 
-def bytes_of_history(kind: Optional[type[nn.Module]], arch: str, layers: int, weights: str) -> int:
+def bytes_of_history(kind: type[nn.Module] | None, arch: str, layers: int, weights: str) -> int:
     width = 16
     history = tiny(arch, encoder_layers=layers, dlcl_weights=weights).encoder.history
     if kind is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -84,9 +84,9 @@ def assert_layer(layer: nn.Module, weights: dict[str, float], biases: dict[str, 
 def assert_model(
     built: nn.Module,
     weights: dict[str, dict[str, float]],
-    biases: Optional[dict[str, float]] = None,
-    exponent: Optional[dict[str, float]] = None,
-    factor: Optional[dict[str, float]] = None,
+    biases: dict[str, float] | None = None,
+    exponent: dict[str, float] | None = None,
+    factor: dict[str, float] | None = None,
 ) -> None:
     """Check the lowest and the highest layer; ``factor * depth ** exponent`` scales the bounds of a stack."""
     for stack, bounds in weights.items():

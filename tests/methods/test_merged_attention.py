@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
 
 import pytest
 import torch
@@ -18,11 +17,11 @@ from tests.building import batch, logits, tiny
 C, HEADS = 16, 2
 
 
-def valid_positions(pads: Optional[Tensor], sentence: int, until: int) -> list[int]:
+def valid_positions(pads: Tensor | None, sentence: int, until: int) -> list[int]:
     return [k for k in range(until) if pads is None or not pads[sentence, k]]
 
 
-def average_by_loop(values: Tensor, pads: Optional[Tensor], causal: bool = True) -> Tensor:
+def average_by_loop(values: Tensor, pads: Tensor | None, causal: bool = True) -> Tensor:
     """Mean over the positions so far that are no pads; zero at a pad."""
     result = torch.zeros_like(values)
     for t in range(values.size(0)):
@@ -34,7 +33,7 @@ def average_by_loop(values: Tensor, pads: Optional[Tensor], causal: bool = True)
 
 
 def merged_by_loop(
-    module: MergedAttention, x: Tensor, h: Tensor, pads: Optional[Tensor], source_pads: Optional[Tensor]
+    module: MergedAttention, x: Tensor, h: Tensor, pads: Tensor | None, source_pads: Tensor | None
 ) -> Tensor:
     """(heads of softmax(q k^T / sqrt(d/H)) v  +  mean of x W_v + b_v) W_o + b_o, one position and head at a time."""
     width = C // HEADS
@@ -111,7 +110,7 @@ def test_averages_of_half_precision_do_not_overflow() -> None:
 @given(chunks=st.lists(st.integers(1, 4), min_size=1, max_size=5), targets=st.integers(1, 3))
 def test_step_by_step_is_the_whole(chunks: list[int], targets: int) -> None:
     average, values = RunningAverage(), torch.randn(sum(chunks), targets, C)
-    state: dict[str, dict[str, Optional[Tensor]]] = {}
+    state: dict[str, dict[str, Tensor | None]] = {}
     steps = [average(part, None, state, True) for part in values.split(chunks)]
     torch.testing.assert_close(torch.cat(steps), causal_average(values, None), rtol=1e-5, atol=1e-6)
 
@@ -121,7 +120,7 @@ def test_step_by_step_is_the_whole(chunks: list[int], targets: int) -> None:
 def test_step_by_step_with_pads_is_the_whole(chunks: list[int], targets: list[int]) -> None:
     average, values = RunningAverage(), torch.randn(sum(chunks), len(targets), C)
     pads = right_pads(targets, len(values))
-    state: dict[str, dict[str, Optional[Tensor]]] = {}
+    state: dict[str, dict[str, Tensor | None]] = {}
     parts = zip(values.split(chunks), pads.split(chunks, dim=1), strict=True)
     steps = [average(part, part_pads, state, True) for part, part_pads in parts]
     torch.testing.assert_close(torch.cat(steps), causal_average(values, pads), rtol=1e-5, atol=1e-6)
@@ -132,7 +131,7 @@ def test_step_by_step_with_pads_is_the_whole(chunks: list[int], targets: list[in
 def test_the_running_sum_follows_the_beams(order: list[int], before: int, after: int) -> None:
     """A beam that is taken over goes on from the sum of the one it came from, whether or not the batch shrinks."""
     average, prefix = RunningAverage(), torch.randn(before, 4, C)
-    state: dict[str, dict[str, Optional[Tensor]]] = {}
+    state: dict[str, dict[str, Tensor | None]] = {}
     average(prefix, None, state, True)
     average.reorder_incremental_state(state, torch.tensor(order))
     rest = torch.randn(after, len(order), C)

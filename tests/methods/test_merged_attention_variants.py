@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ from tests.building import batch, count, logits, tiny
 
 C = 16
 PARTS = ["matt_self", "matt_aan"]
-State = dict[str, dict[str, Optional[Tensor]]]
+State = dict[str, dict[str, Tensor | None]]
 lengths_of_a_batch = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
@@ -40,13 +40,13 @@ def future(length: int) -> Tensor:
     return torch.full((length, length), float("-inf")).triu(1)
 
 
-def words_of(output: Tensor, pads: Optional[Tensor]) -> Tensor:
+def words_of(output: Tensor, pads: Tensor | None) -> Tensor:
     """Rows of words; what stands at a pad is nobody's concern."""
     return output if pads is None else output[~pads.t()]
 
 
 def by_equation(
-    module: Any, x: Tensor, h: Tensor, pads: Optional[Tensor] = None, source_pads: Optional[Tensor] = None
+    module: Any, x: Tensor, h: Tensor, pads: Tensor | None = None, source_pads: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """SA(x) + CA(x, h), or u + CA(x, h), and the weights of CA, ``(H, B, T, S)``."""
     seen = by_hand.seen_so_far(by_hand.no_pads(pads, x.size(0), x.size(1)))
@@ -121,7 +121,7 @@ def test_stacks_of_different_widths(part: str) -> None:
 # Decoding ----------------------------------------------------------------------------------------------------------
 
 
-def step(module: Any, x: Tensor, h: Tensor, pads: Optional[Tensor], state: State) -> Tensor:
+def step(module: Any, x: Tensor, h: Tensor, pads: Tensor | None, state: State) -> Tensor:
     return module.attend(x, h, None, pads, None, state, False, False, None)[0]
 
 

@@ -6,7 +6,7 @@ Legend: T target time, S source time, B batch, C width, H heads, D width of a he
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -175,7 +175,7 @@ def test_weights_are_returned_as_they_are_asked_for() -> None:
     module = with_biases(tiny(ARCH)).decoder.layers[0].encoder_attn
     x, h, below = torch.randn(T, B, C), torch.randn(S, B, C), torch.randn(B * H, T, S)
 
-    def attend(need_weights: bool, need_head_weights: bool) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    def attend(need_weights: bool, need_head_weights: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
         return module.attend(x, h, pads(S, left=True), None, None, None, need_weights, need_head_weights, below)
 
     outputs = [attend(*flags) for flags in ((False, False), (True, False), (False, True), (True, True))]
@@ -193,7 +193,7 @@ def test_weights_are_returned_as_they_are_asked_for() -> None:
 # The chains --------------------------------------------------------------------------------------------------------
 
 
-def chains_of(model: nn.Module, inputs: Batch, shifted: Optional[str] = None, by: Any = 0.0) -> dict[str, list[Tensor]]:
+def chains_of(model: nn.Module, inputs: Batch, shifted: str | None = None, by: Any = 0.0) -> dict[str, list[Tensor]]:
     """Scores that each layer hands up, of all chains, and the logits; the first layer's of one chain can be shifted."""
     found: dict[str, list[Tensor]] = {chain: [] for chain in CHAINS}
     places = {"encoder": (model.encoder, -1), "decoder self": (model.decoder, -2), "cross": (model.decoder, -1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 
@@ -23,7 +23,7 @@ def log_text(valid: Mapping[int, float], speeds: Sequence[float] = (1000.0,), pa
 
 
 def write_scores(
-    run: Path, test_set: str, scores: Mapping[str, float], texts: Optional[tuple[list[str], list[str]]] = None
+    run: Path, test_set: str, scores: Mapping[str, float], texts: tuple[list[str], list[str]] | None = None
 ) -> None:
     """What evaluate.sh leaves of one test set; ``texts`` are hypotheses and references."""
     place = run / "evaluation" / test_set
@@ -40,14 +40,14 @@ def write_run(
     config: str = "iwslt14_de_en/admin_6e6d",
     seed: int = 1111,
     changes: Sequence[str] = (),
-    data: Optional[Path] = None,
-    valid: Optional[Mapping[int, float]] = None,
+    data: Path | None = None,
+    valid: Mapping[int, float] | None = None,
     speeds: Sequence[float] = (1000.0,),
-    finished: Optional[Mapping[str, Any]] = None,
+    finished: Mapping[str, Any] | None = None,
     layers: tuple[int, int] = (6, 6),
-    scores: Optional[Mapping[str, float]] = None,
-    texts: Optional[tuple[list[str], list[str]]] = None,
-    precision: Optional[str] = None,
+    scores: Mapping[str, float] | None = None,
+    texts: tuple[list[str], list[str]] | None = None,
+    precision: str | None = None,
 ) -> Path:
     """A run with one test set ``test``; ``finished`` is what its file says, an empty mapping for none."""
     directory.mkdir(parents=True)

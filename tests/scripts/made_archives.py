@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
-from typing import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 STEMS = ("ka", "lo", "mi", "su", "te", "ra", "no", "pi", "ve", "du")
 PARTNERS = {"en": "", "de": "en", "fr": "ez"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Iterator, Optional
 
-Headers = Optional[dict[str, str]]
+Headers = dict[str, str] | None
 
 PAGE = b"<!DOCTYPE html>\n<html><body>The file has moved.</body></html>\n"
 
@@ -73,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.give_part(content, "" if how == "plain" else wanted, 1000 if how == "drops" else None)
 
-    def give_part(self, content: bytes, wanted: str, most: Optional[int]) -> None:
+    def give_part(self, content: bytes, wanted: str, most: int | None) -> None:
         found = re.fullmatch(r"bytes=(\d+)-", wanted)
         start = int(found.group(1)) if found else 0
         if found is None:
@@ -84,9 +84,7 @@ class Handler(BaseHTTPRequestHandler):
             whole = f"bytes {start}-{len(content) - 1}/{len(content)}"
             self.give(206, content[start:], {"Content-Range": whole}, most)
 
-    def give(
-        self, code: int, body: bytes, headers: Optional[dict[str, str]] = None, most: Optional[int] = None
-    ) -> None:
+    def give(self, code: int, body: bytes, headers: dict[str, str] | None = None, most: int | None = None) -> None:
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
         for name, value in (headers or {}).items():

@@ -9,8 +9,8 @@ import random
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 

@@ -381,8 +381,8 @@ def test_bad_text_is_one_line_that_names_the_file(text: Path, tmp_path: Path, ki
         found
         == {
             "empty": f"{tmp_path}/bad.de: empty",
-            "unequal": f"{tmp_path}/bad.de: not parallel: {tmp_path}/bad.de has 2 lines, {tmp_path}/bad.en has 1 lines; "
-            "line k must translate line k",
+            "unequal": f"{tmp_path}/bad.de: not parallel: {tmp_path}/bad.de has 2 lines, "
+            f"{tmp_path}/bad.en has 1 lines; line k must translate line k",
             "latin-1": f"{tmp_path}/bad.de: line 1: not UTF-8 (byte 0xf6)",
             "nothing left": f"{tmp_path}/out/work/tokens/train.de: no pair is left after cleaning: "
             "1 with one side more than 1.5 times as long as the other",

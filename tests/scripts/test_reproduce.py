@@ -13,7 +13,6 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
 from sacrebleu.metrics import BLEU
@@ -25,21 +24,21 @@ REPRODUCE = CHECKOUT / "scripts" / "reproduce"
 SCRIPTS = sorted(path.name for path in REPRODUCE.glob("*.sh") if path.name not in ("table.sh", "multi30k.sh"))
 
 
-def environment(out: Path, **settings: str) -> Dict[str, str]:
+def environment(out: Path, **settings: str) -> dict[str, str]:
     return {**os.environ, "OUT": str(out), "SMOKE": "1", "QUIET": "1", "WORKERS": "1", **settings}
 
 
-def chain(script: str, out: Path, *names: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+def chain(script: str, out: Path, *names: str, **settings: str) -> subprocess.CompletedProcess[str]:
     command = [str(REPRODUCE / script), *names]
     return subprocess.run(command, env=environment(out, **settings), capture_output=True, text=True)
 
 
-def report_of(out: Path) -> List[Dict[str, str]]:
+def report_of(out: Path) -> list[dict[str, str]]:
     with (out / "report" / "report.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
-def final_files(out: Path) -> Dict[str, str]:
+def final_files(out: Path) -> dict[str, str]:
     """Hash of everything that a chain is for; logs, training state and what a clock has told are left out."""
     of_the_clock = {"train.log", "generate.log", "average.log", "eval-lm.log", "run.json", ".lock"}
     left_out = {"checkpoints", "report", "work"}
@@ -123,7 +122,7 @@ def test_dry_run_names_every_training_and_makes_nothing(tmp_path: Path) -> None:
         ("b2t_table4.sh", ("b2t_6d",)),
     ],
 )
-def test_from_archives_to_a_report(script: str, names: List[str], tmp_path: Path) -> None:
+def test_from_archives_to_a_report(script: str, names: list[str], tmp_path: Path) -> None:
     out = tmp_path / "with spaces"
     done = chain(script, out, *names)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

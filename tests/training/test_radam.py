@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 import torch
@@ -124,7 +124,7 @@ def configuration(**values: Any) -> Any:
     return OmegaConf.merge(OmegaConf.structured(RAdamConfig), {**common, **values})
 
 
-def built(rule: str, p: Optional[nn.Parameter] = None, **values: Any) -> FairseqRAdam:
+def built(rule: str, p: nn.Parameter | None = None, **values: Any) -> FairseqRAdam:
     return FairseqRAdam(configuration(radam_rule=rule, **values), [p if p is not None else nn.Parameter(torch.ones(2))])
 
 

@@ -7,7 +7,7 @@ The grammar samples trees; :mod:`german_syntax` and :mod:`english_syntax` each p
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Union
+from typing import Any
 
 from .lexicon import Adjective, Noun, Verb
 
@@ -91,7 +91,7 @@ class NounPhrase:
     relative: Clause | None = None
 
 
-Nominal = Union[NounPhrase, Pronoun, PersonName, Coordination, Interrogative, Gap, Expletive]
+Nominal = NounPhrase | Pronoun | PersonName | Coordination | Interrogative | Gap | Expletive
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class PrepositionalPhrase:
     nominal: Nominal
 
 
-Adverbial = Union[Phrase, PrepositionalPhrase]
+Adverbial = Phrase | PrepositionalPhrase
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class AdjectivePredicate:
     very: bool = False
 
 
-Predicate = Union[AdjectivePredicate, NounPhrase, Phrase]
+Predicate = AdjectivePredicate | NounPhrase | Phrase
 
 
 @dataclass(frozen=True)
