@@ -1,0 +1,69 @@
+"""Which cases stand for the others: the fast tests run those, ``make test-all`` runs every one.
+
+A promise reads some axes: resuming depends on the parameters and buffers that the parts bring, not on the numbers that
+they start from. Here the promise says which, and gets the fewest cases that hold each structure of those axes once. A
+structure is a value of an axis together with the options of its part that are not at their defaults. So a new part, or
+an option in a new use, brings a representative of its own without an edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Part
+from tests import models
+
+Reads = Axis | tuple[Axis, ...]
+"""An axis, or axes whose values matter together."""
+EVERY_MODEL_HAS = {axis.value: METHODS["post_ln"].choice(axis) for axis in Axis}
+
+
+def values_of(case: str) -> dict[str, Any]:
+    """What a case of ``tests/models.py``, or a method, says of its axes and options, by their names."""
+    if case in METHODS:
+        method = METHODS[case]
+        return {**{axis.value: method.choice(axis) for axis in Axis}, **method.options}
+    words = models.COMBINATIONS[case].split()
+    flags = zip(words[::2], words[1::2], strict=True)
+    return {**EVERY_MODEL_HAS, **{name[2:].replace("-", "_"): value for name, value in flags}}
+
+
+def _parts(axis: Axis, values: Mapping[str, Any]) -> list[Part]:
+    return [PARTS[axis][name] for name in str(values[axis.value]).split(",")]
+
+
+def structures(case: str, *reads: Reads) -> set[tuple[Any, ...]]:
+    """What a promise that reads these axes meets in ``case``."""
+    values = values_of(case)
+    found: set[tuple[Any, ...]] = {(name,) for name in GENERAL_OPTIONS if name in values}
+    for axes in reads:
+        together = axes if isinstance(axes, tuple) else (axes,)
+        parts = [(axis.value, values[axis.value]) for axis in together]
+        options = {option for axis in together for part in _parts(axis, values) for option in part.options}
+        chosen = {(o.name, values[o.name]) for o in options if str(values.get(o.name, o.default)) != str(o.default)}
+        found.add((*parts, *sorted(chosen)))
+    return found
+
+
+def representatives(cases: Iterable[str], *reads: Reads) -> list[str]:
+    """The fewest of ``cases``, about, that have every structure which any of them has; in their order."""
+    left = {case: structures(case, *reads) for case in cases}
+    order, chosen = list(left), set()
+    while any(left.values()):
+        best = max(order, key=lambda case: len(left[case]))
+        chosen.add(best)
+        found = left[best]
+        left = {case: rest - found for case, rest in left.items()}
+    return [case for case in order if case in chosen]
+
+
+def for_each(name: str, cases: Iterable[str], *reads: Reads) -> pytest.MarkDecorator:
+    """Parametrise ``name`` over ``cases``: the representatives in the fast tests, the others in the slow ones only."""
+    cases = list(cases)
+    fast = set(representatives(cases, *reads))
+    return pytest.mark.parametrize(
+        name, [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+    )
