@@ -27,7 +27,7 @@ from fairseq_plugins import compat
 from fairseq_plugins.core.architectures import architecture_presets as family_presets
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.architectures import refusals as refusals_in
-from fairseq_plugins.core.config import UNSUPPORTED, option_values, shape_of
+from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import AXIS_HELP
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
@@ -35,7 +35,6 @@ from fairseq_plugins.core.method import (
     METHODS,
     PARTS,
     Axis,
-    Choices,
     Method,
     NewParameter,
     Option,
@@ -46,6 +45,7 @@ from fairseq_plugins.core.method import (
 from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel, architecture_presets
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
+from fairseq_plugins.errors import flag
 from fairseq_plugins.runs.published import PublishedRow, rows_by_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -159,33 +159,32 @@ def no_fold_reasons(method: Method) -> list[str]:
 def refusals() -> dict[str, list[str]]:
     """Messages of the parts about combinations that make no sense, each with the parts that give it."""
     found: dict[str, list[str]] = {}
-    for part, choices in _combinations():
+    for part, parts in _combinations():
         for config in _configurations():
-            for message in _objections(part, choices, config):
+            for message in _objections(part, parts, config):
                 givers = found.setdefault(_without_numbers(message), [])
                 if _value(part) not in givers:
                     givers.append(_value(part))
     return found
 
 
-def _objections(part: Part, choices: Choices, config: Namespace) -> list[str]:
+def _objections(part: Part, parts: dict[Axis, Part], config: Namespace) -> list[str]:
     """What the part says in either stack."""
-    shapes = (shape_of(config, choices, option_values(config, stack), stack) for stack in Stack)
-    return [message for shape in shapes for message in part.conflicts(choices, shape, config)]
+    designs = [design_of(config, stack, parts, option_values(config, stack)) for stack in Stack]
+    return [message for design in designs for message in part.conflicts(design, config)]
 
 
 def _without_numbers(message: str) -> str:
     return re.sub(r"(--[a-z-]+-(?:dim|layers)) \d+", r"\1 N", message)
 
 
-def _combinations() -> Iterator[tuple[Part, Choices]]:
+def _combinations() -> Iterator[tuple[Part, dict[Axis, Part]]]:
     """Every part with every part of another axis, the rest as in stock fairseq."""
     stock = Method("", "", "", "", base_init="fairseq")
     usual = {axis: find_part(axis, stock.choice(axis)) for axis in Axis}
     for one, other in itertools.permutations(Axis, 2):
         for part, second in itertools.product(PARTS[one].values(), PARTS[other].values()):
-            chosen = {**usual, one: part, other: second}
-            yield part, Choices(**{axis.value: choice for axis, choice in chosen.items()})
+            yield part, {**usual, one: part, other: second}
 
 
 def _configurations() -> Iterator[Namespace]:
@@ -233,11 +232,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def code(text: object) -> str:
     """Inline code."""
     return f"`{text}`"
-
-
-def flag(name: str) -> str:
-    """``base_init`` as ``--base-init``."""
-    return "--" + name.replace("_", "-")
 
 
 def _value(part: Part) -> str:

@@ -48,6 +48,11 @@ def raised_in_worker(trace: str) -> UserError | None:
     return None
 
 
+def flag(name: str) -> str:
+    """The command-line flag of a setting: ``--name-with-dashes``."""
+    return "--" + name.replace("_", "-")
+
+
 def unknown_name(kind: str, name: str, legal: Iterable[str]) -> str:
     """Message for a name that is not one of ``legal``, with the nearest legal one where there is one."""
     names = sorted(legal)

@@ -42,6 +42,7 @@ from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
+from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.options import OneLineParser
@@ -129,7 +130,7 @@ def obstacles(model: DeepTransformerModel) -> list[str]:
     """Why ``model`` cannot be folded, one reason each; empty if it can."""
     found: list[str] = []
     for name, stack in stacks(model):
-        parts = [part for part in stack.design.choices.all() if part.no_fold]
+        parts = [part for part in stack.design.parts.values() if part.no_fold]
         found += [f"--{part.axis.value} {part.name} has no fold: {part.no_fold}" for part in parts]
         # A part with a reason of its own speaks for its junctions.
         if not parts:
@@ -141,7 +142,7 @@ def _obstacles_at_junctions(name: str, stack: Any) -> Iterator[str]:
     for sub in sub_layers(name, stack):
         if sub.scale is None:
             yield f"{sub.junction} has no fold: it does more than scale the stream and add the branch"
-        elif stack.design.norm.before and not sub.is_plain:
+        elif stack.design.norms_always(NormPlace.BEFORE) and not sub.is_plain:
             yield f"{sub.junction} has no fold: under Pre-LN no LayerNorm stands on the stream to take its scale"
         elif vanishing := int((sub.scale.abs() < SMALLEST_SCALE).sum()):
             yield (
@@ -178,7 +179,7 @@ def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str,
     stock = {name: value for name, value in vars(options).items() if name not in own}
     stock.update(_name=STOCK_ARCH, arch=STOCK_ARCH)
     for name, stack in stacks(model):
-        stock[f"{name}_normalize_before"] = stack.design.norm.before
+        stock[f"{name}_normalize_before"] = stack.design.norms_always(NormPlace.BEFORE)
         stock[f"{name}_layers"] = len(stack.layers)
         stock[f"{name}_layers_to_keep"] = None
     return stock

@@ -1,8 +1,8 @@
 """Attention: which attention sub-layers a layer has, and how they attend.
 
 Every attention has the one signature of :meth:`Attention.attend`, so that a layer reads the same whatever it is
-made of and TorchScript can compile it. A part of this axis is built with ``build(depth, shape) -> AttentionPlan``, once
-for each layer.
+made of and TorchScript can compile it. A part of this axis is built with ``build(depth, design) ->
+AttentionPlan``, once a layer.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
@@ -17,7 +17,8 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Axis, Choices, Part, Shape, Stack, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Stack, part
 
 
 class Attention(MultiheadAttention):
@@ -118,23 +119,19 @@ class AttentionPlan(NamedTuple):
     cross: Callable[..., nn.Module] = Attention
 
 
-def needs_cross_attention(choices: Choices, shape: Shape, config: Any) -> list[str]:
+def needs_cross_attention(design: StackDesign, config: Any) -> list[str]:
     """For ``Part.conflicts`` of what lives in the cross-attention. An encoder's choice of it changes nothing."""
-    lives = f"--attention {choices.attention.name} lives in the cross-attention"
-    if shape.stack is Stack.ENCODER:
+    lives = f"--attention {design.choice(Axis.ATTENTION)} lives in the cross-attention"
+    if design.stack is Stack.ENCODER:
         return []
-    if shape.encoder_layers == 0:
+    if design.encoder_layers == 0:
         return [f"{lives}, and a language model has none: choose another --attention, for instance softmax"]
     if config.no_cross_attention:
         return [f"{lives}: it cannot go with --no-cross-attention"]
     return []
 
 
-register_part(
-    Part(
-        Axis.ATTENTION,
-        "softmax",
-        lambda depth, shape: AttentionPlan(),
-        summary="stock multi-head softmax attention",
-    )
-)
+@part(Axis.ATTENTION, "softmax", summary="stock multi-head softmax attention")
+def softmax(depth: int, design: StackDesign) -> AttentionPlan:
+    """Stock attention everywhere."""
+    return AttentionPlan()

@@ -1,6 +1,6 @@
 """Bias: what the linear maps of a layer add to their products.
 
-A part of this axis is built with ``build(layer, shape) -> None``, which changes the maps of one new layer in place:
+A part of this axis is built with ``build(layer, design) -> None``, which changes the maps of one new layer in place:
 ``q_proj, k_proj, v_proj, out_proj`` of its attentions, ``fc1`` and ``fc2``.
 """
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from torch import nn
 
-from fairseq_plugins.core.method import Axis, Part, Shape, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, part
 
 
-def keep_vectors(layer: nn.Module, shape: Shape) -> None:
+@part(
+    Axis.BIAS,
+    "vector",
+    summary="a vector each, as in the original Transformer",
+)
+def keep_vectors(layer: nn.Module, design: StackDesign) -> None:
     """Change nothing."""
-
-
-register_part(Part(Axis.BIAS, "vector", keep_vectors, summary="a vector each, as in the original Transformer"))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
@@ -26,15 +26,16 @@ from fairseq_plugins.core.method import (
     GENERAL_OPTIONS,
     PARTS,
     Axis,
-    Choices,
     Option,
     Part,
-    Shape,
     Stack,
     all_options,
     find_part,
 )
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.core.norm import stock_top_norm
+from fairseq_plugins.errors import UserError, flag, unknown_name
+
+Key = TypeVar("Key")
 
 # What an architecture may set in every family; a family may add to it.
 SIZES = tuple(
@@ -90,10 +91,6 @@ def _plain_value(config: Any, field: Any, family: Family) -> Any:
     return family.fallbacks[field.name] if unresolved else value
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def value_of(config: Namespace, name: str, stack: Stack) -> str:
     """The value of an axis or option for one stack: all of it, or its half of ``ENCODER,DECODER``.
 
@@ -102,18 +99,17 @@ def value_of(config: Namespace, name: str, stack: Stack) -> str:
     """
     values = [one.strip() for one in str(getattr(config, name)).split(",")]
     if len(values) > 2:
-        raise UserError(f"{_flag(name)} takes one value or ENCODER,DECODER, not {len(values)} values")
+        raise UserError(f"{flag(name)} takes one value or ENCODER,DECODER, not {len(values)} values")
     return values[-1 if stack is Stack.DECODER else 0]
 
 
-def choose(config: Namespace, stack: Stack) -> Choices:
-    """The parts of one stack.
+def choose(config: Namespace, stack: Stack) -> dict[Axis, Part]:
+    """The parts of one stack, by their axes.
 
     Raises:
         UserError: names that are not registered, all together, each with the nearest legal one.
     """
-    readers = {axis.value: partial(_chosen_part, config, axis, stack) for axis in Axis}
-    return Choices(**_collect(readers))
+    return _collect({axis: partial(_chosen_part, config, axis, stack) for axis in Axis})
 
 
 def _chosen_part(config: Namespace, axis: Axis, stack: Stack) -> Part:
@@ -134,16 +130,16 @@ def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
     text = value_of(config, option.name, stack)
     if option.choices:
         if text not in option.choices:
-            raise UserError(unknown_name(f"value of {_flag(option.name)}", text, option.choices))
+            raise UserError(unknown_name(f"value of {flag(option.name)}", text, option.choices))
         return text
     try:
         value = type(option.default)(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f"{_flag(option.name)} takes a number, not '{text}'")
+        raise UserError(f"{flag(option.name)} takes a number, not '{text}'")
     if option.rate and not 0 <= value < 1:
-        raise UserError(f"{_flag(option.name)} must be at least 0 and below 1, not {text}")
+        raise UserError(f"{flag(option.name)} must be at least 0 and below 1, not {text}")
     return value
 
 
@@ -156,9 +152,9 @@ def _noting(problems: list[str]) -> Iterator[None]:
         problems += error.problems
 
 
-def _collect(thunks: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+def _collect(thunks: Mapping[Key, Callable[[], Any]]) -> dict[Key, Any]:
     """Run every thunk; if any raises a UserError, raise one with the problems of all."""
-    results: dict[str, Any] = {}
+    results: dict[Key, Any] = {}
     problems: list[str] = []
     for name, thunk in thunks.items():
         with _noting(problems):
@@ -173,7 +169,7 @@ def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
     for stack in stacks:
         sizes = {name: getattr(config, f"{stack.value}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")}
         problems += [
-            f"{_flag(stack.value + '_' + name)} must be at least 1, not {value}"
+            f"{flag(stack.value + '_' + name)} must be at least 1, not {value}"
             for name, value in sizes.items()
             if value < 1
         ]
@@ -190,15 +186,15 @@ def _rate_problems(config: Namespace) -> list[str]:
     rates = ["dropout", "attention_dropout", "activation_dropout", "relu_dropout", "adaptive_softmax_dropout"]
     rates += ["encoder_layerdrop", "decoder_layerdrop"]
     return [
-        f"{_flag(name)} must be at least 0 and below 1, not {getattr(config, name)}"
+        f"{flag(name)} must be at least 0 and below 1, not {getattr(config, name)}"
         for name in rates
         if not 0 <= getattr(config, name) < 1
     ]
 
 
-def _idle_problems(chosen: Mapping[Stack, Choices], options: Mapping[Stack, SimpleNamespace]) -> list[str]:
+def _idle_problems(chosen: Mapping[Stack, Mapping[Axis, Part]], options: Mapping[Stack, SimpleNamespace]) -> list[str]:
     """Options that somebody set and no part of either stack reads."""
-    read = {option for choices in chosen.values() for part in choices.all() for option in part.options}
+    read = {option for parts in chosen.values() for part in parts.values() for option in part.options}
     problems = []
     for option in all_options():
         if option.name in GENERAL_OPTIONS:
@@ -206,12 +202,12 @@ def _idle_problems(chosen: Mapping[Stack, Choices], options: Mapping[Stack, Simp
         said = any(getattr(values, option.name) != option.default for values in options.values())
         if said and option not in read:
             owners = [
-                f"{_flag(axis.value)} {name}"
+                f"{flag(axis.value)} {name}"
                 for axis, parts in PARTS.items()
                 for name, part in parts.items()
                 if option in part.options
             ]
-            problems.append(f"{_flag(option.name)} has no effect here: it belongs to {' and '.join(owners)}")
+            problems.append(f"{flag(option.name)} has no effect here: it belongs to {' and '.join(owners)}")
     return problems
 
 
@@ -230,15 +226,14 @@ def _sharing_problems(config: Namespace) -> list[str]:
 
 
 def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> list[str]:
-    problems = [f"{_flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name, None)]
+    problems = [f"{flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name, None)]
     for stack, design in designs.items():
-        choices = design.choices
-        if getattr(config, f"{stack.value}_normalize_before") and not design.norm.stock_top:
+        history = design.choice(Axis.HISTORY)
+        if getattr(config, f"{stack.value}_normalize_before") and not has_stock_top(design):
             problems.append(f"--{stack.value}-normalize-before contradicts --norm {config.norm}: say --norm pre")
-        if getattr(config, f"{stack.value}_layerdrop") > 0 and choices.history.name != "last":
+        if getattr(config, f"{stack.value}_layerdrop") > 0 and history != "last":
             problems.append(
-                f"--history {choices.history.name} needs every layer's output: "
-                f"it cannot go with --{stack.value}-layerdrop"
+                f"--history {history} needs every layer's output: it cannot go with --{stack.value}-layerdrop"
             )
     return problems
 
@@ -250,7 +245,7 @@ def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]
     names = [*(axis.value for axis in Axis), *(option.name for option in all_options())]
     values = {name: {one.strip() for one in str(getattr(config, name)).split(",")} for name in names}
     return [
-        f"{_flag(name)} takes one value here, not {getattr(config, name)}: the model has only a {stacks[0].value}"
+        f"{flag(name)} takes one value here, not {getattr(config, name)}: the model has only a {stacks[0].value}"
         for name in names
         if len(values[name]) > 1
     ]
@@ -264,7 +259,7 @@ def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, Stac
     """
     stacks = family.stacks if family else tuple(Stack)
     problems = family.problems(config) if family else []
-    chosen: dict[Stack, Choices] = {}
+    chosen: dict[Stack, dict[Axis, Part]] = {}
     options: dict[Stack, SimpleNamespace] = {}
     for stack in stacks:
         with _noting(problems):
@@ -278,39 +273,42 @@ def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, Stac
     if len(chosen) == len(options) == len(stacks):
         problems += _idle_problems(chosen, options)
     designs = {
-        stack: StackDesign(choices, shape_of(config, choices, options[stack], stack))
-        for stack, choices in chosen.items()
-        if stack in options
+        stack: design_of(config, stack, parts, options[stack]) for stack, parts in chosen.items() if stack in options
     }
     problems += _stock_problems(config, designs)
     for design in designs.values():
-        for part in design.choices.all():
-            problems += part.conflicts(design.choices, design.shape, config)
+        for part in design.parts.values():
+            problems += part.conflicts(design, config)
     if problems:
         raise UserError(list(dict.fromkeys(problems)))
     return designs
 
 
-def shape_of(config: Namespace, choices: Choices, options: SimpleNamespace, stack: Stack) -> Shape:
-    """What the parts of one stack are built from."""
-    return Shape(
+def design_of(config: Namespace, stack: Stack, parts: Mapping[Axis, Part], options: SimpleNamespace) -> StackDesign:
+    """The design of one stack."""
+    return StackDesign(
         stack=stack,
+        parts=parts,
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
         width=getattr(config, f"{stack.value}_embed_dim"),
         ffn_width=getattr(config, f"{stack.value}_ffn_embed_dim"),
-        activation_dropout=config.activation_dropout or config.relu_dropout,
         heads=getattr(config, f"{stack.value}_attention_heads"),
-        norm=choices.norm.name,
+        activation_dropout=config.activation_dropout or config.relu_dropout,
         options=options,
     )
+
+
+def has_stock_top(design: StackDesign) -> bool:
+    """Whether stock's constructor shall build its own LayerNorm on top of the stack."""
+    return design.top_norm() is stock_top_norm
 
 
 def nested_config(config: Namespace, designs: Mapping[Stack, StackDesign]) -> TransformerConfig:
     """What stock fairseq's builders read: its nested ``TransformerConfig`` that also carries the designs."""
     values = Namespace(**vars(config))
     for stack, design in designs.items():
-        setattr(values, f"{stack.value}_normalize_before", design.norm.stock_top)
+        setattr(values, f"{stack.value}_normalize_before", has_stock_top(design))
     nested = TransformerConfig.from_namespace(values)
     nested.designs = dict(designs)
     return nested

@@ -1,52 +1,96 @@
-"""The design of one stack: its shape and the finished products of its seven parts."""
+"""The design of one stack: its sizes, its seven parts, and what they build."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from torch import nn
 
-from fairseq_plugins.core.attention import AttentionPlan
-from fairseq_plugins.core.history import History
-from fairseq_plugins.core.initialisation import StackWeights
-from fairseq_plugins.core.method import Choices, Shape, Site
-from fairseq_plugins.core.norm import NormPlace
-from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.method import Axis, Part, Site, Stack
+
+if TYPE_CHECKING:
+    from fairseq_plugins.core.attention import AttentionPlan
+    from fairseq_plugins.core.history import History
+    from fairseq_plugins.core.initialisation import StackWeights
+    from fairseq_plugins.core.norm import NormFactory, NormPlace, NormPlaces
+    from fairseq_plugins.core.residual import Residual, SideStream
 
 
 @dataclass(frozen=True)
 class StackDesign:
-    """What the layers and the loop of a stack ask for while they are built."""
+    """What a stack is built from. Parts read it, layers and stacks ask it for what the parts build.
 
-    choices: Choices
-    shape: Shape
+    Attributes:
+        stack: the stack that is being built.
+        parts: the chosen part of each axis.
+        encoder_layers: number of encoder layers, N; 0 in a language model.
+        decoder_layers: number of decoder layers, M.
+        width: model width d of this stack.
+        ffn_width: width f of the feed-forward sub-layers of this stack.
+        heads: attention heads of this stack.
+        activation_dropout: rate of the dropout behind an activation.
+        options: values of the options that the registered parts declare, by attribute.
+    """
+
+    stack: Stack
+    parts: Mapping[Axis, Part]
+    encoder_layers: int
+    decoder_layers: int
+    width: int
+    ffn_width: int
+    heads: int
+    activation_dropout: float
+    options: SimpleNamespace
 
     @property
-    def norm(self) -> NormPlace:
-        """Where the LayerNorms of a layer stand."""
-        place: NormPlace = self.choices.norm.build(self.shape)
-        return place
+    def layers(self) -> int:
+        """Number of layers of this stack."""
+        return self.encoder_layers if self.stack is Stack.ENCODER else self.decoder_layers
+
+    def choice(self, axis: Axis) -> str:
+        """Name of the part on ``axis``."""
+        return self.parts[axis].name
+
+    def norms(self, site: Site, depth: int) -> NormPlaces:
+        """What makes the norms of one sub-layer of the layer at ``depth``, counted from 1, by their places."""
+        places: NormPlaces = self.parts[Axis.NORM].build(site, depth, self)
+        return places
+
+    def norms_always(self, place: NormPlace) -> bool:
+        """Whether every sub-layer of the stack has a norm at ``place``."""
+        return all(place in self.norms(site, depth) for site in Site for depth in range(1, self.layers + 1))
+
+    def top_norm(self) -> NormFactory | None:
+        """What makes the norm on top of the layers."""
+        return self.parts[Axis.NORM].top(self)
 
     def attention(self, depth: int) -> AttentionPlan:
         """What makes the attentions of the layer at ``depth``."""
-        plan: AttentionPlan = self.choices.attention.build(depth, self.shape)
+        plan: AttentionPlan = self.parts[Axis.ATTENTION].build(depth, self)
         return plan
 
     def residuals(self, sites: tuple[Site, ...], depth: int) -> dict[Site, Residual]:
-        """New junctions of the layer at ``depth``."""
-        junctions: dict[Site, Residual] = self.choices.residual.build(sites, depth, self.shape)
-        return junctions
+        """New residual connections of the layer at ``depth``."""
+        residuals: dict[Site, Residual] = self.parts[Axis.RESIDUAL].build(sites, depth, self)
+        return residuals
+
+    def side_stream(self) -> SideStream | None:
+        """What starts and ends the second stream of the stack, for residual connections that keep one."""
+        return self.parts[Axis.RESIDUAL].side_stream(self)
 
     def history(self) -> History:
         """A new history."""
-        history: History = self.choices.history.build(self.shape)
+        history: History = self.parts[Axis.HISTORY].build(self)
         return history
 
     def set_biases(self, layer: nn.Module) -> None:
         """Give the linear maps of a new layer their biases."""
-        self.choices.bias.build(layer, self.shape)
+        self.parts[Axis.BIAS].build(layer, self)
 
     def initialise(self, weights: StackWeights) -> None:
         """Draw the weights of the stack. Call under ``torch.no_grad``."""
-        self.choices.base_init.build(weights, self.shape)
-        self.choices.init.build(weights, self.shape)
+        self.parts[Axis.BASE_INIT].build(weights, self)
+        self.parts[Axis.INIT].build(weights, self)

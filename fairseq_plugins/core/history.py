@@ -1,6 +1,6 @@
 """History: what a layer takes as its input, given the outputs of the layers below.
 
-A part of this axis is built with ``build(shape) -> History``, once for a stack.
+A part of this axis is built with ``build(design) -> History``, once for a stack.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Axis, Part, Shape, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, part
 from fairseq_plugins.core.norm import layer_norms
 
 
@@ -46,7 +47,7 @@ def mixing_weights(stack: Any) -> Tensor:
     Returns:
         ``(L + 1, L + 1)``; zero right of the diagonal.
     """
-    size, width = len(stack.layers) + 1, stack.design.shape.width
+    size, width = len(stack.layers) + 1, stack.design.width
     like = next(stack.history.parameters(), torch.empty(0))
     ones = torch.eye(size, dtype=like.dtype, device=like.device).view(size, size, 1, 1).expand(size, size, 1, width)
     rows = []
@@ -61,9 +62,11 @@ def mixing_weights(stack: Any) -> Tensor:
     return torch.stack(rows)
 
 
-def build_last(shape: Shape) -> History:
+@part(
+    Axis.HISTORY,
+    "last",
+    summary="the output of the layer below",
+)
+def build_last(design: StackDesign) -> History:
     """The history of a plain Transformer."""
     return LastState()
-
-
-register_part(Part(Axis.HISTORY, "last", build_last, summary="the output of the layer below"))

@@ -2,7 +2,7 @@
 
 fairseq has changed its own default twice without saying so (the Xavier gain and the biases of q, k, v in 2019-10,
 the feed-forward matrices in 2020-03), so the papers' numbers and today's stock model start from different
-networks. The base is therefore a choice of its own. Parts of both axes are built with ``build(weights, shape)``, which
+networks. The base is therefore a choice of its own. Parts of both axes are built with ``build(weights, design)``, which
 changes the weights of one stack in place, under ``torch.no_grad``; the encoder's turn comes first.
 """
 
@@ -16,7 +16,8 @@ from typing import Any
 from torch import nn
 
 from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.core.method import Axis, Choices, Part, Shape, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, part
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,46 @@ def linear_maps(layer: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
             yield name, module
 
 
-def keep(weights: StackWeights, shape: Shape) -> None:
+def draw_cross_attention_apart(weights: StackWeights) -> None:
+    """Give q, k and v of every cross-attention the bound of three matrices of their own, gain 1; a second call is none.
+
+    DS-Init's authors draw them so, and self-attention's as one matrix: func.dot_attention of github.com/bzhangGo/zero.
+    """
+    for layer in weights.layers:
+        for module in layer.modules():
+            if isinstance(module, Attention) and module.encoder_decoder_attention and module.qkv_same_dim:
+                for projection in (module.q_proj, module.k_proj, module.v_proj):
+                    projection.weight.div_(module.xavier_input_gain)
+                module.xavier_input_gain = 1.0
+
+
+def without_cross_attention(design: StackDesign, config: Any) -> list[str]:
+    """Where ``xavier_apart`` would be ``xavier``."""
+    if not config.no_cross_attention:
+        return []
+    return ["--base-init xavier_apart is about the cross-attention, and there is none: choose --base-init xavier"]
+
+
+@part(
+    Axis.INIT,
+    "keep",
+    summary="the base initialisation as it is",
+)
+@part(
+    Axis.BASE_INIT,
+    "fairseq",
+    summary="what today's stock fairseq draws",
+)
+def keep(weights: StackWeights, design: StackDesign) -> None:
     """Change nothing."""
 
 
-def xavier(weights: StackWeights, shape: Shape) -> None:
+@part(
+    Axis.BASE_INIT,
+    "xavier",
+    summary="Xavier uniform, zero biases: what the papers assume",
+)
+def xavier(weights: StackWeights, design: StackDesign) -> None:
     """Xavier uniform for every matrix, zero for every bias: fairseq before 2019-10-25.
 
     Glorot and Bengio 2010: U(-b, b) with b = gain * sqrt(6 / (fan_in + fan_out)). The gain is 1, but for the q, k
@@ -70,13 +106,18 @@ def xavier(weights: StackWeights, shape: Shape) -> None:
                 nn.init.zeros_(linear.bias)
 
 
-def xavier_biased(weights: StackWeights, shape: Shape) -> None:
+@part(
+    Axis.BASE_INIT,
+    "xavier_biased",
+    summary="Xavier uniform, random biases of q, k and v: fairseq between 2019-10 and 2020-03",
+)
+def xavier_biased(weights: StackWeights, design: StackDesign) -> None:
     """Xavier uniform for every matrix; fairseq from 2019-10-25 to 2020-03-19.
 
     As :func:`xavier`, but the biases of the attentions' q, k and v maps are drawn from U(-1/sqrt(d_in), 1/sqrt(d_in)),
     which is what ``nn.Linear`` does and fairseq left as it was.
     """
-    xavier(weights, shape)
+    xavier(weights, design)
     for layer in weights.layers:
         for module in layer.modules():
             if isinstance(module, Attention):
@@ -86,49 +127,13 @@ def xavier_biased(weights: StackWeights, shape: Shape) -> None:
                         nn.init.uniform_(projection.bias, -bound, bound)
 
 
-def draw_cross_attention_apart(weights: StackWeights) -> None:
-    """Give q, k and v of every cross-attention the bound of three matrices of their own, gain 1; a second call is none.
-
-    DS-Init's authors draw them so, and self-attention's as one matrix: func.dot_attention of github.com/bzhangGo/zero.
-    """
-    for layer in weights.layers:
-        for module in layer.modules():
-            if isinstance(module, Attention) and module.encoder_decoder_attention and module.qkv_same_dim:
-                for projection in (module.q_proj, module.k_proj, module.v_proj):
-                    projection.weight.div_(module.xavier_input_gain)
-                module.xavier_input_gain = 1.0
-
-
-def xavier_apart(weights: StackWeights, shape: Shape) -> None:
+@part(
+    Axis.BASE_INIT,
+    "xavier_apart",
+    summary="as xavier, the cross-attention's q, k and v drawn as three matrices, gain 1: DS-Init's Post-LN",
+    conflicts=without_cross_attention,
+)
+def xavier_apart(weights: StackWeights, design: StackDesign) -> None:
     """As :func:`xavier`, with :func:`draw_cross_attention_apart`."""
-    xavier(weights, shape)
+    xavier(weights, design)
     draw_cross_attention_apart(weights)
-
-
-def without_cross_attention(choices: Choices, shape: Shape, config: Any) -> list[str]:
-    """Where ``xavier_apart`` would be ``xavier``."""
-    if not config.no_cross_attention:
-        return []
-    return ["--base-init xavier_apart is about the cross-attention, and there is none: choose --base-init xavier"]
-
-
-register_part(Part(Axis.INIT, "keep", keep, summary="the base initialisation as it is"))
-register_part(Part(Axis.BASE_INIT, "fairseq", keep, summary="what today's stock fairseq draws"))
-register_part(Part(Axis.BASE_INIT, "xavier", xavier, summary="Xavier uniform, zero biases: what the papers assume"))
-register_part(
-    Part(
-        Axis.BASE_INIT,
-        "xavier_biased",
-        xavier_biased,
-        summary="Xavier uniform, random biases of q, k and v: fairseq between 2019-10 and 2020-03",
-    )
-)
-register_part(
-    Part(
-        Axis.BASE_INIT,
-        "xavier_apart",
-        xavier_apart,
-        summary="as xavier, the cross-attention's q, k and v drawn as three matrices, gain 1: DS-Init's Post-LN",
-        conflicts=without_cross_attention,
-    )
-)

@@ -1,15 +1,18 @@
 """The encoder layer and the decoder layer: stock fairseq's, assembled from the parts of a design.
 
-Every stock parameter keeps its name. A sub-layer is always the same lines: LayerNorm if it stands before; branch with
-its dropout; LayerNorm if it stands on the branch; junction, then LayerNorm if it stands after. Junctions and
-LayerNorms exist if and only if the sub-layer and the norm place do, so that no parameter is ever without a gradient.
+Every stock parameter keeps its name. A sub-layer is always the same lines: norm before the branch; branch with its
+dropout; norm on the branch; residual connection; norm after the sum; each norm only where the design has one. Residual
+connections and norms exist if and only if the sub-layer and the place do, so that no parameter is ever without a
+gradient.
+
+The first norm of a sub-layer has the name of stock's, whatever its place; one behind it is called after its place.
 
 Legend: T time, S source time, B batch, C width.
 """
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
@@ -17,11 +20,16 @@ from torch import Tensor, nn
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Site
-from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside
 
 SUB_LAYER_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
 NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
-"""Name of the module at the norm place of each site."""
+"""Name of the first norm of each site."""
+LATER_PLACES = (NormPlace.BRANCH, NormPlace.AFTER)
+LATER_NORMS = tuple(f"{site.value}_{place.value}_norm" for site in Site for place in LATER_PLACES)
+"""Names of norms behind the first one."""
+LAST_MAP = {Site.SELF: ("self_attn", "out_proj"), Site.CROSS: ("encoder_attn", "out_proj"), Site.FFN: ("", "fc2")}
+"""Module and linear map that a branch ends in."""
 
 
 def _remove(layer: nn.Module, *names: str) -> None:
@@ -30,35 +38,121 @@ def _remove(layer: nn.Module, *names: str) -> None:
         setattr(layer, name, None)
 
 
-def _place_norms(layer: nn.Module, place: NormPlace, width: int) -> None:
-    """Take away the LayerNorms of the stock constructor, or put something in their place, as ``place`` says."""
-    for name in SUB_LAYER_NORMS:
-        if getattr(layer, name, None) is None:
-            continue
-        if place.nowhere:
-            _remove(layer, name)
-        elif place.module is not None:
-            setattr(layer, name, place.module(width))
+class Layer(nn.Module):
+    """What both kinds of layers share. Stands before the stock layer among the bases."""
+
+    # Where the first norm of a sub-layer stands. TorchScript leaves out what a constant says is not done.
+    __constants__ = [f"norm_{place.value}_{site.value}" for place in NormPlace for site in Site]
+
+    if TYPE_CHECKING:  # fairseq's modules have no types; TorchScript would take these for its own
+        design: StackDesign
+        depth: int
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def put_together(self, *sites: Site) -> None:
+        """Give a layer that stock has built what the design has for its sub-layers: norms, biases, residuals."""
+        design = self.design
+        norms = {site: dict(design.norms(site, self.depth)) for site in sites}
+        inside = {site: places.pop(NormPlace.INSIDE, None) for site, places in norms.items()}
+        for site in Site:
+            self._place_norms(site, norms.get(site, {}))
+        design.set_biases(self)
+        for site, factory in inside.items():
+            if factory is not None:
+                owner, name = LAST_MAP[site]
+                norm_inside(self.get_submodule(owner), name, factory)
+        residuals = design.residuals(sites, self.depth)
+        for site in sites:
+            setattr(self, f"{site.value}_residual", residuals[site])
+
+    def _place_norms(self, site: Site, norms: dict[NormPlace, Any]) -> None:
+        first = next((place for place in NormPlace if place in norms), None)
+        for place in NormPlace:
+            setattr(self, f"norm_{place.value}_{site.value}", place is first)
+        if first is None:
+            _remove(self, NORM_OF[site])
+        elif norms[first] is not layer_norm:  # which stock has built
+            setattr(self, NORM_OF[site], norms[first](self.embed_dim))
+        for place in LATER_PLACES:
+            later = norms[place](self.embed_dim) if place in norms and place is not first else None
+            setattr(self, f"{site.value}_{place.value}_norm", later)
+
+    # The three methods below are the same lines for each site: TorchScript takes no module as an argument.
+
+    def join_self_attn(
+        self, branch: Tensor, stream: Tensor, layer_input: Tensor, side: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The end of a sub-layer: norm on the branch, residual connection, norm after the sum.
+
+        Args:
+            branch: output of the sub-layer after its dropout, ``(T, B, C)``; the others have its shape.
+            stream: input of the sub-layer, before any LayerNorm.
+            layer_input: input of the layer, before any LayerNorm.
+            side: the side stream, where the stack has one.
+
+        Returns:
+            the stream and the side stream behind the sub-layer.
+        """
+        if self.norm_branch_self_attn:
+            branch = self.self_attn_layer_norm(branch)
+        if self.self_attn_branch_norm is not None:
+            branch = self.self_attn_branch_norm(branch)
+        if side is not None:
+            side = self.self_attn_residual.carry(branch, stream, side)
+        x = self.self_attn_residual(branch, stream, layer_input)
+        if self.norm_after_self_attn:
+            x = self.self_attn_residual.after_norm(self.self_attn_layer_norm(x), layer_input)
+        if self.self_attn_after_norm is not None:
+            x = self.self_attn_residual.after_norm(self.self_attn_after_norm(x), layer_input)
+        return x, side
+
+    def join_encoder_attn(
+        self, branch: Tensor, stream: Tensor, layer_input: Tensor, side: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """As :meth:`join_self_attn`."""
+        if self.norm_branch_encoder_attn:
+            branch = self.encoder_attn_layer_norm(branch)
+        if self.encoder_attn_branch_norm is not None:
+            branch = self.encoder_attn_branch_norm(branch)
+        if side is not None:
+            side = self.encoder_attn_residual.carry(branch, stream, side)
+        x = self.encoder_attn_residual(branch, stream, layer_input)
+        if self.norm_after_encoder_attn:
+            x = self.encoder_attn_residual.after_norm(self.encoder_attn_layer_norm(x), layer_input)
+        if self.encoder_attn_after_norm is not None:
+            x = self.encoder_attn_residual.after_norm(self.encoder_attn_after_norm(x), layer_input)
+        return x, side
+
+    def feed_forward(self, x: Tensor, layer_input: Tensor, side: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The feed-forward sub-layer: the stream, and the side stream where there is one, to those behind it."""
+        branch = x if side is None else self.ffn_residual.read(x, side)
+        branch = self.final_layer_norm(branch) if self.norm_before_ffn else branch
+        branch = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(branch))))
+        branch = self.dropout_module(branch)
+        if self.norm_branch_ffn:
+            branch = self.final_layer_norm(branch)
+        if self.ffn_branch_norm is not None:
+            branch = self.ffn_branch_norm(branch)
+        if side is not None:
+            side = self.ffn_residual.carry(branch, x, side)
+        x = self.ffn_residual(branch, x, layer_input)
+        if self.norm_after_ffn:
+            x = self.ffn_residual.after_norm(self.final_layer_norm(x), layer_input)
+        if self.ffn_after_norm is not None:
+            x = self.ffn_residual.after_norm(self.ffn_after_norm(x), layer_input)
+        return x, side
 
 
-class EncoderLayer(TransformerEncoderLayerBase):
+class EncoderLayer(Layer, TransformerEncoderLayerBase):
     """Self-attention and feed-forward. ``cfg`` is fairseq's nested ``TransformerConfig``; depth counts from 1."""
-
-    norm_before: Final[bool]
-    norm_after: Final[bool]
-    norm_branch: Final[bool]
 
     def __init__(self, cfg: Any, design: StackDesign, depth: int) -> None:
         # build_self_attention runs inside the stock constructor and needs the design; a plain attribute may be
         # set before nn.Module's constructor.
         self.design, self.depth = design, depth
         super().__init__(cfg)
-        self.norm_before, self.norm_after, self.norm_branch = design.norm[:3]
-        _place_norms(self, design.norm, self.embed_dim)
-        design.set_biases(self)
-        junctions = design.residuals((Site.SELF, Site.FFN), depth)
-        self.self_attn_residual = junctions[Site.SELF]
-        self.ffn_residual = junctions[Site.FFN]
+        self.put_together(Site.SELF, Site.FFN)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """The design's attention in the place of the stock one."""
@@ -71,71 +165,63 @@ class EncoderLayer(TransformerEncoderLayerBase):
         x: Tensor,
         encoder_padding_mask: Tensor | None,
         scores: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+        side: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Encode.
 
         Args:
             x: ``(T, B, C)``.
             encoder_padding_mask: ``(B, T)``, true for pads.
             scores: attention logits of the layer below.
+            side: the side stream, where the stack has one.
 
         Returns:
-            output ``(T, B, C)`` and the logits for the layer above.
+            output ``(T, B, C)``, the logits for the layer above, and the side stream.
         """
         layer_input = x
 
-        branch = self.self_attn_layer_norm(x) if self.norm_before else x
+        branch = x if side is None else self.self_attn_residual.read(x, side)
+        branch = self.self_attn_layer_norm(branch) if self.norm_before_self_attn else branch
         branch, _, scores = self.self_attn.attend(
-            branch, branch, encoder_padding_mask, encoder_padding_mask, None, None, False, False, scores
+            query=branch,
+            key=branch,
+            key_padding_mask=encoder_padding_mask,
+            query_padding_mask=encoder_padding_mask,
+            future_mask=None,
+            incremental_state=None,
+            need_weights=False,
+            need_head_weights=False,
+            scores=scores,
         )
-        branch = self.dropout_module(branch)
-        branch = self.self_attn_layer_norm(branch) if self.norm_branch else branch
-        x = self.self_attn_residual(branch, x, layer_input)
-        if self.norm_after:
-            x = self.self_attn_residual.after_norm(self.self_attn_layer_norm(x), layer_input)
+        x, side = self.join_self_attn(self.dropout_module(branch), x, layer_input, side)
 
-        branch = self.final_layer_norm(x) if self.norm_before else x
-        branch = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(branch))))
-        branch = self.dropout_module(branch)
-        branch = self.final_layer_norm(branch) if self.norm_branch else branch
-        x = self.ffn_residual(branch, x, layer_input)
-        if self.norm_after:
-            x = self.ffn_residual.after_norm(self.final_layer_norm(x), layer_input)
-        return x, scores
+        x, side = self.feed_forward(x, layer_input, side)
+        return x, scores, side
 
 
-class DecoderLayer(TransformerDecoderLayerBase):
+class DecoderLayer(Layer, TransformerDecoderLayerBase):
     """Self-attention, cross-attention and feed-forward; the first two may be absent."""
-
-    norm_before: Final[bool]
-    norm_after: Final[bool]
-    norm_branch: Final[bool]
 
     def __init__(self, cfg: Any, design: StackDesign, depth: int, no_encoder_attn: bool = False) -> None:
         self.design, self.depth = design, depth
+        self.plan = design.attention(depth)
         super().__init__(cfg, no_encoder_attn)
-        self.norm_before, self.norm_after, self.norm_branch = design.norm[:3]
-        if design.attention(depth).decoder_self is None:
-            _remove(self, "self_attn", "self_attn_layer_norm")
-        _place_norms(self, design.norm, self.embed_dim)
-        design.set_biases(self)
+        if self.plan.decoder_self is None:
+            _remove(self, "self_attn")
         present = [Site.SELF] if self.self_attn is not None else []
         present += [Site.CROSS] if self.encoder_attn is not None else []
-        junctions = design.residuals((*present, Site.FFN), depth)
-        self.self_attn_residual: Any = junctions.get(Site.SELF)
-        self.encoder_attn_residual: Any = junctions.get(Site.CROSS)
-        self.ffn_residual = junctions[Site.FFN]
+        self.put_together(*present, Site.FFN)
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> nn.Module:
         """The design's attention. The stock constructor reads the head count off it even where there is none."""
-        build = self.design.attention(self.depth).decoder_self or Attention
+        build = self.plan.decoder_self or Attention
         return build(embed_dim, cfg.decoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """The design's cross-attention; keys and values have the encoder's width."""
-        return self.design.attention(self.depth).cross(
+        return self.plan.cross(
             embed_dim,
             cfg.decoder.attention_heads,
             kdim=cfg.encoder.embed_dim,
@@ -155,7 +241,8 @@ class DecoderLayer(TransformerDecoderLayerBase):
         need_attn: bool,
         self_scores: Tensor | None = None,
         cross_scores: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        side: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
         """Decode.
 
         Args:
@@ -168,56 +255,46 @@ class DecoderLayer(TransformerDecoderLayerBase):
             need_attn: return the cross-attention weights of each head.
             self_scores: self-attention logits of the layer below.
             cross_scores: cross-attention logits of the layer below.
+            side: the side stream, where the stack has one.
 
         Returns:
-            output ``(T, B, C)``; weights ``(H, B, T, S)`` or none; both kinds of logits for the layer above.
+            output ``(T, B, C)``; weights ``(H, B, T, S)`` or none; both kinds of logits for the layer above; the side
+            stream.
         """
         layer_input = x
         weights: Tensor | None = None
 
         if self.self_attn is not None:
-            branch = self.self_attn_layer_norm(x) if self.norm_before else x
+            branch = x if side is None else self.self_attn_residual.read(x, side)
+            branch = self.self_attn_layer_norm(branch) if self.norm_before_self_attn else branch
             branch, weights, self_scores = self.self_attn.attend(
-                branch,
-                branch,
-                self_attn_padding_mask,
-                self_attn_padding_mask,
-                self_attn_mask,
-                incremental_state,
-                False,
-                False,
-                self_scores,
+                query=branch,
+                key=branch,
+                key_padding_mask=self_attn_padding_mask,
+                query_padding_mask=self_attn_padding_mask,
+                future_mask=self_attn_mask,
+                incremental_state=incremental_state,
+                need_weights=False,
+                need_head_weights=False,
+                scores=self_scores,
             )
-            branch = self.dropout_module(branch)
-            branch = self.self_attn_layer_norm(branch) if self.norm_branch else branch
-            x = self.self_attn_residual(branch, x, layer_input)
-            if self.norm_after:
-                x = self.self_attn_residual.after_norm(self.self_attn_layer_norm(x), layer_input)
+            x, side = self.join_self_attn(self.dropout_module(branch), x, layer_input, side)
 
         if self.encoder_attn is not None and encoder_out is not None:
-            branch = self.encoder_attn_layer_norm(x) if self.norm_before else x
+            branch = x if side is None else self.encoder_attn_residual.read(x, side)
+            branch = self.encoder_attn_layer_norm(branch) if self.norm_before_encoder_attn else branch
             branch, weights, cross_scores = self.encoder_attn.attend(
-                branch,
-                encoder_out,
-                encoder_padding_mask,
-                self_attn_padding_mask,
-                self_attn_mask,
-                incremental_state,
-                need_attn or (not self.training and self.need_attn),
-                need_attn,
-                cross_scores,
+                query=branch,
+                key=encoder_out,
+                key_padding_mask=encoder_padding_mask,
+                query_padding_mask=self_attn_padding_mask,
+                future_mask=self_attn_mask,
+                incremental_state=incremental_state,
+                need_weights=need_attn or (not self.training and self.need_attn),
+                need_head_weights=need_attn,
+                scores=cross_scores,
             )
-            branch = self.dropout_module(branch)
-            branch = self.encoder_attn_layer_norm(branch) if self.norm_branch else branch
-            x = self.encoder_attn_residual(branch, x, layer_input)
-            if self.norm_after:
-                x = self.encoder_attn_residual.after_norm(self.encoder_attn_layer_norm(x), layer_input)
+            x, side = self.join_encoder_attn(self.dropout_module(branch), x, layer_input, side)
 
-        branch = self.final_layer_norm(x) if self.norm_before else x
-        branch = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(branch))))
-        branch = self.dropout_module(branch)
-        branch = self.final_layer_norm(branch) if self.norm_branch else branch
-        x = self.ffn_residual(branch, x, layer_input)
-        if self.norm_after:
-            x = self.ffn_residual.after_norm(self.final_layer_norm(x), layer_input)
-        return x, weights, self_scores, cross_scores
+        x, side = self.feed_forward(x, layer_input, side)
+        return x, weights, self_scores, cross_scores, side

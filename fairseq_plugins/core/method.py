@@ -1,4 +1,4 @@
-"""The vocabulary of the package: stacks, sites, shapes, parts of a Transformer, and methods made of them.
+"""The vocabulary of the package: stacks, sites, parts of a Transformer, and methods made of them.
 
 A *method* is a frozen record that names one *part* on each of seven axes. Nothing in ``core`` knows a method by
 name: parts and methods register themselves here when :mod:`fairseq_plugins.methods` is imported.
@@ -15,10 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType, SimpleNamespace
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError, flag, unknown_name
+
+if TYPE_CHECKING:
+    from fairseq_plugins.core.design import StackDesign
+    from fairseq_plugins.core.norm import NormFactory
+    from fairseq_plugins.core.residual import SideStream
+
+Build = TypeVar("Build", bound=Callable[..., Any])
 
 
 class Stack(str, Enum):
@@ -46,38 +53,6 @@ class Axis(str, Enum):
     BIAS = "bias"
     INIT = "init"
     BASE_INIT = "base_init"
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a part may depend on when it is built: sizes of the model and the values of all options.
-
-    Attributes:
-        stack: the stack that is being built.
-        encoder_layers: number of encoder layers, N; 0 in a language model.
-        decoder_layers: number of decoder layers, M.
-        width: model width d of this stack.
-        ffn_width: width f of the feed-forward sub-layers of this stack.
-        heads: attention heads of this stack.
-        activation_dropout: rate of the dropout behind an activation.
-        norm: name of the norm place of this stack.
-        options: values of the options that the registered parts declare, by attribute.
-    """
-
-    stack: Stack
-    encoder_layers: int
-    decoder_layers: int
-    width: int
-    ffn_width: int
-    heads: int
-    activation_dropout: float
-    norm: str
-    options: SimpleNamespace
-
-    @property
-    def layers(self) -> int:
-        """Number of layers of the stack that is being built."""
-        return self.encoder_layers if self.stack is Stack.ENCODER else self.decoder_layers
 
 
 @dataclass(frozen=True)
@@ -129,10 +104,12 @@ class Part:
         summary: one line for the documentation.
         options: settings of this part.
         parameters: what it adds to the state dict.
-        conflicts: from the choices and the shape of one stack and the whole configuration to messages, one a problem.
+        conflicts: from the design of one stack and the whole configuration to messages, one a problem.
         advice: from fairseq's whole configuration of a training to warnings, for settings that the paper advises
             against and that do not make a run wrong; see :mod:`fairseq_plugins.training.advice`.
         no_fold: why a model with this part cannot be turned into a plain stock Transformer; empty if it can.
+        top: for a norm, what makes the norm on top of a stack; by default there is none.
+        side_stream: for a residual connection, what makes the second stream of a stack; by default there is none.
     """
 
     axis: Axis
@@ -141,9 +118,11 @@ class Part:
     summary: str
     options: tuple[Option, ...] = ()
     parameters: tuple[NewParameter, ...] = ()
-    conflicts: Callable[[Choices, Shape, Any], list[str]] = lambda choices, shape, config: []
+    conflicts: Callable[[StackDesign, Any], list[str]] = lambda design, config: []
     advice: Callable[[Any], list[str]] = lambda config: []
     no_fold: str = ""
+    top: Callable[[StackDesign], NormFactory | None] = lambda design: None
+    side_stream: Callable[[StackDesign], SideStream | None] = lambda design: None
 
 
 @dataclass(frozen=True)
@@ -181,23 +160,6 @@ class Method:
         return str(getattr(self, axis.value))
 
 
-@dataclass(frozen=True)
-class Choices:
-    """The seven parts of one stack."""
-
-    norm: Part
-    residual: Part
-    attention: Part
-    history: Part
-    bias: Part
-    init: Part
-    base_init: Part
-
-    def all(self) -> tuple[Part, ...]:
-        """The parts in the order of the axes."""
-        return tuple(getattr(self, axis.value) for axis in Axis)
-
-
 GENERAL_OPTIONS: dict[str, Option] = {}
 """Settings that go with every part, by name."""
 PARTS: dict[Axis, dict[str, Part]] = {axis: {} for axis in Axis}
@@ -211,19 +173,28 @@ def register_option(option: Option) -> Option:
     return option
 
 
-def register_part(part: Part) -> Part:
-    """Make ``part`` a legal value of its axis. A second one of that name is a programmer's mistake."""
-    legal = PARTS[part.axis]
-    assert part.name not in legal, f"{part.axis.value} '{part.name}' is registered twice"
-    legal[part.name] = part
-    return part
+def part(axis: Axis, name: str, **record: Any) -> Callable[[Build], Build]:
+    """Make ``name`` a legal value of ``axis``, built by the function that this decorates.
+
+    Args:
+        axis: where the part can be chosen.
+        name: its value on the command line. A second part of that name is a programmer's mistake.
+        record: the other attributes of :class:`Part`.
+    """
+    assert name not in PARTS[axis], f"{axis.value} '{name}' is registered twice"
+
+    def register(build: Build) -> Build:
+        PARTS[axis][name] = Part(axis, name, build, **record)
+        return build
+
+    return register
 
 
-def register_method(method: Method) -> Method:
-    """Make ``method`` an architecture."""
-    assert method.name not in METHODS, f"method '{method.name}' is registered twice"
-    METHODS[method.name] = method
-    return method
+def method(name: str, **record: Any) -> Method:
+    """Make a method an architecture; ``record`` holds the attributes of :class:`Method`."""
+    assert name not in METHODS, f"method '{name}' is registered twice"
+    METHODS[name] = Method(name, **record)
+    return METHODS[name]
 
 
 def find_part(axis: Axis, name: str) -> Part:
@@ -232,11 +203,10 @@ def find_part(axis: Axis, name: str) -> Part:
     Raises:
         UserError: there is none; the message lists the legal names and the nearest one.
     """
-    part: Part | None = PARTS[axis].get(name)
-    if part is None:
-        flag = "--" + axis.value.replace("_", "-")
-        raise UserError(unknown_name(f"value of {flag}", name, PARTS[axis]))
-    return part
+    found = PARTS[axis].get(name)
+    if found is None:
+        raise UserError(unknown_name(f"value of {flag(axis.value)}", name, PARTS[axis]))
+    return found
 
 
 def all_options() -> tuple[Option, ...]:

@@ -1,18 +1,51 @@
-"""Norm place: where the LayerNorm of a sub-layer stands, and what stands in its place.
+"""Norm: where LayerNorms stand in a sub-layer and on top of a stack, and what stands there instead of them.
 
-A part of this axis is built with ``build(shape) -> NormPlace``. ``pre`` has, as in stock fairseq, one more LayerNorm
-at the top of the stack.
+A part of this axis is built with ``build(site, depth, design) -> {place: factory}``, once for each sub-layer: a
+sub-layer may have a norm at any of the four places of :class:`NormPlace`, or none, and each is a module of its own. A
+factory makes the module from its width. ``Part.top`` says what stands on top of the stack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
 
+import torch.nn.functional as F
 from fairseq.modules import LayerNorm
-from torch import nn
+from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Axis, Choices, Option, Part, Shape, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Option, Site, part
+from fairseq_plugins.errors import UserError
+
+
+class NormPlace(str, Enum):
+    """A place for a norm in a sub-layer, in the order of the forward pass."""
+
+    BEFORE = "before"
+    """Before the branch; it reads the stream."""
+    INSIDE = "inside"
+    """Before the last map of the branch: ``out_proj`` of an attention, ``fc2`` of a feed-forward."""
+    BRANCH = "branch"
+    """On the branch, behind its dropout and before the sum."""
+    AFTER = "after"
+    """After the sum."""
+
+
+NormFactory = Callable[[int], nn.Module]
+NormPlaces = Mapping[NormPlace, NormFactory]
+
+
+def layer_norm(width: int) -> nn.Module:
+    """LayerNorm, the factory that most places have."""
+    module: nn.Module = LayerNorm(width)
+    return module
+
+
+def stock_top_norm(width: int) -> nn.Module:
+    """The LayerNorm that fairseq itself builds on top of a stack, unless ``--no-decoder-final-norm`` says otherwise."""
+    return layer_norm(width)
 
 
 def layer_norms(module: nn.Module) -> list[nn.Module]:
@@ -20,38 +53,35 @@ def layer_norms(module: nn.Module) -> list[nn.Module]:
     return [one for one in module.modules() if isinstance(one, nn.LayerNorm)]
 
 
-class NormPlace(NamedTuple):
-    """Where the norms of a stack stand. Without any of the three places a sub-layer has none.
+class NormedLinear(nn.Linear):
+    """A linear map of a norm: W norm(x) + b. Takes weight and bias of ``linear``, ``(out, in)``, under their names."""
 
-    Attributes:
-        before: one before each branch; it reads the stream.
-        after: one after each sum.
-        branch: one behind each branch and its dropout, before the sum.
-        module: makes, from the width, what stands in the place of LayerNorm; by default LayerNorm itself.
-        top: makes, from the width, what stands on top of the stack; by default nothing, but the LayerNorm of stock
-            fairseq (unless ``--no-decoder-final-norm`` says otherwise) where norms stand before the branches.
+    def __init__(self, linear: nn.Linear, norm: nn.Module) -> None:
+        nn.Module.__init__(self)  # that of nn.Linear would draw a weight only to be thrown away
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., in)`` to ``(..., out)``."""
+        return F.linear(self.norm(x), self.weight, self.bias)
+
+
+def norm_inside(owner: Any, name: str, factory: NormFactory) -> None:
+    """Put a norm before the linear map ``name`` of ``owner``, an attention or a layer.
+
+    Raises:
+        UserError: there is no such map, or another part has made it its own.
     """
-
-    before: bool = False
-    after: bool = False
-    branch: bool = False
-    module: Callable[[int], nn.Module] | None = None
-    top: Callable[[int], nn.Module] | None = None
-
-    @property
-    def nowhere(self) -> bool:
-        """Whether a sub-layer has no norm."""
-        return not (self.before or self.after or self.branch)
-
-    @property
-    def stock_top(self) -> bool:
-        """Whether stock fairseq shall build its own LayerNorm on top."""
-        return self.before and self.top is None
-
-
-def _layer_norm(width: int) -> nn.Module:
-    module: nn.Module = LayerNorm(width)
-    return module
+    linear = getattr(owner, name, None)
+    if type(linear) is not nn.Linear:
+        raise UserError(
+            f"a LayerNorm inside the branch stands before {name}, which this model does not have as a plain linear "
+            "map: choose another --norm, --attention or --bias"
+        )
+    setattr(owner, name, NormedLinear(linear, factory(linear.in_features)))
+    # Stock attention hands the bare weights to torch, past any module, unless it is told that its sizes are not plain.
+    owner.skip_embed_dim_check = True
 
 
 TOP_NORM = Option(
@@ -63,38 +93,55 @@ TOP_NORM = Option(
 """For places that have none there by themselves."""
 
 
-def _top(shape: Shape) -> Callable[[int], nn.Module] | None:
-    return _layer_norm if shape.options.norm_on_top == "yes" else None
+def _top_if_asked(design: StackDesign) -> NormFactory | None:
+    return layer_norm if design.options.norm_on_top == "yes" else None
 
 
-def _no_other_norm(choices: Choices, shape: Shape, config: Any) -> list[str]:
+def _no_other_norm(design: StackDesign, config: Any) -> list[str]:
     if config.layernorm_embedding:
         return ["--norm none removes every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
     return []
 
 
-register_part(Part(Axis.NORM, "post", lambda shape: NormPlace(after=True), summary="LayerNorm after the sum"))
-register_part(
-    Part(Axis.NORM, "pre", lambda shape: NormPlace(before=True), summary="LayerNorm before the branch, one more on top")
+@part(Axis.NORM, "post", summary="LayerNorm after the sum")
+def post(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
+    return {NormPlace.AFTER: layer_norm}
+
+
+@part(
+    Axis.NORM,
+    "pre",
+    summary="LayerNorm before the branch, one more on top",
+    top=lambda design: stock_top_norm,
 )
-register_part(
-    Part(
-        Axis.NORM,
-        "branch",
-        lambda shape: NormPlace(branch=True, top=_top(shape)),
-        summary="LayerNorm on the branch, behind its dropout and before the sum",
-        options=(TOP_NORM,),
-        no_fold="stock fairseq has no LayerNorm between a branch and its sum",
-    )
+def pre(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Stock fairseq's ``normalize_before``."""
+    return {NormPlace.BEFORE: layer_norm}
+
+
+@part(
+    Axis.NORM,
+    "branch",
+    summary="LayerNorm on the branch, behind its dropout and before the sum",
+    top=_top_if_asked,
+    options=(TOP_NORM,),
+    no_fold="stock fairseq has no LayerNorm between a branch and its sum",
 )
-register_part(
-    Part(
-        Axis.NORM,
-        "none",
-        lambda shape: NormPlace(top=_top(shape)),
-        summary="no LayerNorm in the layers",
-        options=(TOP_NORM,),
-        conflicts=_no_other_norm,
-        no_fold="stock fairseq has no Transformer without LayerNorm",
-    )
+def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Bachlechner et al. 2021, https://arxiv.org/abs/2003.04887, table 3."""
+    return {NormPlace.BRANCH: layer_norm}
+
+
+@part(
+    Axis.NORM,
+    "none",
+    summary="no LayerNorm in the layers",
+    top=_top_if_asked,
+    options=(TOP_NORM,),
+    conflicts=_no_other_norm,
+    no_fold="stock fairseq has no Transformer without LayerNorm",
 )
+def nowhere(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """No place has a norm."""
+    return {}

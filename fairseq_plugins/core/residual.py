@@ -1,9 +1,9 @@
-"""Residual junctions: where a branch joins the stream.
+"""Residual connections: where a branch joins the stream.
 
-A layer owns one junction for each of its sub-layers, as a module, so that diagnostics can hook it and so that
-its parameters have names beside the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
-``ffn_residual``). A part of this axis is built with ``build(sites, depth, shape) -> {site: Residual}`` for one
-layer at a time, so that sub-layers of a layer can share a parameter.
+A layer owns one residual connection for each of its sub-layers, as a module, so that diagnostics can hook it and so
+that its parameters have names beside the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
+``ffn_residual``). A part of this axis is built with ``build(sites, depth, design) -> {site: Residual}``, once a layer,
+so that sub-layers of a layer can share a parameter. ``Part.side_stream`` is for those that keep a second stream.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Axis, Choices, Part, Shape, Site, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Site, part
+from fairseq_plugins.core.norm import NormPlace
 
 
 class Residual(nn.Module):
-    """A junction. Shapes: every tensor is ``(T, B, C)``."""
+    """A residual connection. Shapes: every tensor is ``(T, B, C)``, but for a side stream, see :class:`SideStream`."""
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Join.
@@ -31,12 +33,40 @@ class Residual(nn.Module):
         return stream + branch
 
     def after_norm(self, x: Tensor, layer_input: Tensor) -> Tensor:
-        """A last change after the LayerNorm that follows the junction (Post-LN only); none by default."""
+        """A last change after the LayerNorm that follows the sum; none by default."""
         return x
 
     def stream_scale(self) -> Tensor | None:
-        """The s of ``s * stream + branch`` where that is all the junction does, else ``None``. Shape (C) or (1)."""
+        """The s of ``s * stream + branch`` where that is all it does, else ``None``. Shape (C) or (1)."""
         return None
+
+    def read(self, stream: Tensor, side: Tensor) -> Tensor:
+        """What the sub-layer reads in a stack with a side stream; by default the stream. Before any LayerNorm."""
+        return stream
+
+    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+        """The side stream behind this sub-layer; by default as it was. ``branch`` and ``stream`` as in forward."""
+        return side
+
+
+class SideStream(nn.Module):
+    """A second stream beside the one that the layers hand on. Its residual connections read and carry it.
+
+    It may be one tensor ``(T, B, C)`` or several, ``(K, T, B, C)``.
+    """
+
+    def start(self, x: Tensor) -> Tensor:
+        """The side stream below the first layer, from the embedding ``(T, B, C)``; by default the same."""
+        return x
+
+    def finish(self, x: Tensor, side: Tensor) -> Tensor:
+        """Output of the stack, ``(T, B, C)``, from the stream, behind the norm on top of it, and the side stream."""
+        return x
+
+
+def at_each_site(name: str, shape: str, initial: str, buffer: bool = False) -> tuple[NewParameter, ...]:
+    """The parameter ``name`` of a residual connection, for ``Part.parameters``: every sub-layer has one."""
+    return tuple(NewParameter(f"{site.value}_residual.{name}", shape, initial, buffer) for site in Site)
 
 
 class PlainResidual(Residual):
@@ -67,24 +97,22 @@ class ScaledStream(Residual):
         return f"scale={self.scale:.4f}"
 
 
-def needs_norm_after(name: str) -> Callable[[Choices, Shape, Any], list[str]]:
-    """``conflicts`` of the part ``name`` of this axis whose junctions scale the stream.
+def needs_norm_after(name: str) -> Callable[[StackDesign, Any], list[str]]:
+    """``conflicts`` of the part ``name`` of this axis that scales the stream.
 
     Without the LayerNorm that follows, every scale would multiply the stream of all layers above.
     """
 
-    def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
-        if choices.norm.build(shape).after:
+    def conflicts(design: StackDesign, config: Any) -> list[str]:
+        if design.norms_always(NormPlace.AFTER):
             return []
-        place = choices.norm.name
+        place = design.choice(Axis.NORM)
         return [f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm post, not {place}"]
 
     return conflicts
 
 
-def build_plain(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
+@part(Axis.RESIDUAL, "plain", summary="stream + branch, as in the original Transformer")
+def plain(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """A plain sum at every site."""
     return {site: PlainResidual() for site in sites}
-
-
-register_part(Part(Axis.RESIDUAL, "plain", build_plain, summary="stream + branch, as in the original Transformer"))

@@ -19,6 +19,7 @@ from fairseq.models.transformer import Embedding
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
+from fairseq_plugins.core.config import has_stock_top
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size, declared_elsewhere, parser_fields
 from fairseq_plugins.core.layers import EncoderLayer
@@ -84,7 +85,7 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
         design = cfg.designs[Stack.ENCODER]
         # The stock constructor builds layers of its own. It is asked for none, nor for the head that follows them, so
         # that the random numbers fall as in stock.
-        bare = {"encoder_layers": 0, "ctc_weight": 0.0, "encoder_normalize_before": design.norm.stock_top}
+        bare = {"encoder_layers": 0, "ctc_weight": 0.0, "encoder_normalize_before": has_stock_top(design)}
         super().__init__(Namespace(**{**vars(flat), **bare}))
         self.design = design
         depths = range(1, flat.encoder_layers + 1)

@@ -1,6 +1,7 @@
 """The encoder and the decoder: stock fairseq's, with the package's loop over the layers.
 
-Two loops are owned here because what a layer takes as input (history) and the attention logits cross layers.
+Two loops are owned here because what a layer takes as input (history), the attention logits and a side stream cross
+layers.
 They track ``TransformerEncoderBase.forward_scriptable`` and ``TransformerDecoderBase.extract_features_scriptable``
 of fairseq 0.12; a test holds them equal to stock bit for bit.
 
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer
+from fairseq_plugins.core.norm import stock_top_norm
 from fairseq_plugins.core.word_dropout import WordDropout
 
 
@@ -37,21 +39,28 @@ class EncoderLoop(FairseqEncoder):
     def put_together(self, design: StackDesign) -> None:
         """Add what stands around the layers. Call when the stock constructor has run."""
         self.history = design.history()
-        if design.norm.top is not None:
-            self.layer_norm = design.norm.top(design.shape.width)
+        top = design.top_norm()
+        if top is not None and top is not stock_top_norm:
+            self.layer_norm = top(design.width)
+        self.side_stream = design.side_stream()
 
     def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
         """From the embedding to the stack's output, ``(T, B, C)`` both; ``keep`` adds each layer's to ``outputs``."""
         scores: Tensor | None = None
+        side: Tensor | None = None
+        if self.side_stream is not None:
+            side = self.side_stream.start(x)
         states: list[Tensor] = [x]
         for layer in self.layers:
-            x, scores = layer(self.history(states), encoder_padding_mask, scores)
+            x, scores, side = layer(self.history(states), encoder_padding_mask, scores, side)
             states = self.history.remember(states, x)
             if keep:
                 outputs.append(x)
         x = self.history(states)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
+        if self.side_stream is not None and side is not None:
+            x = self.side_stream.finish(x, side)
         return x
 
 
@@ -63,7 +72,7 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
         self.put_together(design)
-        self.word_dropout = WordDropout(design.shape.options.word_dropout)
+        self.word_dropout = WordDropout(design.options.word_dropout)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         """The next layer up."""
@@ -119,9 +128,11 @@ class Decoder(TransformerDecoderBase):
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.history = design.history()
-        if design.norm.top is not None and not cfg.no_decoder_final_norm:
-            self.layer_norm = design.norm.top(design.shape.width)
-        self.word_dropout = WordDropout(design.shape.options.word_dropout, keep_first=True)
+        top = design.top_norm()
+        if top is not None and top is not stock_top_norm and not cfg.no_decoder_final_norm:
+            self.layer_norm = top(design.width)
+        self.side_stream = design.side_stream()
+        self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         """The next layer up."""
@@ -186,10 +197,13 @@ class Decoder(TransformerDecoderBase):
         attn: Tensor | None = None
         self_scores: Tensor | None = None
         cross_scores: Tensor | None = None
+        side: Tensor | None = None
+        if self.side_stream is not None:
+            side = self.side_stream.start(x)
         inner_states: list[Tensor | None] = [x]
         states: list[Tensor] = [x]
         for idx, layer in enumerate(self.layers):
-            x, weights, self_scores, cross_scores = layer(
+            x, weights, self_scores, cross_scores, side = layer(
                 self.history(states),
                 source,
                 source_pads,
@@ -199,6 +213,7 @@ class Decoder(TransformerDecoderBase):
                 idx == alignment_layer,
                 self_scores,
                 cross_scores,
+                side,
             )
             states = self.history.remember(states, x)
             inner_states.append(x)
@@ -208,6 +223,8 @@ class Decoder(TransformerDecoderBase):
 
         if self.layer_norm is not None:
             x = self.layer_norm(x)
+        if self.side_stream is not None and side is not None:
+            x = self.side_stream.finish(x, side)
         x = x.transpose(0, 1)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)

@@ -15,7 +15,7 @@ from torch import nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.history import History
-from fairseq_plugins.core.layers import SUB_LAYER_NORMS
+from fairseq_plugins.core.layers import LATER_NORMS, SUB_LAYER_NORMS
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError, unknown_name
@@ -33,7 +33,7 @@ HELP = "kinds of parameters that --weight-decay leaves alone, with commas betwee
     f"{kind} ({what})" for kind, what in KINDS.items()
 )
 # Attributes of layers and stacks that hold a norm; what stands there need not be a LayerNorm.
-NORM_PLACES = (*SUB_LAYER_NORMS, "layer_norm", "layernorm_embedding")
+NORM_PLACES = (*SUB_LAYER_NORMS, *LATER_NORMS, "layer_norm", "layernorm_embedding")
 # What parts of these axes add is of the kind that has the axis's name.
 AXES = (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS)
 
@@ -75,7 +75,7 @@ def _by_declaration(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
         design = getattr(stack, "design", None)
         if isinstance(design, StackDesign):
             for axis in AXES:
-                added = getattr(design.choices, axis.value).parameters
+                added = design.parts[axis].parameters
                 endings = tuple(f".{one.name}" for one in added if not one.buffer)
                 yield from ((axis.value, p) for name, p in _declared_names(stack) if name.endswith(endings))
 

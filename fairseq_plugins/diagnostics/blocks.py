@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.diagnostics.batches import Batch
 from fairseq_plugins.diagnostics.gradients import Backward, watched_backward
 from fairseq_plugins.diagnostics.observation import SubLayer, sub_layers
@@ -49,7 +50,7 @@ def _block(sub: SubLayer, seen: Backward) -> Block:
     key = (sub.stack, sub.depth, sub.site.value)
     stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
     # Without a norm after the sum, sum and output are one tensor.
-    beta_ln = _ratio(total, output) if sub.place.after else None
+    beta_ln = _ratio(total, output) if NormPlace.AFTER in sub.places else None
     beta_rc = _ratio(stream, total)
     beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
     return Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total")))

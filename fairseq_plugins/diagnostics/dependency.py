@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.core.norm import layer_norms
+from fairseq_plugins.core.norm import NormPlace, layer_norms
 from fairseq_plugins.diagnostics.batches import Batch
 from fairseq_plugins.diagnostics.observation import Visit, recording, replaced_outputs
 from fairseq_plugins.errors import UserError
@@ -90,7 +90,7 @@ def join(visit: Visit, x: Tensor, layer_input: Tensor) -> Tensor:
     sub, zero = visit.sub, x.new_zeros(1, 1, 1, x.size(-1))
     x = sub.junction(zero, x, layer_input).clone()
     x[sub.number] += sub.junction(visit.branch, zero[0], zero[0])
-    if sub.place.after:
+    if NormPlace.AFTER in sub.places:
         assert sub.norm is not None
         x = sub.junction.after_norm(sub.norm(x), layer_input)
     return x

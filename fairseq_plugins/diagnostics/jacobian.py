@@ -44,7 +44,7 @@ def jacobian(model: Any, batch: Batch) -> Tensor:
     """
     encoder, source = model.encoder.eval(), batch.source[:1]
     source = source[:, source[0].ne(encoder.padding_idx)]
-    require_size(source.size(1), encoder.design.shape.width)
+    require_size(source.size(1), encoder.design.width)
     with torch.no_grad():
         start = encoder.forward_embedding(source)[0].transpose(0, 1)
     return of_function(lambda x: encoder.run_layers(x, None, [], False), start)

@@ -180,13 +180,13 @@ def depends_on_depth(subject: Subject) -> bool:
 
 
 def _fingerprint(design: StackDesign, layer: Any, layers: int) -> float:
-    shape = dataclasses.replace(design.shape, encoder_layers=layers, decoder_layers=layers)
-    deeper, drawn = dataclasses.replace(design, shape=shape), copy.deepcopy(layer)
+    deeper = dataclasses.replace(design, encoder_layers=layers, decoder_layers=layers)
+    drawn = copy.deepcopy(layer)
     torch.manual_seed(1)
     with torch.no_grad():
         deeper.initialise(StackWeights([drawn], branches=5 * layers))
         total = sum(float(value.double().abs().sum()) for value in drawn.state_dict().values())
-        ones = torch.ones(1, 1, shape.width)
+        ones = torch.ones(1, 1, design.width)
         junctions = deeper.residuals(tuple(_sites(layer)), 1)
         return total + sum(float(j(ones, 2 * ones, 4 * ones).double().sum()) for j in junctions.values())
 

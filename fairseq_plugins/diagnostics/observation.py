@@ -31,7 +31,7 @@ class SubLayer:
         number: place among all sub-layers of the stack, from 1.
         junction: where its branch joins the stream.
         norm: what stands at its norm place; None where nothing does.
-        place: where that is.
+        places: where its norms stand.
     """
 
     stack: str
@@ -40,7 +40,7 @@ class SubLayer:
     number: int
     junction: Residual
     norm: nn.Module | None
-    place: NormPlace
+    places: frozenset[NormPlace]
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ def sub_layers_of(name: str, stack: Any) -> Iterator[SubLayer]:
                 continue
             number += 1
             norm = getattr(layer, NORM_OF[site], None)
-            yield SubLayer(name, depth, site, number, junction, norm, stack.design.norm)
+            yield SubLayer(name, depth, site, number, junction, norm, frozenset(stack.design.norms(site, depth)))
 
 
 def sub_layers(model: Any) -> list[SubLayer]:

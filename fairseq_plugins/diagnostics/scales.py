@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fairseq_plugins.core.history import mixing_weights
+from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.diagnostics.observation import SubLayer, sub_layers
 
 DEAD = 0.01
@@ -70,7 +71,7 @@ def scales(model: Any) -> list[Scale]:
 
 def model_width(model: Any, stack: str) -> int:
     """Width of a stack."""
-    width: int = getattr(model, stack).design.shape.width
+    width: int = getattr(model, stack).design.width
     return width
 
 
@@ -78,7 +79,7 @@ def _scale(sub: SubLayer, width: int) -> Scale:
     branch, stream, layer_input = (
         sub.junction(*one).flatten() for one in torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
     )
-    if sub.place.after:
+    if NormPlace.AFTER in sub.places:
         # A connection that joins behind the norm, where nothing else does.
         zeros = torch.zeros(1, 1, width)
         layer_input = layer_input + sub.junction.after_norm(zeros, zeros + 1).flatten()

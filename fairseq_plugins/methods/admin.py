@@ -11,17 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.calibration import Calibrated, population_variance
-from fairseq_plugins.core.method import (
-    Axis,
-    Method,
-    NewParameter,
-    Option,
-    Part,
-    Shape,
-    Site,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import Residual, needs_norm_after
 
 
@@ -89,74 +80,71 @@ class AdminResidual(Calibrated):
         return torch.zeros_like(value) if key in ("omega_trained", "branch_variance") else torch.ones_like(value)
 
 
-def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
-    """One omega for each junction."""
-    size = shape.width if shape.options.admin_scale == "elementwise" else 1
-    trained = shape.options.admin_omega == "trained"
-    return {site: AdminResidual(size, shape.options.admin_profile, trained) for site in sites}
-
-
-register_part(
-    Part(
-        Axis.RESIDUAL,
-        "admin",
-        build,
-        summary="omega * stream + branch, omega measured on the first training batch",
-        options=(
-            Option(
-                "admin_profile",
-                "released",
-                "rule for omega: as in the released code (omega_1 = 1, variance of the input counted, running) or "
-                "the paper's formula (omega_1 = 0)",
-                choices=("released", "paper"),
-            ),
-            Option("admin_omega", "trained", "train omega or leave it as measured", choices=("trained", "frozen")),
-            Option(
-                "admin_scale",
-                "elementwise",
-                "one omega for each of the C dimensions, or one for all of them",
-                choices=("elementwise", "scalar"),
-            ),
+@part(
+    Axis.RESIDUAL,
+    "admin",
+    summary="omega * stream + branch, omega measured on the first training batch",
+    options=(
+        Option(
+            "admin_profile",
+            "released",
+            "rule for omega: as in the released code (omega_1 = 1, variance of the input counted, running) or "
+            "the paper's formula (omega_1 = 0)",
+            choices=("released", "paper"),
         ),
-        conflicts=needs_norm_after("admin"),
-        parameters=tuple(
-            NewParameter(f"{site.value}_residual.{name}", size, initial, buffer)
-            for site in Site
-            for name, size, initial, buffer in (
-                ("omega_trained", "(C)", "0; absent with `--admin-omega frozen`", False),
-                ("omega_profiled", "(C)", "1 until the first training batch has been measured", True),
-                ("branch_variance", "(1)", "0, then the measured variance of the branch", True),
-                ("calibrated", "(1)", "0, and 1 once the batch has been measured", True),
-            )
+        Option("admin_omega", "trained", "train omega or leave it as measured", choices=("trained", "frozen")),
+        Option(
+            "admin_scale",
+            "elementwise",
+            "one omega for each of the C dimensions, or one for all of them",
+            choices=("elementwise", "scalar"),
         ),
-    )
+    ),
+    conflicts=needs_norm_after("admin"),
+    parameters=tuple(
+        NewParameter(f"{site.value}_residual.{name}", size, initial, buffer)
+        for site in Site
+        for name, size, initial, buffer in (
+            ("omega_trained", "(C)", "0; absent with `--admin-omega frozen`", False),
+            ("omega_profiled", "(C)", "1 until the first training batch has been measured", True),
+            ("branch_variance", "(1)", "0, then the measured variance of the branch", True),
+            ("calibrated", "(1)", "0, and 1 once the batch has been measured", True),
+        )
+    ),
 )
-register_method(
-    Method(
-        name="admin",
-        title="Admin",
-        paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
-        equation=r"$`o = \mathrm{LN}(\omega \odot x + F(x))`$ (section 4); the i-th sub-layer of a stack starts from "
-        r"$`\omega_1 = 1`$ and $`\omega_i^2 = \mathrm{Var}(x_0) + \sum_{j<i} \mathrm{Var}(F_j)`$ for $`i > 1`$",
-        norm="post",
-        residual="admin",
-        departures=(
-            r"The text gives $`\omega_i^2 = \sum_{j<i} \mathrm{Var}(F_j)`$, that is $`\omega_1 = 0`$; the released "
-            "code starts at 1, counts the variance of the embeddings and measures with the omegas below at work. An "
-            "author confirms the code "
-            "([Transformer-Clinic#18](https://github.com/LiyuanLucasLiu/Transformer-Clinic/issues/18)), so it is "
-            "the default; `--admin-profile paper` is the text.",
-            "The released code profiles in a process of its own, on one device, through a file in the working "
-            "directory, and then draws new weights. Here the first training forward profiles the very weights that "
-            "are trained, on all devices together, and the result is stored in the checkpoint.",
-            "The authors' five seeds on IWSLT'14 share one profile, that of seed 1111. Here each training has its own.",
-            r"In the released code weight decay pulls $`\omega`$ to 0. Here it acts on the trained part, which starts "
-            r"at 0, so that $`\omega`$ decays to its profile. With the decay of IWSLT'14, 0.0001, that is a "
-            "difference of 0.3 % at the end of training. `--no-weight-decay-on residual` leaves it alone.",
-            r"Appendix C says that initial weights can be rescaled instead of adding $`\omega`$, with about the same "
-            "score and less stability in half precision. This is not offered.",
-            r"Appendix C's formula for folding $`\omega`$ into cross-attention divides $`W_v`$ too, which is a "
-            r"misprint: keys and values come from the encoder, so only $`W_q`$ is divided.",
-        ),
-    )
+def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """One omega for each junction."""
+    size = design.width if design.options.admin_scale == "elementwise" else 1
+    trained = design.options.admin_omega == "trained"
+    return {site: AdminResidual(size, design.options.admin_profile, trained) for site in sites}
+
+
+method(
+    "admin",
+    title="Admin",
+    paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
+    equation=(
+        r"$`o = \mathrm{LN}(\omega \odot x + F(x))`$ (section 4); the i-th sub-layer of a stack starts from "
+        r"$`\omega_1 = 1`$ and $`\omega_i^2 = \mathrm{Var}(x_0) + \sum_{j<i} \mathrm{Var}(F_j)`$ for $`i > 1`$"
+    ),
+    norm="post",
+    residual="admin",
+    departures=(
+        r"The text gives $`\omega_i^2 = \sum_{j<i} \mathrm{Var}(F_j)`$, that is $`\omega_1 = 0`$; the released "
+        "code starts at 1, counts the variance of the embeddings and measures with the omegas below at work. An "
+        "author confirms the code "
+        "([Transformer-Clinic#18](https://github.com/LiyuanLucasLiu/Transformer-Clinic/issues/18)), so it is "
+        "the default; `--admin-profile paper` is the text.",
+        "The released code profiles in a process of its own, on one device, through a file in the working "
+        "directory, and then draws new weights. Here the first training forward profiles the very weights that "
+        "are trained, on all devices together, and the result is stored in the checkpoint.",
+        "The authors' five seeds on IWSLT'14 share one profile, that of seed 1111. Here each training has its own.",
+        r"In the released code weight decay pulls $`\omega`$ to 0. Here it acts on the trained part, which starts "
+        r"at 0, so that $`\omega`$ decays to its profile. With the decay of IWSLT'14, 0.0001, that is a "
+        "difference of 0.3 % at the end of training. `--no-weight-decay-on residual` leaves it alone.",
+        r"Appendix C says that initial weights can be rescaled instead of adding $`\omega`$, with about the same "
+        "score and less stability in half precision. This is not offered.",
+        r"Appendix C's formula for folding $`\omega`$ into cross-attention divides $`W_v`$ too, which is a "
+        r"misprint: keys and values come from the encoder, so only $`W_q`$ is divided.",
+    ),
 )

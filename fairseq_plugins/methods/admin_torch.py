@@ -11,17 +11,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import (
-    Axis,
-    Method,
-    NewParameter,
-    Option,
-    Part,
-    Shape,
-    Site,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import Residual, needs_norm_after
 
 
@@ -65,63 +56,60 @@ def omega_of(sub_layers: int, change: str) -> float:
     return math.sqrt((sub_layers + 1) / math.log(sub_layers + 1) - 1)
 
 
-def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
-    """An omega of its own for each junction, all equal at first; a layer has as many sub-layers as sites."""
-    omega = omega_of(shape.layers * len(sites), shape.options.admin_torch_change)
-    trained = shape.options.admin_torch_omega == "trained"
-    return {site: AdminTorchResidual(omega, shape.width, trained) for site in sites}
-
-
-register_part(
-    Part(
-        Axis.RESIDUAL,
-        "admin_torch",
-        build,
-        summary="omega * stream + branch, omega from the number of sub-layers of the stack",
-        options=(
-            Option(
-                "admin_torch_change",
-                "logn",
-                "how the change of the output of a new stack shall grow with its sub-layers: O(logn), O(1) or O(n) "
-                "of the package; the last is Post-LN",
-                choices=("logn", "constant", "linear"),
-            ),
-            Option(
-                "admin_torch_omega",
-                "fixed",
-                "one number for all C dimensions that stays as it is, or C trained ones",
-                choices=("fixed", "trained"),
-            ),
+@part(
+    Axis.RESIDUAL,
+    "admin_torch",
+    summary="omega * stream + branch, omega from the number of sub-layers of the stack",
+    options=(
+        Option(
+            "admin_torch_change",
+            "logn",
+            "how the change of the output of a new stack shall grow with its sub-layers: O(logn), O(1) or O(n) "
+            "of the package; the last is Post-LN",
+            choices=("logn", "constant", "linear"),
         ),
-        conflicts=needs_norm_after("admin_torch"),
-        parameters=tuple(
-            NewParameter(
-                f"{site.value}_residual.omega",
-                "(1)",
-                r"$`\sqrt{(n + 1) / \ln(n + 1) - 1}`$ for the $`n`$ sub-layers of the stack, or as "
-                "`--admin-torch-change` says; with `--admin-torch-omega trained` a parameter of shape `(C)`",
-                buffer=True,
-            )
-            for site in Site
+        Option(
+            "admin_torch_omega",
+            "fixed",
+            "one number for all C dimensions that stays as it is, or C trained ones",
+            choices=("fixed", "trained"),
         ),
-    )
+    ),
+    conflicts=needs_norm_after("admin_torch"),
+    parameters=tuple(
+        NewParameter(
+            f"{site.value}_residual.omega",
+            "(1)",
+            r"$`\sqrt{(n + 1) / \ln(n + 1) - 1}`$ for the $`n`$ sub-layers of the stack, or as "
+            "`--admin-torch-change` says; with `--admin-torch-omega trained` a parameter of shape `(C)`",
+            buffer=True,
+        )
+        for site in Site
+    ),
 )
-register_method(
-    Method(
-        name="admin_torch",
-        title="Admin-Torch",
-        paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
-        equation=r"$`o = \mathrm{LN}(\omega x + F(x))`$; $`\omega^2 = (n + 1) / \ln(n + 1) - 1`$ in a stack of $`n`$ "
+def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """An omega of its own for each junction, all equal at first; a layer has as many sub-layers as sites."""
+    omega = omega_of(design.layers * len(sites), design.options.admin_torch_change)
+    trained = design.options.admin_torch_omega == "trained"
+    return {site: AdminTorchResidual(omega, design.width, trained) for site in sites}
+
+
+method(
+    "admin_torch",
+    title="Admin-Torch",
+    paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
+    equation=(
+        r"$`o = \mathrm{LN}(\omega x + F(x))`$; $`\omega^2 = (n + 1) / \ln(n + 1) - 1`$ in a stack of $`n`$ "
         r"sub-layers, so that its output changes by $`O(\log n)`$; $`\omega^2 = n`$ for a change of $`O(1)`$ and "
-        r"$`\omega = 1`$ for $`O(n)`$",
-        norm="post",
-        residual="admin_torch",
-        departures=(
-            r"The paper measures an $`\omega`$ for every sub-layer (`admin`). This one is its authors' later package "
-            "[admin-torch](https://github.com/microsoft/admin-torch), which sees no data.",
-            r"The package leaves $`n`$ to its user. Here it is the number of residual sub-layers of the stack: "
-            r"$`2N`$ in the encoder, $`3M`$ in the decoder, $`2M`$ in a decoder with merged attention or without "
-            "cross-attention.",
-        ),
-    )
+        r"$`\omega = 1`$ for $`O(n)`$"
+    ),
+    norm="post",
+    residual="admin_torch",
+    departures=(
+        r"The paper measures an $`\omega`$ for every sub-layer (`admin`). This one is its authors' later package "
+        "[admin-torch](https://github.com/microsoft/admin-torch), which sees no data.",
+        r"The package leaves $`n`$ to its user. Here it is the number of residual sub-layers of the stack: "
+        r"$`2N`$ in the encoder, $`3M`$ in the decoder, $`2M`$ in a decoder with merged attention or without "
+        "cross-attention.",
+    ),
 )

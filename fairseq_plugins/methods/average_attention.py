@@ -12,60 +12,58 @@ from torch import nn
 
 from fairseq_plugins.core.attention import AttentionPlan
 from fairseq_plugins.core.averages import AverageAttention
-from fairseq_plugins.core.method import Axis, Method, NewParameter, Option, Part, Shape, register_method, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 
 
-def build(depth: int, shape: Shape) -> AttentionPlan:
+@part(
+    Axis.ATTENTION,
+    "aan",
+    summary="the decoder's self-attention is the mean of its inputs so far behind a gate",
+    options=(
+        Option(
+            "aan_ffn",
+            "no",
+            "whether a feed-forward network with relu, as wide inside as the layer's own, transforms the mean",
+            choices=("no", "yes"),
+        ),
+    ),
+    parameters=(
+        NewParameter("self_attn.gate.weight", "(2C, 2C)", "drawn: Xavier uniform"),
+        NewParameter("self_attn.gate.bias", "(2C)", "0"),
+    ),
+    no_fold="stock fairseq has no average attention",
+)
+def build(depth: int, design: StackDesign) -> AttentionPlan:
     """Average attention in the decoder; the encoder and the cross-attention keep softmax."""
-    ffn_width = shape.ffn_width if shape.options.aan_ffn == "yes" else 0
+    ffn_width = design.ffn_width if design.options.aan_ffn == "yes" else 0
 
     def average(width: int, heads: int, **unused: Any) -> nn.Module:
-        return AverageAttention(width, heads, ffn_width, shape.activation_dropout)
+        return AverageAttention(width, heads, ffn_width, design.activation_dropout)
 
     return AttentionPlan(decoder_self=average)
 
 
-register_part(
-    Part(
-        Axis.ATTENTION,
-        "aan",
-        build,
-        summary="the decoder's self-attention is the mean of its inputs so far behind a gate",
-        options=(
-            Option(
-                "aan_ffn",
-                "no",
-                "whether a feed-forward network with relu, as wide inside as the layer's own, transforms the mean",
-                choices=("no", "yes"),
-            ),
-        ),
-        parameters=(
-            NewParameter("self_attn.gate.weight", "(2C, 2C)", "drawn: Xavier uniform"),
-            NewParameter("self_attn.gate.bias", "(2C)", "0"),
-        ),
-        no_fold="stock fairseq has no average attention",
-    )
-)
-register_method(
-    Method(
-        name="aan",
-        title="AAN",
-        paper="Zhang et al., ACL 2018, https://arxiv.org/abs/1805.00631",
-        equation=r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t)`$ instead of "
+method(
+    "aan",
+    title="AAN",
+    paper="Zhang et al., ACL 2018, https://arxiv.org/abs/1805.00631",
+    equation=(
+        r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t)`$ instead of "
         r"self-attention; $`g_t = \frac{1}{t} \sum_{k \leq t} x_k`$ and $`[i_t; f_t] = W [x_t; g_t] + b`$ "
-        "(equations 1 to 3); cross-attention, feed-forward and encoder as Post-LN",
-        norm="post",
-        attention="aan",
-        departures=(
-            "In equation 1 a feed-forward network transforms the mean. The released code leaves it out, as the "
-            "authors advise and as the parameter counts of the DS-Init paper, which compares with AAN, have it. The "
-            "default has none; `--aan-ffn yes` is the equation, and adds `self_attn.ffn.fc1` and "
-            r"`self_attn.ffn.fc2`, $`2 d f + f + d`$ parameters a layer.",
-            "Dropout of attention weights has nothing to drop here; that behind the network's relu is "
-            "`--activation-dropout`.",
-            "The released code draws q of the cross-attention by itself, and k and v as one matrix. Here all three are "
-            r"drawn as one, as in fairseq: q starts at $`\sqrt{1/2} = 0.707`$ of the released bound, k and v at "
-            r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws all three by themselves, q as released.",
-        ),
-    )
+        "(equations 1 to 3); cross-attention, feed-forward and encoder as Post-LN"
+    ),
+    norm="post",
+    attention="aan",
+    departures=(
+        "In equation 1 a feed-forward network transforms the mean. The released code leaves it out, as the "
+        "authors advise and as the parameter counts of the DS-Init paper, which compares with AAN, have it. The "
+        "default has none; `--aan-ffn yes` is the equation, and adds `self_attn.ffn.fc1` and "
+        r"`self_attn.ffn.fc2`, $`2 d f + f + d`$ parameters a layer.",
+        "Dropout of attention weights has nothing to drop here; that behind the network's relu is "
+        "`--activation-dropout`.",
+        "The released code draws q of the cross-attention by itself, and k and v as one matrix. Here all three are "
+        r"drawn as one, as in fairseq: q starts at $`\sqrt{1/2} = 0.707`$ of the released bound, k and v at "
+        r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws all three by themselves, q as released.",
+    ),
 )

@@ -10,29 +10,20 @@ from typing import Any
 
 from torch import Tensor
 
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import (
-    Axis,
-    Choices,
-    Method,
-    Option,
-    Part,
-    Shape,
-    Site,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual
 
 
-def alpha(shape: Shape) -> float:
+def alpha(design: StackDesign) -> float:
     """Weight of the layer input without LayerNorm: min(N / 12, N^-0.15), N layers of the own stack. Appendix D."""
-    return min(shape.layers / 12, shape.layers**-0.15)
+    return min(design.layers / 12, design.layers**-0.15)
 
 
-def beta(shape: Shape) -> float:
+def beta(design: StackDesign) -> float:
     """Weight of the rest without LayerNorm: d^-0.2. Appendix D."""
-    return float(shape.width**-0.2)
+    return float(design.width**-0.2)
 
 
 class BottomToTop(Residual):
@@ -67,32 +58,68 @@ class WeightedBottomToTop(Residual):
         return f"alpha={self.alpha:.4f}, beta={self.beta:.4f}"
 
 
-def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Combinations that the paper's equations do not cover."""
+    problems = []
+    if design.choice(Axis.NORM) == "pre":
+        problems.append("--residual b2t doubles the stream in every layer under --norm pre: use --norm post or none")
+    if design.choice(Axis.NORM) == "none" and design.options.b2t_skip == "all":
+        problems.append("--b2t-skip all jumps a LayerNorm that --norm none does not have")
+    return problems
+
+
+@part(
+    Axis.RESIDUAL,
+    "b2t",
+    summary="plain sums; the last one of a layer also adds the layer's input",
+    options=(
+        Option(
+            "b2t_skip",
+            "residual",
+            "where the layer's input joins: before the last LayerNorm, or after it (footnote 2)",
+            choices=("residual", "all"),
+        ),
+    ),
+    conflicts=conflicts,
+    no_fold="stock fairseq has no connection from the bottom of a layer to its top",
+)
+def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Plain sums, but for the last sub-layer of the layer."""
     junctions: dict[Site, Residual] = {site: PlainResidual() for site in sites}
-    if shape.norm == "none":
-        junctions[Site.FFN] = WeightedBottomToTop(alpha(shape), beta(shape))
-    elif shape.options.b2t_skip == "all":
+    if design.choice(Axis.NORM) == "none":
+        junctions[Site.FFN] = WeightedBottomToTop(alpha(design), beta(design))
+    elif design.options.b2t_skip == "all":
         junctions[Site.FFN] = BottomToTopSkipAll()
     else:
         junctions[Site.FFN] = BottomToTop()
     return junctions
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
-    """Combinations that the paper's equations do not cover."""
-    problems = []
-    if choices.norm.name == "pre":
-        problems.append("--residual b2t doubles the stream in every layer under --norm pre: use --norm post or none")
-    if choices.norm.name == "none" and shape.options.b2t_skip == "all":
-        problems.append("--b2t-skip all jumps a LayerNorm that --norm none does not have")
-    return problems
-
-
-def initialise(weights: StackWeights, shape: Shape) -> None:
+@part(
+    Axis.INIT,
+    "b2t",
+    summary="initial values scaled by one constant a stack",
+    options=(
+        Option(
+            "b2t_init_scale",
+            "none",
+            "factor on the initial values of a stack: none as in the text, layers^-0.5 as in the code of 2023-05, "
+            "or the 0.1 of the 100-layer models",
+            choices=("none", "layers", "0.1"),
+        ),
+        Option(
+            "b2t_init_scope",
+            "matrices",
+            "what it multiplies: the matrices of the linear maps as in the code of 2023-05, or every parameter but "
+            "the embeddings', with biases and LayerNorms, as the text of appendix C.1 says",
+            choices=("matrices", "parameters"),
+        ),
+    ),
+)
+def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Scale the stack by one constant: its matrices, or all that it has but the embeddings (appendix C.1)."""
-    options = shape.options
-    scale = {"none": 1.0, "layers": shape.layers**-0.5, "0.1": 0.1}[options.b2t_init_scale]
+    options = design.options
+    scale = {"none": 1.0, "layers": design.layers**-0.5, "0.1": 0.1}[options.b2t_init_scale]
     for module in (*weights.layers, *([weights.top_norm] if weights.top_norm is not None else [])):
         if options.b2t_init_scope == "parameters":
             for parameter in module.parameters():
@@ -102,122 +129,78 @@ def initialise(weights: StackWeights, shape: Shape) -> None:
                 linear.weight.mul_(scale)
 
 
-register_part(
-    Part(
-        Axis.RESIDUAL,
-        "b2t",
-        build,
-        summary="plain sums; the last one of a layer also adds the layer's input",
-        options=(
-            Option(
-                "b2t_skip",
-                "residual",
-                "where the layer's input joins: before the last LayerNorm, or after it (footnote 2)",
-                choices=("residual", "all"),
-            ),
-        ),
-        conflicts=conflicts,
-        no_fold="stock fairseq has no connection from the bottom of a layer to its top",
-    )
-)
-register_part(
-    Part(
-        Axis.INIT,
-        "b2t",
-        initialise,
-        summary="initial values scaled by one constant a stack",
-        options=(
-            Option(
-                "b2t_init_scale",
-                "none",
-                "factor on the initial values of a stack: none as in the text, layers^-0.5 as in the code of 2023-05, "
-                "or the 0.1 of the 100-layer models",
-                choices=("none", "layers", "0.1"),
-            ),
-            Option(
-                "b2t_init_scope",
-                "matrices",
-                "what it multiplies: the matrices of the linear maps as in the code of 2023-05, or every parameter but "
-                "the embeddings', with biases and LayerNorms, as the text of appendix C.1 says",
-                choices=("matrices", "parameters"),
-            ),
-        ),
-    )
-)
 PAPER = "Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330"
-register_method(
-    Method(
-        name="b2t",
-        title="B2T connection",
-        paper=PAPER,
-        equation=r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer of a layer, the others as "
-        r"Post-LN (equations 5 to 7)",
-        norm="post",
-        residual="b2t",
-        init="b2t",
-        base_init="fairseq",
-        departures=(
-            r"Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does "
-            "not mention: `--b2t-init-scale layers`. The default follows the text.",
-        ),
-    )
+method(
+    "b2t",
+    title="B2T connection",
+    paper=PAPER,
+    equation=(
+        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer of a layer, the others as "
+        r"Post-LN (equations 5 to 7)"
+    ),
+    norm="post",
+    residual="b2t",
+    init="b2t",
+    base_init="fairseq",
+    departures=(
+        r"Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does "
+        "not mention: `--b2t-init-scale layers`. The default follows the text.",
+    ),
 )
-register_method(
-    Method(
-        name="b2t_without_ln",
-        title="B2T connection without LN",
-        paper=PAPER,
-        equation=r"$`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ in the last sub-layer of a layer and "
+method(
+    "b2t_without_ln",
+    title="B2T connection without LN",
+    paper=PAPER,
+    equation=(
+        r"$`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ in the last sub-layer of a layer and "
         r"$`x + F(x)`$ in the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ "
-        "(equations 9 to 11, appendix D)",
-        norm="none",
-        residual="b2t",
-        init="b2t",
-        base_init="fairseq",
-        departures=(
-            "The text removes the LayerNorms inside the layers; with the flags of the released recipe there is none on "
-            "top of the stacks either, and here there is none; `--norm-on-top yes` adds one LayerNorm there.",
-        ),
-    )
+        "(equations 9 to 11, appendix D)"
+    ),
+    norm="none",
+    residual="b2t",
+    init="b2t",
+    base_init="fairseq",
+    departures=(
+        "The text removes the LayerNorms inside the layers; with the flags of the released recipe there is none on "
+        "top of the stacks either, and here there is none; `--norm-on-top yes` adds one LayerNorm there.",
+    ),
 )
-register_method(
-    Method(
-        name="b2t_skip_all",
-        title="B2T connection over all LNs",
-        paper=PAPER,
-        equation=r"$`o = x_{\mathrm{layer}} + \mathrm{LN}(x + F(x))`$ in the last sub-layer of a layer, the others as "
-        "Post-LN (footnote 2); reported to be clearly worse",
-        norm="post",
-        residual="b2t",
-        init="b2t",
-        base_init="fairseq",
-        options={"b2t_skip": "all"},
-        departures=(
-            "The footnote describes this variant in words only; the equation is this package's reading of it.",
-        ),
-    )
+method(
+    "b2t_skip_all",
+    title="B2T connection over all LNs",
+    paper=PAPER,
+    equation=(
+        r"$`o = x_{\mathrm{layer}} + \mathrm{LN}(x + F(x))`$ in the last sub-layer of a layer, the others as "
+        "Post-LN (footnote 2); reported to be clearly worse"
+    ),
+    norm="post",
+    residual="b2t",
+    init="b2t",
+    base_init="fairseq",
+    options={"b2t_skip": "all"},
+    departures=("The footnote describes this variant in words only; the equation is this package's reading of it.",),
 )
-register_method(
-    Method(
-        name="b2t_deep",
-        title="B2T connection, recipe of 100L-100L",
-        paper=PAPER,
-        equation=r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times "
-        "0.1; dropout 0.5 and word dropout 0.1 (appendix C.1)",
-        norm="post",
-        residual="b2t",
-        init="b2t",
-        base_init="fairseq",
-        options={"b2t_init_scale": "0.1", "dropout": 0.5, "word_dropout": 0.1},
-        departures=(
-            'The text multiplies "the initial parameter values, except those for embeddings": '
-            r"`--b2t-init-scope parameters`. The code of 2023-05 multiplies matrices alone, by $`N^{-0.5}`$, which is "
-            "0.1 at 100 layers; so does the default, where biases and LayerNorms stay.",
-            "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the "
-            "18-layer models differs from it only in its initialisation, `--b2t-init-scale layers`.",
-            "The released flags `--sampling-method worddrop --enc-replace-rate 0.1 --dec-replace-rate 0.1` are "
-            "`--word-dropout 0.1,0.1` here. `--decay-val` has no counterpart: it changes only the replacement methods "
-            "of that code, and word dropout has a constant rate.",
-        ),
-    )
+method(
+    "b2t_deep",
+    title="B2T connection, recipe of 100L-100L",
+    paper=PAPER,
+    equation=(
+        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times "
+        "0.1; dropout 0.5 and word dropout 0.1 (appendix C.1)"
+    ),
+    norm="post",
+    residual="b2t",
+    init="b2t",
+    base_init="fairseq",
+    options={"b2t_init_scale": "0.1", "dropout": 0.5, "word_dropout": 0.1},
+    departures=(
+        'The text multiplies "the initial parameter values, except those for embeddings": '
+        r"`--b2t-init-scope parameters`. The code of 2023-05 multiplies matrices alone, by $`N^{-0.5}`$, which is "
+        "0.1 at 100 layers; so does the default, where biases and LayerNorms stay.",
+        "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the "
+        "18-layer models differs from it only in its initialisation, `--b2t-init-scale layers`.",
+        "The released flags `--sampling-method worddrop --enc-replace-rate 0.1 --dec-replace-rate 0.1` are "
+        "`--word-dropout 0.1,0.1` here. `--decay-val` has no counterpart: it changes only the replacement methods "
+        "of that code, and word dropout has a constant rate.",
+    ),
 )

@@ -7,18 +7,9 @@ from __future__ import annotations
 
 from torch import nn
 
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import (
-    Axis,
-    Method,
-    Option,
-    Part,
-    Shape,
-    Site,
-    Stack,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.residual import Residual, ScaledStream, needs_norm_after
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
@@ -30,53 +21,31 @@ ENCODER_BETA = {"paper": 0.87, "released": 1.15}
 text multiplies, and inverts the depths, but the constant once too often."""
 
 
-def alpha(shape: Shape, sub_layers: int) -> float:
+def alpha(design: StackDesign, sub_layers: int) -> float:
     """Factor of the stream, figure 2: 0.81 (N^4 M)^(1/16) in an encoder below a decoder, else n^(1/4).
 
     Args:
-        shape: N encoder and M decoder layers; 0 where there is no such stack.
+        design: N encoder and M decoder layers; 0 where there is no such stack.
         sub_layers: residual sub-layers of one layer of the stack. n is their number in the whole stack: 3M in the
             decoder of a translation model, 2M in a language model, 2N in an encoder alone.
     """
-    if shape.stack is Stack.ENCODER and shape.decoder_layers:
-        return 0.81 * _of_both_depths(shape)
-    return float((sub_layers * shape.layers) ** 0.25)
+    if design.stack is Stack.ENCODER and design.decoder_layers:
+        return 0.81 * _of_both_depths(design)
+    return float((sub_layers * design.layers) ** 0.25)
 
 
-def beta(shape: Shape, sub_layers: int, rule: str = "paper") -> float:
+def beta(design: StackDesign, sub_layers: int, rule: str = "paper") -> float:
     """Gain of the smaller maps: 0.87 (N^4 M)^(-1/16) in an encoder below a decoder, else (4n)^(-1/4).
 
     Arguments and n are those of :func:`alpha`; ``rule`` is ``paper`` (figure 2) or ``released``.
     """
-    if shape.stack is Stack.ENCODER and shape.decoder_layers:
-        return ENCODER_BETA[rule] / _of_both_depths(shape)
-    return float((4 * sub_layers * shape.layers) ** -0.25)
+    if design.stack is Stack.ENCODER and design.decoder_layers:
+        return ENCODER_BETA[rule] / _of_both_depths(design)
+    return float((4 * sub_layers * design.layers) ** -0.25)
 
 
-def _of_both_depths(shape: Shape) -> float:
-    return float((shape.encoder_layers**4 * shape.decoder_layers) ** (1 / 16))
-
-
-def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
-    """One constant alpha for every junction of the stack."""
-    scale = alpha(shape, len(sites))
-    return {site: ScaledStream(scale) for site in sites}
-
-
-def initialise(weights: StackWeights, shape: Shape) -> None:
-    """Draw the maps that the text names anew, whatever the base has drawn; all other weights stay.
-
-    ``paper``: Xavier normal, that is N(0, gain^2 * 2 / (fan_in + fan_out)), with gain beta for :data:`SMALLER` and 1
-    for :data:`AS_USUAL`; biases are 0. ``released``: what ``nn.Linear`` draws, biases too, and then both times beta in
-    :data:`SMALLER`. Other maps, of attentions that the text does not know, stay as the base has drawn them.
-    """
-    rule = shape.options.deepnorm_init
-    for layer in weights.layers:
-        gain = beta(shape, _sub_layers(layer), rule)
-        for name, linear in linear_maps(layer):
-            kind = name.rpartition(".")[2]
-            if kind in SMALLER + AS_USUAL:
-                _draw(linear, gain if kind in SMALLER else 1.0, rule)
+def _of_both_depths(design: StackDesign) -> float:
+    return float((design.encoder_layers**4 * design.decoder_layers) ** (1 / 16))
 
 
 def _sub_layers(layer: nn.Module) -> int:
@@ -95,59 +64,75 @@ def _draw(linear: nn.Linear, gain: float, rule: str) -> None:
         nn.init.zeros_(linear.bias)
 
 
-register_part(
-    Part(
-        Axis.RESIDUAL,
-        "deepnorm",
-        build,
-        summary="alpha * stream + branch, alpha a constant of the depths of both stacks",
-        conflicts=needs_norm_after("deepnorm"),
-    )
+@part(
+    Axis.RESIDUAL,
+    "deepnorm",
+    summary="alpha * stream + branch, alpha a constant of the depths of both stacks",
+    conflicts=needs_norm_after("deepnorm"),
 )
-register_part(
-    Part(
-        Axis.INIT,
-        "deepnorm",
-        initialise,
-        summary="values, outputs and feed-forward drawn with a gain that shrinks with the depths; "
-        "`--base-init` does not matter to the maps that the text names",
-        options=(
-            Option(
-                "deepnorm_init",
-                "paper",
-                "what is drawn: Xavier normal as in the text, or what nn.Linear draws, scaled, as in the released "
-                "torchscale",
-                choices=("paper", "released"),
-            ),
+def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """One constant alpha for every junction of the stack."""
+    scale = alpha(design, len(sites))
+    return {site: ScaledStream(scale) for site in sites}
+
+
+@part(
+    Axis.INIT,
+    "deepnorm",
+    summary="values, outputs and feed-forward drawn with a gain that shrinks with the depths; "
+    "`--base-init` does not matter to the maps that the text names",
+    options=(
+        Option(
+            "deepnorm_init",
+            "paper",
+            "what is drawn: Xavier normal as in the text, or what nn.Linear draws, scaled, as in the released "
+            "torchscale",
+            choices=("paper", "released"),
         ),
-    )
+    ),
 )
-register_method(
-    Method(
-        name="deepnet",
-        title="DeepNet",
-        paper="Wang et al., 2022, https://arxiv.org/abs/2203.00555",
-        equation=r"$`o = \mathrm{LN}(\alpha x + F(x))`$ (DeepNorm, figure 2); with $`N`$ encoder and $`M`$ decoder "
+def initialise(weights: StackWeights, design: StackDesign) -> None:
+    """Draw the maps that the text names anew, whatever the base has drawn; all other weights stay.
+
+    ``paper``: Xavier normal, that is N(0, gain^2 * 2 / (fan_in + fan_out)), with gain beta for :data:`SMALLER` and 1
+    for :data:`AS_USUAL`; biases are 0. ``released``: what ``nn.Linear`` draws, biases too, and then both times beta in
+    :data:`SMALLER`. Other maps, of attentions that the text does not know, stay as the base has drawn them.
+    """
+    rule = design.options.deepnorm_init
+    for layer in weights.layers:
+        gain = beta(design, _sub_layers(layer), rule)
+        for name, linear in linear_maps(layer):
+            kind = name.rpartition(".")[2]
+            if kind in SMALLER + AS_USUAL:
+                _draw(linear, gain if kind in SMALLER else 1.0, rule)
+
+
+method(
+    "deepnet",
+    title="DeepNet",
+    paper="Wang et al., 2022, https://arxiv.org/abs/2203.00555",
+    equation=(
+        r"$`o = \mathrm{LN}(\alpha x + F(x))`$ (DeepNorm, figure 2); with $`N`$ encoder and $`M`$ decoder "
         r"layers $`\alpha = 0.81 (N^4 M)^{1/16}`$ in the encoder and $`(3M)^{1/4}`$ in the decoder; the matrices of "
         "the values, of the outputs of attention and of the feed-forward are drawn from "
         r"$`\mathcal{N}(0, 2 \beta^2 / (d_{\mathrm{in}} + d_{\mathrm{out}}))`$ with "
         r"$`\beta = 0.87 (N^4 M)^{-1/16}`$ in the encoder and $`(12M)^{-1/4}`$ in the decoder, those of queries and "
-        r"keys with 1 in the place of $`\beta`$, biases are 0",
-        norm="post",
-        residual="deepnorm",
-        init="deepnorm",
-        departures=(
-            "The released code ([torchscale](https://github.com/microsoft/torchscale)) draws every matrix and bias as "
-            r"`nn.Linear` does, from $`U(-b, b)`$ with $`b = d_{\mathrm{in}}^{-1/2}`$, and then divides the weights "
-            r"and the biases of the values, of the outputs and of the feed-forward by $`1 / \beta`$ "
-            "([torchscale#16](https://github.com/microsoft/torchscale/issues/16)). In an encoder below a decoder it "
-            r"divides by $`(N^4 M)^{1/16} / 1.15`$, which makes $`\beta = 1.15 (N^4 M)^{-1/16}`$; the text's 0.87 "
-            "is about 1/1.15, so that constant is inverted. `--deepnorm-init released` does all that.",
-            r"The text gives the decoder's constants for three sub-layers a layer ($`(3M)^{1/4}`$, "
-            r"$`(12M)^{-1/4}`$), and for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, "
-            r"$`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and $`(4n)^{-1/4}`$ for $`n`$ sub-layers, and so they are "
-            "computed here; a decoder with merged attention has two a layer, which the text does not treat.",
-            "Sub-LN, which torchscale offers beside DeepNorm and which excludes it, is not a part of this package.",
-        ),
-    )
+        r"keys with 1 in the place of $`\beta`$, biases are 0"
+    ),
+    norm="post",
+    residual="deepnorm",
+    init="deepnorm",
+    departures=(
+        "The released code ([torchscale](https://github.com/microsoft/torchscale)) draws every matrix and bias as "
+        r"`nn.Linear` does, from $`U(-b, b)`$ with $`b = d_{\mathrm{in}}^{-1/2}`$, and then divides the weights "
+        r"and the biases of the values, of the outputs and of the feed-forward by $`1 / \beta`$ "
+        "([torchscale#16](https://github.com/microsoft/torchscale/issues/16)). In an encoder below a decoder it "
+        r"divides by $`(N^4 M)^{1/16} / 1.15`$, which makes $`\beta = 1.15 (N^4 M)^{-1/16}`$; the text's 0.87 "
+        "is about 1/1.15, so that constant is inverted. `--deepnorm-init released` does all that.",
+        r"The text gives the decoder's constants for three sub-layers a layer ($`(3M)^{1/4}`$, "
+        r"$`(12M)^{-1/4}`$), and for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, "
+        r"$`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and $`(4n)^{-1/4}`$ for $`n`$ sub-layers, and so they are "
+        "computed here; a decoder with merged attention has two a layer, which the text does not treat.",
+        "Sub-LN, which torchscale offers beside DeepNorm and which excludes it, is not a part of this package.",
+    ),
 )

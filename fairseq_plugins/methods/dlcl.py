@@ -17,18 +17,9 @@ import torch
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.history import History
-from fairseq_plugins.core.method import (
-    Axis,
-    Choices,
-    Method,
-    NewParameter,
-    Option,
-    Part,
-    Shape,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 
 PAPER = "Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787"
 
@@ -118,111 +109,107 @@ class LinearCombinationPostLN(LinearCombination):
         return self.keep(states, x)
 
 
-def build(shape: Shape) -> History:
-    """The form that belongs to the norm place of the stack."""
-    options = shape.options
-    form = LinearCombinationPreLN if shape.norm == "pre" else LinearCombinationPostLN
-    return form(
-        shape.layers,
-        shape.width,
-        size=shape.width if options.dlcl_weights == "dimension" else 1,
-        window=options.dlcl_window or shape.layers + 1,
-        normalised=options.dlcl_normalised == "yes",
-        start=options.dlcl_init,
-    )
-
-
-def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
+def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Norm places without an equation, and options that contradict each other."""
     problems = []
-    if choices.norm.name not in ("pre", "post"):
-        problems.append(
-            f"--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not {choices.norm.name}"
-        )
-    if shape.options.dlcl_window < 0:
-        problems.append(f"--dlcl-window must be at least 0, not {shape.options.dlcl_window}; 0 is the whole history")
-    if shape.options.dlcl_normalised == "yes" and shape.options.dlcl_init == "one":
+    norm = design.choice(Axis.NORM)
+    if norm not in ("pre", "post"):
+        problems.append(f"--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not {norm}")
+    if design.options.dlcl_window < 0:
+        problems.append(f"--dlcl-window must be at least 0, not {design.options.dlcl_window}; 0 is the whole history")
+    if design.options.dlcl_normalised == "yes" and design.options.dlcl_init == "one":
         problems.append("--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one")
-    if shape.options.dlcl_normalised == "yes" and shape.options.dlcl_window == 1:
+    if design.options.dlcl_normalised == "yes" and design.options.dlcl_window == 1:
         problems.append(
             "--dlcl-window 1 leaves each mixture one weight, which --dlcl-normalised yes makes 1: drop one of the two"
         )
     return problems
 
 
-register_part(
-    Part(
-        Axis.HISTORY,
-        "dlcl",
-        build,
-        summary="a trained mixture of the outputs of all layers below, normalised before it under `--norm pre` "
-        "and behind it under `--norm post`",
-        options=(
-            Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all"),
-            Option(
-                "dlcl_weights",
-                "scalar",
-                "one weight for each output in a mixture, or one in each dimension",
-                choices=("scalar", "dimension"),
-            ),
-            Option("dlcl_normalised", "no", "take the softmax of the weights of each mixture", choices=("no", "yes")),
-            Option(
-                "dlcl_init",
-                "average",
-                "a mixture starts as the average, or every weight at one",
-                choices=("average", "one"),
-            ),
+@part(
+    Axis.HISTORY,
+    "dlcl",
+    summary="a trained mixture of the outputs of all layers below, normalised before it under `--norm pre` "
+    "and behind it under `--norm post`",
+    options=(
+        Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all"),
+        Option(
+            "dlcl_weights",
+            "scalar",
+            "one weight for each output in a mixture, or one in each dimension",
+            choices=("scalar", "dimension"),
         ),
-        parameters=(
-            NewParameter(
-                "history.weight",
-                "(N+1, N+1, 1)",
-                "$`1 / (l + 1)`$ in row $`l`$ up to column $`l`$, counted from 0, and 0 to the right of it, which is "
-                "never used; with `--dlcl-init one` 1; with `--dlcl-window n` $`1 / n`$ in the last n columns up to "
-                "$`l`$; `(N+1, N+1, C)` with `--dlcl-weights dimension`",
-            ),
-            NewParameter("history.layer_norms.I.weight", "(C)", "1"),
-            NewParameter("history.layer_norms.I.bias", "(C)", "0"),
+        Option("dlcl_normalised", "no", "take the softmax of the weights of each mixture", choices=("no", "yes")),
+        Option(
+            "dlcl_init",
+            "average",
+            "a mixture starts as the average, or every weight at one",
+            choices=("average", "one"),
         ),
-        conflicts=conflicts,
-        no_fold="stock fairseq has no layer that reads more than the one below it",
-    )
+    ),
+    parameters=(
+        NewParameter(
+            "history.weight",
+            "(N+1, N+1, 1)",
+            "$`1 / (l + 1)`$ in row $`l`$ up to column $`l`$, counted from 0, and 0 to the right of it, which is "
+            "never used; with `--dlcl-init one` 1; with `--dlcl-window n` $`1 / n`$ in the last n columns up to "
+            "$`l`$; `(N+1, N+1, C)` with `--dlcl-weights dimension`",
+        ),
+        NewParameter("history.layer_norms.I.weight", "(C)", "1"),
+        NewParameter("history.layer_norms.I.bias", "(C)", "0"),
+    ),
+    conflicts=conflicts,
+    no_fold="stock fairseq has no layer that reads more than the one below it",
 )
+def build(design: StackDesign) -> History:
+    """The form that belongs to the norm place of the stack."""
+    options = design.options
+    form = LinearCombinationPreLN if design.choice(Axis.NORM) == "pre" else LinearCombinationPostLN
+    return form(
+        design.layers,
+        design.width,
+        size=design.width if options.dlcl_weights == "dimension" else 1,
+        window=options.dlcl_window or design.layers + 1,
+        normalised=options.dlcl_normalised == "yes",
+        start=options.dlcl_init,
+    )
+
+
 _EXTRAS = (
     "The released code can also train one weight for each group of dimensions, drop out mixtures and count the output "
     "of every sub-layer as history; these three are not offered.",
     "In the released code a window only decides which weights start at zero, and training may change them, unless "
     "the weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
 )
-register_method(
-    Method(
-        name="dlcl",
-        title="DLCL",
-        paper=PAPER,
-        equation=r"$`x_{l+1} = \sum_{k \leq l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ "
+method(
+    "dlcl",
+    title="DLCL",
+    paper=PAPER,
+    equation=(
+        r"$`x_{l+1} = \sum_{k \leq l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ "
         r"(section 4); $`y_0 = x_0`$ is not normalised, $`y_k`$ is the output of layer $`k`$, the layers are Pre-LN, "
-        "and the last mixture goes through the LayerNorm on top of the stack",
-        norm="pre",
-        history="dlcl",
-        departures=_EXTRAS,
-    )
+        "and the last mixture goes through the LayerNorm on top of the stack"
+    ),
+    norm="pre",
+    history="dlcl",
+    departures=_EXTRAS,
 )
-register_method(
-    Method(
-        name="dlcl_post_ln",
-        title="DLCL Post-LN",
-        paper=PAPER,
-        equation=r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \leq l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ "
+method(
+    "dlcl_post_ln",
+    title="DLCL Post-LN",
+    paper=PAPER,
+    equation=(
+        r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \leq l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ "
         r"(section 4); $`x_1 = W_{1,0} x_0`$ without a LayerNorm, $`y_k`$ is the output of layer $`k`$, and the "
-        "layers are Post-LN",
-        norm="post",
-        history="dlcl",
-        departures=(
-            *_EXTRAS,
-            "Where the released code normalises $`y_0`$, it does so twice in this form; here that LayerNorm is "
-            "`--layernorm-embedding`, once.",
-            "This is the form that the B2T paper compares; its weights are drawn as by `--base-init fairseq`, those of "
-            "the DLCL paper as by `--base-init xavier`, the default.",
-        ),
-    )
+        "layers are Post-LN"
+    ),
+    norm="post",
+    history="dlcl",
+    departures=(
+        *_EXTRAS,
+        "Where the released code normalises $`y_0`$, it does so twice in this form; here that LayerNorm is "
+        "`--layernorm-embedding`, once.",
+        "This is the form that the B2T paper compares; its weights are drawn as by `--base-init fairseq`, those of "
+        "the DLCL paper as by `--base-init xavier`, the default.",
+    ),
 )

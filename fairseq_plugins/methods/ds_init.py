@@ -7,16 +7,9 @@ from __future__ import annotations
 
 import math
 
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, draw_cross_attention_apart, linear_maps
-from fairseq_plugins.core.method import (
-    Axis,
-    Method,
-    Option,
-    Part,
-    Shape,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.method import Axis, Option, method, part
 
 
 def factor(depth: int, alpha: float, rule: str) -> float:
@@ -29,53 +22,50 @@ def factor(depth: int, alpha: float, rule: str) -> float:
     return scale if rule == "paper" else math.sqrt(scale)
 
 
-def initialise(weights: StackWeights, shape: Shape) -> None:
+@part(
+    Axis.INIT,
+    "ds_init",
+    summary="matrices shrink with the depth of their layer",
+    options=(
+        Option("ds_init_alpha", 1.0, "DS-Init's alpha"),
+        Option(
+            "ds_init_rule",
+            "paper",
+            "alpha / sqrt(depth) as in equation 15, or its square root as the released code computes",
+            choices=("paper", "released"),
+        ),
+    ),
+)
+def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Scale every matrix inside the layers; biases, LayerNorms and embeddings stay.
 
     The bound of cross-attention's q, k and v is sqrt(2) times larger than in fairseq, as the paper's Table 1 needs it.
     """
-    rule, alpha = shape.options.ds_init_rule, shape.options.ds_init_alpha
+    rule, alpha = design.options.ds_init_rule, design.options.ds_init_alpha
     for depth, layer in enumerate(weights.layers, start=1):
         for _, linear in linear_maps(layer):
             linear.weight.mul_(factor(depth, alpha, rule))
     draw_cross_attention_apart(weights)
 
 
-register_part(
-    Part(
-        Axis.INIT,
-        "ds_init",
-        initialise,
-        summary="matrices shrink with the depth of their layer",
-        options=(
-            Option("ds_init_alpha", 1.0, "DS-Init's alpha"),
-            Option(
-                "ds_init_rule",
-                "paper",
-                "alpha / sqrt(depth) as in equation 15, or its square root as the released code computes",
-                choices=("paper", "released"),
-            ),
-        ),
-    )
-)
-register_method(
-    Method(
-        name="ds_init",
-        title="DS-Init",
-        paper="Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365",
-        equation=r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, matrices the smaller the deeper their layer; those "
+method(
+    "ds_init",
+    title="DS-Init",
+    paper="Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365",
+    equation=(
+        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, matrices the smaller the deeper their layer; those "
         r"at depth $`l`$ are drawn from $`U(-b, b)`$ with "
-        r"$`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + d_{\mathrm{out}}}}`$ (equation 15)",
-        norm="post",
-        init="ds_init",
-        departures=(
-            r"The released code scales the bound by $`\sqrt{\alpha}\, l^{-1/4}`$ instead of equation 15's "
-            r"$`\alpha\, l^{-1/2}`$, and the paper's Table 1 agrees with the code: `--ds-init-rule released`. The "
-            "default follows the text.",
-            "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention "
-            r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here. The Post-LN and Pre-LN models of their "
-            "comparison are drawn likewise: `--base-init xavier_apart`.",
-            "Both stacks count their layers from 1; `--init ds_init,keep` initialises the encoder alone.",
-        ),
-    )
+        r"$`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + d_{\mathrm{out}}}}`$ (equation 15)"
+    ),
+    norm="post",
+    init="ds_init",
+    departures=(
+        r"The released code scales the bound by $`\sqrt{\alpha}\, l^{-1/4}`$ instead of equation 15's "
+        r"$`\alpha\, l^{-1/2}`$, and the paper's Table 1 agrees with the code: `--ds-init-rule released`. The "
+        "default follows the text.",
+        "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention "
+        r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here. The Post-LN and Pre-LN models of their "
+        "comparison are drawn likewise: `--base-init xavier_apart`.",
+        "Both stacks count their layers from 1; `--init ds_init,keep` initialises the encoder alone.",
+    ),
 )

@@ -23,21 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import (
-    Axis,
-    Choices,
-    Method,
-    NewParameter,
-    Option,
-    Part,
-    Shape,
-    Site,
-    Stack,
-    register_method,
-    register_part,
-)
-from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
+from fairseq_plugins.core.norm import NormFactory, NormPlace, NormPlaces
 
 RELEASED_CROSS_BRANCHES = 12
 """What the authors' attention takes for L where it is not told; their cross-attention is not."""
@@ -68,12 +57,6 @@ class ScaledShift(nn.Module):
         return self.scale * (x - self.shift)
 
 
-def place_shifts(shape: Shape) -> NormPlace:
-    """A shift before each branch; on top one of the decoder, and one with a scale of the encoder."""
-    top = ScaledShift if shape.stack is Stack.ENCODER else ScalarShift
-    return NormPlace(before=True, module=lambda width: ScalarShift(), top=lambda width: top())
-
-
 class LinearThenShift(nn.Linear):
     """W x - b: no vector of biases, one scalar that starts at 0. Takes the weight of ``linear``, ``(out, in)``."""
 
@@ -95,18 +78,6 @@ class ShiftThenLinear(LinearThenShift):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
         return F.linear(x - self.shift, self.weight)
-
-
-def replace_biases(layer: Any, shape: Shape) -> None:
-    """Take every bias away; the two maps of the feed-forward sub-layer get their scalars."""
-    layer.fc1, layer.fc2 = LinearThenShift(layer.fc1), ShiftThenLinear(layer.fc2)
-    for module in list(layer.modules()):
-        if isinstance(module, Attention):
-            for projection in (module.q_proj, module.k_proj, module.v_proj):
-                _fix_bias_at_zero(projection)
-    for _, linear in linear_maps(layer):
-        if isinstance(linear.bias, nn.Parameter):
-            _take_bias_away(linear)
 
 
 def _take_bias_away(linear: nn.Linear) -> None:
@@ -140,7 +111,76 @@ def _maps_of_branches(layer: Any) -> Iterator[tuple[Site, list[nn.Linear], nn.Li
     yield Site.FFN, [layer.fc1, layer.fc2], layer.fc2
 
 
-def initialise(weights: StackWeights, shape: Shape) -> None:
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """The one LayerNorm that would be left."""
+    if config.layernorm_embedding:
+        return ["--norm fixup replaces every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
+    return []
+
+
+def top_shift(design: StackDesign) -> NormFactory:
+    """On top of the decoder a shift, on top of the encoder one with a scale."""
+    shift = ScaledShift if design.stack is Stack.ENCODER else ScalarShift
+    return lambda width: shift()
+
+
+SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
+
+
+@part(
+    Axis.NORM,
+    "fixup",
+    summary="no LayerNorm; a trained scalar is subtracted before each branch and on top of each stack",
+    parameters=(
+        *(
+            NewParameter(f"{name}.shift", "(1)", SHIFT)
+            for name in ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
+        ),
+        NewParameter("layer_norm.scale", "(1)", SCALE),
+    ),
+    conflicts=conflicts,
+    no_fold="stock fairseq has no Transformer without LayerNorm",
+    top=top_shift,
+)
+def place_shifts(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """A shift before each branch."""
+    return {NormPlace.BEFORE: lambda width: ScalarShift()}
+
+
+@part(
+    Axis.BIAS,
+    "fixup",
+    summary="no biases; a trained scalar is subtracted before and behind the activation",
+    parameters=(NewParameter("fc1.shift", "(1)", SHIFT), NewParameter("fc2.shift", "(1)", SHIFT)),
+    no_fold="stock fairseq has no scalar behind an activation",
+)
+def replace_biases(layer: Any, design: StackDesign) -> None:
+    """Take every bias away; the two maps of the feed-forward sub-layer get their scalars."""
+    layer.fc1, layer.fc2 = LinearThenShift(layer.fc1), ShiftThenLinear(layer.fc2)
+    for module in list(layer.modules()):
+        if isinstance(module, Attention):
+            for projection in (module.q_proj, module.k_proj, module.v_proj):
+                _fix_bias_at_zero(projection)
+    for _, linear in linear_maps(layer):
+        if isinstance(linear.bias, nn.Parameter):
+            _take_bias_away(linear)
+
+
+@part(
+    Axis.INIT,
+    "fixup",
+    summary="the last matrix of each branch starts at zero, the others shrink with the number of branches",
+    options=(
+        Option(
+            "fixup_rule",
+            "paper",
+            "number of branches that cross-attention is scaled by: that of the model, or 12 as the released code "
+            "has it by mistake",
+            choices=("paper", "released"),
+        ),
+    ),
+)
+def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Last matrices to zero, the others by their factor; an output projection with a weight of its own to zero.
 
     L counts the branches that exist, 2 N + 3 M in a translation model with softmax attention. A branch that does not
@@ -148,7 +188,7 @@ def initialise(weights: StackWeights, shape: Shape) -> None:
     """
     for layer in weights.layers:
         for site, maps, last in _maps_of_branches(layer):
-            released = site is Site.CROSS and shape.options.fixup_rule == "released"
+            released = site is Site.CROSS and design.options.fixup_rule == "released"
             factor = branch_factor(RELEASED_CROSS_BRANCHES if released else weights.branches, len(maps))
             for linear in maps:
                 linear.weight.mul_(0.0 if linear is last else factor)
@@ -157,84 +197,32 @@ def initialise(weights: StackWeights, shape: Shape) -> None:
             parameter.zero_()
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
-    """The one LayerNorm that would be left."""
-    if config.layernorm_embedding:
-        return ["--norm fixup replaces every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
-    return []
-
-
-SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
-register_part(
-    Part(
-        Axis.NORM,
-        "fixup",
-        place_shifts,
-        summary="no LayerNorm; a trained scalar is subtracted before each branch and on top of each stack",
-        parameters=(
-            *(
-                NewParameter(f"{name}.shift", "(1)", SHIFT)
-                for name in ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
-            ),
-            NewParameter("layer_norm.scale", "(1)", SCALE),
-        ),
-        conflicts=conflicts,
-        no_fold="stock fairseq has no Transformer without LayerNorm",
-    )
-)
-register_part(
-    Part(
-        Axis.BIAS,
-        "fixup",
-        replace_biases,
-        summary="no biases; a trained scalar is subtracted before and behind the activation",
-        parameters=(NewParameter("fc1.shift", "(1)", SHIFT), NewParameter("fc2.shift", "(1)", SHIFT)),
-        no_fold="stock fairseq has no scalar behind an activation",
-    )
-)
-register_part(
-    Part(
-        Axis.INIT,
-        "fixup",
-        initialise,
-        summary="the last matrix of each branch starts at zero, the others shrink with the number of branches",
-        options=(
-            Option(
-                "fixup_rule",
-                "paper",
-                "number of branches that cross-attention is scaled by: that of the model, or 12 as the released code "
-                "has it by mistake",
-                choices=("paper", "released"),
-            ),
-        ),
-    )
-)
-register_method(
-    Method(
-        name="fixup",
-        title="FixUp",
-        paper="Zhang et al., ICLR 2019, https://arxiv.org/abs/1901.09321",
-        equation=r"$`o = x + s F(x - b)`$ with scalars $`s = 1`$ and $`b = 0`$ at first, no LayerNorm, $`F = 0`$ at "
+method(
+    "fixup",
+    title="FixUp",
+    paper="Zhang et al., ICLR 2019, https://arxiv.org/abs/1901.09321",
+    equation=(
+        r"$`o = x + s F(x - b)`$ with scalars $`s = 1`$ and $`b = 0`$ at first, no LayerNorm, $`F = 0`$ at "
         r"first (section 3); the feed-forward is $`F(y) = W_2 (\mathrm{relu}(W_1 y - b_2) - b_3)`$; in a model of "
         r"$`L`$ sub-layers Xavier's $`W_q, W_k, W_v`$ start times $`L^{-1/6}`$, $`W_1`$ times $`L^{-1/2}`$, the "
-        "last matrix of a sub-layer and an output projection of its own at zero",
-        norm="fixup",
-        residual="rezero",
-        bias="fixup",
-        init="fixup",
-        options=MappingProxyType({"rezero_alpha": 1.0, "rezero_alpha_per": "sublayer"}),
-        departures=(
-            "The text gives the rule for a branch of any kind; where the scalars stand in a Transformer, and the scale "
-            "and shift on top of the stacks, follow the authors' code. By the text one more shift would stand before "
-            "the output map of an attention.",
-            "The released cross-attention is not told the number of sub-layers and takes 12: `--fixup-rule released`. "
-            r"By default $`L`$ counts the sub-layers that exist, $`2 N + 3 M`$ in an encoder-decoder, fewer under "
-            "merged attention, in both stacks.",
-            "An output projection that is tied to the token table, and an adaptive softmax, start as they are drawn, "
-            "in the released code too.",
-            "The DS-Init authors have one scalar for all three shifts of the feed-forward, draw the q, k and v of "
-            r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and "
-            "multiply by $`s`$ before the dropout. None of this is done here.",
-        ),
-    )
+        "last matrix of a sub-layer and an output projection of its own at zero"
+    ),
+    norm="fixup",
+    residual="rezero",
+    bias="fixup",
+    init="fixup",
+    options=MappingProxyType({"rezero_alpha": 1.0, "rezero_alpha_per": "sublayer"}),
+    departures=(
+        "The text gives the rule for a branch of any kind; where the scalars stand in a Transformer, and the scale "
+        "and shift on top of the stacks, follow the authors' code. By the text one more shift would stand before "
+        "the output map of an attention.",
+        "The released cross-attention is not told the number of sub-layers and takes 12: `--fixup-rule released`. "
+        r"By default $`L`$ counts the sub-layers that exist, $`2 N + 3 M`$ in an encoder-decoder, fewer under "
+        "merged attention, in both stacks.",
+        "An output projection that is tied to the token table, and an adaptive softmax, start as they are drawn, "
+        "in the released code too.",
+        "The DS-Init authors have one scalar for all three shifts of the feed-forward, draw the q, k and v of "
+        r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and "
+        "multiply by $`s`$ before the dropout. None of this is done here.",
+    ),
 )

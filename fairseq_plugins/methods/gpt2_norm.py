@@ -3,20 +3,18 @@
 Compared in Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, table 3. The released GPT-2 is Pre-LN.
 """
 
-from fairseq_plugins.core.method import Method, register_method
+from fairseq_plugins.core.method import method
 
-register_method(
-    Method(
-        name="gpt2_norm",
-        title="GPT2-Norm",
-        paper="Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887",
-        equation=r"$`o = x + \mathrm{LN}(F(x))`$ (table 3)",
-        norm="branch",
-        base_init="fairseq",
-        departures=(
-            "The text says neither where the dropout stands nor whether a LayerNorm stands on top. Here the dropout "
-            "is a part of $`F`$ and nothing stands on top; `--norm-on-top yes` adds one LayerNorm there.",
-            "The released GPT-2 has its LayerNorms before the branches (`pre_ln`), in spite of the name.",
-        ),
-    )
+method(
+    "gpt2_norm",
+    title="GPT2-Norm",
+    paper="Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887",
+    equation=r"$`o = x + \mathrm{LN}(F(x))`$ (table 3)",
+    norm="branch",
+    base_init="fairseq",
+    departures=(
+        "The text says neither where the dropout stands nor whether a LayerNorm stands on top. Here the dropout "
+        "is a part of $`F`$ and nothing stands on top; `--norm-on-top yes` adds one LayerNorm there.",
+        "The released GPT-2 has its LayerNorms before the branches (`pre_ln`), in spite of the name.",
+    ),
 )

@@ -4,16 +4,16 @@ Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, table 1: no gradient v
 layers, so that vanishing gradients cannot be why.
 """
 
-from fairseq_plugins.core.method import Method, register_method
+from fairseq_plugins.core.method import method
 
-register_method(
-    Method(
-        name="hybrid_ln",
-        title="Post-LN encoder, Pre-LN decoder",
-        paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
-        equation=r"encoder $`o = \mathrm{LN}(x + F(x))`$, decoder $`o = x + F(\mathrm{LN}(x))`$ (table 1); one more "
-        "LayerNorm on top of the decoder",
-        norm="post,pre",
-        base_init="fairseq",
-    )
+method(
+    "hybrid_ln",
+    title="Post-LN encoder, Pre-LN decoder",
+    paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
+    equation=(
+        r"encoder $`o = \mathrm{LN}(x + F(x))`$, decoder $`o = x + F(\mathrm{LN}(x))`$ (table 1); one more "
+        "LayerNorm on top of the decoder"
+    ),
+    norm="post,pre",
+    base_init="fairseq",
 )

@@ -15,20 +15,43 @@ from typing import Any
 
 from torch import nn
 
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights
-from fairseq_plugins.core.method import Axis, Choices, Method, Part, Shape, register_method, register_part
+from fairseq_plugins.core.method import Axis, method, part
 
 LINEAR_WHEN_MIRRORED = ("relu", "gelu", "gelu_fast", "gelu_accurate", "linear")
 """fairseq's names of the activations with phi(u) - phi(-u) proportional to u."""
 
 
-def initialise(weights: StackWeights, shape: Shape) -> None:
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """A width without two halves, and activations that leave the sub-layer non-linear."""
+    problems = []
+    if design.ffn_width % 2:
+        problems.append(
+            "--init looklinear mirrors one half of the feed-forward width in the other: "
+            f"--{design.stack.value}-ffn-embed-dim {design.ffn_width} must be even"
+        )
+    if config.activation_fn not in LINEAR_WHEN_MIRRORED:
+        problems.append(
+            f"--init looklinear cannot make a feed-forward sub-layer with --activation-fn {config.activation_fn} "
+            f"linear: use one of {', '.join(LINEAR_WHEN_MIRRORED)}"
+        )
+    return problems
+
+
+@part(
+    Axis.INIT,
+    "looklinear",
+    summary="mirrored halves in the feed-forward matrices, which make the sub-layer linear at first",
+    conflicts=conflicts,
+)
+def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Mirror the upper half of W_1's rows and the left half of W_2's columns; the biases of both become zero.
 
     Half of the numbers that were drawn stay, with their variance. For relu and a random input the output has the
     variance that it had before: f/2 columns that see all of Ax instead of f that see half of its second moment.
     """
-    half = shape.ffn_width // 2
+    half = design.ffn_width // 2
     for layer in weights.layers:
         fc1, fc2 = layer.fc1, layer.fc2
         assert isinstance(fc1, nn.Linear)
@@ -40,47 +63,24 @@ def initialise(weights: StackWeights, shape: Shape) -> None:
                 linear.bias.zero_()
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
-    """A width without two halves, and activations that leave the sub-layer non-linear."""
-    problems = []
-    if shape.ffn_width % 2:
-        problems.append(
-            "--init looklinear mirrors one half of the feed-forward width in the other: "
-            f"--{shape.stack.value}-ffn-embed-dim {shape.ffn_width} must be even"
-        )
-    if config.activation_fn not in LINEAR_WHEN_MIRRORED:
-        problems.append(
-            f"--init looklinear cannot make a feed-forward sub-layer with --activation-fn {config.activation_fn} "
-            f"linear: use one of {', '.join(LINEAR_WHEN_MIRRORED)}"
-        )
-    return problems
-
-
-register_part(
-    Part(
-        Axis.INIT,
-        "looklinear",
-        initialise,
-        summary="mirrored halves in the feed-forward matrices, which make the sub-layer linear at first",
-        conflicts=conflicts,
-    )
-)
-register_method(
-    Method(
-        name="looklinear",
-        title="LookLinear",
-        paper="Balduzzi et al., ICML 2017, https://arxiv.org/abs/1702.08591; "
-        "on Transformers in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
-        equation=r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, the feed-forward $`F(x) = B A x`$ at first; its matrices "
+method(
+    "looklinear",
+    title="LookLinear",
+    paper=(
+        "Balduzzi et al., ICML 2017, https://arxiv.org/abs/1702.08591; "
+        "on Transformers in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249"
+    ),
+    equation=(
+        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, the feed-forward $`F(x) = B A x`$ at first; its matrices "
         r"start as $`W_1 = [A; -A]`$ and $`W_2 = [B, -B]`$ with zero biases, so that "
-        r"$`F(x) = B\,\phi(A x) - B\,\phi(-A x)`$, and $`\phi(u) - \phi(-u) = u`$ for relu and gelu",
-        norm="post",
-        init="looklinear",
-        departures=(
-            "Balduzzi et al. draw orthogonal matrices; the code of the Admin paper, whose experiment this is, mirrors "
-            "Xavier's, and so does this package. Attention stays as it is drawn.",
-            "`--activation-dropout` above 0 hides a part of either half at random in training: the sub-layer is then "
-            "linear in evaluation only.",
-        ),
-    )
+        r"$`F(x) = B\,\phi(A x) - B\,\phi(-A x)`$, and $`\phi(u) - \phi(-u) = u`$ for relu and gelu"
+    ),
+    norm="post",
+    init="looklinear",
+    departures=(
+        "Balduzzi et al. draw orthogonal matrices; the code of the Admin paper, whose experiment this is, mirrors "
+        "Xavier's, and so does this package. Attention stays as it is drawn.",
+        "`--activation-dropout` above 0 hides a part of either half at random in training: the sub-layer is then "
+        "linear in evaluation only.",
+    ),
 )

@@ -16,16 +16,8 @@ from torch import Tensor
 
 from fairseq_plugins.core.attention import AttentionPlan, ThreeMapsAttention, needs_cross_attention
 from fairseq_plugins.core.averages import RunningAverage
-from fairseq_plugins.core.method import (
-    Axis,
-    Choices,
-    Method,
-    Part,
-    Shape,
-    Stack,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Stack, method, part
 
 
 class MergedAttention(ThreeMapsAttention):
@@ -115,10 +107,10 @@ class MergedAttention(ThreeMapsAttention):
         return keys, values, key_padding_mask
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
+def conflicts(design: StackDesign, config: Any) -> list[str]:
     """What the shared W_v and the missing sub-layer rule out; an encoder's choice of it changes nothing."""
-    problems = needs_cross_attention(choices, shape, config)
-    if problems or shape.stack is Stack.ENCODER:
+    problems = needs_cross_attention(design, config)
+    if problems or design.stack is Stack.ENCODER:
         return problems
     if config.encoder_embed_dim != config.decoder_embed_dim:
         problems.append(
@@ -128,32 +120,34 @@ def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
     return problems
 
 
-register_part(
-    Part(
-        Axis.ATTENTION,
-        "matt",
-        lambda depth, shape: AttentionPlan(decoder_self=None, cross=MergedAttention),
-        summary="no decoder self-attention; the cross-attention also averages the target's values so far",
-        conflicts=conflicts,
-        no_fold="stock fairseq has no average attention",
-    )
+@part(
+    Axis.ATTENTION,
+    "matt",
+    summary="no decoder self-attention; the cross-attention also averages the target's values so far",
+    conflicts=conflicts,
+    no_fold="stock fairseq has no average attention",
 )
+def build(depth: int, design: StackDesign) -> AttentionPlan:
+    """Merged attention in the place of both attentions of the decoder."""
+    return AttentionPlan(decoder_self=None, cross=MergedAttention)
+
+
 PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"
-register_method(
-    Method(
-        name="dsinit_matt",
-        title="DS-Init + MAtt",
-        paper=PAPER,
-        equation=r"decoder: $`o_t = \mathrm{LN}(x_t + (C_t + \frac{1}{t} \sum_{k \leq t} x_k W_v)\, W_o)`$, then "
+method(
+    "dsinit_matt",
+    title="DS-Init + MAtt",
+    paper=PAPER,
+    equation=(
+        r"decoder: $`o_t = \mathrm{LN}(x_t + (C_t + \frac{1}{t} \sum_{k \leq t} x_k W_v)\, W_o)`$, then "
         r"feed-forward (section 4.2); $`C`$ is the cross-attention before its output map $`W_o`$, with the same "
-        r"$`W_v`$; biases are left out here; encoder and initialisation as DS-Init",
-        norm="post",
-        attention="matt",
-        init="ds_init",
-        departures=(
-            r"The text names $`W_o`$ as shared between the two halves; the released code and the parameter counts "
-            r"share $`W_v`$ and $`b_v`$ as well, and so does this package: a decoder layer has $`4 d^2 + 6 d`$ "
-            "parameters fewer.",
-        ),
-    )
+        r"$`W_v`$; biases are left out here; encoder and initialisation as DS-Init"
+    ),
+    norm="post",
+    attention="matt",
+    init="ds_init",
+    departures=(
+        r"The text names $`W_o`$ as shared between the two halves; the released code and the parameter counts "
+        r"share $`W_v`$ and $`b_v`$ as well, and so does this package: a decoder layer has $`4 d^2 + 6 d`$ "
+        "parameters fewer.",
+    ),
 )

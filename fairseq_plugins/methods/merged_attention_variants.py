@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan, ThreeMapsAttention, needs_cross_attention
 from fairseq_plugins.core.averages import AverageAttention
-from fairseq_plugins.core.method import Axis, Method, NewParameter, Part, Shape, register_method, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, method, part
 
 
 class JoinedAttention(ThreeMapsAttention):
@@ -63,13 +64,13 @@ class JoinedAttention(ThreeMapsAttention):
         return source + target, weights, scores
 
 
-def plan(inner: Callable[..., nn.Module]) -> Callable[[int, Shape], AttentionPlan]:
-    """What builds a part: no self-attention sub-layer; ``inner(width, heads, dropout)`` beside the cross-attention."""
+def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:
+    """No self-attention sub-layer; what ``inner(width, heads, dropout)`` makes stands beside the cross-attention."""
 
-    def joined(width: int, heads: int, dropout: float = 0.0, **others: Any) -> nn.Module:
+    def cross(width: int, heads: int, dropout: float = 0.0, **others: Any) -> nn.Module:
         return JoinedAttention(width, heads, dropout=dropout, inner=inner(width, heads, dropout), **others)
 
-    return lambda depth, shape: AttentionPlan(decoder_self=None, cross=joined)
+    return AttentionPlan(decoder_self=None, cross=cross)
 
 
 def softmax(width: int, heads: int, dropout: float) -> nn.Module:
@@ -82,75 +83,79 @@ def gated_average(width: int, heads: int, dropout: float) -> nn.Module:
     return AverageAttention(width, heads)
 
 
-register_part(
-    Part(
-        Axis.ATTENTION,
-        "matt_self",
-        plan(softmax),
-        summary="self-attention and cross-attention side by side in one sub-layer of the decoder",
-        parameters=tuple(
-            NewParameter(f"encoder_attn.self_attn.{one}_proj.{kind}", shape, "drawn: as of a stock self-attention")
-            for one in ("q", "k", "v", "out")
-            for kind, shape in (("weight", "(C, C)"), ("bias", "(C)"))
-        ),
-        conflicts=needs_cross_attention,
-        no_fold="stock fairseq has no two attentions in one sub-layer",
-    )
+@part(
+    Axis.ATTENTION,
+    "matt_self",
+    summary="self-attention and cross-attention side by side in one sub-layer of the decoder",
+    parameters=tuple(
+        NewParameter(f"encoder_attn.self_attn.{one}_proj.{kind}", shape, "drawn: as of a stock self-attention")
+        for one in ("q", "k", "v", "out")
+        for kind, shape in (("weight", "(C, C)"), ("bias", "(C)"))
+    ),
+    conflicts=needs_cross_attention,
+    no_fold="stock fairseq has no two attentions in one sub-layer",
 )
-register_part(
-    Part(
-        Axis.ATTENTION,
-        "matt_aan",
-        plan(gated_average),
-        summary="gated average attention and cross-attention side by side in one sub-layer of the decoder",
-        parameters=(
-            NewParameter("encoder_attn.self_attn.gate.weight", "(2C, 2C)", "drawn: Xavier uniform"),
-            NewParameter("encoder_attn.self_attn.gate.bias", "(2C)", "0"),
-        ),
-        conflicts=needs_cross_attention,
-        no_fold="stock fairseq has no average attention",
-    )
+def build_self(depth: int, design: StackDesign) -> AttentionPlan:
+    """A stock self-attention beside the cross-attention."""
+    return joined(softmax)
+
+
+@part(
+    Axis.ATTENTION,
+    "matt_aan",
+    summary="gated average attention and cross-attention side by side in one sub-layer of the decoder",
+    parameters=(
+        NewParameter("encoder_attn.self_attn.gate.weight", "(2C, 2C)", "drawn: Xavier uniform"),
+        NewParameter("encoder_attn.self_attn.gate.bias", "(2C)", "0"),
+    ),
+    conflicts=needs_cross_attention,
+    no_fold="stock fairseq has no average attention",
 )
+def build_average(depth: int, design: StackDesign) -> AttentionPlan:
+    """A gated average beside the cross-attention."""
+    return joined(gated_average)
+
+
 PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"
 NOT_RELEASED = "The paper's table 3 names this model without an equation, and its code was not released. "
 WITHOUT_DS_INIT = (
     "The paper trains this sub-layer without DS-Init, as a variant of row 4: `--init keep`. The architecture adds "
     "DS-Init, as the paper's deep models have it."
 )
-register_method(
-    Method(
-        name="dsinit_matt_self",
-        title="DS-Init + MAtt with self-attention",
-        paper=PAPER,
-        equation=r"decoder: $`o = \mathrm{LN}(x + \mathrm{SA}(x) + \mathrm{CA}(x, h))`$, then feed-forward (table 3, "
+method(
+    "dsinit_matt_self",
+    title="DS-Init + MAtt with self-attention",
+    paper=PAPER,
+    equation=(
+        r"decoder: $`o = \mathrm{LN}(x + \mathrm{SA}(x) + \mathrm{CA}(x, h))`$, then feed-forward (table 3, "
         r"row 6); $`\mathrm{SA}`$ and $`\mathrm{CA}`$ are complete self- and cross-attentions, $`h`$ is the encoder's "
-        "output; encoder and initialisation as DS-Init",
-        norm="post",
-        attention="matt_self",
-        init="ds_init",
-        departures=(
-            NOT_RELEASED + r"The printed 72.3M says that nothing is shared: a decoder layer has one LayerNorm, "
-            r"$`2 d`$ parameters, fewer than DS-Init's. With a shared $`W_o`$ it would be 70.7M.",
-            WITHOUT_DS_INIT,
-        ),
-    )
+        "output; encoder and initialisation as DS-Init"
+    ),
+    norm="post",
+    attention="matt_self",
+    init="ds_init",
+    departures=(
+        NOT_RELEASED + r"The printed 72.3M says that nothing is shared: a decoder layer has one LayerNorm, "
+        r"$`2 d`$ parameters, fewer than DS-Init's. With a shared $`W_o`$ it would be 70.7M.",
+        WITHOUT_DS_INIT,
+    ),
 )
-register_method(
-    Method(
-        name="dsinit_matt_aan",
-        title="DS-Init + MAtt with the original AAN",
-        paper=PAPER,
-        equation=r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t + "
+method(
+    "dsinit_matt_aan",
+    title="DS-Init + MAtt with the original AAN",
+    paper=PAPER,
+    equation=(
+        r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t + "
         r"\mathrm{CA}(x, h)_t)`$, then feed-forward (table 3, row 7); $`g_t`$, $`i_t`$ and $`f_t`$ as in AAN, without "
         r"its feed-forward network; $`\mathrm{CA}`$ is a complete cross-attention; encoder and initialisation as "
-        "DS-Init",
-        norm="post",
-        attention="matt_aan",
-        init="ds_init",
-        departures=(
-            NOT_RELEASED + r"Built by this equation, the base model has 72.30M parameters; the paper prints 72.2M, "
-            "and no layout was found that gives it.",
-            WITHOUT_DS_INIT,
-        ),
-    )
+        "DS-Init"
+    ),
+    norm="post",
+    attention="matt_aan",
+    init="ds_init",
+    departures=(
+        NOT_RELEASED + r"Built by this equation, the base model has 72.30M parameters; the paper prints 72.2M, "
+        "and no layout was found that gives it.",
+        WITHOUT_DS_INIT,
+    ),
 )

@@ -3,15 +3,13 @@
 Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762, section 3.1.
 """
 
-from fairseq_plugins.core.method import Method, register_method
+from fairseq_plugins.core.method import method
 
-register_method(
-    Method(
-        name="post_ln",
-        title="Post-LN",
-        paper="Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762",
-        equation=r"$`o = \mathrm{LN}(x + F(x))`$ (section 3.1)",
-        norm="post",
-        base_init="fairseq",
-    )
+method(
+    "post_ln",
+    title="Post-LN",
+    paper="Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762",
+    equation=r"$`o = \mathrm{LN}(x + F(x))`$ (section 3.1)",
+    norm="post",
+    base_init="fairseq",
 )

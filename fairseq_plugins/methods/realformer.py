@@ -20,7 +20,8 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan
-from fairseq_plugins.core.method import Axis, Method, Option, Part, Shape, register_method, register_part
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Option, method, part
 
 
 class ResidualAttention(Attention):
@@ -141,50 +142,47 @@ class ResidualAttention(Attention):
         return keys.flatten(0, 1), values.flatten(0, 1), pads
 
 
-def build(depth: int, shape: Shape) -> AttentionPlan:
+@part(
+    Axis.ATTENTION,
+    "realformer",
+    summary="softmax attention whose logits are added to those of the layer below, in three chains",
+    options=(
+        Option(
+            "realformer_logits",
+            "sum",
+            "what goes into the softmax: the sum of the logits of all layers so far, or their mean, advised for "
+            "30 layers and more; what is carried is the sum in either case",
+            choices=("sum", "mean"),
+        ),
+    ),
+    no_fold="stock fairseq has no attention that sees the logits of the layer below",
+)
+def build(depth: int, design: StackDesign) -> AttentionPlan:
     """Residual attention everywhere; with the mean, S of a layer is divided by its depth."""
-    attention = partial(ResidualAttention, terms=depth if shape.options.realformer_logits == "mean" else 1)
+    attention = partial(ResidualAttention, terms=depth if design.options.realformer_logits == "mean" else 1)
     return AttentionPlan(encoder_self=attention, decoder_self=attention, cross=attention)
 
 
-register_part(
-    Part(
-        Axis.ATTENTION,
-        "realformer",
-        build,
-        summary="softmax attention whose logits are added to those of the layer below, in three chains",
-        options=(
-            Option(
-                "realformer_logits",
-                "sum",
-                "what goes into the softmax: the sum of the logits of all layers so far, or their mean, advised for "
-                "30 layers and more; what is carried is the sum in either case",
-                choices=("sum", "mean"),
-            ),
-        ),
-        no_fold="stock fairseq has no attention that sees the logits of the layer below",
-    )
-)
-register_method(
-    Method(
-        name="realformer",
-        title="RealFormer",
-        paper="He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747",
-        equation=r"$`S_l = Q_l K_l^\top / \sqrt{d_{\mathrm{head}}} + S_{l-1}`$, weights $`\mathrm{softmax}(S_l)`$ "
-        r"(section 3); $`S_0 = 0`$, the layers are Post-LN, and masks are added to $`S_l`$ inside the softmax only",
-        norm="post",
-        attention="realformer",
-        base_init="fairseq",
-        departures=(
-            "The paper and its code are about encoders. As in the comparison of the B2T paper the method is carried "
-            "over to translation: one chain of logits each for the encoder's self-attention, the decoder's and the "
-            "cross-attention.",
-            "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the "
-            "published numbers for translation are those of the B2T paper, whose code draws as `--base-init fairseq`, "
-            "the default.",
-            "The released code adds -10000 where attention may not go; here it is minus infinity.",
-            "With `--realformer-logits mean` the divisor is the depth of the layer, also where LayerDrop has left out "
-            "some of the layers below.",
-        ),
-    )
+method(
+    "realformer",
+    title="RealFormer",
+    paper="He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747",
+    equation=(
+        r"$`S_l = Q_l K_l^\top / \sqrt{d_{\mathrm{head}}} + S_{l-1}`$, weights $`\mathrm{softmax}(S_l)`$ "
+        r"(section 3); $`S_0 = 0`$, the layers are Post-LN, and masks are added to $`S_l`$ inside the softmax only"
+    ),
+    norm="post",
+    attention="realformer",
+    base_init="fairseq",
+    departures=(
+        "The paper and its code are about encoders. As in the comparison of the B2T paper the method is carried "
+        "over to translation: one chain of logits each for the encoder's self-attention, the decoder's and the "
+        "cross-attention.",
+        "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the "
+        "published numbers for translation are those of the B2T paper, whose code draws as `--base-init fairseq`, "
+        "the default.",
+        "The released code adds -10000 where attention may not go; here it is minus infinity.",
+        "With `--realformer-logits mean` the divisor is the depth of the layer, also where LayerDrop has left out "
+        "some of the layers below.",
+    ),
 )

@@ -8,17 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import (
-    Axis,
-    Method,
-    NewParameter,
-    Option,
-    Part,
-    Shape,
-    Site,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import Residual
 
 PAPER = "Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887"
@@ -36,81 +27,70 @@ class ReZeroResidual(Residual):
         return torch.addcmul(stream, branch, self.alpha)
 
 
-def build(sites: tuple[Site, ...], depth: int, shape: Shape) -> dict[Site, Residual]:
+@part(
+    Axis.RESIDUAL,
+    "rezero",
+    summary="stream + alpha * branch with a trained scalar alpha",
+    options=(
+        Option("rezero_alpha", 0.0, "start of ReZero's alpha; the paper also tries 1"),
+        Option(
+            "rezero_alpha_per",
+            "layer",
+            "one alpha for all sub-layers of a layer, as in the paper, or one each",
+            choices=("layer", "sublayer"),
+        ),
+    ),
+    parameters=tuple(
+        NewParameter(
+            f"{site.value}_residual.alpha",
+            "(1)",
+            "0, or `--rezero-alpha`; one tensor under all these names of a layer, unless `--rezero-alpha-per sublayer`",
+        )
+        for site in Site
+    ),
+    no_fold="stock fairseq has no factor on a branch that could start at zero",
+)
+def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Junctions of one layer: one alpha for all of them (the paper and its package), or one each."""
 
     def new_alpha() -> nn.Parameter:
-        return nn.Parameter(torch.full((1,), float(shape.options.rezero_alpha)))
+        return nn.Parameter(torch.full((1,), float(design.options.rezero_alpha)))
 
     shared = new_alpha()
-    own = shape.options.rezero_alpha_per == "sublayer"
+    own = design.options.rezero_alpha_per == "sublayer"
     return {site: ReZeroResidual(new_alpha() if own else shared) for site in sites}
 
 
-register_part(
-    Part(
-        Axis.RESIDUAL,
-        "rezero",
-        build,
-        summary="stream + alpha * branch with a trained scalar alpha",
-        options=(
-            Option("rezero_alpha", 0.0, "start of ReZero's alpha; the paper also tries 1"),
-            Option(
-                "rezero_alpha_per",
-                "layer",
-                "one alpha for all sub-layers of a layer, as in the paper, or one each",
-                choices=("layer", "sublayer"),
-            ),
-        ),
-        parameters=tuple(
-            NewParameter(
-                f"{site.value}_residual.alpha",
-                "(1)",
-                "0, or `--rezero-alpha`; one tensor under all these names of a layer, unless "
-                "`--rezero-alpha-per sublayer`",
-            )
-            for site in Site
-        ),
-        no_fold="stock fairseq has no factor on a branch that could start at zero",
-    )
+method(
+    "rezero",
+    title="ReZero",
+    paper=PAPER,
+    equation=r"$`o = x + \alpha F(x)`$, $`\alpha = 0`$ at first, no LayerNorm (equation 1)",
+    norm="none",
+    residual="rezero",
+    base_init="fairseq",
+    departures=(
+        r"The authors' package multiplies by $`\alpha`$ before the dropout in the encoder and after it in the "
+        "decoder; both have the same distribution, and here it is always after.",
+        "The authors' package takes PyTorch's default weights, which are closest to `--base-init fairseq`; "
+        "the experiments of the Admin paper take `--base-init xavier`.",
+    ),
 )
-
-register_method(
-    Method(
-        name="rezero",
-        title="ReZero",
-        paper=PAPER,
-        equation=r"$`o = x + \alpha F(x)`$, $`\alpha = 0`$ at first, no LayerNorm (equation 1)",
-        norm="none",
-        residual="rezero",
-        base_init="fairseq",
-        departures=(
-            r"The authors' package multiplies by $`\alpha`$ before the dropout in the encoder and after it in the "
-            "decoder; both have the same distribution, and here it is always after.",
-            "The authors' package takes PyTorch's default weights, which are closest to `--base-init fairseq`; "
-            "the experiments of the Admin paper take `--base-init xavier`.",
-        ),
-    )
+method(
+    "rezero_alpha_one",
+    title="ReZero with alpha = 1",
+    paper=PAPER,
+    equation=r"$`o = x + \alpha F(x)`$, $`\alpha = 1`$ at first, no LayerNorm (table 3)",
+    norm="none",
+    residual="rezero",
+    base_init="fairseq",
+    options={"rezero_alpha": 1.0},
 )
-register_method(
-    Method(
-        name="rezero_alpha_one",
-        title="ReZero with alpha = 1",
-        paper=PAPER,
-        equation=r"$`o = x + \alpha F(x)`$, $`\alpha = 1`$ at first, no LayerNorm (table 3)",
-        norm="none",
-        residual="rezero",
-        base_init="fairseq",
-        options={"rezero_alpha": 1.0},
-    )
-)
-register_method(
-    Method(
-        name="rezero_post_ln",
-        title="ReZero + Post-LN",
-        paper=PAPER + "; compared in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix E",
-        equation=r"$`o = \mathrm{LN}(x + \alpha F(x))`$, $`\alpha = 0`$ at first",
-        norm="post",
-        residual="rezero",
-    )
+method(
+    "rezero_post_ln",
+    title="ReZero + Post-LN",
+    paper=PAPER + "; compared in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix E",
+    equation=r"$`o = \mathrm{LN}(x + \alpha F(x))`$, $`\alpha = 0`$ at first",
+    norm="post",
+    residual="rezero",
 )

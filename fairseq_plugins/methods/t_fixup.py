@@ -11,18 +11,9 @@ from typing import Any
 from torch import nn
 
 from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights
-from fairseq_plugins.core.method import (
-    Axis,
-    Choices,
-    Method,
-    Option,
-    Part,
-    Shape,
-    Stack,
-    register_method,
-    register_part,
-)
+from fairseq_plugins.core.method import Axis, Option, Stack, method, part
 
 
 def matrix_factor(stack: Stack, layers: int) -> float:
@@ -38,27 +29,6 @@ def embedding_factor(layers: int) -> float:
     return float((9 * layers) ** -0.25)
 
 
-def initialise(weights: StackWeights, shape: Shape) -> None:
-    """Scale the matrices of the layers and the token table; biases and positions stay.
-
-    A table that is shared with the encoder was scaled in the encoder's turn, with its N. An output projection that
-    is the token table starts as small as that; one with a weight of its own stays.
-    """
-    factor = matrix_factor(shape.stack, shape.layers)
-    for layer in weights.layers:
-        for module in layer.modules():
-            if isinstance(module, Attention):
-                _scale_attention(module, factor, shape.options.t_fixup_rule)
-        for linear in (layer.fc1, layer.fc2):
-            assert isinstance(linear, nn.Linear)
-            linear.weight.mul_(factor)
-    if weights.embedding is None or weights.embedding_is_shared:
-        return
-    for module in weights.embedding.modules():
-        if isinstance(module, nn.Embedding):
-            module.weight.mul_(embedding_factor(shape.layers))
-
-
 def _scale_attention(attention: Attention, factor: float, rule: str) -> None:
     """Scale v and the output map, relative to Xavier with gain 1, and as the text says take q and k from that, too."""
     gain = attention.xavier_input_gain if attention.qkv_same_dim else 1.0
@@ -69,9 +39,9 @@ def _scale_attention(attention: Attention, factor: float, rule: str) -> None:
             projection.weight.div_(gain)
 
 
-def conflicts(choices: Choices, shape: Shape, config: Any) -> list[str]:
+def conflicts(design: StackDesign, config: Any) -> list[str]:
     """The constants bound the update of an encoder-decoder; nobody has derived any for a decoder alone."""
-    if shape.encoder_layers > 0:
+    if design.encoder_layers > 0:
         return []
     return ["--init t_fixup has no published rule for a language model: choose another --init"]
 
@@ -121,45 +91,63 @@ def advice(config: Any) -> list[str]:
     ]
 
 
-register_part(
-    Part(
-        Axis.INIT,
-        "t_fixup",
-        initialise,
-        summary="values, output maps, feed-forward matrices and embeddings shrink with the depth of their stack",
-        options=(
-            Option(
-                "t_fixup_rule",
-                "paper",
-                "Xavier's gain of q and k: 1 as in the text, or 1/sqrt(2) as in the released code",
-                choices=("paper", "released"),
-            ),
+@part(
+    Axis.INIT,
+    "t_fixup",
+    summary="values, output maps, feed-forward matrices and embeddings shrink with the depth of their stack",
+    options=(
+        Option(
+            "t_fixup_rule",
+            "paper",
+            "Xavier's gain of q and k: 1 as in the text, or 1/sqrt(2) as in the released code",
+            choices=("paper", "released"),
         ),
-        conflicts=conflicts,
-        advice=advice,
-    )
+    ),
+    conflicts=conflicts,
+    advice=advice,
 )
-register_method(
-    Method(
-        name="t_fixup",
-        title="T-Fixup",
-        paper="Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html",
-        equation=r"$`o = x + F(x)`$, no LayerNorm, no warm-up, small weights at first (section 3); Xavier's matrices "
+def initialise(weights: StackWeights, design: StackDesign) -> None:
+    """Scale the matrices of the layers and the token table; biases and positions stay.
+
+    A table that is shared with the encoder was scaled in the encoder's turn, with its N. An output projection that
+    is the token table starts as small as that; one with a weight of its own stays.
+    """
+    factor = matrix_factor(design.stack, design.layers)
+    for layer in weights.layers:
+        for module in layer.modules():
+            if isinstance(module, Attention):
+                _scale_attention(module, factor, design.options.t_fixup_rule)
+        for linear in (layer.fc1, layer.fc2):
+            assert isinstance(linear, nn.Linear)
+            linear.weight.mul_(factor)
+    if weights.embedding is None or weights.embedding_is_shared:
+        return
+    for module in weights.embedding.modules():
+        if isinstance(module, nn.Embedding):
+            module.weight.mul_(embedding_factor(design.layers))
+
+
+method(
+    "t_fixup",
+    title="T-Fixup",
+    paper="Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html",
+    equation=(
+        r"$`o = x + F(x)`$, no LayerNorm, no warm-up, small weights at first (section 3); Xavier's matrices "
         r"of values, outputs and feed-forward times $`0.67\, N^{-1/4}`$ in the encoder and $`(9 M)^{-1/4}`$ in the "
-        r"decoder of $`M`$ layers; embeddings $`N(0, d^{-1/2})`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$",
-        norm="none",
-        init="t_fixup",
-        departures=(
-            r"The text draws every matrix by Xavier's rule. The released code keeps fairseq's gain $`1/\sqrt{2}`$ for "
-            "q and k (not for v, which it multiplies back) and draws the biases of q, k and v at random: "
-            "`--t-fixup-rule released --base-init xavier_biased`. The default follows the text.",
-            "The text has one depth for both stacks. As in the released code, each stack has its own here, and a "
-            "table that both share is scaled once, by the encoder's.",
-            "The released decoder layers keep a LayerNorm that nothing uses; here there is none.",
-            "An output projection that is tied to the token table starts as small as that, in the released code too. "
-            "Where the encoder's input is no text, there is no table to scale.",
-            "A training with a warm-up is told so, in one line at its start. `--lr-scheduler "
-            "inverse_sqrt_without_warmup` is the schedule of the paper.",
-        ),
-    )
+        r"decoder of $`M`$ layers; embeddings $`N(0, d^{-1/2})`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$"
+    ),
+    norm="none",
+    init="t_fixup",
+    departures=(
+        r"The text draws every matrix by Xavier's rule. The released code keeps fairseq's gain $`1/\sqrt{2}`$ for "
+        "q and k (not for v, which it multiplies back) and draws the biases of q, k and v at random: "
+        "`--t-fixup-rule released --base-init xavier_biased`. The default follows the text.",
+        "The text has one depth for both stacks. As in the released code, each stack has its own here, and a "
+        "table that both share is scaled once, by the encoder's.",
+        "The released decoder layers keep a LayerNorm that nothing uses; here there is none.",
+        "An output projection that is tied to the token table starts as small as that, in the released code too. "
+        "Where the encoder's input is no text, there is no table to scale.",
+        "A training with a warm-up is told so, in one line at its start. `--lr-scheduler "
+        "inverse_sqrt_without_warmup` is the schedule of the paper.",
+    ),
 )

@@ -27,7 +27,7 @@ def advice(model: nn.Module, config: Any) -> list[str]:
         message
         for design in designs
         if isinstance(design, StackDesign)
-        for part in design.choices.all()
+        for part in design.parts.values()
         for message in part.advice(config)
     ]
     return list(dict.fromkeys(found))

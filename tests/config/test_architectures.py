@@ -10,6 +10,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq_plugins.core.config import SIZE_FIELDS, plain_namespace, resolve
 from fairseq_plugins.core.method import METHODS, Axis, Stack
 from fairseq_plugins.core.model import DeepTransformerModel
+from fairseq_plugins.core.norm import NormPlace
 from tests.building import settings, tiny
 
 OURS = sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if model is DeepTransformerModel)
@@ -43,10 +44,10 @@ def test_sizes_and_choices(size: str, depth: str) -> None:
         assert config.activation_dropout == 0.0
         designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
         for stack in Stack:
-            chosen = {axis: getattr(designs[stack].choices, axis.value).name for axis in Axis}
+            chosen = {axis: designs[stack].choice(axis) for axis in Axis}
             halves = {axis: method.choice(axis).split(",") for axis in Axis}
             assert chosen == {axis: half[-1 if stack is Stack.DECODER else 0] for axis, half in halves.items()}, name
-            assert designs[stack].shape.layers == getattr(config, f"{stack.value}_layers")
+            assert designs[stack].layers == getattr(config, f"{stack.value}_layers")
 
 
 @pytest.mark.parametrize("arch", OURS)
@@ -98,10 +99,10 @@ def test_an_option_takes_a_value_for_each_stack() -> None:
     config = settings("ds_init_transformer", ds_init_alpha="0.5, 2", ds_init_rule="released", norm="pre,post")
     designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
     encoder, decoder = designs[Stack.ENCODER], designs[Stack.DECODER]
-    assert (encoder.shape.options.ds_init_alpha, decoder.shape.options.ds_init_alpha) == (0.5, 2.0)
-    assert (encoder.shape.options.ds_init_rule, decoder.shape.options.ds_init_rule) == ("released", "released")
-    assert (encoder.shape.norm, decoder.shape.norm) == ("pre", "post")
-    assert (encoder.norm.before, decoder.norm.before) == (True, False)
+    assert (encoder.options.ds_init_alpha, decoder.options.ds_init_alpha) == (0.5, 2.0)
+    assert (encoder.options.ds_init_rule, decoder.options.ds_init_rule) == ("released", "released")
+    assert (encoder.choice(Axis.NORM), decoder.choice(Axis.NORM)) == ("pre", "post")
+    assert [design.norms_always(NormPlace.BEFORE) for design in (encoder, decoder)] == [True, False]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -110,7 +110,7 @@ def test_overrides_of_the_command_line(tmp_path: Path) -> None:
     content = minimal("admin_transformer", **TINY, init="ds_init", admin_profile="paper")
     model = model_of(resolved(tmp_path, content, "model.encoder_layers=3", "+model.ds_init_alpha='0.5,1'"))
     assert len(model.encoder.layers) == 3
-    options = [stack.design.shape.options for stack in (model.encoder, model.decoder)]
+    options = [stack.design.options for stack in (model.encoder, model.decoder)]
     assert [one.ds_init_alpha for one in options] == [0.5, 1.0]
     assert [one.admin_profile for one in options] == ["paper", "paper"]
 
@@ -119,8 +119,8 @@ def test_overrides_of_the_command_line(tmp_path: Path) -> None:
 def test_a_number_need_not_be_quoted(arch: str, tmp_path: Path) -> None:
     parts = {"norm": "none", "residual": "rezero", "init": "b2t"}
     model = model_of(resolved(tmp_path, minimal(arch, **TINY, **parts, rezero_alpha=0.5, b2t_init_scale=0.1)))
-    assert model.encoder.design.shape.options.rezero_alpha == 0.5
-    assert model.encoder.design.shape.options.b2t_init_scale == "0.1"
+    assert model.encoder.design.options.rezero_alpha == 0.5
+    assert model.encoder.design.options.b2t_init_scale == "0.1"
 
 
 @pytest.mark.parametrize("arch", ["deep_transformer", "admin_transformer_iwslt_de_en"])

@@ -216,7 +216,7 @@ def test_deep_models_stay_finite_in_half_precision(case: str) -> None:
     width, layers = WIDTH_OF_DEEP_MODELS.get(case, 32), LAYERS_OF_DEEP_MODELS.get(case, 60)
     flags = f"--encoder-layers {layers} --decoder-layers {layers} --encoder-embed-dim {width}"
     model = models.build(*models.CASES[case], *flags.split()).half()
-    assert model.decoder.design.shape.layers == layers
+    assert model.decoder.design.layers == layers
     model.train()
     data = models.batch()
     loss = models.loss_of(model, data) / data.target.ne(PAD).sum()
@@ -237,7 +237,7 @@ def test_the_cases_are_what_they_say() -> None:
     seen = {}
     for case, flags in models.CASES.items():
         designs = [stack.design for stack in (models.build(*flags).encoder, models.build(*flags).decoder)]
-        assert [design.shape.stack for design in designs] == list(Stack)
-        options = vars(designs[1].shape.options)
-        seen[case] = str([[part.name for part in design.choices.all()] for design in designs] + [options])
+        assert [design.stack for design in designs] == list(Stack)
+        options = vars(designs[1].options)
+        seen[case] = str([[part.name for part in design.parts.values()] for design in designs] + [options])
     assert len(set(seen.values())) == len(seen)

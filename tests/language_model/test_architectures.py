@@ -78,8 +78,8 @@ def test_sizes(size: str) -> None:
     if size.startswith("_enwik8"):  # appendix A: feed-forward and attention dropout
         assert (config.attention_dropout, config.activation_dropout) == (0.2, 0.2)
     (design,) = resolve(plain_namespace(config, CONFIG), LANGUAGE_MODEL).values()
-    assert (design.shape.stack, design.shape.encoder_layers) == (Stack.DECODER, 0)
-    assert (design.shape.decoder_layers, design.shape.layers) == (found[0], found[0])
+    assert (design.stack, design.encoder_layers) == (Stack.DECODER, 0)
+    assert (design.decoder_layers, design.layers) == (found[0], found[0])
     assert vars(settings(**vars(config))) == vars(config), "fairseq applies an architecture twice"
 
 

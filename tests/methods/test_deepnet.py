@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import Shape, Site, Stack
+from fairseq_plugins.core.method import Site, Stack
 from fairseq_plugins.core.residual import ScaledStream
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.deepnet import alpha, beta, build, initialise
@@ -36,9 +37,9 @@ BETA = {"encoder": 0.87 * (5**4 * 4) ** (-1 / 16), "decoder": 48**-0.25}
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
 
 
-def shape(stack: Stack, encoder_layers: int, decoder_layers: int, rule: str = "paper") -> Shape:
+def design(stack: Stack, encoder_layers: int, decoder_layers: int, rule: str = "paper") -> StackDesign:
     options = SimpleNamespace(deepnorm_init=rule)
-    return Shape(stack, encoder_layers, decoder_layers, D, F, 4, 0.0, "post", options)
+    return StackDesign(stack, {}, encoder_layers, decoder_layers, D, F, 4, 0.0, options)
 
 
 # The constants -----------------------------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ def shape(stack: Stack, encoder_layers: int, decoder_layers: int, rule: str = "p
 def test_constants_of_a_translation_model(
     layers: tuple[int, int], encoder: tuple[float, float], decoder: tuple[float, float]
 ) -> None:
-    of_encoder, of_decoder = shape(Stack.ENCODER, *layers), shape(Stack.DECODER, *layers)
+    of_encoder, of_decoder = design(Stack.ENCODER, *layers), design(Stack.DECODER, *layers)
     assert (alpha(of_encoder, 2), beta(of_encoder, 2)) == pytest.approx(encoder, abs=5e-4)
     assert (alpha(of_decoder, 3), beta(of_decoder, 3)) == pytest.approx(decoder, abs=5e-4)
 
@@ -65,7 +66,7 @@ def test_constants_of_a_translation_model(
 @pytest.mark.parametrize("layers", [1, 6, 18, 100])
 def test_constants_of_a_stack_alone(layers: int) -> None:
     """Encoder-only and decoder-only: (2L)^(1/4) and (8L)^(-1/4)."""
-    alone = [shape(Stack.ENCODER, layers, 0), shape(Stack.DECODER, 0, layers)]
+    alone = [design(Stack.ENCODER, layers, 0), design(Stack.DECODER, 0, layers)]
     for one in alone:
         assert alpha(one, 2) == pytest.approx((2 * layers) ** 0.25, rel=1e-12)
         assert beta(one, 2) == pytest.approx((8 * layers) ** -0.25, rel=1e-12)
@@ -73,7 +74,7 @@ def test_constants_of_a_stack_alone(layers: int) -> None:
 
 def test_a_language_model_of_eight_layers_has_two_and_an_eighth_s_root() -> None:
     """16^(1/4) = 2 and 64^(-1/4) = 8^(-1/2), without rounding."""
-    one = shape(Stack.DECODER, 0, 8)
+    one = design(Stack.DECODER, 0, 8)
     junctions_of_a_layer = build((Site.SELF, Site.FFN), 1, one)
     assert {type(junction) for junction in junctions_of_a_layer.values()} == {ScaledStream}
     assert [float(junction.stream_scale()) for junction in junctions_of_a_layer.values()] == [2.0, 2.0]
@@ -82,7 +83,7 @@ def test_a_language_model_of_eight_layers_has_two_and_an_eighth_s_root() -> None
 
 def test_only_the_released_encoder_has_another_beta() -> None:
     """(N^4 M)^(1/16) / 1.15 is what the released code divides by; (12 M)^(1/4) and (8 M)^(1/4) agree with the text."""
-    encoder, decoder = shape(Stack.ENCODER, 18, 18), shape(Stack.DECODER, 18, 18)
+    encoder, decoder = design(Stack.ENCODER, 18, 18), design(Stack.DECODER, 18, 18)
     assert 1 / beta(encoder, 2, "released") == pytest.approx((18**5) ** 0.0625 / 1.15, rel=1e-12)
     assert beta(encoder, 2, "released") / beta(encoder, 2) == pytest.approx(1.15 / 0.87, rel=1e-12)
     assert beta(decoder, 3, "released") == beta(decoder, 3)
@@ -238,7 +239,7 @@ def test_the_base_does_not_matter(rule: str) -> None:
         before = {name: value.clone() for name, value in built.decoder.layers.state_dict().items()}
         torch.manual_seed(3)
         with torch.no_grad():
-            initialise(StackWeights(built.decoder.layers), shape(Stack.DECODER, 5, 4, rule))
+            initialise(StackWeights(built.decoder.layers), design(Stack.DECODER, 5, 4, rule))
         after = built.decoder.layers.state_dict()
         assert not any(torch.equal(before[name], after[name]) for name in after if after[name].dim() == 2)
         drawn.append(after)
@@ -270,7 +271,7 @@ def test_embeddings_and_layernorms_are_never_touched() -> None:
     before = built.decoder.output_projection.weight.clone()
     with torch.no_grad():
         weights = StackWeights(built.decoder.layers, built.decoder.embed_tokens, False, built.decoder.output_projection)
-        initialise(weights, shape(Stack.DECODER, 5, 4))
+        initialise(weights, design(Stack.DECODER, 5, 4))
     assert torch.equal(built.decoder.output_projection.weight, before)
     assert torch.equal(built.decoder.embed_tokens.weight, stock.decoder.embed_tokens.weight)
     for norm in (module for module in built.modules() if isinstance(module, nn.LayerNorm)):

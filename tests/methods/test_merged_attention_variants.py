@@ -219,13 +219,13 @@ def test_without_cross_attention_it_is_refused(part: str) -> None:
 def test_a_language_model_is_told_to_choose_another(part: str) -> None:
     design = tiny("deep_transformer", attention=part).decoder.design
     found = find_part(Axis.ATTENTION, part)
-    alone = dataclasses.replace(design.shape, encoder_layers=0)
-    assert found.conflicts(design.choices, alone, SimpleNamespace()) == [
+    alone = dataclasses.replace(design, encoder_layers=0)
+    assert found.conflicts(alone, SimpleNamespace()) == [
         f"--attention {part} lives in the cross-attention, and a language model has none: "
         "choose another --attention, for instance softmax"
     ]
-    encoder = dataclasses.replace(design.shape, stack=Stack.ENCODER)
-    assert found.conflicts(design.choices, encoder, SimpleNamespace(no_cross_attention=True)) == []
+    encoder = dataclasses.replace(design, stack=Stack.ENCODER)
+    assert found.conflicts(encoder, SimpleNamespace(no_cross_attention=True)) == []
 
 
 @pytest.mark.parametrize("part", PARTS)

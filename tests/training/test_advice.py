@@ -102,12 +102,11 @@ def test_every_axis_is_asked() -> None:
     """A part of any axis may have something to say."""
     model = tiny("post_ln_transformer")
     for stack in (model.encoder, model.decoder):
-        choices = stack.design.choices
-        for axis in Axis:
-            part = getattr(choices, axis.value)
-            talking = replace(part, advice=lambda config, axis=axis: [f"from {axis.value}"])
-            choices = replace(choices, **{axis.value: talking})
-        stack.design = replace(stack.design, choices=choices)
+        talking = {
+            axis: replace(part, advice=lambda config, axis=axis: [f"from {axis.value}"])
+            for axis, part in stack.design.parts.items()
+        }
+        stack.design = replace(stack.design, parts=talking)
     assert advice.advice(model, settings()) == [f"from {axis.value}" for axis in Axis]
 
 

@@ -53,7 +53,7 @@ def test_every_parameter_is_of_the_kind_that_its_place_says(case: str) -> None:
             assert own <= kinds["embedding"]
     for stack in ("encoder", "decoder"):
         for axis in (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS):
-            for added in getattr(getattr(model, stack).design.choices, axis.value).parameters:
+            for added in getattr(model, stack).design.parts[axis].parameters:
                 declared = {name for name in set.union(rest, *kinds.values()) if name.endswith(f".{added.name}")}
                 assert {name for name in declared if name.startswith(stack)} <= kinds[axis.value]
 
@@ -101,9 +101,9 @@ def test_what_a_part_declares_and_what_stands_in_the_place_of_a_norm() -> None:
     layer.fc1.before, layer.final_layer_norm = Shift(), Shift()
     layer.fc2.shifts = nn.ModuleList([Shift(), Shift()])
     declared = (NewParameter("fc1.before.shift", "(1)", "0"), NewParameter("fc2.shifts.I.shift", "(1)", "0"))
-    part = dataclasses.replace(model.encoder.design.choices.bias, parameters=declared)
-    choices = dataclasses.replace(model.encoder.design.choices, bias=part)
-    model.encoder.design = dataclasses.replace(model.encoder.design, choices=choices)
+    design = model.encoder.design
+    bias = dataclasses.replace(design.parts[Axis.BIAS], parameters=declared)
+    model.encoder.design = dataclasses.replace(design, parts={**design.parts, Axis.BIAS: bias})
     kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
     shifts = {kind: {name for name in found if name.endswith("shift")} for kind, found in kinds.items()}
     place = "encoder.layers.1"
