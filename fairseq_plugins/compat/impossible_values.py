@@ -16,7 +16,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
 from fairseq_plugins.compat.wrapping import wrap
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     parsed = parse(*args, **kwargs)
     values = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
-    _refuse(("--" + name.replace("_", "-"), name, value) for name, value in values.items())
+    _refuse((flag(name), name, value) for name, value in values.items())
     return parsed
 
 

@@ -20,7 +20,7 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size, flat_fields
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 
 
 def _enwik8(layers: int, width: int) -> Size:
@@ -59,7 +59,7 @@ def _cutoff_problems(config: Namespace) -> list[str]:
             cutoffs(getattr(config, name))
         except ValueError:
             problems.append(
-                f"--{name.replace('_', '-')} takes rising numbers of words with commas between them, for instance "
+                f"{flag(name)} takes rising numbers of words with commas between them, for instance "
                 f"20000,60000, not '{getattr(config, name)}'"
             )
     if config.adaptive_input and config.adaptive_input_cutoff is None:
@@ -77,7 +77,7 @@ def _tying_problems(config: Namespace) -> list[str]:
     for first, second in (*pairs, ("decoder_input_dim", "decoder_output_dim")):
         values = [getattr(config, name) for name in (first, second)]
         if values[0] != values[1]:
-            flags = [f"--{name.replace('_', '-')} {value}" for name, value in zip((first, second), values, strict=True)]
+            flags = [f"{flag(name)} {value}" for name, value in zip((first, second), values, strict=True)]
             problems.append(f"--tie-adaptive-weights needs equal values: {flags[0]} and {flags[1]}")
     return problems
 
@@ -222,8 +222,6 @@ def _require_words(flat: Namespace, task: Any) -> None:
     for name, words in sizes.items():
         numbers = cutoffs(getattr(flat, name))
         if numbers and words is not None and numbers[-1] > words:
-            problems.append(
-                f"--{name.replace('_', '-')} {getattr(flat, name)} goes beyond the {words} words of the dictionary"
-            )
+            problems.append(f"{flag(name)} {getattr(flat, name)} goes beyond the {words} words of the dictionary")
     if problems:
         raise UserError(problems)

@@ -25,7 +25,7 @@ from fairseq_plugins.core.fields import Family, Size, declared_elsewhere, parser
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder, EncoderLoop, wrap
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 
 logger = logging.getLogger(__name__)
 
@@ -191,10 +191,10 @@ def load_encoder(encoder: S2TEncoder, path: Path) -> None:
     Raises:
         UserError: there is no such file, or its encoder has other sizes or parts.
     """
-    flag = "--" + PRETRAINED.replace("_", "-")
+    setting = flag(PRETRAINED)
     if not path.is_file():
         raise UserError(
-            f"{flag} {path}: no such file; to load a model that was trained from it, add "
+            f"{setting} {path}: no such file; to load a model that was trained from it, add "
             f"--model-overrides \"{{'{PRETRAINED}': None}}\""
         )
     found = checkpoint_utils.load_checkpoint_to_cpu(str(path))["model"]
@@ -206,5 +206,5 @@ def load_encoder(encoder: S2TEncoder, path: Path) -> None:
     try:
         encoder.load_state_dict(weights, strict=True)
     except RuntimeError as error:
-        raise UserError(f"{flag} {path}: its encoder does not fit: {' '.join(str(error).split())}") from error
+        raise UserError(f"{setting} {path}: its encoder does not fit: {' '.join(str(error).split())}") from error
     logger.info("the encoder starts from %s", path)

@@ -17,7 +17,7 @@ from fairseq_plugins.demo.job import EmbeddedCorpus, Job, UserCorpus, run
 from fairseq_plugins.demo.progress import Board
 from fairseq_plugins.demo.text import TextSettings
 from fairseq_plugins.demo.training import STOCK, Recipe
-from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+from fairseq_plugins.errors import EXIT_CODE, UserError, flag, report, unknown_name
 from fairseq_plugins.options import OneLineParser
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
@@ -70,7 +70,7 @@ def parser() -> OneLineParser:
 
 def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
     recipe = flags.add_argument_group("model and training")
-    for flag, default in (
+    for option, default in (
         ("--encoder-layers", 12),
         ("--decoder-layers", 12),
         ("--width", 64),
@@ -83,14 +83,14 @@ def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
         ("--average", 4),
         ("--seed", 1),
     ):
-        recipe.add_argument(flag, type=int, default=default, help=f"default: {default}")
-    for flag, fraction in (
+        recipe.add_argument(option, type=int, default=default, help=f"default: {default}")
+    for option, fraction in (
         ("--dropout", 0.1),
         ("--learning-rate", 2e-3),
         ("--label-smoothing", 0.1),
         ("--clip-norm", 0.0),
     ):
-        recipe.add_argument(flag, type=float, default=fraction, help=f"default: {fraction}")
+        recipe.add_argument(option, type=float, default=fraction, help=f"default: {fraction}")
 
 
 def job_of(args: argparse.Namespace) -> Job:
@@ -149,15 +149,15 @@ def _number_problems(args: argparse.Namespace) -> list[str]:
         "beam",
     )
     problems = [
-        f"{_flag(name)} must be at least 1, not {getattr(args, name)}" for name in positive if getattr(args, name) < 1
+        f"{flag(name)} must be at least 1, not {getattr(args, name)}" for name in positive if getattr(args, name) < 1
     ]
     problems += [
-        f"{_flag(name)} must be at least 1, not {getattr(args, name)}"
+        f"{flag(name)} must be at least 1, not {getattr(args, name)}"
         for name in ("jobs", "sentences")
         if getattr(args, name) is not None and getattr(args, name) < 1
     ]
     problems += [
-        f"{_flag(name)} must be at least 0 and below 1, not {getattr(args, name)}"
+        f"{flag(name)} must be at least 0 and below 1, not {getattr(args, name)}"
         for name in ("dropout", "label_smoothing")
         if not 0 <= getattr(args, name) < 1
     ]
@@ -177,11 +177,7 @@ def _corpus_problems(args: argparse.Namespace) -> list[str]:
         languages = f"{args.source_lang}-{args.target_lang}"
         problems.append(f"the embedded corpus is de-en or en-de, not {languages}; give your own files with --data")
     prefixes = ("train_prefix", "valid_prefix", "test_prefix")
-    return problems + [f"{_flag(name)} needs --data" for name in prefixes if getattr(args, name) is not None]
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return problems + [f"{flag(name)} needs --data" for name in prefixes if getattr(args, name) is not None]
 
 
 def _method_problems(methods: Sequence[str]) -> list[str]:

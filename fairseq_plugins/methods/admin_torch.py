@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.residual import Residual, needs_norm_after
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.residual import Residual, at_each_site, needs_norm_after
 
 
 class AdminTorchResidual(Residual):
@@ -76,15 +76,12 @@ def omega_of(sub_layers: int, change: str) -> float:
         ),
     ),
     conflicts=needs_norm_after("admin_torch"),
-    parameters=tuple(
-        NewParameter(
-            f"{site.value}_residual.omega",
-            "(1)",
-            r"$`\sqrt{(n + 1) / \ln(n + 1) - 1}`$ for the $`n`$ sub-layers of the stack, or as "
-            "`--admin-torch-change` says; with `--admin-torch-omega trained` a parameter of shape `(C)`",
-            buffer=True,
-        )
-        for site in Site
+    parameters=at_each_site(
+        "omega",
+        "(1)",
+        r"$`\sqrt{(n + 1) / \ln(n + 1) - 1}`$ for the $`n`$ sub-layers of the stack, or as `--admin-torch-change` "
+        "says; with `--admin-torch-omega trained` a parameter of shape `(C)`",
+        buffer=True,
     ),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.residual import Residual, at_each_site
 
 PAPER = "Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887"
 
@@ -40,13 +40,10 @@ class ReZeroResidual(Residual):
             choices=("layer", "sublayer"),
         ),
     ),
-    parameters=tuple(
-        NewParameter(
-            f"{site.value}_residual.alpha",
-            "(1)",
-            "0, or `--rezero-alpha`; one tensor under all these names of a layer, unless `--rezero-alpha-per sublayer`",
-        )
-        for site in Site
+    parameters=at_each_site(
+        "alpha",
+        "(1)",
+        "0, or `--rezero-alpha`; one tensor under all these names of a layer, unless `--rezero-alpha-per sublayer`",
     ),
     no_fold="stock fairseq has no factor on a branch that could start at zero",
 )

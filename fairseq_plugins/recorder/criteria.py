@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY, FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError, flag, unknown_name
 
 SUFFIX = "_with_diagnostics"
 EXTENDED = (
@@ -90,7 +90,7 @@ class WithDiagnostics(FairseqCriterion):
         """
         values = {one.name: getattr(cfg, one.name) for one in SETTINGS}
         wrong = [
-            f"--{one.name.replace('_', '-')} {values[one.name]}: {problem}"
+            f"{flag(one.name)} {values[one.name]}: {problem}"
             for one in SETTINGS
             if (problem := one.problem(values[one.name]))
         ]

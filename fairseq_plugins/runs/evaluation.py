@@ -24,7 +24,7 @@ import fairseq_plugins
 from fairseq_plugins.corpora import moses
 from fairseq_plugins.corpora.description import FILE as DESCRIPTION
 from fairseq_plugins.corpora.description import SUBWORDS, Description, described
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.runs import fits, self_check
@@ -310,15 +310,15 @@ def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> Iterator[tup
     flags = ["--beam", beam, "--lenpen", penalty]
     flags += [] if form == "fairseq" else ["--lenpen-form", form]
     for key in SEARCH:
-        flags += [f"--{key.replace('_', '-')}", str(generation[key])] if key in generation else []
+        flags += [flag(key), str(generation[key])] if key in generation else []
     yield from _decoding(flags)
 
 
 def _decoding(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Flags with one value each, and once more as settings that later calls are compared with."""
-    yield from (("decode_flag", flag) for flag in flags)
-    for flag, value in zip(flags[::2], flags[1::2], strict=True):
-        yield "setting", f"{flag.removeprefix('--')}={value}"
+    yield from (("decode_flag", option) for option in flags)
+    for option, value in zip(flags[::2], flags[1::2], strict=True):
+        yield "setting", f"{option.removeprefix('--')}={value}"
 
 
 def _languages(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.diagnostics import plots
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.runs.screen import Screen
@@ -69,7 +69,7 @@ def read(argv: Sequence[str] | None) -> Namespace:
     for name in ("every", "draw_every", "spike_deviations"):
         value = getattr(args, name)
         if not (math.isfinite(value) and value > 0):
-            raise UserError(f"--{name.replace('_', '-')} must be a number above 0, not {value:g}")
+            raise UserError(f"{flag(name)} must be a number above 0, not {value:g}")
     if args.spike_window < 2:
         raise UserError(f"--spike-window must be at least 2, not {args.spike_window}")
     return args
