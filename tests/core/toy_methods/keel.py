@@ -1,0 +1,45 @@
+"""Keel: Post-LN on a scaled stream, whose branches have a LayerNorm of their own. arXiv 2601.19895.
+
+``x' = LN(L x + F(LN'(x)))`` with L the number of sub-layers of the stack; ``x' = x + F(LN'(x))`` in the first one.
+"""
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm
+from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledStream
+
+
+@part(
+    Axis.NORM,
+    "keel",
+    summary="LayerNorm before the branch and after the sum, but in the first sub-layer",
+    parameters=tuple(
+        NewParameter(f"{site.value}_after_norm.{name}", "(C)", initial)
+        for site in Site
+        for name, initial in (("weight", "1"), ("bias", "0"))
+    ),
+    no_fold="stock fairseq has one LayerNorm a sub-layer",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Both places, but in the first sub-layer of the stack."""
+    if depth == 1 and site is Site.SELF:
+        return {NormPlace.BEFORE: layer_norm}
+    return {NormPlace.BEFORE: layer_norm, NormPlace.AFTER: layer_norm}
+
+
+@part(Axis.RESIDUAL, "keel", summary="L * stream + branch", no_fold="stock fairseq has one LayerNorm a sub-layer")
+def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """The sum of the first sub-layer is plain."""
+    scale = float(len(sites) * design.layers)
+    first = Site.SELF if depth == 1 else None
+    return {site: PlainResidual() if site is first else ScaledStream(scale) for site in sites}
+
+
+method(
+    "keel",
+    title="Keel",
+    paper="2026, https://arxiv.org/abs/2601.19895",
+    equation=r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$",
+    norm="keel",
+    residual="keel",
+)

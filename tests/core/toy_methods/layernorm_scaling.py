@@ -1,0 +1,52 @@
+"""LayerNorm Scaling: Pre-LN whose norms shrink with the depth of their layer. arXiv 2502.05795."""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+import math
+
+from fairseq.modules import LayerNorm
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, stock_top_norm
+
+
+class ScaledLayerNorm(nn.Module):
+    """LN(x) / sqrt(depth). Any shape ``(..., C)``."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.norm = LayerNorm(width)
+        self.scale = 1 / math.sqrt(depth)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise, then scale."""
+        return self.norm(x) * self.scale
+
+
+@part(
+    Axis.NORM,
+    "layernorm_scaling",
+    summary="LayerNorm before the branch, divided by the square root of the depth; one more on top",
+    top=lambda design: stock_top_norm,
+    parameters=tuple(
+        NewParameter(f"{site}_layer_norm.norm.{name}", "(C)", initial)
+        for site in ("self_attn", "encoder_attn", "final")
+        for name, initial in (("weight", "1"), ("bias", "0"))
+    ),
+    no_fold="not worked out",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Layer ``depth`` is counted from 1."""
+    return {NormPlace.BEFORE: lambda width: ScaledLayerNorm(width, depth)}
+
+
+method(
+    "layernorm_scaling",
+    title="LayerNorm Scaling",
+    paper="Sun et al., 2025, https://arxiv.org/abs/2502.05795",
+    equation=r"$`o = x + F(\mathrm{LN}(x) / \sqrt{l})`$",
+    norm="layernorm_scaling",
+    base_init="fairseq",
+)

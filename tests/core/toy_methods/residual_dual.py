@@ -1,0 +1,57 @@
+"""ResiDual: a Post-LN stream, and beside it the plain sum of all branches, normalised on top. arXiv 2304.14802.
+
+``x' = LN(x + F(x))``, ``d' = d + F(x)``, ``d_0 = x_0``; the stack puts out ``x + LN(d)``.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from fairseq.modules import LayerNorm
+from torch import Tensor
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
+from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream
+
+
+class DualResidual(PlainResidual):
+    """stream + branch, and side + branch. Shapes ``(T, B, C)``."""
+
+    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+        """Add."""
+        return side + branch
+
+
+class DualStream(SideStream):
+    """Starts as the embedding; normalised and added on top. Shapes ``(T, B, C)``."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = LayerNorm(width)
+
+    def finish(self, x: Tensor, side: Tensor) -> Tensor:
+        """Add."""
+        return x + self.norm(side)
+
+
+@part(
+    Axis.RESIDUAL,
+    "residual_dual",
+    summary="stream + branch, and the sum of all branches beside it",
+    side_stream=lambda design: DualStream(design.width),
+    parameters=(NewParameter("side_stream.norm.weight", "(C)", "1"), NewParameter("side_stream.norm.bias", "(C)", "0")),
+    no_fold="stock fairseq has one stream",
+)
+def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """The same everywhere."""
+    return {site: DualResidual() for site in sites}
+
+
+method(
+    "residual_dual",
+    title="ResiDual",
+    paper="Xie et al., 2023, https://arxiv.org/abs/2304.14802",
+    equation=r"$`o = \mathrm{LN}(x + F(x))`$, and $`x_L + \mathrm{LN}(x_0 + \sum F)`$ on top",
+    norm="post",
+    residual="residual_dual",
+    base_init="fairseq",
+)

@@ -1,0 +1,32 @@
+"""Sub-LN: Pre-LN with one more LayerNorm inside each branch, before its last map. arXiv 2210.06423."""
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
+
+
+@part(
+    Axis.NORM,
+    "sub_ln",
+    summary="LayerNorm before the branch and before its last map, one more on top",
+    top=lambda design: stock_top_norm,
+    parameters=tuple(
+        NewParameter(f"{place}.norm.{name}", size, initial)
+        for place, size in (("self_attn.out_proj", "(C)"), ("encoder_attn.out_proj", "(C)"), ("fc2", "(F)"))
+        for name, initial in (("weight", "1"), ("bias", "0"))
+    ),
+    no_fold="stock fairseq has no LayerNorm inside a branch",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Everywhere."""
+    return {NormPlace.BEFORE: layer_norm, NormPlace.INSIDE: layer_norm}
+
+
+method(
+    "sub_ln",
+    title="Sub-LN",
+    paper="Wang et al., 2022, https://arxiv.org/abs/2210.06423",
+    equation=r"$`o = x + W\,\mathrm{LN}(f(\mathrm{LN}(x)))`$",
+    norm="sub_ln",
+    base_init="fairseq",
+)
