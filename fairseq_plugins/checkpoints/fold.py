@@ -44,6 +44,7 @@ from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.options import OneLineParser
 
@@ -59,25 +60,20 @@ READERS: Mapping[Site, tuple[str, ...]] = {
     Site.CROSS: ("encoder_attn.q_proj",),
     Site.FFN: ("fc1",),
 }
-NORM_AFTER: Mapping[Site, str] = {
-    Site.SELF: "self_attn_layer_norm",
-    Site.CROSS: "encoder_attn_layer_norm",
-    Site.FFN: "final_layer_norm",
-}
 
 
 @dataclass(frozen=True)
-class SubLayer:
+class Junction:
     """One junction and its neighbours, by their names in the state dict.
 
     Attributes:
-        junction: the junction.
+        name: of the junction.
         scale: what it multiplies the stream by, float64, ``(C)`` or ``(1)``; None if it does something else.
         maker: the LayerNorm whose output the stream is; empty where that is the embeddings.
         readers: the linear maps that read the stream.
     """
 
-    junction: str
+    name: str
     scale: Tensor | None
     maker: str
     readers: tuple[str, ...]
@@ -101,56 +97,46 @@ class Folded:
         self.weights[name] = (self.weights[name].double() * factor).float()
 
 
-def stacks(model: DeepTransformerModel) -> Iterator[tuple[str, Any]]:
-    """Encoder and decoder with their names."""
-    for stack in Stack:
-        yield stack.value, getattr(model, stack.value)
-
-
-def sub_layers(name: str, stack: Any) -> Iterator[SubLayer]:
-    """The sub-layers of a Post-LN stack in the order in which they run."""
+def junctions(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[Junction]:
+    """The junctions of a Post-LN stack in the order in which they run."""
     maker = f"{name}.layernorm_embedding" if stack.layernorm_embedding is not None else ""
-    for number, layer in enumerate(stack.layers):
-        prefix = f"{name}.layers.{number}."
-        for site in Site:
-            junction: Residual | None = getattr(layer, f"{site.value}_residual", None)
-            if junction is None:
-                continue
-            scale = junction.stream_scale()
-            yield SubLayer(
-                f"{prefix}{site.value}_residual",
+    for sub in sub_layers(model):
+        if sub.stack == name:
+            scale = sub.residual.stream_scale()
+            yield Junction(
+                f"{sub.name}_residual",
                 None if scale is None else scale.detach().double(),
                 maker,
-                tuple(prefix + reader for reader in READERS[site]),
+                tuple(sub.beside(reader) for reader in READERS[sub.site]),
             )
-            maker = prefix + NORM_AFTER[site]
+            maker = sub.beside(NORM_OF[sub.site])
 
 
 def obstacles(model: DeepTransformerModel) -> list[str]:
     """Why ``model`` cannot be folded, one reason each; empty if it can."""
     found: list[str] = []
-    for name, stack in stacks(model):
+    for name, stack in model.stacks():
         parts = [part for part in stack.design.parts.values() if part.no_fold]
         found += [f"--{part.axis.value} {part.name} has no fold: {part.no_fold}" for part in parts]
         # A part with a reason of its own speaks for its junctions.
         if not parts:
-            found += _obstacles_at_junctions(name, stack)
+            found += _obstacles_at_junctions(model, name, stack)
     return list(dict.fromkeys(found))
 
 
-def _obstacles_at_junctions(name: str, stack: Any) -> Iterator[str]:
-    for sub in sub_layers(name, stack):
-        if sub.scale is None:
-            yield f"{sub.junction} has no fold: it does more than scale the stream and add the branch"
-        elif stack.design.norms_always(NormPlace.BEFORE) and not sub.is_plain:
-            yield f"{sub.junction} has no fold: under Pre-LN no LayerNorm stands on the stream to take its scale"
-        elif vanishing := int((sub.scale.abs() < SMALLEST_SCALE).sum()):
+def _obstacles_at_junctions(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[str]:
+    for one in junctions(model, name, stack):
+        if one.scale is None:
+            yield f"{one.name} has no fold: it does more than scale the stream and add the branch"
+        elif stack.design.norms_always(NormPlace.BEFORE) and not one.is_plain:
+            yield f"{one.name} has no fold: under Pre-LN no LayerNorm stands on the stream to take its scale"
+        elif vanishing := int((one.scale.abs() < SMALLEST_SCALE).sum()):
             yield (
-                f"{sub.junction} has no fold: {vanishing} of its {sub.scale.numel()} scales are zero "
+                f"{one.name} has no fold: {vanishing} of its {one.scale.numel()} scales are zero "
                 f"(below {SMALLEST_SCALE:g}), and a plain sum cannot leave out the stream"
             )
-        elif not (sub.is_plain or sub.maker) and stack.cfg.merge_src_tgt_embed:
-            yield f"{sub.junction} has no fold: --merge-src-tgt-embed does not let the embeddings be untied"
+        elif not (one.is_plain or one.maker) and stack.cfg.merge_src_tgt_embed:
+            yield f"{one.name} has no fold: --merge-src-tgt-embed does not let the embeddings be untied"
 
 
 def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
@@ -169,8 +155,8 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
     names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, Residual))
     weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
     folded = Folded(_stock_options(model, options), weights, [])
-    for name, stack in stacks(model):
-        _fold_stack(name, stack, folded)
+    for name, stack in model.stacks():
+        _fold_stack(model, name, stack, folded)
     return folded
 
 
@@ -178,26 +164,26 @@ def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str,
     own = {axis.value for axis in Axis} | {option.name for option in all_options()}
     stock = {name: value for name, value in vars(options).items() if name not in own}
     stock.update(_name=STOCK_ARCH, arch=STOCK_ARCH)
-    for name, stack in stacks(model):
+    for name, stack in model.stacks():
         stock[f"{name}_normalize_before"] = stack.design.norms_always(NormPlace.BEFORE)
         stock[f"{name}_layers"] = len(stack.layers)
         stock[f"{name}_layers_to_keep"] = None
     return stock
 
 
-def _fold_stack(name: str, stack: Any, folded: Folded) -> None:
-    scaled = [(sub, sub.scale) for sub in sub_layers(name, stack) if sub.scale is not None and not sub.is_plain]
+def _fold_stack(model: DeepTransformerModel, name: str, stack: Any, folded: Folded) -> None:
+    scaled = [(one, one.scale) for one in junctions(model, name, stack) if one.scale is not None and not one.is_plain]
     if not scaled:
         folded.notes.append(f"{name}: nothing to fold")
         return
     values = torch.cat([scale for _, scale in scaled])
     folded.notes.append(f"{name}: {len(scaled)} junctions folded, scales {values.min():.3g} to {values.max():.3g}")
-    for sub, scale in scaled:
-        for reader in sub.readers:
+    for one, scale in scaled:
+        for reader in one.readers:
             folded.multiply(f"{reader}.weight", 1 / scale)
-        if sub.maker:
-            folded.multiply(f"{sub.maker}.weight", scale)
-            folded.multiply(f"{sub.maker}.bias", scale)
+        if one.maker:
+            folded.multiply(f"{one.maker}.weight", scale)
+            folded.multiply(f"{one.maker}.bias", scale)
         else:
             _fold_into_tables(name, stack, scale, folded)
 

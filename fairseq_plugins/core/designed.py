@@ -10,7 +10,7 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import BaseFairseqModel
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_plugins.core import calibration, weight_decay
 from fairseq_plugins.core.architectures import fill_unsaid, method_preset
@@ -51,7 +51,7 @@ class DesignedModel(BaseFairseqModel):
                 stack.design.initialise(weights)
         weight_decay.mark(self, flat)
 
-    def stacks(self) -> list[tuple[str, nn.Module]]:
+    def stacks(self) -> list[tuple[str, Any]]:
         """Name and module of each stack, the encoder first."""
         return [(stack.value, getattr(self, stack.value)) for stack in self.family.stacks]
 

@@ -21,15 +21,7 @@ from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside
-
-SUB_LAYER_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
-NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
-"""Name of the first norm of each site."""
-LATER_PLACES = (NormPlace.BRANCH, NormPlace.AFTER)
-LATER_NORMS = tuple(f"{site.value}_{place.value}_norm" for site in Site for place in LATER_PLACES)
-"""Names of norms behind the first one."""
-LAST_MAP = {Site.SELF: ("self_attn", "out_proj"), Site.CROSS: ("encoder_attn", "out_proj"), Site.FFN: ("", "fc2")}
-"""Module and linear map that a branch ends in."""
+from fairseq_plugins.core.sub_layers import LAST_MAP, LATER_PLACES, NORM_OF
 
 
 def _remove(layer: nn.Module, *names: str) -> None:

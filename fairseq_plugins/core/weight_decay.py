@@ -15,9 +15,9 @@ from torch import nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.history import History
-from fairseq_plugins.core.layers import LATER_NORMS, SUB_LAYER_NORMS
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.sub_layers import LATER_NORMS, SUB_LAYER_NORMS
 from fairseq_plugins.errors import UserError, unknown_name
 
 FLAG = "--no-weight-decay-on"

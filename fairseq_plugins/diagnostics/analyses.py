@@ -149,9 +149,10 @@ def _path(points: Sequence[gradients.Point], part: float) -> list[tuple[str, flo
         points: of one model.
         part: which layer, from 0 for the bottom to 1 for the top.
     """
-    deepest = max(p.depth for p in points if p.stack == "decoder")
-    depth = 1 + int(part * (deepest - 1))
-    inside = [p for p in points if (p.stack, p.depth) == ("decoder", depth) and p.site != gradients.LAYER]
+    top_layer = max(p.layer for p in points if p.stack == "decoder")
+    inside = [
+        p for p in points if (p.stack, p.layer) == ("decoder", int(part * top_layer)) and p.site != gradients.LAYER
+    ]
     top = top_of(points) or 1
     names = {"total": "sum", "output": "output"}
     path = [("layer input", next(p.norm / top for p in inside if p.point == "stream"))]
@@ -217,7 +218,7 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
         for stack, beta in stacks.items()
     ]
     curves: list[Panel] = [_newest_panel(found, stack) for stack in STACKS]
-    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), found, first=0)
+    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), found, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
     rows: list[Sequence[Any]] = []
     for label, stacks in found.items():
@@ -343,7 +344,7 @@ def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
         for label, stacks in found.items()
         for stack, matrix in stacks.items()
     ]
-    table = of_matrices("similarity", ("layer", "other", "cosine"), found, first=1)
+    table = of_matrices("similarity", ("layer", "other", "cosine"), found, first=(0, 0))
     header = ("model", "stack", "neighbours, mean", "bottom and top")
     rows = []
     for label, stacks in found.items():
@@ -396,9 +397,9 @@ def _history_maps(mixed: Mapping[str, Sequence[scales.Mixture]]) -> list[Panel]:
     panels: list[Panel] = []
     for label, some in mixed.items():
         for stack in dict.fromkeys(one.stack for one in some):
-            own = {(one.depth, one.of): one.weight for one in some if one.stack == stack}
-            size = max(depth for depth, _ in own)
-            values = [[own.get((depth, of)) for of in range(size)] for depth in range(1, size + 1)]
+            own = {(one.layer, one.of): one.weight for one in some if one.stack == stack}
+            size = 1 + max(layer for layer, _ in own)
+            values = [[own.get((layer, of)) for of in range(size)] for layer in range(size)]
             title = f"{label}, {stack}"
             least = min(0.0, *own.values())
             panels.append(

@@ -12,16 +12,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.diagnostics.batches import Batch
 from fairseq_plugins.diagnostics.gradients import Backward, watched_backward
-from fairseq_plugins.diagnostics.observation import SubLayer, sub_layers
 
 
 class Block(NamedTuple):
-    """One block. ``beta_ln`` is None where no norm stands after the sum; what has no gradient has no ratio."""
+    """One block; layers count from 0.
+
+    ``beta_ln`` is None where no norm stands after the sum; what has no gradient has no ratio.
+    """
 
     stack: str
-    depth: int
+    layer: int
     site: str
     beta_ln: float | None
     beta_rc: float | None
@@ -47,10 +50,10 @@ def blocks(model: Any, batch: Batch) -> list[Block]:
 
 
 def _block(sub: SubLayer, seen: Backward) -> Block:
-    key = (sub.stack, sub.depth, sub.site.value)
+    key = (sub.stack, sub.number, sub.site.value)
     stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
     # Without a norm after the sum, sum and output are one tensor.
-    beta_ln = _ratio(total, output) if NormPlace.AFTER in sub.places else None
+    beta_ln = _ratio(total, output) if NormPlace.AFTER in sub.norms else None
     beta_rc = _ratio(stream, total)
     beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
     return Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total")))

@@ -76,23 +76,22 @@ def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor
     start = bottom.new_zeros(len(visits) + 2, *bottom.shape)
     start[0] = bottom
     states = [start]
-    for _, members in groupby(visits, key=lambda visit: visit.sub.depth):
+    for _, members in groupby(enumerate(visits, start=1), key=lambda one: one[1].sub.number):
         layer_input = x = stack.history(states)
-        for visit in members:
-            x = join(visit, x, layer_input)
+        for number, visit in members:
+            x = join(visit, number, x, layer_input)
             _require_sum(visit, x)
             yield x
         states = stack.history.remember(states, x)
 
 
-def join(visit: Visit, x: Tensor, layer_input: Tensor) -> Tensor:
-    """One junction and the norm behind it, on summands."""
+def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
+    """One junction, whose branch is summand ``number``, and the norm behind it, on summands."""
     sub, zero = visit.sub, x.new_zeros(1, 1, 1, x.size(-1))
-    x = sub.junction(zero, x, layer_input).clone()
-    x[sub.number] += sub.junction(visit.branch, zero[0], zero[0])
-    if NormPlace.AFTER in sub.places:
-        assert sub.norm is not None
-        x = sub.junction.after_norm(sub.norm(x), layer_input)
+    x = sub.residual(zero, x, layer_input).clone()
+    x[number] += sub.residual(visit.branch, zero[0], zero[0])
+    if NormPlace.AFTER in sub.norms:
+        x = sub.residual.after_norm(sub.norms[NormPlace.AFTER](x), layer_input)
     return x
 
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.diagnostics.batches import Batch
-from fairseq_plugins.diagnostics.observation import recording, sub_layers
+from fairseq_plugins.diagnostics.observation import recording
 
 LABEL_SMOOTHING = 0.1
 LAYER = "layer"
@@ -26,10 +27,10 @@ POINTS = ("stream", "norm_input", "norm_output", "branch", "total", "output")
 
 
 class Point(NamedTuple):
-    """The gradient norm of one tensor; of a whole layer where ``site`` is ``layer``."""
+    """The gradient norm of one tensor; of a whole layer where ``site`` is ``layer``. Layers count from 0."""
 
     stack: str
-    depth: int
+    layer: int
     site: str
     point: str
     norm: float
@@ -51,7 +52,7 @@ def smoothed(log_probabilities: Tensor, target: Tensor, pad: int) -> Tensor:
 
 
 Key = tuple[str, int, str, str]
-"""Stack, depth, site (``layer`` for a whole one) and point."""
+"""Stack, layer, site (``layer`` for a whole one) and point."""
 
 
 class Backward:
@@ -107,12 +108,12 @@ def watched_backward(model: Any, batch: Batch) -> Backward:
         with recording(model) as record:
             loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
         for visit in record.visits:
-            key = (visit.sub.stack, visit.sub.depth, visit.sub.site.value)
+            key = (visit.sub.stack, visit.sub.number, visit.sub.site.value)
             seen.see((*key, "total"), visit.total)
             for point in POINTS:
                 seen.watch((*key, point), getattr(visit, point))
-        for (stack, depth), output in record.layer_outputs.items():
-            seen.watch((stack, depth, LAYER, "output"), output)
+        for (stack, layer), output in record.layer_outputs.items():
+            seen.watch((stack, layer, LAYER, "output"), output)
         loss.backward()
     model.eval()
     return seen
@@ -126,12 +127,12 @@ def gradient_norms(model: Any, batch: Batch) -> list[Point]:
     seen = watched_backward(model, batch)
     points: list[Point] = []
     for sub in sub_layers(model):
-        keys = [(sub.stack, sub.depth, sub.site.value, point) for point in POINTS]
+        keys = [(sub.stack, sub.number, sub.site.value, point) for point in POINTS]
         points += [Point(*key, norm) for key in keys if (norm := seen.norm(key)) is not None]
     for name, stack in model.stacks():
-        for depth, layer in enumerate(stack.layers, start=1):
-            points.append(Point(name, depth, LAYER, "output", seen.norm((name, depth, LAYER, "output")) or 0.0))
-            points.append(Point(name, depth, LAYER, "parameters", parameter_norm(layer)))
+        for number, layer in enumerate(stack.layers):
+            points.append(Point(name, number, LAYER, "output", seen.norm((name, number, LAYER, "output")) or 0.0))
+            points.append(Point(name, number, LAYER, "parameters", parameter_norm(layer)))
     return points
 
 

@@ -20,8 +20,9 @@ from fairseq_plugins.checkpoints.fold import build_original
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.initialisation import StackWeights
-from fairseq_plugins.core.method import METHODS, Site, Stack
+from fairseq_plugins.core.method import METHODS, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
+from fairseq_plugins.core.sub_layers import sites_of
 from fairseq_plugins.diagnostics.batches import Batch, made_up_task
 from fairseq_plugins.errors import UserError, nearest
 
@@ -187,9 +188,5 @@ def _fingerprint(design: StackDesign, layer: Any, layers: int) -> float:
         deeper.initialise(StackWeights([drawn], branches=5 * layers))
         total = sum(float(value.double().abs().sum()) for value in drawn.state_dict().values())
         ones = torch.ones(1, 1, design.width)
-        junctions = deeper.residuals(tuple(_sites(layer)), 1)
+        junctions = deeper.residuals(sites_of(layer), 1)
         return total + sum(float(j(ones, 2 * ones, 4 * ones).double().sum()) for j in junctions.values())
-
-
-def _sites(layer: Any) -> list[Any]:
-    return [site for site in Site if getattr(layer, f"{site.value}_residual", None) is not None]

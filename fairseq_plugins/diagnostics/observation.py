@@ -14,56 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fairseq_plugins.core.layers import NORM_OF
-from fairseq_plugins.core.method import Site
-from fairseq_plugins.core.norm import NormPlace
-from fairseq_plugins.core.residual import Residual
-
-
-@dataclass(frozen=True, eq=False)
-class SubLayer:
-    """One sub-layer of a model.
-
-    Attributes:
-        stack: ``encoder`` or ``decoder``.
-        depth: number of its layer in the stack, from 1.
-        site: which sub-layer.
-        number: place among all sub-layers of the stack, from 1.
-        junction: where its branch joins the stream.
-        norm: what stands at its norm place; None where nothing does.
-        places: where its norms stand.
-    """
-
-    stack: str
-    depth: int
-    site: Site
-    number: int
-    junction: Residual
-    norm: nn.Module | None
-    places: frozenset[NormPlace]
-
-    @property
-    def name(self) -> str:
-        """For messages: ``encoder.3.ffn``."""
-        return f"{self.stack}.{self.depth}.{self.site.value}"
-
-
-def sub_layers_of(name: str, stack: Any) -> Iterator[SubLayer]:
-    """The sub-layers of one stack."""
-    number = 0
-    for depth, layer in enumerate(stack.layers, start=1):
-        for site in Site:
-            junction = getattr(layer, f"{site.value}_residual", None)
-            if junction is None:
-                continue
-            number += 1
-            norm = getattr(layer, NORM_OF[site], None)
-            yield SubLayer(name, depth, site, number, junction, norm, frozenset(stack.design.norms(site, depth)))
-
-
-def sub_layers(model: Any) -> list[SubLayer]:
-    """Every sub-layer of ``model``, the encoder's first."""
-    return [sub for name, stack in model.stacks() for sub in sub_layers_of(name, stack)]
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 
 
 @dataclass(eq=False)
@@ -97,7 +48,7 @@ class Recording:
 
     Attributes:
         visits: its sub-layers as they ran.
-        layer_outputs: stack and depth to the output of that layer, before any history mixes it.
+        layer_outputs: stack and number of a layer, from 0, to its output, before any history mixes it.
         mixtures: stack to the inputs of its layers and, at the end, the stack's output before the norm on top.
         bottoms: stack to its embedding output.
     """
@@ -120,6 +71,8 @@ def recording(model: Any) -> Iterator[Recording]:
     try:
         for name, stack in model.stacks():
             handles += _watch_stack(record, name, stack)
+        for sub in sub_layers(model):
+            handles += _watch_sub_layer(record, sub)
         yield record
     finally:
         for handle in handles:
@@ -128,15 +81,15 @@ def recording(model: Any) -> Iterator[Recording]:
 
 def _watch_stack(record: Recording, name: str, stack: Any) -> Iterator[Any]:
     yield stack.history.register_forward_hook(lambda *call: _see_mixture(record, name, *call[1:]))
-    for depth, layer in enumerate(stack.layers, start=1):
-        yield layer.register_forward_hook(lambda *call, depth=depth: _see_layer(record, (name, depth), call[2]))
-    for sub in sub_layers_of(name, stack):
-        seen: list[tuple[Tensor, Tensor]] = []
-        if sub.norm is not None:
-            yield sub.norm.register_forward_hook(lambda *call, seen=seen: _see_norm(record, seen, *call))
-        yield sub.junction.register_forward_hook(
-            lambda *call, sub=sub, seen=seen: _see_junction(record, sub, seen, *call[1:])
-        )
+    for number, layer in enumerate(stack.layers):
+        yield layer.register_forward_hook(lambda *call, number=number: _see_layer(record, (name, number), call[2]))
+
+
+def _watch_sub_layer(record: Recording, sub: SubLayer) -> Iterator[Any]:
+    seen: list[tuple[Tensor, Tensor]] = []
+    if sub.norm is not None:
+        yield sub.norm.register_forward_hook(lambda *call: _see_norm(record, seen, *call))
+    yield sub.residual.register_forward_hook(lambda *call: _see_junction(record, sub, seen, *call[1:]))
 
 
 def _see_mixture(record: Recording, stack: str, inputs: Any, mixture: Tensor) -> None:
@@ -159,7 +112,7 @@ def _see_norm(record: Recording, seen: list[Any], norm: nn.Module, inputs: Any, 
 
 def _see_junction(record: Recording, sub: SubLayer, seen: list[Any], inputs: Any, total: Tensor) -> None:
     branch, stream, layer_input = inputs
-    if record.visits and record.visits[-1].sub.stack == sub.stack and record.visits[-1].sub.depth == sub.depth:
+    if record.visits and record.visits[-1].sub.layer is sub.layer:
         record.visits[-1].output = stream
     visit = Visit(sub, branch, stream, layer_input, total, total)
     if seen:

@@ -14,7 +14,7 @@ import torch
 
 from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.norm import NormPlace
-from fairseq_plugins.diagnostics.observation import SubLayer, sub_layers
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 
 DEAD = 0.01
 """A branch whose weight is smaller in absolute value adds next to nothing: its gate is dead."""
@@ -32,10 +32,13 @@ def dead_gates(label: str, dead: Sequence[str], gates: int, when: str = "") -> l
 
 
 class Scale(NamedTuple):
-    """Weights at one junction; means over the width, and the smallest and largest of the stream's."""
+    """Weights at one junction; means over the width, and the smallest and largest of the stream's.
+
+    Layers count from 0.
+    """
 
     stack: str
-    depth: int
+    layer: int
     site: str
     branch: float
     stream: float
@@ -50,15 +53,18 @@ class Scale(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For messages: ``encoder.3.ffn``."""
-        return f"{self.stack}.{self.depth}.{self.site}"
+        """Of its sub-layer in the state dict."""
+        return f"{self.stack}.layers.{self.layer}.{self.site}"
 
 
 class Mixture(NamedTuple):
-    """Weight of the output of layer ``of`` (0: the embedding) in the input of layer ``depth`` (one more: on top)."""
+    """Weight of state ``of`` (0: the embedding, k: the output of layer k - 1) in the input of ``layer``.
+
+    Layers count from 0; one more is the output of the stack.
+    """
 
     stack: str
-    depth: int
+    layer: int
     of: int
     weight: float
 
@@ -77,15 +83,15 @@ def model_width(model: Any, stack: str) -> int:
 
 def _scale(sub: SubLayer, width: int) -> Scale:
     branch, stream, layer_input = (
-        sub.junction(*one).flatten() for one in torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
+        sub.residual(*one).flatten() for one in torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
     )
-    if NormPlace.AFTER in sub.places:
+    if NormPlace.AFTER in sub.norms:
         # A connection that joins behind the norm, where nothing else does.
         zeros = torch.zeros(1, 1, width)
-        layer_input = layer_input + sub.junction.after_norm(zeros, zeros + 1).flatten()
+        layer_input = layer_input + sub.residual.after_norm(zeros, zeros + 1).flatten()
     return Scale(
         sub.stack,
-        sub.depth,
+        sub.number,
         sub.site.value,
         float(branch.mean()),
         float(stream.mean()),
@@ -102,6 +108,6 @@ def mixtures(model: Any) -> list[Mixture]:
         table = mixing_weights(stack)
         # A plain stack reads only the layer below, with weight one.
         if not torch.equal(table, torch.eye(len(table))):
-            for depth, row in enumerate(table.tolist(), start=1):
-                found += [Mixture(name, depth, of, weight) for of, weight in enumerate(row[:depth])]
+            for layer, row in enumerate(table.tolist()):
+                found += [Mixture(name, layer, of, weight) for of, weight in enumerate(row[: layer + 1])]
     return found

@@ -24,7 +24,7 @@ def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
     result = {}
     for name, stack in model.stacks():
         words = batch.words(name, stack.padding_idx)
-        outputs = [record.layer_outputs[name, depth][words] for depth in range(1, len(stack.layers) + 1)]
+        outputs = [record.layer_outputs[name, layer][words] for layer in range(len(stack.layers))]
         result[name] = cosines(torch.stack(outputs))
     return result
 

@@ -49,21 +49,23 @@ def of_records(name: str, found: Mapping[str, Iterable[Any]]) -> Table:
     return Table(name, columns, tuple((label, *record) for label, record in rows))
 
 
-def of_matrices(name: str, cells: tuple[str, str, str], found: Mapping[str, Mapping[str, Any]], first: int) -> Table:
+def of_matrices(
+    name: str, cells: tuple[str, str, str], found: Mapping[str, Mapping[str, Any]], first: tuple[int, int]
+) -> Table:
     """A table of matrices by model and stack.
 
     Args:
         name: of the table.
         cells: what row, column and value mean.
         found: label to stack to matrix.
-        first: number of the first column; rows count from 1.
+        first: numbers of the first row and the first column.
     """
     rows = tuple(
         (label, stack, i, j, value)
         for label, stacks in found.items()
         for stack, matrix in stacks.items()
-        for i, line in enumerate(matrix.tolist(), start=1)
-        for j, value in enumerate(line, start=first)
+        for i, line in enumerate(matrix.tolist(), start=first[0])
+        for j, value in enumerate(line, start=first[1])
     )
     return Table(name, ("model", "stack", *cells), rows)
 

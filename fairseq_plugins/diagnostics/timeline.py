@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fairseq_plugins.core.sub_layers import forward_order, place_of
 from fairseq_plugins.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
 from fairseq_plugins.diagnostics.results import Result, Settings
 from fairseq_plugins.diagnostics.scales import DEAD, dead_gates
@@ -23,8 +24,6 @@ UPDATES = "updates"
 SHARE = "branch_by_stream"
 """Root mean square of a branch by that of its stream: how much a sub-layer adds."""
 HISTORY = re.compile(r"(?P<stack>.+)\.history\.(?P<layer>\d+)\.(?P<of>\d+)/history_weight")
-SUB_LAYER = re.compile(r"(?P<stack>.+?)\.(?P<name>layers\.(?P<layer>\d+)\.(?P<site>.+))")
-SITES = ("self_attn", "encoder_attn", "ffn")
 
 
 class Quantity(NamedTuple):
@@ -103,19 +102,8 @@ def moment(entry: Entry) -> Moment:
     for values in places.values():
         if values.get("stream_rms") and "branch_rms" in values:
             values[SHARE] = values["branch_rms"] / values["stream_rms"]
-    return Moment(entry.update, entry.applied, totals, dict(sorted(places.items(), key=_order)), history)
-
-
-def _order(item: tuple[str, Any]) -> tuple[Any, ...]:
-    """Upwards: the encoder first, below the layers what belongs to none and has no norm, on top what has."""
-    place = item[0]
-    stack = place.partition(".")[0]
-    match = SUB_LAYER.fullmatch(place)
-    if match is None:
-        on_top = place.endswith(("layer_norm", "output_projection"))
-        return stack != "encoder", stack, 2 if on_top else 0, 0, 0, place
-    site = SITES.index(match["site"]) if match["site"] in SITES else len(SITES)
-    return stack != "encoder", stack, 1, int(match["layer"]), site, place
+    upwards = {place: places[place] for place in sorted(places, key=forward_order)}
+    return Moment(entry.update, entry.applied, totals, upwards, history)
 
 
 def run_timeline(trainings: Sequence[Training], settings: Settings) -> Result:
@@ -185,9 +173,7 @@ def _shown(found: Found) -> list[list[str]]:
     for label, course in found.items():
         first, last = course[0], course[-1]
         norms = {
-            place: v["gradient_norm"]
-            for place, v in last.places.items()
-            if "gradient_norm" in v and SUB_LAYER.fullmatch(place)
+            place: v["gradient_norm"] for place, v in last.places.items() if "gradient_norm" in v and place_of(place)
         }
         place = max(norms, key=lambda one: math.inf if math.isnan(norms[one]) else norms[one]) if norms else None
         rows.append(
@@ -242,8 +228,8 @@ def sub_layers(course: Course, kind: str) -> dict[str, list[str]]:
     """By stack the sub-layers that have values of ``kind``, from the bottom; what belongs to no layer is left out."""
     stacks: dict[str, list[str]] = {}
     for place in dict.fromkeys(place for one in course for place, values in one.places.items() if kind in values):
-        if match := SUB_LAYER.fullmatch(place):
-            stacks.setdefault(match["stack"], []).append(place)
+        if where := place_of(place):
+            stacks.setdefault(where.stack, []).append(place)
     return stacks
 
 
@@ -253,8 +239,9 @@ def series(course: Course, place: str, kind: str) -> list[float | None]:
 
 
 def _short(place: str) -> str:
-    match = SUB_LAYER.fullmatch(place)
-    return match["name"] if match else place
+    """Without the stack, which the title of the panel has."""
+    where = place_of(place)
+    return place.removeprefix(f"{where.stack}.") if where else place
 
 
 def _map_figure(found: Found, what: Quantity) -> Figure:
@@ -297,7 +284,7 @@ def _finite(found: Found, kind: str) -> list[float]:
         for course in found.values()
         for one in course
         for place, values in one.places.items()
-        if math.isfinite(values.get(kind, math.nan)) and SUB_LAYER.fullmatch(place)
+        if math.isfinite(values.get(kind, math.nan)) and place_of(place)
     ]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.diagnostics.gradients import loss_of, parts_of
 from fairseq_plugins.diagnostics.models import Subject, of_checkpoint
 from fairseq_plugins.diagnostics.results import Settings
@@ -155,8 +156,8 @@ def measured(subject: Subject, update: int, settings: Settings) -> Entry:
     """What the recorder would write of a model and one batch, without dropout."""
     batch = settings.batch(subject)
     model = subject.ready(batch, settings.seed)
-    junctions, parts = activations.junctions(model), list(parts_of(batch))
-    watch = activations.ActivationWatch(model, junctions, activations.norms(model), [False] * len(parts))
+    found, parts = sub_layers(model), list(parts_of(batch))
+    watch = activations.ActivationWatch(model, found, activations.norms(model), [False] * len(parts))
     pad = model.decoder.padding_idx
     words, total = int(batch.target.ne(pad).sum()), 0.0
     with watch.hooked():
@@ -167,7 +168,7 @@ def measured(subject: Subject, update: int, settings: Settings) -> Entry:
             loss.backward()
             total += float(loss.detach())
     values = {"loss": total / math.log(2), **gradient_norms([model], 1.0)}
-    values.update(activations.scales(junctions))
+    values.update(activations.scales(found))
     values.update(activations.history_weights(model))
     for name, (squares, count) in watch.sums.read(watch.sums.vector(torch.device("cpu")).tolist()).items():
         values[name] = math.sqrt(squares if name.endswith(activations.BRANCH_GRADIENT) else squares / count)

@@ -23,7 +23,7 @@ class Matrix(NamedTuple):
 
     Attributes:
         stack: ``encoder`` or ``decoder``.
-        depth: number of its layer, from 1.
+        layer: number of its layer, from 0.
         kind: its name in the layer, for instance ``self_attn.q_proj``.
         gradient: norm.
         relative_gradient: by the largest of the model.
@@ -33,7 +33,7 @@ class Matrix(NamedTuple):
     """
 
     stack: str
-    depth: int
+    layer: int
     kind: str
     gradient: float
     relative_gradient: float
@@ -43,12 +43,12 @@ class Matrix(NamedTuple):
 
 
 def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
-    """Stack, depth, kind and weight of every matrix in the layers."""
+    """Stack, layer, kind and weight of every matrix in the layers."""
     for name, stack in model.stacks():
-        for depth, layer in enumerate(stack.layers, start=1):
+        for number, layer in enumerate(stack.layers):
             for kind, parameter in layer.named_parameters():
                 if parameter.dim() == 2:
-                    yield name, depth, kind.removesuffix(".weight"), parameter
+                    yield name, number, kind.removesuffix(".weight"), parameter
 
 
 def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
@@ -67,7 +67,7 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     return [
         Matrix(
             stack,
-            depth,
+            layer,
             kind,
             gradient,
             _share(gradient, largest) or 0.0,
@@ -75,7 +75,7 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
             _share(move, farthest),
             _share(move, float(p.detach().norm())),
         )
-        for (stack, depth, kind, p), gradient, move in zip(found, gradients, moved, strict=True)
+        for (stack, layer, kind, p), gradient, move in zip(found, gradients, moved, strict=True)
     ]
 
 

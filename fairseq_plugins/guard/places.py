@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from fairseq.distributed import utils as distributed_utils
 from torch import Tensor, nn
 
 from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.sub_layers import forward_order
 from fairseq_plugins.guard.bands import Band
 from fairseq_plugins.recorder import Entry
 from fairseq_plugins.recorder.activations import BRANCH, BRANCH_GRADIENT, NORM, STREAM
@@ -30,8 +30,6 @@ FLOOR = 0.1
 """Least deviation of the logarithm of a statistic: a tenth of its value."""
 LEAST_ENTRIES = 5
 """Entries that a band has seen before a value is said to be outside."""
-LAYER = re.compile(r"(?P<above>.*layers)\.(?P<number>\d+)\.(?P<inside>.+)")
-SITES = ("self_attn", "encoder_attn", "ffn")
 
 
 @dataclass(frozen=True)
@@ -45,18 +43,6 @@ class Place:
 
     name: str
     how: str
-
-
-def forward_rank(place: str) -> tuple[Any, ...]:
-    """Sorts places in the order in which a forward pass meets them."""
-    stack = 0 if place.startswith("encoder") else 1
-    found = LAYER.match(place)
-    if found is None:
-        below = "embed" in place or "subsample" in place
-        return stack, 0 if below else 2, 0, 0, place
-    inside = found["inside"]
-    site = SITES.index(inside) if inside in SITES else len(SITES)
-    return stack, 1, int(found["number"]), site, place
 
 
 def is_finite(x: Any) -> bool:
@@ -139,7 +125,7 @@ def backward_culprit(values: Mapping[str, float]) -> Place | None:
     bad = [name for name, value in values.items() if "/" in name and not math.isfinite(value) and _is_gradient(name)]
     if not bad:
         return None
-    first = max(bad, key=lambda name: (forward_rank(_place(name)), _kind(name) == BRANCH_GRADIENT))
+    first = max(bad, key=lambda name: (forward_order(_place(name)), _kind(name) == BRANCH_GRADIENT))
     return Place(_place(first), f"{_kind(first)} is {values[first]:g}")
 
 
@@ -225,7 +211,7 @@ class PlaceBands:
             for name, value in values.items()
             if "/" in name and _kind(name) in (*ACTIVATIONS, *GRADIENTS)
         ]
-        return sorted(rows, key=lambda row: (-row.badness, row.kind in GRADIENTS, forward_rank(row.place), row.kind))
+        return sorted(rows, key=lambda row: (-row.badness, row.kind in GRADIENTS, forward_order(row.place), row.kind))
 
     def _row(self, update: int, name: str, value: float) -> Row:
         distance = self._distance(name, value)
@@ -273,7 +259,7 @@ def weakest(values: Mapping[str, float]) -> Place | None:
 
 def _order(row: Row) -> tuple[Any, ...]:
     """By time; activations before gradients; forward for the former, backward for the latter."""
-    stack, part, layer, site, _ = forward_rank(row.place)
+    stack, part, layer, site, _ = forward_order(row.place)
     if row.kind in ACTIVATIONS:
         return row.since, 0, stack, part, layer, site, ACTIVATIONS.index(row.kind)
     return row.since, 1, -stack, -part, -layer, -site, GRADIENTS.index(row.kind)

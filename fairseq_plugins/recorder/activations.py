@@ -8,63 +8,41 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.history import mixing_weights
-from fairseq_plugins.core.layers import NORM_OF
-from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.norm import layer_norms
-from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 
-JUNCTION = "_residual"
 BRANCH, STREAM, NORM = "branch_rms", "stream_rms", "norm_output_rms"
 BRANCH_GRADIENT = "branch_gradient_norm"
 
 
-class Junction(NamedTuple):
-    """A junction with the name of its sub-layer, e.g. ``encoder.layers.0.ffn``, and what stands at its norm place."""
-
-    name: str
-    module: Residual
-    norm: nn.Module | None
-
-
-def junctions(model: nn.Module) -> list[Junction]:
-    """Every junction of ``model``; by name, since iterating over layers would let LayerDrop skip some of them."""
-    found = []
-    for path, module in model.named_modules():
-        if isinstance(module, Residual) and path.endswith(JUNCTION):
-            name = path.removesuffix(JUNCTION)
-            layer, _, site = name.rpartition(".")
-            found.append(Junction(name, module, getattr(model.get_submodule(layer), NORM_OF[Site(site)], None)))
-    return found
-
-
 def norms(model: nn.Module) -> dict[str, nn.Module]:
     """Every norm by the name of its sub-layer, or by its own path where it belongs to none."""
-    named = {one.name: one.norm for one in junctions(model) if one.norm is not None}
+    named = {one.name: one.norm for one in sub_layers(model) if one.norm is not None}
     taken, paths = set(named.values()), {module: path for path, module in model.named_modules()}
     return {**named, **{paths[norm]: norm for norm in layer_norms(model) if norm not in taken}}
 
 
-def scales(found: list[Junction]) -> dict[str, float]:
+def scales(found: list[SubLayer]) -> dict[str, float]:
     """Weights that junctions with a parameter or a buffer give branch and stream; means over the width.
 
     A junction is linear, so they are what it makes of a one in the place of each and zeros in the others.
     """
     values: dict[str, float] = {}
-    for name, junction, _ in found:
-        own = [*junction.parameters(), *junction.buffers()]
+    for sub in found:
+        own = [*sub.residual.parameters(), *sub.residual.buffers()]
         if not own:
             continue
         width = max(one.numel() for one in own)
         one, zero = own[0].new_ones(1, 1, width), own[0].new_zeros(1, 1, width)
         with torch.no_grad():
-            values[f"{name}/branch_scale"] = float(junction.forward(one, zero, zero).mean())
-            values[f"{name}/stream_scale"] = float(junction.forward(zero, one, zero).mean())
+            values[f"{sub.name}/branch_scale"] = float(sub.residual.forward(one, zero, zero).mean())
+            values[f"{sub.name}/stream_scale"] = float(sub.residual.forward(zero, one, zero).mean())
     return values
 
 
@@ -115,15 +93,15 @@ class ActivationWatch:
 
     Args:
         model: the model.
-        found: its :func:`junctions`.
+        found: its sub-layers.
         named_norms: its :func:`norms`.
         empty: for each mini-batch of the update whether it only stands in for one that this process has not.
     """
 
     def __init__(
-        self, model: nn.Module, found: list[Junction], named_norms: dict[str, nn.Module], empty: list[bool]
+        self, model: nn.Module, found: list[SubLayer], named_norms: dict[str, nn.Module], empty: list[bool]
     ) -> None:
-        self._model, self._junctions, self._norms, self._empty = model, found, named_norms, empty
+        self._model, self._sub_layers, self._norms, self._empty = model, found, named_norms, empty
         self._forward = False
         self._passes = 0
         names = [f"{one.name}/{what}" for one in found for what in (BRANCH, STREAM, BRANCH_GRADIENT)]
@@ -136,8 +114,8 @@ class ActivationWatch:
         """Watch what runs inside the context."""
         handles: list[Any] = []
         try:
-            for one in self._junctions:
-                handles.append(one.module.register_forward_hook(self._junction_hook(one.name)))
+            for one in self._sub_layers:
+                handles.append(one.residual.register_forward_hook(self._junction_hook(one.name)))
             for name, norm in self._norms.items():
                 handles.append(norm.register_forward_hook(self._norm_hook(f"{name}/{NORM}")))
             yield

@@ -8,23 +8,20 @@ taken in float32, squared in float64, and brought to the mean over the batch by 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-SITES = {"self_attn": "self_attn", "encoder_attn": "encoder_attn", "fc": "ffn", "final": "ffn", "ffn": "ffn"}
-"""How names of parameters in a layer begin, stock's too, and the sub-layer that each belongs to."""
-IN_A_LAYER = re.compile(rf"(.*layers\.\d+)\.({'|'.join(SITES)})")
+from fairseq_plugins.core.sub_layers import place_of
 
 
 def group_of(parameter: str) -> str:
     """``encoder.layers.0.ffn`` for ``encoder.layers.0.fc1.weight``; outside of the sub-layers the module's path."""
-    found = IN_A_LAYER.match(parameter)
-    if found:
-        return f"{found[1]}.{SITES[found[2]]}"
+    place = place_of(parameter)
+    if place is not None and place.site is not None:
+        return place.name
     return parameter.rpartition(".")[0] or parameter
 
 

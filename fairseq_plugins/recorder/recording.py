@@ -20,6 +20,7 @@ from fairseq.trainer import Trainer
 from torch import nn
 
 from fairseq_plugins.compat.wrapping import wrap
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.recorder import activations, gradients, showing
 from fairseq_plugins.recorder.activations import BRANCH_GRADIENT, ActivationWatch
@@ -49,7 +50,7 @@ class Recorder:
             self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME, criterion.keep)
             self.observers += [self._file, showing.log_line]
         model = trainer.get_model()
-        self._junctions = activations.junctions(model)
+        self._sub_layers = sub_layers(model)
         self._norms = activations.norms(model)
         self._begun = False
         self._watch: ActivationWatch | None = None
@@ -59,8 +60,8 @@ class Recorder:
 
     def _announce(self) -> None:
         where = f" to {self._file.path}" if self._file is not None else ""
-        what = f"{len(self._junctions)} residual junctions and {len(self._norms)} norms"
-        if not self._junctions:
+        what = f"{len(self._sub_layers)} residual junctions and {len(self._norms)} norms"
+        if not self._sub_layers:
             what = f"gradients and {len(self._norms)} norms; this model has no residual junctions"
         logger.info("every %d updates the recorder writes%s: %s", self._criterion.interval, where, what)
 
@@ -79,7 +80,7 @@ class Recorder:
         # Torch's automatic mixed precision repeats an update from inside of it after an overflow.
         self.finish(trainer, repeated=True)
         empty = [sample is None or len(sample) == 0 for sample in samples]
-        self._watch = ActivationWatch(trainer.get_model(), self._junctions, self._norms, empty)
+        self._watch = ActivationWatch(trainer.get_model(), self._sub_layers, self._norms, empty)
         self._hooks.enter_context(self._watch.hooked())
         self._criterion.watch = self._watch
 
@@ -95,7 +96,7 @@ class Recorder:
             return
         self.stop()
         update = trainer.get_num_updates() + 1
-        self._measured = (update, values_of(trainer, watch, self._junctions, trainer.get_criterion()))
+        self._measured = (update, values_of(trainer, watch, self._sub_layers, trainer.get_criterion()))
 
     def correct(self, name: str, value: float) -> None:
         """Replace a number of the update under way that has changed since it was measured."""
@@ -125,7 +126,7 @@ class Recorder:
 
 
 def values_of(
-    trainer: Trainer, watch: ActivationWatch, found: list[activations.Junction], criterion: nn.Module
+    trainer: Trainer, watch: ActivationWatch, found: list[SubLayer], criterion: nn.Module
 ) -> dict[str, float]:
     """All numbers of an update whose gradients are ready to be clipped; the same in every process."""
     device = next(trainer.get_model().parameters()).device

@@ -130,7 +130,7 @@ def test_a_trained_model_beside_a_new_one(
         subject.weights["encoder.layers.1.ffn_residual.omega_profiled"]
         + subject.weights["encoder.layers.1.ffn_residual.omega_trained"]
     )
-    ours = [row for row in found if (row["stack"], row["depth"], row["site"]) == ("encoder", "2", "ffn")]
+    ours = [row for row in found if (row["stack"], row["layer"], row["site"]) == ("encoder", "1", "ffn")]
     assert float(ours[0]["stream"]) == pytest.approx(float(omega.mean()), rel=1e-6)
     assert float(ours[0]["stream_least"]) == pytest.approx(float(omega.min()), rel=1e-6)
 
@@ -144,7 +144,7 @@ def test_updates_between_two_checkpoints(checkpoints: list[Path], toy_data: Path
     assert old is not None
     assert new is not None
     name = "decoder.layers.0.encoder_attn.v_proj"
-    row = next(r for r in found if (r["stack"], r["depth"], r["kind"]) == ("decoder", "1", "encoder_attn.v_proj"))
+    row = next(r for r in found if (r["stack"], r["layer"], r["kind"]) == ("decoder", "0", "encoder_attn.v_proj"))
     moved = new[f"{name}.weight"] - old[f"{name}.weight"]
     assert float(row["update"]) == pytest.approx(float(moved.norm()), rel=1e-4)
     assert max(float(r["relative_update"]) for r in found) == 1.0

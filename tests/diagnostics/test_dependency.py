@@ -64,7 +64,7 @@ def test_post_ln_divides_and_scales_by_gain_and_omega(method: str) -> None:
     parts = [bottom]
     found = dependency(model, inputs)["decoder"]
     for number, visit in enumerate(visits):
-        parts = [visit.sub.junction.stream_scale().detach() * part for part in parts] + [visit.branch]
+        parts = [visit.sub.residual.stream_scale().detach() * part for part in parts] + [visit.branch]
         sigma = (visit.total.var(dim=-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
         gain = visit.sub.norm.weight.detach()
         parts = [gain * (part - part.mean(dim=-1, keepdim=True)) / sigma for part in parts]
@@ -112,7 +112,7 @@ def test_a_junction_that_is_not_linear_is_refused_by_name() -> None:
     inputs = batch()
     model = subject("post_ln").ready(inputs)
     model.encoder.layers[1].ffn_residual = Squaring()
-    with pytest.raises(UserError, match=r"dependency: the output of encoder\.2\.ffn is no weighted sum"):
+    with pytest.raises(UserError, match=r"dependency: the output of encoder\.layers\.1\.ffn is no weighted sum"):
         dependency(model, inputs)
 
 

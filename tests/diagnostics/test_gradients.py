@@ -42,7 +42,7 @@ def test_parameters_of_a_layer() -> None:
     loss_of(model, inputs).backward()
     layer = model.encoder.layers[1]
     expected = torch.cat([parameter.grad.flatten() for parameter in layer.parameters()]).norm()
-    found = [p.norm for p in points if (p.stack, p.depth, p.point) == ("encoder", 2, "parameters")]
+    found = [p.norm for p in points if (p.stack, p.layer, p.point) == ("encoder", 1, "parameters")]
     assert found == pytest.approx([float(expected)], rel=1e-4)
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fairseq_plugins.core.method import METHODS, Site
-from fairseq_plugins.diagnostics.observation import recording, sub_layers
+from fairseq_plugins.core.sub_layers import sub_layers
+from fairseq_plugins.diagnostics.observation import recording
 from tests.diagnostics.measured import padded, subject
 
 
@@ -24,34 +25,39 @@ def test_every_sub_layer_is_seen_in_order_and_nothing_is_changed(method: str) ->
     with torch.no_grad():
         for visit in record.visits:
             sub = visit.sub
-            assert torch.equal(visit.total, sub.junction(visit.branch, visit.stream, visit.layer_input))
+            assert torch.equal(visit.total, sub.residual(visit.branch, visit.stream, visit.layer_input))
             # What stands behind the junction: a norm, then whatever the junction does after it.
-            if sub.place.after:
+            if sub.layer.norm_after:
                 assert visit.norm_input is visit.total
-                expected = sub.junction.after_norm(sub.norm(visit.total), visit.layer_input)
+                expected = sub.residual.after_norm(sub.norm(visit.total), visit.layer_input)
                 assert torch.equal(visit.output, expected)
             else:
                 assert torch.equal(visit.output, visit.total)
-            if sub.place.before:
+            if sub.layer.norm_before:
                 assert visit.norm_input is visit.stream
-            if sub.place.branch:
+            if sub.layer.norm_branch:
                 assert visit.norm_output is visit.branch
 
 
-def test_sub_layers_are_numbered_in_each_stack() -> None:
+def test_layers_are_numbered_in_each_stack() -> None:
     subs = sub_layers(subject("post_ln").build())
-    assert [(s.stack, s.depth, s.site, s.number) for s in subs[4:9]] == [
-        ("encoder", 3, Site.SELF, 5),
-        ("encoder", 3, Site.FFN, 6),
-        ("decoder", 1, Site.SELF, 1),
-        ("decoder", 1, Site.CROSS, 2),
-        ("decoder", 1, Site.FFN, 3),
+    assert [(s.stack, s.number, s.site) for s in subs[4:9]] == [
+        ("encoder", 2, Site.SELF),
+        ("encoder", 2, Site.FFN),
+        ("decoder", 0, Site.SELF),
+        ("decoder", 0, Site.CROSS),
+        ("decoder", 0, Site.FFN),
     ]
 
 
 def test_merged_attention_has_no_self_attention_in_its_decoder() -> None:
     names = [sub.name for sub in sub_layers(subject("dsinit_matt").build()) if sub.stack == "decoder"]
-    assert names == ["decoder.1.encoder_attn", "decoder.1.ffn", "decoder.2.encoder_attn", "decoder.2.ffn"]
+    assert names == [
+        "decoder.layers.0.encoder_attn",
+        "decoder.layers.0.ffn",
+        "decoder.layers.1.encoder_attn",
+        "decoder.layers.1.ffn",
+    ]
 
 
 def test_mixtures_are_the_layers_inputs_and_the_stacks_output() -> None:

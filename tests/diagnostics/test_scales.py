@@ -63,7 +63,8 @@ def test_dead_gates_are_named() -> None:
     trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
     notes = run_scales([trained], Settings(lambda one: batch())).notes
     assert list(notes) == [
-        "trained: 2 of 12 gates dead (branch weighted by less than 0.01): encoder.3.self_attn, encoder.3.ffn"
+        "trained: 2 of 12 gates dead (branch weighted by less than 0.01): "
+        "encoder.layers.2.self_attn, encoder.layers.2.ffn"
     ]
 
 
@@ -82,7 +83,7 @@ def test_history_starts_as_the_average(method: str) -> None:
     model = subject(method).build()
     expected = torch.tensor([[1, 0, 0, 0], [1 / 2, 1 / 2, 0, 0], [1 / 3] * 3 + [0], [1 / 4] * 4])
     assert torch.allclose(mixing_weights(model.encoder), expected)
-    assert [one[:3] for one in mixtures(model)[:3]] == [("encoder", 1, 0), ("encoder", 2, 0), ("encoder", 2, 1)]
+    assert [one[:3] for one in mixtures(model)[:3]] == [("encoder", 0, 0), ("encoder", 1, 0), ("encoder", 1, 1)]
 
 
 def test_history_of_a_window() -> None:
@@ -100,8 +101,8 @@ def test_updates_are_the_way_between_two_models() -> None:
     with torch.no_grad():
         second.encoder.layers[0].fc1.weight.mul_(1.5)
         second.decoder.layers[1].fc2.weight.mul_(0.9)
-    found = {(m.stack, m.depth, m.kind): m for m in updates(first, batch(), second)}
-    up, down = ("encoder", 1, "fc1"), ("decoder", 2, "fc2")
+    found = {(m.stack, m.layer, m.kind): m for m in updates(first, batch(), second)}
+    up, down = ("encoder", 0, "fc1"), ("decoder", 1, "fc2")
     sizes = {
         up: float(first.encoder.layers[0].fc1.weight.detach().norm()),
         down: float(first.decoder.layers[1].fc2.weight.detach().norm()),

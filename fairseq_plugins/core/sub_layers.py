@@ -1,0 +1,132 @@
+"""Sub-layers: how they are called, in which order they run, and which modules belong to each.
+
+A name is the one in the state dict, ``encoder.layers.2.ffn``, so layers count from 0. Whoever shows a sub-layer to a
+user says this name; depth, which counts from 1, is for formulas.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from fairseq_plugins.core.method import Site
+from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.residual import Residual
+
+SUB_LAYER_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
+"""Name of the first norm of each site, whatever its place."""
+LATER_PLACES = (NormPlace.BRANCH, NormPlace.AFTER)
+LATER_NORMS = tuple(f"{site.value}_{place.value}_norm" for site in Site for place in LATER_PLACES)
+"""Names of the norms behind the first one."""
+LAST_MAP = {Site.SELF: ("self_attn", "out_proj"), Site.CROSS: ("encoder_attn", "out_proj"), Site.FFN: ("", "fc2")}
+"""Module and linear map that the branch of each site ends in."""
+
+_RESIDUAL = "_residual"
+_SITES = {**{site.value: site for site in Site}, "fc": Site.FFN, "final": Site.FFN}
+"""How the names of modules in a layer begin, and the site that each belongs to."""
+# The encoder for speech calls its list transformer_layers. Wrappers add a name that begins with an underscore.
+_IN_A_LAYER = re.compile(
+    rf"(?P<layer>(?P<stack>.+)\.(?:transformer_)?layers\.(?P<number>\d+))\.(?:_\w+\.)*(?P<begins>{'|'.join(_SITES)})?"
+)
+
+
+class Place(NamedTuple):
+    """Where in a stack a parameter or a module stands.
+
+    Attributes:
+        stack: ``encoder`` or ``decoder``.
+        number: of its layer, from 0.
+        site: which sub-layer; None for what belongs to none of them.
+        name: of the sub-layer, or of the layer where there is no site.
+    """
+
+    stack: str
+    number: int
+    site: Site | None
+    name: str
+
+
+def place_of(name: str) -> Place | None:
+    """The place of ``encoder.layers.2.fc1.weight``, or of any other name in the state dict; None outside of layers."""
+    found = _IN_A_LAYER.match(name)
+    if found is None:
+        return None
+    site, layer = _SITES.get(found["begins"]), found["layer"]
+    return Place(found["stack"], int(found["number"]), site, f"{layer}.{site.value}" if site else layer)
+
+
+def forward_order(name: str) -> tuple[int, int, int, int, str]:
+    """Sorts names in the order in which a forward pass meets them.
+
+    Returns:
+        stack; below, in or above its layers; number of the layer; site; the name itself.
+    """
+    stack, place = int(not name.startswith("encoder")), place_of(name)
+    if place is None:
+        below = "embed" in name or "subsample" in name
+        return stack, 0 if below else 2, 0, 0, name
+    site = len(Site) if place.site is None else list(Site).index(place.site)
+    return stack, 1, place.number, site, name
+
+
+@dataclass(frozen=True, eq=False)
+class SubLayer:
+    """One sub-layer of a model.
+
+    Attributes:
+        name: in the state dict, e.g. ``encoder.layers.2.ffn``.
+        stack: ``encoder`` or ``decoder``.
+        number: of its layer, from 0.
+        site: which sub-layer of its layer.
+        layer: the layer.
+        residual: its residual connection.
+        norms: what stands at its norm places, but inside the branch.
+    """
+
+    name: str
+    stack: str
+    number: int
+    site: Site
+    layer: Any
+    residual: Residual
+    norms: Mapping[NormPlace, nn.Module]
+
+    @property
+    def norm(self) -> nn.Module | None:
+        """The last of its norms."""
+        return list(self.norms.values())[-1] if self.norms else None
+
+    def beside(self, module: str) -> str:
+        """Name in the state dict of another module of the layer."""
+        return f"{self.name.removesuffix(self.site.value)}{module}"
+
+
+def sub_layers(model: nn.Module) -> list[SubLayer]:
+    """Every sub-layer of ``model`` in the order in which they run."""
+    found = []
+    # Iterating over the layers themselves would let LayerDrop skip some of them.
+    for path, module in model.named_modules():
+        place = place_of(path)
+        if isinstance(module, Residual) and place is not None and place.site is not None:
+            layer = model.get_submodule(path.rpartition(".")[0])
+            norms = _norms_of(layer, place.site)
+            found.append(SubLayer(place.name, place.stack, place.number, place.site, layer, module, norms))
+    return sorted(found, key=lambda sub: forward_order(sub.name))
+
+
+def _norms_of(layer: Any, site: Site) -> dict[NormPlace, nn.Module]:
+    """In the order of the forward pass."""
+    names = {place: f"{site.value}_{place.value}_norm" for place in LATER_PLACES}
+    names |= {place: NORM_OF[site] for place in NormPlace if getattr(layer, f"norm_{place.value}_{site.value}")}
+    found = {place: getattr(layer, names[place]) for place in NormPlace if place in names}
+    return {place: norm for place, norm in found.items() if norm is not None}
+
+
+def sites_of(layer: nn.Module) -> tuple[Site, ...]:
+    """The sites at which ``layer`` has a sub-layer, in the order in which they run."""
+    return tuple(site for site in Site if getattr(layer, site.value + _RESIDUAL, None) is not None)

@@ -1,0 +1,104 @@
+"""Sub-layers by name, in the order in which they run."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from torch import nn
+
+from fairseq_plugins.core.method import Site
+from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.sub_layers import NORM_OF, forward_order, place_of, sites_of, sub_layers
+from tests.diagnostics.measured import subject
+
+
+@pytest.mark.parametrize(
+    ("name", "sub_layer"),
+    [
+        ("encoder.layers.2.self_attn.q_proj.weight", "encoder.layers.2.self_attn"),
+        ("encoder.layers.2.self_attn_layer_norm.bias", "encoder.layers.2.self_attn"),
+        ("decoder.layers.10.encoder_attn_residual.omega", "decoder.layers.10.encoder_attn"),
+        ("decoder.layers.10.fc2.weight", "decoder.layers.10.ffn"),
+        ("decoder.layers.10.final_layer_norm.weight", "decoder.layers.10.ffn"),
+        ("decoder.layers.10.ffn_residual", "decoder.layers.10.ffn"),
+        ("encoder.transformer_layers.0.fc1.weight", "encoder.transformer_layers.0.ffn"),
+        ("encoder.layers.1._fsdp_wrapped_module._fpw_module.fc1.weight", "encoder.layers.1.ffn"),
+    ],
+)
+def test_a_name_tells_its_sub_layer(name: str, sub_layer: str) -> None:
+    place = place_of(name)
+    assert place is not None
+    assert place.site is not None
+    assert place.name == sub_layer
+    assert f"{place.stack}.{sub_layer.split('.')[1]}.{place.number}.{place.site.value}" == sub_layer
+    assert place_of(sub_layer) == place
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["encoder.embed_tokens.weight", "decoder.history.norms.3.weight", "encoder.subsample.conv_layers.0.weight"],
+)
+def test_what_is_in_no_layer_has_no_place(name: str) -> None:
+    assert place_of(name) is None
+
+
+def test_what_is_in_a_layer_and_in_no_sub_layer_has_no_site() -> None:
+    assert place_of("encoder.layers.4.novelty.weight") == ("encoder", 4, None, "encoder.layers.4")
+
+
+def test_names_sort_as_a_forward_pass_meets_them() -> None:
+    names = [
+        "encoder.embed_tokens",
+        "encoder.layers.2.self_attn",
+        "encoder.layers.2.ffn",
+        "encoder.layers.2.novelty",
+        "encoder.layers.10.ffn",
+        "encoder.layer_norm",
+        "decoder.embed_positions",
+        "decoder.layers.0.self_attn",
+        "decoder.layers.0.encoder_attn",
+        "decoder.layers.0.ffn",
+        "decoder.output_projection",
+    ]
+    mixed = random.Random(1).sample(names, len(names))
+    assert sorted(mixed, key=forward_order) == names
+
+
+@pytest.mark.parametrize(("method", "decoder_sites"), [("pre_ln", list(Site)), ("dsinit_matt", [Site.CROSS, Site.FFN])])
+def test_a_model_has_its_sub_layers(method: str, decoder_sites: list[Site]) -> None:
+    # Neither LayerDrop nor activation checkpointing hides one.
+    model = subject(method, encoder_layerdrop=0.9, decoder_layerdrop=0.9, checkpoint_activations=True).build().train()
+    found = sub_layers(model)
+    sites = {"encoder": [Site.SELF, Site.FFN], "decoder": decoder_sites}
+    layers = {"encoder": 3, "decoder": 2}
+    expected = [
+        (f"{stack}.layers.{number}.{site.value}", stack, number, site)
+        for stack, count in layers.items()
+        for number in range(count)
+        for site in sites[stack]
+    ]
+    assert [(sub.name, sub.stack, sub.number, sub.site) for sub in found] == expected
+    modules = dict(model.named_modules())
+    for sub in found:
+        assert sub.layer is modules[f"{sub.stack}.layers.{sub.number}"]
+        assert sub.residual is modules[f"{sub.name}_residual"]
+        assert sub.norm is modules[sub.beside(NORM_OF[sub.site])]
+        assert list(sites_of(sub.layer)) == sites[sub.stack]
+
+
+def test_wrapped_layers_have_the_names_of_bare_ones() -> None:
+    class Wrapper(nn.Module):
+        def __init__(self, layer: nn.Module) -> None:
+            super().__init__()
+            self._fsdp_wrapped_module = layer
+
+    layer = nn.Module()
+    layer.ffn_residual, layer.final_layer_norm = Residual(), nn.LayerNorm(4)
+    model = nn.Module()
+    model.decoder = nn.Module()
+    model.decoder.layers = nn.ModuleList([Wrapper(layer)])
+    (found,) = sub_layers(model)
+    assert found.name == "decoder.layers.0.ffn"
+    assert found.layer is layer
+    assert found.norm is layer.final_layer_norm
