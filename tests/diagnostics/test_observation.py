@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.core.method import METHODS, Site
+from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.diagnostics.observation import recording
 from tests.diagnostics.measured import padded, subject
@@ -27,15 +28,15 @@ def test_every_sub_layer_is_seen_in_order_and_nothing_is_changed(method: str) ->
             sub = visit.sub
             assert torch.equal(visit.total, sub.residual(visit.branch, visit.stream, visit.layer_input))
             # What stands behind the junction: a norm, then whatever the junction does after it.
-            if sub.layer.norm_after:
+            if NormPlace.AFTER in sub.norms:
                 assert visit.norm_input is visit.total
                 expected = sub.residual.after_norm(sub.norm(visit.total), visit.layer_input)
                 assert torch.equal(visit.output, expected)
             else:
                 assert torch.equal(visit.output, visit.total)
-            if sub.layer.norm_before:
+            if NormPlace.BEFORE in sub.norms:
                 assert visit.norm_input is visit.stream
-            if sub.layer.norm_branch:
+            if NormPlace.BRANCH in sub.norms:
                 assert visit.norm_output is visit.branch
 
 
