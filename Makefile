@@ -19,12 +19,13 @@ PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
 PYTHON_CODE := setup.py benchmarks configs docs fairseq_plugins tests
 SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 
-.PHONY: help setup demo test check clean
+.PHONY: help setup demo test breaks check clean
 
 help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
 	@echo '            on your own text: make demo DATA=DIR SRC=de TGT=en [OUT=DIR]; DIR holds train.de, train.en, valid.de, ...'
 	@echo 'make test   run the tests (one part of them: make test TESTS=tests/cli)'
+	@echo 'make breaks break each part once and see whether a test notices (about an hour; some of them: make breaks ONLY="NAME ...")'
 	@echo 'make check  ruff (rules and format), mypy and shellcheck; nothing newer than the oldest Python that is promised'
 	@echo 'make setup  only install, into $(VENV) (the others do it where needed)'
 	@echo 'make clean  remove $(VENV) and what the tools left behind; the built wheel of fairseq stays'
@@ -41,6 +42,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(PYTEST) -n $(WORKERS) $(TESTS)
+
+breaks: $(VENV)/.installed
+	$(VENV)/bin/python -m tests.breaks $(if $(ONLY),--only $(ONLY))
 
 check: $(VENV)/.installed
 	$(VENV)/bin/ruff check .

@@ -1,0 +1,116 @@
+"""Makes one mistake after the other in a copy of the checkout, and asks the tests of the copy."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.breaks.listed import Break
+
+OWN_TESTS = "tests/breaks"
+"""Left out: they assert that no fragment is missing."""
+PASSED, FAILED, NOTHING_CHOSEN = 0, 1, 5
+"""Exit codes of pytest."""
+_FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", flags=re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the tests said of one break.
+
+    Attributes:
+        broken: the break.
+        seconds: until a test failed, or all had passed.
+        caught_by: the test that failed; empty where none did.
+        unclear: the end of pytest's output, where it could not run; such a break says nothing of the tests.
+    """
+
+    broken: Break
+    seconds: float
+    caught_by: str = ""
+    unclear: str = ""
+
+
+def copy_of_tracked_files(root: Path, copy: Path) -> None:
+    """Copy what git tracks, as it stands in the working tree."""
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, check=True).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if (root / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, copy / name)
+
+
+@contextlib.contextmanager
+def made(broken: Break, copy: Path) -> Iterator[None]:
+    """The copy with the mistake in it.
+
+    Raises:
+        ValueError: the fragment does not occur exactly once.
+    """
+    file = copy / broken.file
+    whole = file.read_text(encoding="utf-8")
+    if whole.count(broken.fragment) != 1:
+        raise ValueError(f"{broken.name}: the fragment occurs {whole.count(broken.fragment)} times in {broken.file}")
+    file.write_text(whole.replace(broken.fragment, broken.replacement), encoding="utf-8")
+    try:
+        yield
+    finally:
+        file.write_text(whole, encoding="utf-8")
+
+
+def run_tests(copy: Path, arguments: Sequence[str], select: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of the copy, which import the package of the copy."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments]
+    if select != "all":
+        command += ["-m", select]
+    environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+
+
+def check(broken: Break, copy: Path, select: str, tests: Sequence[str] = (), rest: bool = True) -> Outcome:
+    """Break the copy and run its tests until one fails.
+
+    Args:
+        broken: the break.
+        copy: the copied files.
+        select: pytest's ``-m``, or ``all``.
+        tests: run these only; by default those of the break, then, where none fails, the others.
+        rest: whether the others run.
+    """
+    rounds = [[*tests]] if tests else [[*broken.tests]]
+    if rest and not tests:
+        rounds.append(["tests", *(f"--ignore={path}" for path in broken.tests)])
+    start = time.monotonic()
+    with made(broken, copy):
+        for arguments in rounds:
+            done = run_tests(copy, ["-x", f"--ignore={OWN_TESTS}", *arguments], select)
+            seconds = time.monotonic() - start
+            failed = _FAILED_TEST.search(done.stdout)
+            if done.returncode == FAILED and failed:
+                return Outcome(broken, seconds, caught_by=failed[1])
+            if done.returncode not in (PASSED, NOTHING_CHOSEN):
+                return Outcome(broken, seconds, unclear="\n".join((done.stdout + done.stderr).splitlines()[-15:]))
+    return Outcome(broken, seconds)
+
+
+def failing_without_a_break(tests: Sequence[str], copy: Path) -> set[str]:
+    """Those of ``tests`` that fail in the copy as it is: what they catch is no mistake of ours."""
+    return set(_FAILED_TEST.findall(run_tests(copy, [*tests], "all").stdout)) if tests else set()
+
+
+def table(outcomes: Sequence[Outcome], always: set[str]) -> str:
+    """One row for each break; ``always`` are the tests that fail without one, too."""
+    lines = ["| break | what is wrong | caught by | seconds |", "|---|---|---|---:|"]
+    for one in outcomes:
+        by = f"`{one.caught_by}`" if one.caught_by else "could not run" if one.unclear else "**no test**"
+        by += " (fails without the break, too)" if one.caught_by in always else ""
+        lines.append(f"| {one.broken.name} | {one.broken.what} | {by} | {one.seconds:.0f} |")
+    return "\n".join(lines)

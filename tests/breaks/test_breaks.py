@@ -1,0 +1,104 @@
+"""The list of breaks is up to date with the code, and the runner tells a break that is caught from one that is not."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.breaks.__main__ import ROOT, chosen
+from tests.breaks.checking import Outcome, check, copy_of_tracked_files, failing_without_a_break, made, table
+from tests.breaks.listed import BREAKS, Break
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of two functions, one of which is tested, by the second of two files."""
+    # The plugins take seconds to import, and these tests need none.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "code_of.py").write_text("def twice(x):\n    return 2 * x\n\n\ndef same(x):\n    return x\n")
+    (root / "tests").mkdir()
+    (root / "tests" / "test_later.py").write_text(
+        "import code_of\n\n\ndef test_twice():\n    assert code_of.twice(3) == 6\n"
+    )
+    (root / "tests" / "test_first.py").write_text("def test_nothing():\n    pass\n")
+    return root
+
+
+def broken(fragment: str, replacement: str) -> Break:
+    return Break("one", "code_of.py", fragment, replacement, "something", ("tests/test_first.py",))
+
+
+def test_every_fragment_occurs_once_in_its_file() -> None:
+    counts = {one.name: (ROOT / one.file).read_text(encoding="utf-8").count(one.fragment) for one in BREAKS}
+    assert {name: count for name, count in counts.items() if count != 1} == {}
+
+
+def test_every_break_changes_something_and_names_tests_that_exist() -> None:
+    assert [one.name for one in BREAKS if one.fragment == one.replacement] == []
+    assert [path for one in BREAKS for path in one.tests if not (ROOT / path).exists()] == []
+    assert [name for name, count in Counter(one.name for one in BREAKS).items() if count > 1] == []
+
+
+def test_every_method_is_broken() -> None:
+    """Post-LN and Pre-LN are norm places of the core, and average attention stands there, too."""
+    elsewhere = {"post_ln", "pre_ln", "average_attention"}
+    files = {path.stem for path in (ROOT / "fairseq_plugins" / "methods").glob("[!_]*.py")}
+    broken_files = {Path(one.file).stem for one in BREAKS}
+    assert files - broken_files == elsewhere
+
+
+def test_a_break_that_the_later_tests_catch(tree: Path) -> None:
+    outcome = check(broken("2 * x", "3 * x"), tree, "all")
+    assert outcome.caught_by == "tests/test_later.py::test_twice"
+    assert "2 * x" in (tree / "code_of.py").read_text()
+
+
+def test_the_tests_that_are_named_run_alone_if_so_asked(tree: Path) -> None:
+    assert check(broken("2 * x", "3 * x"), tree, "all", rest=False).caught_by == ""
+    assert check(broken("2 * x", "3 * x"), tree, "all", ["tests/test_later.py"]).caught_by != ""
+
+
+def test_a_break_that_no_test_catches_and_one_that_keeps_the_tests_from_running(tree: Path) -> None:
+    survived = check(broken("return x", "return -x"), tree, "all")
+    assert (survived.caught_by, survived.unclear) == ("", "")
+    unclear = check(broken("def twice", "de twice"), tree, "all")
+    assert unclear.caught_by == ""
+    assert "ERROR tests/test_later.py" in unclear.unclear
+    rows = table([survived, unclear, Outcome(survived.broken, 2.4, "tests/a.py::b")], {"tests/a.py::b"}).splitlines()
+    assert rows[2].startswith("| one | something | **no test** | ")
+    assert rows[3].startswith("| one | something | could not run | ")
+    assert rows[4] == "| one | something | `tests/a.py::b` (fails without the break, too) | 2 |"
+
+
+def test_a_test_that_fails_without_a_break(tree: Path) -> None:
+    (tree / "tests" / "test_first.py").write_text("def test_wrong():\n    assert 1 == 2\n")
+    both = ["tests/test_first.py::test_wrong", "tests/test_later.py::test_twice"]
+    assert failing_without_a_break(both, tree) == {both[0]}
+    assert failing_without_a_break([], tree) == set()
+
+
+def test_a_fragment_that_is_not_there(tree: Path) -> None:
+    with pytest.raises(ValueError, match="one: the fragment occurs 0 times in code_of.py"), made(broken("9", ""), tree):
+        pass
+
+
+def test_only_tracked_files_are_copied(tree: Path, tmp_path: Path) -> None:
+    subprocess.run(["git", "-C", tree, "init", "-q"], check=True)
+    subprocess.run(["git", "-C", tree, "add", "code_of.py", "tests"], check=True)
+    (tree / "left-over.txt").touch()
+    (tree / "tests" / "test_first.py").unlink()
+    copy_of_tracked_files(tree, tmp_path / "copy")
+    copied = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*.*")}
+    assert copied == {"code_of.py", "tests/test_later.py"}
+
+
+def test_names_of_breaks() -> None:
+    assert [one.name for one in chosen(["exit-code", "aan-gate"])] == ["exit-code", "aan-gate"]
+    assert chosen(None) == list(BREAKS)
+    with pytest.raises(ValueError, match="unknown break 'exit'"):
+        chosen(["exit"])
