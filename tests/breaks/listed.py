@@ -484,10 +484,10 @@ AROUND = (
     Break(
         "guard-threshold",
         PACKAGE + "guard/signals.py",
-        "LEAST_HISTORY = 30",
-        "LEAST_HISTORY = 3000",
-        "the guard waits a hundred times as long before it judges a loss",
-        ("tests/guard",),
+        "FALL, FALL_WINDOW = 256.0, 1000",
+        "FALL, FALL_WINDOW = 2.0, 1000",
+        "a loss scale that is halved once has collapsed",
+        ("tests/guard/test_bands.py", "tests/guard"),
     ),
     Break(
         "guard-deviation",
@@ -574,7 +574,7 @@ AROUND = (
         PACKAGE + "runs/sharing.py",
         "tuple(count // (processes * nodes) for count in cut.counts)",
         "tuple(count // processes for count in cut.counts)",
-        "an update has the batches of every machine as many times as there are machines",
+        "on N machines an update has N times as many batches",
         ("tests/scripts/test_train_plan.py",),
     ),
     Break(

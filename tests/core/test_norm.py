@@ -67,6 +67,17 @@ def test_number_of_layer_norms(arch: str, settings: dict[str, object], layers: i
 
 
 @torch.no_grad()
+def test_the_hybrid_is_a_post_ln_encoder_under_a_pre_ln_decoder() -> None:
+    hybrid, post, pre = (tiny(f"{name}_transformer").eval() for name in ("hybrid_ln", "post_ln", "pre_ln"))
+    post.encoder.load_state_dict(hybrid.encoder.state_dict())
+    pre.decoder.load_state_dict(hybrid.decoder.state_dict())
+    source, lengths, target = batch()
+    encoded = hybrid.encoder(source, lengths)
+    assert torch.equal(encoded["encoder_out"][0], post.encoder(source, lengths)["encoder_out"][0])
+    assert torch.equal(hybrid.decoder(target, encoded)[0], pre.decoder(target, encoded)[0])
+
+
+@torch.no_grad()
 def test_what_stands_on_top_is_applied_last() -> None:
     model = tiny("b2t_without_ln_transformer", norm_on_top="yes").eval()
     inputs = batch()
