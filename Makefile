@@ -15,16 +15,22 @@ WORKERS ?= 2
 FAIRSEQ := fairseq-fixed==0.12.3.1
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
+# Each worker starts with its half of the tests, in the order of the files, and takes from the other's end when it is
+# done. So the fixtures of a file are built once, and no long file is left to one worker at the end.
+SPREAD := -n $(WORKERS) --dist worksteal
+# A test that has grown slow is seen here: it becomes shorter, or gets the mark slow and a shorter one at its side.
+SLOWEST := --durations=10 --durations-min=5
 # Where a call may stand that a newer Python brought; the checkers of style and types see only syntax.
 PYTHON_CODE := setup.py benchmarks configs docs fairseq_plugins tests
 SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 
-.PHONY: help setup demo test breaks check clean
+.PHONY: help setup demo test test-slow test-all breaks check clean
 
 help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
 	@echo '            on your own text: make demo DATA=DIR SRC=de TGT=en [OUT=DIR]; DIR holds train.de, train.en, valid.de, ...'
-	@echo 'make test   run the tests (one part of them: make test TESTS=tests/cli)'
+	@echo 'make test   run the fast tests, which hold every promise (one part of them: make test TESTS=tests/cli)'
+	@echo '            make test-all runs every test, make test-slow those that make test leaves out'
 	@echo 'make breaks break each part once and see whether a test notices (about an hour; some of them: make breaks ONLY="NAME ...")'
 	@echo 'make check  ruff (rules and format), mypy and shellcheck; nothing newer than the oldest Python that is promised'
 	@echo 'make setup  only install, into $(VENV) (the others do it where needed)'
@@ -40,8 +46,11 @@ demo: $(VENV)/.installed
 	$(VENV)/bin/fairseq-deep demo $(if $(DATA),--data '$(DATA)') $(if $(SRC),--source-lang '$(SRC)') \
 		$(if $(TGT),--target-lang '$(TGT)') $(if $(OUT),--out '$(OUT)')
 
-test: $(VENV)/.installed
-	$(PYTEST) -n $(WORKERS) $(TESTS)
+# Which tests: the mark slow is explained in pyproject.toml.
+test: TIER := -m 'not slow'
+test-slow: TIER := -m slow
+test test-slow test-all: $(VENV)/.installed
+	$(PYTEST) $(SPREAD) $(SLOWEST) $(TIER) $(TESTS)
 
 breaks: $(VENV)/.installed
 	$(VENV)/bin/python -m tests.breaks $(if $(ONLY),--only $(ONLY))
