@@ -49,6 +49,23 @@ def row_of(out: str, label: str) -> str:
 
 
 @pytest.fixture
+def pictures():
+    """For a test that reads the picture: it is written."""
+
+
+@pytest.fixture(autouse=True)
+def _empty_pictures(request, monkeypatch):
+    """In the other tests the figure is put together, and not drawn: that takes longer than all else of a report."""
+
+    def save(pyplot, figure, path):
+        pyplot.close(figure)
+        path.touch()
+
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr(report.pictures, "save", save)
+
+
+@pytest.fixture
 def two_methods(tmp_path):
     """Admin with 3 seeds and Pre-LN with 2, each better or worse by a known amount."""
     for seed, bleu, loss in ((3333, 37.0, 3.0), (1111, 35.0, 4.0), (2222, 36.0, 5.0)):
@@ -255,7 +272,7 @@ def test_several_test_sets_have_a_mean(tmp_path, capsys):
     assert content["groups"][1]["scores"][1] == {"test_set": "newstest2014", "metric": "sacreBLEU"}
 
 
-def test_two_reports_without_speed_are_the_same_bytes(two_methods, tmp_path, capsys):
+def test_two_reports_without_speed_are_the_same_bytes(two_methods, tmp_path, capsys, pictures):
     runs = two_methods / "runs"
     assert call(capsys, runs, "--output", tmp_path / "one", "--without-speed", "--samples", "50")[0] == 0
     for log in runs.rglob("train.log"):
@@ -332,7 +349,7 @@ def test_without_matplotlib_there_is_a_line_and_no_picture(two_methods, capsys, 
     assert "report.png" not in (two_methods / "report" / "report.md").read_text()
 
 
-def test_the_picture_shows_a_curve_a_row_and_a_bar_with_its_error(two_methods, capsys, monkeypatch):
+def test_the_picture_shows_a_curve_a_row_and_a_bar_with_its_error(two_methods, capsys, monkeypatch, pictures):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     drawn = []
     monkeypatch.setattr(pyplot, "close", drawn.append)
