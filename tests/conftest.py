@@ -16,7 +16,9 @@ import pytest
 import torch
 
 import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
+from tests import composing
 
+composing.install()
 torch.set_num_threads(1)
 # A shell starts what runs in the background with interrupts ignored, and everything below it would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

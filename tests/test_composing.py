@@ -1,0 +1,64 @@
+"""The quick way to a configuration of fairseq gives what Hydra gives."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import fairseq
+import pytest
+from fairseq.dataclass import utils
+from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from tests import composing, toy
+
+FAIRSEQ = Path(fairseq.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags"),
+    [
+        ("transformer", ()),
+        ("transformer", ("--lr", "0.1,0.2", "--save-interval", "3", "--source-lang", "it's")),
+        ("admin_transformer", ("--admin-scale", "scalar", "--fp16", "--patience", "2")),
+        ("post_ln_transformer", ("--optimizer", "sgd", "--lr-scheduler", "fixed")),
+    ],
+)
+def test_it_is_what_hydra_composes(
+    arch: str, flags: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = [toy.parse_training(tmp_path, tmp_path / name, *flags, arch=arch) for name in ("first", "second")]
+    monkeypatch.setattr(utils, "compose", composing.by_hydra_alone)
+    for config, name in zip(quick, ("first", "second"), strict=True):
+        slow = toy.parse_training(tmp_path, tmp_path / name, *flags, arch=arch)
+        assert OmegaConf.to_container(config, enum_to_str=False) == OmegaConf.to_container(slow, enum_to_str=False)
+        assert list(config) == list(slow)
+        assert config.checkpoint.save_dir == str(tmp_path / name)
+    assert quick[0] != quick[1]
+
+
+@pytest.mark.parametrize(
+    "override", ["common.sead=1", "common.seed=much", "common.seed=1,2", "common.seed='", "no=such"]
+)
+def test_what_hydra_refuses_is_refused(override: str) -> None:
+    messages = []
+    for compose in (composing.compose, composing.by_hydra_alone):
+        with pytest.raises(HydraException) as refused, initialize_config_dir(str(FAIRSEQ / "config")):
+            compose("config", overrides=["task=translation", override], strict=False)
+        messages.append(str(refused.value))
+    assert messages[0] == messages[1]
+    assert override in messages[0]
+
+
+def test_what_is_registered_later_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ConfigStore.instance()
+    monkeypatch.setattr(store, "repo", copy.deepcopy(store.repo))
+    with initialize_config_dir(str(FAIRSEQ / "config")):
+        values = []
+        for seed in (5, 6):
+            store.store(name="newest", group="task", node={"_name": "newest", "seed": seed})
+            values.append(utils.compose("config", overrides=["task=newest"], strict=False).task.seed)
+    assert values == [5, 6]
