@@ -159,18 +159,22 @@ def no_fold_reasons(method: Method) -> list[str]:
 def refusals() -> dict[str, list[str]]:
     """Messages of the parts about combinations that make no sense, each with the parts that give it."""
     found: dict[str, list[str]] = {}
+    # The same for every combination, and it takes longer than all else here.
+    options = [(config, {stack: option_values(config, stack) for stack in Stack}) for config in _configurations()]
     for part, parts in _combinations():
-        for config in _configurations():
-            for message in _objections(part, parts, config):
+        for config, values in options:
+            for message in _objections(part, parts, config, values):
                 givers = found.setdefault(_without_numbers(message), [])
                 if _value(part) not in givers:
                     givers.append(_value(part))
     return found
 
 
-def _objections(part: Part, parts: dict[Axis, Part], config: Namespace) -> list[str]:
-    """What the part says in either stack."""
-    designs = [design_of(config, stack, parts, option_values(config, stack)) for stack in Stack]
+def _objections(
+    part: Part, parts: dict[Axis, Part], config: Namespace, values: Mapping[Stack, SimpleNamespace]
+) -> list[str]:
+    """What the part says in either stack; ``values`` are those of the options of ``config`` there."""
+    designs = [design_of(config, stack, parts, values[stack]) for stack in Stack]
     return [message for design in designs for message in part.conflicts(design, config)]
 
 
