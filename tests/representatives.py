@@ -23,6 +23,8 @@ EVERY_MODEL_HAS = {axis.value: METHODS["post_ln"].choice(axis) for axis in Axis}
 
 def values_of(case: str) -> dict[str, Any]:
     """What a case of ``tests/models.py``, or a method, says of its axes and options, by their names."""
+    if case == "deep":  # the model without a method
+        return dict(EVERY_MODEL_HAS)
     if case in METHODS:
         method = METHODS[case]
         return {**{axis.value: method.choice(axis) for axis in Axis}, **method.options}

@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from fairseq_plugins.checkpoints.fold import fold_checkpoint
 from fairseq_plugins.core.calibration import Calibrated
 from fairseq_plugins.core.language_model import LANGUAGE_MODEL, DeepTransformerLanguageModel
+from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from tests.language_model import text
 from tests.language_model.building import task, tiny, tokens
+from tests.representatives import for_each
 
 UPDATES = 12
 ENDS = ("--decoder-input-dim", "16", "--decoder-output-dim", "16")
@@ -39,7 +41,7 @@ ADAPTIVE = (
     "legacy_ddp",  # as that criterion demands
 )
 METHODS = [
-    name
+    name.removesuffix(LANGUAGE_MODEL.suffix)
     for name, model in ARCH_MODEL_REGISTRY.items()
     if model is DeepTransformerLanguageModel and name.endswith(LANGUAGE_MODEL.suffix)
 ]
@@ -69,7 +71,9 @@ def losses_and_weights(
     ("ours", "stock", "flags"),
     [
         ("post_ln_transformer_lm", ("transformer_lm",), ()),
-        ("pre_ln_transformer_lm", ("transformer_lm", "--decoder-normalize-before"), ()),
+        pytest.param(
+            "pre_ln_transformer_lm", ("transformer_lm", "--decoder-normalize-before"), (), marks=pytest.mark.slow
+        ),
         (
             "pre_ln_transformer_lm",
             ("transformer_lm", "--decoder-normalize-before"),
@@ -110,11 +114,12 @@ def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
     return total, count
 
 
-@pytest.mark.parametrize("arch", METHODS)
+# The layers are those of translation; a language model's own are its embedding and its way through the layers.
+@for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
 def test_every_method_learns_and_is_evaluated(
-    data: Path, tmp_path: Path, arch: str, caplog: pytest.LogCaptureFixture
+    data: Path, tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    losses, _, settings = losses_and_weights(data, tmp_path, arch)
+    losses, _, settings = losses_and_weights(data, tmp_path, method + LANGUAGE_MODEL.suffix)
     assert all(map(math.isfinite, losses))
     # The sums are over the tokens of batches of one size.
     assert losses[-1] < losses[0]
@@ -134,9 +139,9 @@ def test_every_method_learns_and_is_evaluated(
     assert result["perplexity"] == pytest.approx(2 ** (total / count), rel=1e-5)
 
 
-@pytest.mark.parametrize("arch", METHODS)
-def test_incremental_equals_full(arch: str) -> None:
-    model, inputs = tiny(arch), tokens()[:2]
+@pytest.mark.parametrize("method", METHODS)
+def test_incremental_equals_full(method: str) -> None:
+    model, inputs = tiny(method + LANGUAGE_MODEL.suffix), tokens()[:2]
     model.train()
     model(inputs)  # what has to see data sees it
     generator = torch.Generator().manual_seed(7)
@@ -152,10 +157,10 @@ def test_incremental_equals_full(arch: str) -> None:
     assert not torch.allclose(full[:, 1], full[:, 2], atol=1e-2)
 
 
-@pytest.mark.parametrize("arch", METHODS)
-def test_beam_search_scores_are_those_of_a_full_forward(arch: str) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_beam_search_scores_are_those_of_a_full_forward(method: str) -> None:
     """Of every hypothesis that continues a prefix: a state that is not reordered with its beam would show here."""
-    model, inputs = tiny(arch), tokens()[:2, :4]
+    model, inputs = tiny(method + LANGUAGE_MODEL.suffix), tokens()[:2, :4]
     model.train()
     model(inputs)
     generator = torch.Generator().manual_seed(7)
@@ -199,6 +204,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(data: Path, tmp_path: Path)
     )
     assert first.keys() == second.keys()
     assert [name for name, value in first.items() if not torch.equal(value, second[name])] == []
+    assert {float(value) for name, value in first.items() if name.endswith(".calibrated")} == {1.0}
 
 
 def test_only_translation_models_are_folded(data: Path, tmp_path: Path) -> None:

@@ -14,14 +14,16 @@ from fairseq.tasks.speech_to_text import SpeechToTextTask
 from torch import Tensor
 
 from fairseq_plugins.core.calibration import Calibrated
+from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError
+from tests.representatives import for_each
 from tests.speech_to_text import audio
 from tests.speech_to_text.test_stock_model import TINY, build, speech
 
 UPDATES = 10
 METHODS = [
-    name
+    name.removesuffix(SPEECH_TO_TEXT.suffix)
     for name, model in ARCH_MODEL_REGISTRY.items()
     if model is DeepS2TTransformerModel and name.endswith(SPEECH_TO_TEXT.suffix)
 ]
@@ -69,9 +71,10 @@ def test_losses_and_weights_are_those_of_stock(data: Path, tmp_path: Path, flags
     assert [name for name in names if not torch.equal(our_weights[name], weights[name])] == []
 
 
-@pytest.mark.parametrize("arch", METHODS)
-def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, arch: str) -> None:
-    losses, _, settings = losses_and_weights(data, tmp_path, arch)
+# The layers are those of translation; this family's own are its front end and its way through the encoder's layers.
+@for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
+def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, method: str) -> None:
+    losses, _, settings = losses_and_weights(data, tmp_path, method + SPEECH_TO_TEXT.suffix)
     assert all(map(math.isfinite, losses))
     assert sum(losses[-3:]) < sum(losses[:3])
     assert {type(value) for value in settings.values()} <= {str, int, float, bool, type(None)}
@@ -84,9 +87,9 @@ def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, arch: s
     assert all(len(said.split()) in range(2, 6) for said, _ in found.values())
 
 
-@pytest.mark.parametrize("arch", METHODS)
-def test_incremental_equals_full(arch: str) -> None:
-    model, (features, lengths, previous) = build(arch, **TINY), speech()
+@pytest.mark.parametrize("method", METHODS)
+def test_incremental_equals_full(method: str) -> None:
+    model, (features, lengths, previous) = build(method + SPEECH_TO_TEXT.suffix, **TINY), speech()
     previous = previous[:, :4]  # without pads
     model.train()
     model(features, lengths, previous)  # what has to see data sees it
@@ -104,10 +107,10 @@ def test_incremental_equals_full(arch: str) -> None:
     assert not torch.allclose(full[:, 1], full[:, 2], atol=1e-2)
 
 
-@pytest.mark.parametrize("arch", METHODS)
-def test_what_stands_behind_a_sentence_does_not_matter(arch: str) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_what_stands_behind_a_sentence_does_not_matter(method: str) -> None:
     """Of the layers; stock's convolutions do reach across the end of a shorter sentence."""
-    encoder = build(arch, **TINY).eval().encoder
+    encoder = build(method + SPEECH_TO_TEXT.suffix, **TINY).eval().encoder
     x, noise = torch.randn(7, 2, 16), torch.randn(3, 16)
     silence = torch.zeros(2, 7, dtype=torch.bool)
     silence[1, 4:] = True
@@ -159,6 +162,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(data: Path, tmp_path: Path)
     assert first.keys() == second.keys()
     names = [name for name in first if not name.endswith("_float_tensor")]
     assert [name for name in names if not torch.equal(first[name], second[name])] == []
+    assert {float(value) for name, value in first.items() if name.endswith(".calibrated")} == {1.0}
 
 
 def saved(path: Path, arch: str, **values: Any) -> dict[str, Tensor]:
