@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Before torch is imported, and inherited by the processes that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -19,6 +20,9 @@ import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
 from tests import composing
 
 composing.install()
+if TYPE_CHECKING:
+    from tests import processes
+
 torch.set_num_threads(1)
 # A shell starts what runs in the background with interrupts ignored, and everything below it would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,6 +43,30 @@ def _log_levels_as_at_the_start() -> None:
     """Commands that a test called in this process may have made fairseq quiet; the next test may read its log."""
     for name in ("fairseq", "sacrebleu", "absl"):
         logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+@pytest.fixture(params=["forked", pytest.param("spawned", marks=pytest.mark.slow)])
+def ranks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks of a training in this test are copies of this process, and new ones in the slow tests."""
+    from tests import processes
+
+    if request.param == "forked":
+        processes.fork_ranks(monkeypatch)
+
+
+@pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.slow)])
+def fairseq_deep(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> processes.Command:
+    """``fairseq-deep`` in this process, and in one of its own in the slow tests."""
+    from tests import processes
+
+    if request.param == "here":
+        return processes.in_this_process(monkeypatch, capfd)
+    return processes.in_its_own(tmp_path)
 
 
 @pytest.fixture(scope="session")

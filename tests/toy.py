@@ -94,11 +94,16 @@ def parse_training(
 
 def run_training(config: DictConfig) -> None:
     """``fairseq-train`` in this process, from a clean state: no meters or best loss of an earlier run."""
+    forget_earlier_trainings()
+    train.main(config)
+
+
+def forget_earlier_trainings() -> None:
+    """Take back what fairseq keeps of a training for as long as the process lives."""
     metrics.reset()
     for function, attribute in ((checkpoint_utils.save_checkpoint, "best"), (train.should_stop_early, "best")):
         if hasattr(function, attribute):
             delattr(function, attribute)
-    train.main(config)
 
 
 def train_toy(

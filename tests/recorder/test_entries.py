@@ -24,7 +24,7 @@ def entry(update: int, **values: float) -> Entry:
     return Entry(update, True, values or {"loss": 1.0 / update})
 
 
-@given(st.integers(1, 10**9), st.booleans(), st.dictionaries(st.text(), NUMBERS))
+@given(st.integers(1, 10**9), st.booleans(), st.dictionaries(st.text(), NUMBERS, max_size=5))
 def test_a_line_is_strict_json_and_reads_back(update: int, applied: bool, values: dict[str, float]) -> None:
     written = Entry(update, applied, values)
     line = written.to_json()

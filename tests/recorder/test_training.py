@@ -8,8 +8,6 @@ import json
 import logging
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,7 @@ from fairseq.logging import progress_bar
 from fairseq.trainer import Trainer
 from fairseq_cli import train
 
-import fairseq_plugins
-from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.recorder import Entry, read, recording, showing
@@ -30,6 +27,8 @@ from tests import toy
 from tests.config.test_hydra import TINY, losses, recipe, run_hydra
 from tests.config.test_hydra import read as read_yaml
 from tests.language_model import text
+from tests.processes import Command
+from tests.representatives import for_each
 
 BASE = "label_smoothed_cross_entropy"
 ON = ("--criterion", f"{BASE}_with_diagnostics", "--diagnostics-interval", "1")
@@ -143,6 +142,7 @@ def test_loss_and_rate_are_those_of_the_log(toy_data: Path, tmp_path: Path, capl
     assert [entry.values["learning_rate"] for entry in entries] == pytest.approx([0, 0.00125, 0.0025])
 
 
+@pytest.mark.usefixtures("ranks")
 def test_two_processes_show_what_one_shows(toy_data: Path, tmp_path: Path) -> None:
     # Not with Admin, whose profile is that of the first batch of every process.
     flags, arch = (*ON, *FEW, "3", *EXACT), "b2t_transformer"
@@ -178,7 +178,7 @@ def check_every_junction(model: torch.nn.Module, entry: Entry) -> None:
     assert not any(one._forward_hooks for one in model.modules())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS, Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY)
 def test_every_method(toy_data: Path, tmp_path: Path, method: str, models: list[torch.nn.Module]) -> None:
     (entry,) = recorded(toy_data, tmp_path, arch=f"{method}_transformer", updates=1)
     check_every_junction(models[0], entry)
@@ -385,17 +385,15 @@ def test_sharded_parameters_are_refused(toy_data: Path, tmp_path: Path, monkeypa
         recorded(toy_data, tmp_path, "--ddp-backend", "fully_sharded")
 
 
-def test_a_file_that_cannot_be_written_ends_the_command_in_one_line(toy_data: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_ends_the_command_in_one_line(
+    toy_data: Path, tmp_path: Path, fairseq_deep: Command
+) -> None:
     (tmp_path / "a run" / "recorder.jsonl").mkdir(parents=True)
     flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *ON, "--save-dir", str(tmp_path / "a run")]
-    command = [sys.executable, "-m", "fairseq_cli.train", str(toy_data), *flags]
-    user_dir = ["--user-dir", str(Path(fairseq_plugins.__file__).parent)]
-    ended = subprocess.run([*command, *user_dir], capture_output=True, text=True, cwd=tmp_path, timeout=300)
-    assert ended.returncode == EXIT_CODE, ended.stderr
-    errors = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+    ended = fairseq_deep("train", str(toy_data), *flags)
+    assert ended.code == EXIT_CODE, ended.errors
     path = os.path.join(tmp_path / "a run", "recorder.jsonl")
-    assert errors == [f"error: {path}: the recorder cannot write there: Is a directory"]
-    assert "Traceback" not in ended.stderr
+    assert ended.error == f"error: {path}: the recorder cannot write there: Is a directory"
 
 
 def test_installing_it_again_changes_nothing() -> None:

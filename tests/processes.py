@@ -1,0 +1,66 @@
+"""Commands and ranks without a new Python each: importing torch and fairseq takes longer than the tiny trainings."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from fairseq_plugins.cli import main as cli
+from tests import toy
+
+
+class Ended(NamedTuple):
+    """The exit code of a command and its standard error, with that of the ranks that it started."""
+
+    code: int
+    errors: str
+
+    @property
+    def error(self) -> str:
+        """The one line that says what is wrong; it is checked that there is one, and no trace."""
+        assert "Traceback" not in self.errors
+        (line,) = [line for line in self.errors.splitlines() if line.startswith("error: ")]
+        return line
+
+
+Command = Callable[..., Ended]
+"""``fairseq-deep`` with some words."""
+
+
+def fork_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks of a training are copies of this process, which begin as a training after no other does."""
+    toy.forget_earlier_trainings()
+    # With a GPU autograd has threads, which are lost in a copy.
+    if not torch.cuda.is_available():
+        forked = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
+        monkeypatch.setattr(torch.multiprocessing, "spawn", forked)
+
+
+def in_this_process(monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> Command:
+    """The command as a function; ``capture`` has to be ``capfd``, which hears the ranks, too."""
+
+    def run(*words: str) -> Ended:
+        fork_ranks(monkeypatch)
+        capture.readouterr()
+        code = cli.main(list(words))
+        return Ended(code, capture.readouterr().err)
+
+    return run
+
+
+def in_its_own(directory: Path) -> Command:
+    """The command as a shell starts it, from ``directory``."""
+
+    def run(*words: str) -> Ended:
+        command = [sys.executable, "-m", "fairseq_plugins.cli", *words]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=directory, timeout=300, check=False)
+        return Ended(ended.returncode, ended.stderr)
+
+    return run
