@@ -17,15 +17,16 @@ from tests import toy
 
 
 class Ended(NamedTuple):
-    """The exit code of a command and its standard error, with that of the ranks that it started."""
+    """The exit code of a command, its standard error and its output, with those of the ranks that it started."""
 
     code: int
     errors: str
+    output: str
 
     @property
     def error(self) -> str:
         """The one line that says what is wrong; it is checked that there is one, and no trace."""
-        assert "Traceback" not in self.errors
+        assert "Traceback" not in self.errors + self.output
         (line,) = [line for line in self.errors.splitlines() if line.startswith("error: ")]
         return line
 
@@ -50,7 +51,8 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixt
         fork_ranks(monkeypatch)
         capture.readouterr()
         code = cli.main(list(words))
-        return Ended(code, capture.readouterr().err)
+        printed = capture.readouterr()
+        return Ended(code, printed.err, printed.out)
 
     return run
 
@@ -61,6 +63,6 @@ def in_its_own(directory: Path) -> Command:
     def run(*words: str) -> Ended:
         command = [sys.executable, "-m", "fairseq_plugins.cli", *words]
         ended = subprocess.run(command, capture_output=True, text=True, cwd=directory, timeout=300, check=False)
-        return Ended(ended.returncode, ended.stderr)
+        return Ended(ended.returncode, ended.stderr, ended.stdout)
 
     return run

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,8 @@ from fairseq_plugins.checkpoints.files import num_updates
 from fairseq_plugins.compat import another_training
 from fairseq_plugins.errors import EXIT_CODE, UserError
 from tests import toy
+from tests.config.test_hydra import read, run_hydra
+from tests.processes import Command, in_its_own
 
 ARCH, OTHER = "post_ln_transformer", "deepnet_transformer"
 Training = Callable[..., Path]
@@ -180,14 +180,11 @@ def test_a_checkpoint_that_does_not_say_is_accepted(go_on: Training, here: Path,
     assert updates(go_on(data=rewritten(tmp_path / "other", "eins", "onze"))) == 4
 
 
-def test_two_processes_end_with_one_line(toy_data: Path, here: Path) -> None:
+def test_two_processes_end_with_one_line(toy_data: Path, here: Path, fairseq_deep: Command) -> None:
     flags = [*toy.TINY_MODEL, *toy.RECIPE, "--disable-validation", "--distributed-world-size", "2"]
-    command = [sys.executable, "-m", "fairseq_plugins.cli", "train", str(toy_data), "--save-dir", str(here), *flags]
-    ended = subprocess.run([*command, "--arch", OTHER], capture_output=True, text=True, timeout=300)
-    assert ended.returncode == EXIT_CODE, ended.stderr
-    assert "Traceback" not in ended.stderr
-    (error,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
-    assert f"architecture: {OTHER}, was {ARCH}" in error
+    ended = fairseq_deep("train", str(toy_data), "--save-dir", str(here), *flags, "--arch", OTHER)
+    assert ended.code == EXIT_CODE, ended.errors
+    assert f"architecture: {OTHER}, was {ARCH}" in ended.error
 
 
 def recipe(data: Path, directory: Path, **model: Any) -> dict[str, Any]:
@@ -209,14 +206,19 @@ def recipe(data: Path, directory: Path, **model: Any) -> dict[str, Any]:
 
 def test_a_yaml_file(toy_data: Path, here: Path, tmp_path: Path) -> None:
     """It goes on with what flags began, and another one does not."""
-    command = [sys.executable, "-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", str(tmp_path)]
+    with pytest.raises(UserError, match=f"architecture: {OTHER}, was {ARCH}"):
+        run_hydra(read(tmp_path / OTHER, recipe(toy_data, here, _name=OTHER)))
+    run_hydra(read(tmp_path / ARCH, recipe(toy_data, here, _name=ARCH)))
+    assert updates(here / "checkpoint_last.pt") == 4
+
+
+@pytest.mark.slow
+def test_a_yaml_file_for_the_command(toy_data: Path, here: Path, tmp_path: Path) -> None:
     ended = {}
     for arch in (OTHER, ARCH):
         (tmp_path / f"{arch}.yaml").write_text(yaml.safe_dump(recipe(toy_data, here, _name=arch)), encoding="utf-8")
-        ended[arch] = subprocess.run(
-            [*command, "--config-name", arch], capture_output=True, text=True, cwd=tmp_path, timeout=300
-        )
-    assert (ended[OTHER].returncode, ended[ARCH].returncode) == (EXIT_CODE, 0), ended[ARCH].stderr
-    (error,) = [line for line in ended[OTHER].stderr.splitlines() if line.startswith("error: ")]
-    assert f"architecture: {OTHER}, was {ARCH}" in error
+        hydra_train = in_its_own(tmp_path)
+        ended[arch] = hydra_train("hydra-train", "--config-dir", str(tmp_path), "--config-name", arch)
+    assert (ended[OTHER].code, ended[ARCH].code) == (EXIT_CODE, 0), ended[ARCH].errors
+    assert f"architecture: {OTHER}, was {ARCH}" in ended[OTHER].error
     assert updates(here / "checkpoint_last.pt") == 4

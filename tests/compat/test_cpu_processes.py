@@ -19,6 +19,7 @@ from fairseq_plugins import compat
 from fairseq_plugins.compat import cpu_processes
 from fairseq_plugins.errors import EXIT_CODE
 from tests import toy
+from tests.processes import Command, Ended
 
 TWO = ("--distributed-world-size", "2")
 FLAGS = ("--max-update", "3", "--dropout", "0", "--no-epoch-checkpoints")
@@ -41,6 +42,7 @@ def test_stock_trains_nothing(toy_data: Path, tmp_path: Path) -> None:
         start(toy_data, tmp_path, *TWO, call_main=stock)
 
 
+# In new processes, as users have them: the other fast tests copy this one instead.
 def test_two_processes_equal_one_with_both_batches(toy_data: Path, tmp_path: Path) -> None:
     two = torch.load(start(toy_data, tmp_path / "two", *TWO), weights_only=True)  # the default, pytorch_ddp
     one = torch.load(toy.train_toy(toy_data, tmp_path / "one", *FLAGS, "--update-freq", "2"), weights_only=True)
@@ -49,16 +51,25 @@ def test_two_processes_equal_one_with_both_batches(toy_data: Path, tmp_path: Pat
         torch.testing.assert_close(two["model"][name], weight, rtol=1e-4, atol=1e-5, msg=name)
 
 
-def test_a_user_error_in_a_worker_ends_the_command_with_one_line(toy_data: Path, tmp_path: Path) -> None:
+def test_a_user_error_in_a_worker_ends_the_command_with_one_line(
+    toy_data: Path, tmp_path: Path, fairseq_deep: Command
+) -> None:
+    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *TWO, "--save-dir", str(tmp_path)]
+    ended = fairseq_deep("train", str(toy_data), *flags, "--max-tokens", "7")
+    assert ended.code == EXIT_CODE, ended.errors
+    assert ended.error.startswith("error: --max-tokens 7 is smaller than the longest sentence")
+
+
+@pytest.mark.slow
+def test_a_user_error_in_a_worker_ends_stocks_command_with_one_line(toy_data: Path, tmp_path: Path) -> None:
     flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *TWO, "--save-dir", str(tmp_path)]
     command = [sys.executable, "-m", "fairseq_cli.train", str(toy_data), *flags, "--max-tokens", "7"]
     user_dir = ["--user-dir", str(Path(compat.__file__).parents[1])]
     ended = subprocess.run([*command, *user_dir], capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert ended.returncode == EXIT_CODE, ended.stderr
-    errors = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
-    assert errors[0].startswith("error: --max-tokens 7 is smaller than the longest sentence")
-    assert "Traceback" not in ended.stderr
+    assert Ended(ended.returncode, ended.stderr, "").error.startswith(
+        "error: --max-tokens 7 is smaller than the longest "
+    )
 
 
 def test_ranks_that_torchrun_started(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

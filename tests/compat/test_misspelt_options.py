@@ -119,7 +119,10 @@ def test_help_is_fairseqs(capsys: pytest.CaptureFixture[str]) -> None:
     ("command", "flags", "line"),
     [
         ("train", (*TRAIN, "--encoder-layrs", "3"), "unknown option '--encoder-layrs' (did you mean '--encoder-"),
-        ("preprocess", ("-s", "de", "-t", "en", "--trainpref", "absent"), "absent.de: no such file"),
+        pytest.param(
+            *("preprocess", ("-s", "de", "-t", "en", "--trainpref", "absent"), "absent.de: no such file"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_stock_commands_with_the_user_directory(command: str, flags: Sequence[str], line: str, tmp_path: Path) -> None:

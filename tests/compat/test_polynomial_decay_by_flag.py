@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.errors import UserError
 from tests import toy
 from tests.config.test_hydra import TINY, read, recipe, run_hydra
+from tests.processes import Command
 
 DECAY = ("--lr-scheduler", "polynomial_decay", "--lr", "0.006", "--warmup-updates", "2")
 NEEDS = "polynomial_decay needs the number of updates .* give --max-update, or --total-num-update"
@@ -83,16 +82,15 @@ def test_a_length_of_nothing_is_refused(toy_data: Path, tmp_path: Path) -> None:
         toy.train_toy(toy_data, tmp_path, *DECAY, "--max-update", "6", "--total-num-update", "0", "--no-save")
 
 
-def test_the_terminal_shows_one_line(toy_data: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fairseq_plugins.cli", "train", str(toy_data), "--save-dir", str(tmp_path)]
-    command += ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *DECAY]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert [line for line in ended.stderr.splitlines() if "polynomial_decay" in line] == [
+def test_the_terminal_shows_one_line(toy_data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
+    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *DECAY]
+    ended = fairseq_deep("train", str(toy_data), "--save-dir", str(tmp_path), *flags)
+    assert ended.code == 2
+    assert [line for line in ended.errors.splitlines() if "polynomial_decay" in line] == [
         "error: --lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: give "
         "--max-update, or --total-num-update if the decay does not end with the training"
     ]
-    assert "Traceback" not in ended.stderr + ended.stdout
+    assert "Traceback" not in ended.errors + ended.output
 
 
 def test_another_command_needs_no_length(toy_data: Path) -> None:
