@@ -48,7 +48,15 @@ class JoinedAttention(ThreeMapsAttention):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
         target, _, _ = self.self_attn.attend(
-            query, query, query_padding_mask, query_padding_mask, future_mask, incremental_state, False, False, None
+            query=query,
+            key=query,
+            key_padding_mask=query_padding_mask,
+            query_padding_mask=query_padding_mask,
+            future_mask=future_mask,
+            incremental_state=incremental_state,
+            need_weights=False,
+            need_head_weights=False,
+            scores=None,
         )
         source, weights = self.forward(
             query,
