@@ -9,12 +9,17 @@ dz counts every path from z, further connections of the method too; what a decod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.diagnostics.batches import Batch
 from fairseq_plugins.diagnostics.gradients import Backward, watched_backward
+from fairseq_plugins.diagnostics.models import Subject
+from fairseq_plugins.diagnostics.plots import Bars, Figure, Panel
+from fairseq_plugins.diagnostics.results import Analysis, Result, Settings, each, ratio
+from fairseq_plugins.diagnostics.tables import cells, of_records
 
 
 class Block(NamedTuple):
@@ -53,14 +58,10 @@ def _block(sub: SubLayer, seen: Backward) -> Block:
     key = (sub.stack, sub.number, sub.site.value)
     stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
     # Without a norm after the sum, sum and output are one tensor.
-    beta_ln = _ratio(total, output) if NormPlace.AFTER in sub.norms else None
-    beta_rc = _ratio(stream, total)
+    beta_ln = ratio(total, output) if NormPlace.AFTER in sub.norms else None
+    beta_rc = ratio(stream, total)
     beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
     return Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total")))
-
-
-def _ratio(above: float | None, below: float | None) -> float | None:
-    return above / below if above is not None and below else None
 
 
 def kinds(found: list[Block]) -> list[Kind]:
@@ -80,3 +81,38 @@ def mean(values: list[float | None]) -> float | None:
     """Of the values that there are; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Every block, and the means of Table 1."""
+    found = each(subjects, settings, blocks)
+    means: dict[str, list[Kind]] = {label: kinds(some) for label, some in found.items()}
+    names = list(dict.fromkeys(f"{kind.stack} {kind.site}" for some in means.values() for kind in some))
+    titles = {
+        "beta_ln": ("LayerNorm", "|dr| / |do|", 1.0),
+        "beta_rc": ("residual connection", "|dz| / |dr|", 1.0),
+        "beta": ("block", "|dz| / |do|", 1.0),
+        "variance": ("sum", "Var(r)", 0.0),
+    }
+    panels: list[Panel] = []
+    for column, (title, y_label, base) in titles.items():
+        series = [(label, [_cell(some, name, column) for name in names]) for label, some in means.items()]
+        if any(value is not None for _, values in series for value in values):
+            panels.append(Bars(title, y_label, names, series, base))
+    tables = [of_records("gradient-ratios", means), of_records("gradient-ratios-layers", found)]
+    header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
+    rows = [(label, f"{k.stack} {k.site}", *k[2:]) for label, some in means.items() for k in some]
+    figure = Figure("gradient-ratios", "Gradient ratios of residual blocks", panels)
+    return Result(tables, [figure], cells(header, rows))
+
+
+def _cell(some: Sequence[Kind], name: str, column: str) -> float | None:
+    return next((getattr(kind, column) for kind in some if f"{kind.stack} {kind.site}" == name), None)
+
+
+ANALYSIS = Analysis(
+    "gradient-ratios",
+    "what LayerNorm and residual connection do to the gradient; variance of the sum",
+    "DS-Init Table 1",
+    run_gradient_ratios,
+)

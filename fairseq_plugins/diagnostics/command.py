@@ -11,7 +11,7 @@ import sys
 import tempfile
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,8 +20,7 @@ from fairseq.data import Dictionary
 from fairseq_plugins.diagnostics import analyses, papers, plots, tables, trainings
 from fairseq_plugins.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
 from fairseq_plugins.diagnostics.models import Subject, find_architecture, model_flags, of_checkpoint, of_options
-from fairseq_plugins.diagnostics.output_change import STEPS
-from fairseq_plugins.diagnostics.results import Analysis, Result, Settings
+from fairseq_plugins.diagnostics.results import Analysis, Result, Settings, positive
 from fairseq_plugins.diagnostics.trainings import Training
 from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report
 from fairseq_plugins.runs.tables import text_table
@@ -32,6 +31,8 @@ DEFAULT_METHODS = ("post_ln", "pre_ln", "admin")
 WORDS = 10_000
 PAPERS_OWN = ("analysis", "paper", "output", "seed")
 """What may be said beside ``--paper``."""
+Make = Callable[[int, int], Batch]
+"""Makes so many sentences of so many tokens."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,12 +47,12 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (fairseq-deep diagnose --help)")
 
 
-def own_flags() -> Parser:
-    """The analysis, what is measured, and with which sentences."""
+def parser() -> tuple[Parser, list[argparse.Action]]:
+    """The parser, and the flags that are not the model's; those of the model are without a word of help."""
     lines = [f"  {one.name:<17}{one.summary} [{one.paper}]" for one in analyses.REGISTRY]
     what = ", ".join(f"'{one.name}'" for one in analyses.REGISTRY if one.of == "trainings")
     figures = [f"  {name:<17}{'; '.join(one.shows for one in some)}" for name, some in papers.PAPERS.items()]
-    parser = Parser(
+    result = Parser(
         prog="fairseq-deep diagnose",
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -62,8 +63,9 @@ def own_flags() -> Parser:
         epilog="Every flag of the model may follow: --encoder-layers 18 --dropout 0.3 --base-init xavier ...\n"
         "(fairseq-deep train --arch admin_transformer --help lists them). They go for every method named.",
     )
-    parser.add_argument("analysis", metavar="ANALYSIS", nargs="?", help="one of the above")
-    parser.add_argument(
+    add = result.add_argument
+    add("analysis", metavar="ANALYSIS", nargs="?", help="one of the above")
+    add(
         "methods",
         metavar="METHOD",
         nargs="*",
@@ -72,7 +74,6 @@ def own_flags() -> Parser:
         f" (default: {' '.join(DEFAULT_METHODS)}). For {what}: trainings, each a recorder.jsonl, or a "
         "directory with one or with checkpoints",
     )
-    add = parser.add_argument
     add(
         "--checkpoint",
         type=Path,
@@ -94,23 +95,21 @@ def own_flags() -> Parser:
     add("--length", type=positive, metavar="N", help="tokens of a sentence, or of the longest of the corpus")
     add("--vocabulary", type=vocabulary, metavar="N", help=f"made-up words (default: {WORDS})")
     add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
-    add(
-        "--step",
-        default="random",
-        metavar="STEP",
-        help=f"output-change: what changes the weights, one of {', '.join(STEPS)} (default: random)",
-    )
-    add("--deepest", type=positive, default=100, metavar="N", help="output-change: most layers (default: 100)")
-    add("--models", type=positive, default=8, metavar="N", help="output-change: mean of so many (default: 8)")
-    return parser
-
-
-def positive(text: str) -> int:
-    """A whole number from 1 on."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+    for analysis in analyses.REGISTRY:
+        for option in analysis.options:
+            add(
+                f"--{option.name.replace('_', '-')}",
+                type=option.type,
+                default=option.default,
+                metavar=option.metavar,
+                help=f"{analysis.name}: {option.help} (default: {option.default})",
+            )
+    own = list(result._actions)
+    group = result.add_argument_group("model")
+    for action in model_flags()._actions:
+        action.help = argparse.SUPPRESS
+        group._add_action(action)
+    return result, own
 
 
 def vocabulary(text: str) -> int:
@@ -121,35 +120,22 @@ def vocabulary(text: str) -> int:
     return number
 
 
-OWN = {action.dest for action in own_flags()._actions}
-
-
-def parser() -> Parser:
-    """Our own flags, and those of the model without a word of help."""
-    result = own_flags()
-    group = result.add_argument_group("model")
-    for action in model_flags()._actions:
-        action.help = argparse.SUPPRESS
-        group._add_action(action)
-    return result
-
-
 def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
     """Our own options, and those of the model that were said.
 
     Raises:
         UserError: a flag that neither we nor the model have, with the nearest one; a value of the wrong kind.
     """
-    flags = parser()
+    flags, actions = parser()
     both, unknown = flags.parse_known_intermixed_args(list(argv))
     if unknown:
         known = sorted(flags._option_string_actions)
         wrong = unknown[0].split("=")[0]
         raise UserError(f"unknown option {wrong}{nearest(wrong, known)} (fairseq-deep diagnose --help)")
-    values = vars(both)
+    own, values = {action.dest for action in actions}, vars(both)
     return (
-        Namespace(**{name: value for name, value in values.items() if name in OWN}),
-        Namespace(**{name: value for name, value in values.items() if name not in OWN}),
+        Namespace(**{name: value for name, value in values.items() if name in own}),
+        Namespace(**{name: value for name, value in values.items() if name not in own}),
     )
 
 
@@ -160,6 +146,7 @@ class Job:
     analysis: Analysis
     subjects: Sequence[Subject] | Sequence[Training]
     settings: Settings
+    options: Mapping[str, Any]
     prefix: str = ""
     shows: str = ""
 
@@ -183,11 +170,11 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     task, make = _task(args)
     if chosen[0].of == "trainings":
         found = trainings.find([Path(name) for name in args.methods], args.checkpoint, task if args.data else None)
-        return [Job(chosen[0], found, settings_of(args, chosen[0], make))]
+        return [_job(chosen[0], found, args, make)]
     names = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
     subjects = [_of_method(name, model, task) for name in dict.fromkeys(names)]
     subjects += [of_checkpoint(path, task if args.data else None) for path in args.checkpoint]
-    return [Job(one, _distinct(subjects), settings_of(args, one, make)) for one in chosen]
+    return [_job(one, _distinct(subjects), args, make) for one in chosen]
 
 
 def _said(model: Namespace) -> list[str]:
@@ -203,7 +190,7 @@ def _refuse_what_a_paper_says(args: Namespace, model: Namespace) -> None:
     Raises:
         UserError: so does the user.
     """
-    own = [one for one in own_flags()._actions if one.dest in vars(args) and one.dest not in PAPERS_OWN]
+    own = [one for one in parser()[1] if one.dest in vars(args) and one.dest not in PAPERS_OWN]
     said = [
         (one.option_strings or ["methods"])[-1]
         for one in own
@@ -251,20 +238,22 @@ def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
     return [one if labels.count(one.label) == 1 else other for one, other in zip(subjects, numbered, strict=True)]
 
 
-def _task(args: Namespace) -> tuple[Any, Callable[[int, int], Batch] | None]:
+def _task(args: Namespace) -> tuple[Any, Make | None]:
     if args.data is None:
         return made_up_task(args.vocabulary or WORDS, args.vocabulary or WORDS), None
     return read_data(args.data)
 
 
-def settings_of(args: Namespace, analysis: Analysis, make: Callable[[int, int], Batch] | None = None) -> Settings:
-    """Of one analysis, its own sizes where the user says none."""
+def _job(analysis: Analysis, subjects: Sequence[Any], args: Namespace, make: Make | None = None, **names: str) -> Job:
+    """A job with the analysis's own sizes where the user says none."""
     sentences, length = args.sentences or analysis.sentences, args.length or analysis.length
 
     def batch(subject: Subject) -> Batch:
         return make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
 
-    return Settings(batch, args.seed, args.step, args.deepest, args.models, progress, make is None)
+    settings = Settings(batch=batch, seed=args.seed, progress=progress, made_up=make is None)
+    options = {option.name: getattr(args, option.name) for option in analysis.options}
+    return Job(analysis, subjects, settings, options, **names)
 
 
 def progress(text: str) -> None:
@@ -279,8 +268,7 @@ def _paper_job(figure: papers.PaperFigure, said: Namespace) -> Job:
         task = made_up_task(args.vocabulary or WORDS, args.vocabulary or WORDS)
         subjects.append(of_options(model.method, options, task, model.label))
     args.seed = said.seed
-    analysis = analyses.find(figure.analysis)
-    return Job(analysis, subjects, settings_of(args, analysis), figure.name, figure.shows)
+    return _job(analyses.find(figure.analysis), subjects, args, prefix=figure.name, shows=figure.shows)
 
 
 def run(job: Job, directory: Path) -> list[Path]:
@@ -289,7 +277,7 @@ def run(job: Job, directory: Path) -> list[Path]:
     Returns:
         The files.
     """
-    result = _renamed(job.analysis.run(job.subjects, job.settings), job)
+    result = _renamed(job.analysis.run(job.subjects, job.settings, **job.options), job)
     print(f"{job.prefix or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
     print(text_table(result.shown))
     for note in result.notes:

@@ -11,7 +11,8 @@ Legend: K summands, T time, B batch, C width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -20,7 +21,11 @@ from torch import Tensor
 
 from fairseq_plugins.core.norm import NormPlace, layer_norms
 from fairseq_plugins.diagnostics.batches import Batch
+from fairseq_plugins.diagnostics.models import Subject
 from fairseq_plugins.diagnostics.observation import Visit, recording, replaced_outputs
+from fairseq_plugins.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
+from fairseq_plugins.diagnostics.results import STACKS, Analysis, Result, Settings, each
+from fairseq_plugins.diagnostics.tables import cells, of_matrices
 from fairseq_plugins.errors import UserError
 
 TOLERANCE = 1e-3
@@ -114,3 +119,63 @@ def row(x: Tensor, words: Tensor) -> Tensor:
 def newest(beta: Tensor) -> list[float]:
     """beta_ii squared: the share of the newest branch in each sub-layer's output."""
     return [float(beta[number, number + 1]) ** 2 for number in range(len(beta))]
+
+
+def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
+    found: dict[str, dict[str, Tensor]] = each(subjects, settings, dependency)
+    axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
+    maps: list[Panel] = [
+        HeatMap(f"{label}, {stack}", *axes, upper_empty(beta), 0, (0.0, 1.0))
+        for label, stacks in found.items()
+        for stack, beta in stacks.items()
+    ]
+    curves: list[Panel] = [_newest_panel(found, stack) for stack in STACKS]
+    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), found, first=(1, 0))
+    header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
+    rows: list[Sequence[Any]] = []
+    for label, stacks in found.items():
+        for stack, beta in stacks.items():
+            share = newest(beta)
+            rows.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
+    figures = [
+        Figure("dependency", "Residual dependency", maps),
+        Figure("dependency-newest", "Share of the newest branch", curves),
+    ]
+    return Result([table], figures, cells(header, rows))
+
+
+def upper_empty(beta: Tensor) -> list[list[float | None]]:
+    """Rows of beta; a branch that is not there yet has no value."""
+    return [[value if j <= i + 1 else None for j, value in enumerate(row)] for i, row in enumerate(beta.tolist())]
+
+
+def growth(share: Sequence[float]) -> float | None:
+    """Growth of 1 / beta_ii^2 from one sub-layer to the next, by least squares: 0 for a constant share, 1 for 1 / i.
+
+    Branches of one variance v over an embedding of variance w have the share v / (w + i v), so it is 1 from the start.
+    """
+    points = [(float(i), 1 / value) for i, value in enumerate(share, start=1) if value > 0]
+    if len(points) < 2:
+        return None
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+def _newest_panel(found: Mapping[str, Mapping[str, Tensor]], stack: str) -> Lines:
+    lines = [
+        Line(label, list(enumerate(newest(stacks[stack]), start=1)))
+        for label, stacks in found.items()
+        if stack in stacks
+    ]
+    longest = max((len(line.points) for line in lines), default=1)
+    guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
+    return Lines(stack, "sub-layer i, from the bottom", "beta_ii squared", [*lines, guide], log_x=True, log_y=True)
+
+
+ANALYSIS = Analysis(
+    "dependency",
+    "share of each branch below in each sub-layer's output",
+    "Admin Fig. 7, 8",
+    run_dependency,
+    sentences=2,
+)

@@ -7,7 +7,7 @@ from it to the loss, and norms are Frobenius norms over the whole tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,11 @@ from torch import Tensor
 
 from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.diagnostics.batches import Batch
+from fairseq_plugins.diagnostics.models import Subject
 from fairseq_plugins.diagnostics.observation import recording
+from fairseq_plugins.diagnostics.plots import Figure, Line, Lines, Panel
+from fairseq_plugins.diagnostics.results import BY_LAYER, BY_SUB_LAYER, STACKS, Analysis, Result, Settings, each, ratio
+from fairseq_plugins.diagnostics.tables import Table, cells
 
 LABEL_SMOOTHING = 0.1
 LAYER = "layer"
@@ -145,3 +149,104 @@ def parameter_norm(layer: torch.nn.Module) -> float:
 def layer_outputs(points: list[Point], stack: str) -> list[float]:
     """Norms at the outputs of the layers of ``stack``, bottom to top."""
     return [p.norm for p in points if p.stack == stack and p.site == "layer" and p.point == "output"]
+
+
+def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Points of each model; norms by the largest of its sub-layers and by that of its top decoder layer."""
+    found: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
+    rows = [(label, *point, *_relative(points, point)) for label, points in found.items() for point in points]
+    columns = ("model", *Point._fields, "relative_to_largest", "relative_to_top")
+    table = Table("gradient-norm", columns, tuple(rows))
+    panels: list[Panel] = []
+    for what, x_label, curve, by in (
+        ("sub-layer outputs", BY_SUB_LAYER, _sub_layer_curve, "largest"),
+        ("layer outputs", BY_LAYER, _layer_curve, "top decoder layer's"),
+        ("parameters of a layer", BY_LAYER, _parameter_curve, "largest"),
+    ):
+        for stack in STACKS:
+            lines = [Line(label, list(enumerate(curve(points, stack), start=1))) for label, points in found.items()]
+            panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
+    figures = [
+        Figure("gradient-norm", "Gradient norms", panels, share_y="row"),
+        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(found), 3, 4.0, "row"),
+    ]
+    return Result([table], figures, _shown_gradients(found))
+
+
+def largest_of(points: Sequence[Point]) -> float:
+    """Largest norm at a sub-layer's output."""
+    return max(p.norm for p in points if p.site != "layer" and p.point == "output")
+
+
+def top_of(points: Sequence[Point]) -> float:
+    """Norm at the output of the top layer of the last stack."""
+    return [p.norm for p in points if p.site == "layer" and p.point == "output"][-1]
+
+
+def _relative(points: Sequence[Point], point: Point) -> tuple[float | None, float | None]:
+    if point.point == "parameters":
+        largest = max(p.norm for p in points if p.point == "parameters")
+        return ratio(point.norm, largest), None
+    return ratio(point.norm, largest_of(points)), ratio(point.norm, top_of(points))
+
+
+def _sub_layer_curve(points: Sequence[Point], stack: str) -> list[float]:
+    norms = [p.norm for p in points if p.stack == stack and p.site != "layer" and p.point == "output"]
+    return [norm / (largest_of(points) or 1) for norm in norms]
+
+
+def _layer_curve(points: Sequence[Point], stack: str) -> list[float]:
+    return [norm / (top_of(points) or 1) for norm in layer_outputs(list(points), stack)]
+
+
+def _parameter_curve(points: Sequence[Point], stack: str) -> list[float]:
+    largest = max(p.norm for p in points if p.point == "parameters") or 1
+    return [p.norm / largest for p in points if p.stack == stack and p.point == "parameters"]
+
+
+def _point_panels(found: Mapping[str, Sequence[Point]]) -> list[Panel]:
+    """The bottom, the middle and the top layer of the decoder; models may differ in depth."""
+    panels: list[Panel] = []
+    for name, part in (("bottom", 0.0), ("middle", 0.5), ("top", 1.0)):
+        paths = {label: _path(points, part) for label, points in found.items()}
+        ticks = max(([tick for tick, _ in path] for path in paths.values()), key=len)
+        places = {tick: place for place, tick in enumerate(ticks, start=1)}
+        lines = [
+            Line(label, [(places[tick], norm) for tick, norm in path if tick in places])
+            for label, path in paths.items()
+        ]
+        x_label, y_label = "point, from the bottom", "gradient norm / top decoder layer's"
+        panels.append(Lines(f"decoder, {name} layer", x_label, y_label, lines, log_y=True, x_ticks=ticks))
+    return panels
+
+
+def _path(points: Sequence[Point], part: float) -> list[tuple[str, float]]:
+    """Along the stream of one decoder layer: its input, then each sum and what stands behind it.
+
+    Args:
+        points: of one model.
+        part: which layer, from 0 for the bottom to 1 for the top.
+    """
+    top_layer = max(p.layer for p in points if p.stack == "decoder")
+    inside = [p for p in points if (p.stack, p.layer) == ("decoder", int(part * top_layer)) and p.site != LAYER]
+    top = top_of(points) or 1
+    names = {"total": "sum", "output": "output"}
+    path = [("layer input", next(p.norm / top for p in inside if p.point == "stream"))]
+    return path + [(f"{p.site} {names[p.point]}", p.norm / top) for p in inside if p.point in names]
+
+
+def _shown_gradients(found: Mapping[str, Sequence[Point]]) -> list[list[str]]:
+    header = ("model", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
+    rows: list[Sequence[Any]] = []
+    for label, points in found.items():
+        encoder, decoder = (_layer_curve(points, stack) for stack in STACKS)
+        rows.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], ratio(decoder[0], decoder[-1])))
+    return cells(header, rows)
+
+
+ANALYSIS = Analysis(
+    "gradient-norm",
+    "gradient norms of layers, sub-layers, points around each norm, parameters",
+    "Admin Fig. 3, B2T Fig. 3, 4, 7, DS-Init Fig. 1",
+    run_gradient_norm,
+)

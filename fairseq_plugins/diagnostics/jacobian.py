@@ -6,12 +6,17 @@ near 1 mean that a signal passes unchanged (dynamical isometry), values near 0 t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_plugins.diagnostics.batches import Batch
+from fairseq_plugins.diagnostics.models import Subject
+from fairseq_plugins.diagnostics.plots import Figure, Line, Lines, Panel
+from fairseq_plugins.diagnostics.results import Analysis, Result, Settings, each
+from fairseq_plugins.diagnostics.tables import Table, cells
 from fairseq_plugins.errors import UserError
 
 LARGEST = 4096
@@ -69,3 +74,52 @@ def of_function(function: Any, start: Tensor) -> Tensor:
 def singular_values(matrix: Tensor) -> Tensor:
     """Largest first."""
     return torch.linalg.svdvals(matrix)
+
+
+def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Histograms of log10 of the singular values."""
+    for subject in subjects:
+        words = int(settings.batch(subject).lengths[0])
+        require_size(words, subject.options.encoder_embed_dim)
+    found = each(subjects, settings, lambda model, batch: singular_values(jacobian(model, batch)))
+    rows = tuple((label, i, v) for label, values in found.items() for i, v in enumerate(values.tolist(), start=1))
+    table = Table("jacobian", ("model", "number", "singular_value"), rows)
+    limits = common_limits(list(found.values()))
+    panels: list[Panel] = [
+        Lines(label, "log10 of a singular value", "share of the values", [Line("", histogram(values, limits))])
+        for label, values in found.items()
+    ]
+    header = ("model", "largest", "median", "smallest", "root mean square", "share in 0.5 to 2")
+    shown: list[Sequence[Any]] = []
+    for label, v in found.items():
+        near = float(((v >= 0.5) & (v <= 2)).double().mean())
+        shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
+    figure = Figure("jacobian", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y="all")
+    return Result([table], [figure], cells(header, shown))
+
+
+LEAST_SINGULAR, BINS = 1e-6, 60
+
+
+def common_limits(found: Sequence[Tensor]) -> tuple[float, float]:
+    """Range of log10 of all values, with a little room."""
+    logs = [values.double().clamp(min=LEAST_SINGULAR).log10() for values in found]
+    return min(float(one.min()) for one in logs) - 0.1, max(float(one.max()) for one in logs) + 0.1
+
+
+def histogram(values: Tensor, limits: tuple[float, float]) -> list[tuple[float, float]]:
+    """Middle of a bin of log10 and the share of the values in it; what is smaller than the least counts as that."""
+    low, high = limits
+    counts = torch.histc(values.double().clamp(min=LEAST_SINGULAR).log10(), bins=BINS, min=low, max=high)
+    width = (high - low) / BINS
+    return [(low + (i + 0.5) * width, float(c) / len(values)) for i, c in enumerate(counts.tolist())]
+
+
+ANALYSIS = Analysis(
+    "jacobian",
+    "singular values of the encoder's input-output Jacobian",
+    "ReZero Fig. 5",
+    run_jacobian,
+    sentences=1,
+    length=8,
+)

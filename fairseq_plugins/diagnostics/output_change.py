@@ -21,7 +21,10 @@ from fairseq_plugins.diagnostics.batches import Batch
 from fairseq_plugins.diagnostics.gradients import loss_of
 from fairseq_plugins.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.diagnostics.observation import recording
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.diagnostics.plots import Figure, Line, Lines, Panel
+from fairseq_plugins.diagnostics.results import Analysis, Option, Result, Settings, positive
+from fairseq_plugins.diagnostics.tables import cells, of_records
+from fairseq_plugins.errors import UserError, unknown_name
 
 RANDOM_SIZE, GRADIENT_SIZE = 1e-4, 1e-6
 """Change of each weight, as in the authors' code."""
@@ -153,3 +156,44 @@ def squared_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
     centred = both - both.mean(dim=1, keepdim=True)
     (xx, xy), (_, yy) = (centred @ centred.t()).tolist()
     return xy**2 / (xx * yy) if xx > 0 and yy > 0 else None
+
+
+def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str, deepest: int, models: int) -> Result:
+    """The curve of each model and the two laws."""
+    if step not in STEPS:
+        raise UserError(unknown_name("step", step, STEPS))
+    found: dict[str, list[Change]] = {}
+    for number, subject in enumerate(subjects, start=1):
+        settings.progress(f"{subject.label} ({number} of {len(subjects)})")
+        batch = settings.batch(subject)
+        found[subject.label] = curve(subject, batch, step, deepest, models)
+    name = f"output-change-{step}"
+    lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in found.items()]
+    y_label = "squared change of the output"
+    panels: list[Panel] = [
+        Lines("a line here: O(N)", "encoder layers N", y_label, lines),
+        Lines("a line here: O(log N)", "encoder layers N", y_label, lines, log_x=True),
+        Lines("both axes logarithmic", "encoder layers N", y_label, lines, log_x=True, log_y=True),
+    ]
+    title = f"Output change, {step} step, mean of {models} model{'s' * (models > 1)}"
+    header = ("model", "N = 1", "N = 10", "deepest", "there", "R^2 with N", "R^2 with log N")
+    rows = []
+    for label, points in found.items():
+        by_depth, top = {point.depth: point.mean for point in points}, points[-1]
+        rows.append((label, points[0].mean, by_depth.get(10), f"N = {top.depth}", top.mean, *law(points)))
+    return Result([of_records(name, found)], [Figure(name, title, panels, columns=3, width=4.0)], cells(header, rows))
+
+
+ANALYSIS = Analysis(
+    "output-change",
+    "how much the output moves when the weights do, by depth",
+    "Admin Fig. 4",
+    run_output_change,
+    sentences=4,
+    length=12,
+    options=(
+        Option("step", "random", f"what changes the weights, one of {', '.join(STEPS)}", metavar="STEP"),
+        Option("deepest", 100, "most layers", positive),
+        Option("models", 8, "mean of so many", positive),
+    ),
+)

@@ -7,7 +7,7 @@ of a one in the place of each and zeros in the others; a history likewise, with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,11 +15,13 @@ import torch
 from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.diagnostics.models import Subject
+from fairseq_plugins.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
+from fairseq_plugins.diagnostics.results import BY_SUB_LAYER, STACKS, Analysis, Result, Settings, each
+from fairseq_plugins.diagnostics.tables import cells, of_records
 
 DEAD = 0.01
 """A branch whose weight is smaller in absolute value adds next to nothing: its gate is dead."""
-
-
 MOST_NAMED = 8
 
 
@@ -72,16 +74,11 @@ class Mixture(NamedTuple):
 def scales(model: Any) -> list[Scale]:
     """Every junction of the model, the encoder's first."""
     with torch.no_grad():
-        return [_scale(sub, model_width(model, sub.stack)) for sub in sub_layers(model)]
+        return [_scale(sub) for sub in sub_layers(model)]
 
 
-def model_width(model: Any, stack: str) -> int:
-    """Width of a stack."""
-    width: int = getattr(model, stack).design.width
-    return width
-
-
-def _scale(sub: SubLayer, width: int) -> Scale:
+def _scale(sub: SubLayer) -> Scale:
+    width = sub.layer.embed_dim
     branch, stream, layer_input = (
         sub.residual(*one).flatten() for one in torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
     )
@@ -111,3 +108,60 @@ def mixtures(model: Any) -> list[Mixture]:
             for layer, row in enumerate(table.tolist()):
                 found += [Mixture(name, layer, of, weight) for of, weight in enumerate(row[: layer + 1])]
     return found
+
+
+def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Weights of branches and streams, and of histories where there are any."""
+    both = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model)))
+    found: dict[str, list[Scale]] = {label: pair[0] for label, pair in both.items()}
+    mixed: dict[str, list[Mixture]] = {label: pair[1] for label, pair in both.items() if pair[1]}
+    panels: list[Panel] = [
+        _scale_panel(found, stack, column, title)
+        for column, title in (("stream", "weight of the stream"), ("branch", "weight of the branch"))
+        for stack in STACKS
+    ]
+    tables = [of_records("scales", found)]
+    figures = [Figure("scales", "Weights at the junctions", panels)]
+    if mixed:
+        tables.append(of_records("scales-history", mixed))
+        figures.append(Figure("scales-history", "Weights of the layers below", _history_maps(mixed)))
+    header = ("model", "stack", "stream, least", "stream, most", "branch, least", "branch, most", "dead gates")
+    rows: list[Sequence[Any]] = []
+    notes = []
+    for label, some in found.items():
+        for stack in dict.fromkeys(one.stack for one in some):
+            own = [one for one in some if one.stack == stack]
+            branches = [one.branch for one in own]
+            least, most = min(one.stream_least for one in own), max(one.stream_most for one in own)
+            rows.append((label, stack, least, most, min(branches), max(branches), sum(one.dead for one in own)))
+        notes += dead_gates(label, [one.name for one in some if one.dead], len(some))
+    return Result(tables, figures, cells(header, rows), notes)
+
+
+def _scale_panel(found: Mapping[str, Sequence[Scale]], stack: str, column: str, title: str) -> Lines:
+    lines = [
+        Line(label, [(i, getattr(one, column)) for i, one in enumerate((s for s in some if s.stack == stack), start=1)])
+        for label, some in found.items()
+    ]
+    return Lines(f"{stack}: {title}", BY_SUB_LAYER, "mean over the width", lines)
+
+
+def _history_maps(mixed: Mapping[str, Sequence[Mixture]]) -> list[Panel]:
+    panels: list[Panel] = []
+    for label, some in mixed.items():
+        for stack in dict.fromkeys(one.stack for one in some):
+            own = {(one.layer, one.of): one.weight for one in some if one.stack == stack}
+            size = 1 + max(layer for layer, _ in own)
+            values = [[own.get((layer, of)) for of in range(size)] for layer in range(size)]
+            limits = (min(0.0, *own.values()), None)
+            x_label, y_label = "output of layer (0: the embedding)", "input of layer"
+            panels.append(HeatMap(f"{label}, {stack}", x_label, y_label, "weight", values, 0, limits))
+    return panels
+
+
+ANALYSIS = Analysis(
+    "scales",
+    "omega, alpha, gates and history weights of each layer; dead gates",
+    "Admin Fig. 8, ReZero Fig. 6, DLCL",
+    run_scales,
+)

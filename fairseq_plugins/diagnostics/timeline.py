@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fairseq_plugins.core.sub_layers import forward_order, place_of
 from fairseq_plugins.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
-from fairseq_plugins.diagnostics.results import Result, Settings
+from fairseq_plugins.diagnostics.results import Analysis, Result, Settings
 from fairseq_plugins.diagnostics.scales import DEAD, dead_gates
 from fairseq_plugins.diagnostics.tables import Cell, Table, cells
 from fairseq_plugins.diagnostics.trainings import CHECKPOINTS, Training
@@ -373,3 +373,12 @@ def _history_figure(found: Found) -> Figure:
 
 def _state(of: int) -> str:
     return "embedding" if of == 0 else f"layers.{of - 1}"
+
+
+ANALYSIS = Analysis(
+    "timeline",
+    "gradients, activations, alpha, omega and history weights over a training",
+    "ReZero Fig. 6, Admin Fig. 8, DLCL",
+    run_timeline,
+    of="trainings",
+)

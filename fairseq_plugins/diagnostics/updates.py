@@ -7,7 +7,8 @@ Adam divides by their size. Norms are Frobenius norms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -15,6 +16,9 @@ from torch import Tensor
 from fairseq_plugins.diagnostics.batches import Batch
 from fairseq_plugins.diagnostics.gradients import loss_of
 from fairseq_plugins.diagnostics.models import Subject
+from fairseq_plugins.diagnostics.plots import Figure, Panel, Ranges
+from fairseq_plugins.diagnostics.results import Analysis, Result, Settings, ratio
+from fairseq_plugins.diagnostics.tables import cells, of_records
 from fairseq_plugins.errors import UserError
 
 
@@ -70,10 +74,10 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
             layer,
             kind,
             gradient,
-            _share(gradient, largest) or 0.0,
+            ratio(gradient, largest) or 0.0,
             move,
-            _share(move, farthest),
-            _share(move, float(p.detach().norm())),
+            ratio(move, farthest),
+            ratio(move, float(p.detach().norm())),
         )
         for (stack, layer, kind, p), gradient, move in zip(found, gradients, moved, strict=True)
     ]
@@ -90,10 +94,6 @@ def _distances(found: list[tuple[str, int, str, Tensor]], model: Any, later: Any
     return [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in zip(found, others, strict=True)]
 
 
-def _share(value: float | None, of: float) -> float | None:
-    return None if value is None or not of else value / of
-
-
 def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
     """Each checkpoint with the next one, by updates; a method, or a checkpoint alone, without."""
     trained = sorted((s for s in subjects if s.weights is not None), key=lambda s: s.updates or 0)
@@ -101,3 +101,49 @@ def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
     if len(trained) == 1:
         return [*alone, (trained[0], None)]
     return [*alone, *zip(trained, trained[1:], strict=False)]
+
+
+def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Matrices of each checkpoint on its way to the next."""
+    found: dict[str, list[Matrix]] = {}
+    for subject, later in pairs(list(subjects)):
+        label = subject.label if later is None else f"{subject.label} to {later.label}"
+        settings.progress(label)
+        batch = settings.batch(subject)
+        other = None if later is None else later.build()
+        found[label] = updates(subject.ready(batch, settings.seed), batch, other)
+    names = list(dict.fromkeys(f"{m.stack} {m.kind}" for some in found.values() for m in some))
+    panels: list[Panel] = []
+    for column, title in (("relative_gradient", "gradient"), ("relative_update", "update")):
+        series = [(label, [_range(some, name, column) for name in names]) for label, some in found.items()]
+        if any(value is not None for _, values in series for value in values):
+            panels.append(Ranges(title, "norm / the model's largest", names, series))
+    header = ("model", "matrix", "gradient", "update", "update / weight")
+    columns = ("relative_gradient", "relative_update", "update_to_weight")
+    rows: list[Sequence[Any]] = []
+    for label, some in found.items():
+        for name in names:
+            middles = [_range(some, name, column) for column in columns]
+            if middles[0] is not None:
+                rows.append((label, name, *(None if one is None else one[1] for one in middles)))
+    title = "Gradient and update of each kind of matrix: least, median, largest"
+    figure = Figure("updates", title, panels, columns=1, width=8.0)
+    notes = [] if any(s.weights is not None for s in subjects) else [NO_UPDATES]
+    return Result([of_records("updates", found)], [figure], cells(header, rows), notes)
+
+
+NO_UPDATES = "no updates: they are what lies between two checkpoints of a training (--checkpoint EARLIER LATER)"
+
+
+def _range(some: Sequence[Matrix], name: str, column: str) -> tuple[float, float, float] | None:
+    own = [getattr(m, column) for m in some if f"{m.stack} {m.kind}" == name]
+    values = [value for value in own if value is not None]
+    return (min(values), statistics.median(values), max(values)) if values else None
+
+
+ANALYSIS = Analysis(
+    "updates",
+    "relative gradient and update of each kind of matrix, from two checkpoints",
+    "Admin Fig. 5, 11",
+    run_updates,
+)

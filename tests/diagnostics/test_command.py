@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairseq_plugins.core.method import METHODS
-from fairseq_plugins.diagnostics import jacobian, papers, plots
+from fairseq_plugins.diagnostics import analyses, jacobian, papers, plots
 from fairseq_plugins.diagnostics.analyses import OF_MODELS, REGISTRY
 from fairseq_plugins.diagnostics.command import jobs, main, parse
 from fairseq_plugins.diagnostics.models import of_checkpoint
+from fairseq_plugins.diagnostics.results import Analysis, Option, Result, Settings
 from fairseq_plugins.diagnostics.tables import Table, shown
 from tests.toy import train_toy
 
@@ -301,6 +303,32 @@ def test_help_names_every_analysis_and_paper(capsys: pytest.CaptureFixture[str])
     for name in [*(one.name for one in REGISTRY), *papers.PAPERS]:
         assert name in text
     assert "--encoder-ffn-embed-dim" not in text
+
+
+def test_an_option_of_an_analysis_is_a_flag_and_an_argument(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[Any] = []
+
+    def some(subjects: Sequence[Any], settings: Settings, least_share: float) -> Result:
+        told.append(least_share)
+        return Result([], [], [["model"], *([one.label] for one in subjects)])
+
+    option = Option("least_share", 0.5, "what is left out", float, "SHARE")
+    analysis = Analysis("some", "something", "nobody", some, options=(option,))
+    monkeypatch.setattr(analyses, "REGISTRY", (analysis,))
+    monkeypatch.setattr(analyses, "BY_NAME", {"some": analysis})
+    assert diagnose(tmp_path, "some", "post_ln") == 0
+    assert diagnose(tmp_path, "some", "post_ln", "--least-share", "0.25") == 0
+    assert told == [0.5, 0.25]
+    capsys.readouterr()
+    assert diagnose(tmp_path, "some", "--least-share", "few") == 2
+    assert "argument --least-share: invalid float value: 'few'" in capsys.readouterr().err
+    assert diagnose(tmp_path, "some", "--step", "adam") == 2
+    assert "unknown option --step" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "some: what is left out (default: 0.5)" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

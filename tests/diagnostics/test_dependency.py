@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.diagnostics.analyses import growth
-from fairseq_plugins.diagnostics.dependency import dependency, newest, summands
+from fairseq_plugins.diagnostics.dependency import dependency, growth, newest, summands
 from fairseq_plugins.diagnostics.observation import Visit, recording
 from fairseq_plugins.errors import UserError
 from tests.diagnostics.measured import batch, padded, subject, wide

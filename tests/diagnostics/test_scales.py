@@ -7,9 +7,9 @@ import torch
 
 from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.method import METHODS
-from fairseq_plugins.diagnostics.analyses import Settings, run_scales
 from fairseq_plugins.diagnostics.models import Subject
-from fairseq_plugins.diagnostics.scales import mixtures, scales
+from fairseq_plugins.diagnostics.results import Settings
+from fairseq_plugins.diagnostics.scales import mixtures, run_scales, scales
 from fairseq_plugins.diagnostics.similarity import cosines, similarity
 from fairseq_plugins.diagnostics.updates import pairs, updates
 from fairseq_plugins.errors import UserError

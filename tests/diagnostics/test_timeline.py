@@ -6,15 +6,16 @@ import csv
 import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from fairseq_plugins.diagnostics import plots, timeline, trainings
-from fairseq_plugins.diagnostics.command import main, settings_of
+from fairseq_plugins.diagnostics.batches import zipf_batch
+from fairseq_plugins.diagnostics.command import main
 from fairseq_plugins.diagnostics.gradients import loss_of
 from fairseq_plugins.diagnostics.models import of_checkpoint
+from fairseq_plugins.diagnostics.results import Settings
 from fairseq_plugins.recorder import Entry, read
 from tests import toy
 
@@ -138,11 +139,8 @@ def test_a_checkpoint_shows_what_the_recorder_does(rezero: Path, toy_data: Path)
     assert found["decoder.layers.0.ffn/gradient_norm"] == pytest.approx(float(sum(own)) ** 0.5)
 
 
-def quick_settings() -> Any:
-    from fairseq_plugins.diagnostics import analyses
-    from fairseq_plugins.diagnostics.command import parse
-
-    return settings_of(parse(["timeline", "--sentences", "3", "--length", "6"])[0], analyses.find("timeline"))
+def quick_settings() -> Settings:
+    return Settings(lambda subject: zipf_batch(subject.task, 3, 6, 1))
 
 
 def test_a_batch_in_parts_shows_the_same(rezero: Path, monkeypatch: pytest.MonkeyPatch) -> None:
