@@ -11,6 +11,7 @@ from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, forward_order, place_of, sites_of, sub_layers
 from tests.diagnostics.measured import subject
+from tests.speech_to_text.test_stock_model import build
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,14 @@ def test_a_model_has_its_sub_layers(method: str, decoder_sites: list[Site]) -> N
         assert sub.residual is modules[f"{sub.name}_residual"]
         assert sub.norm is modules[sub.beside(NORM_OF[sub.site])]
         assert list(sites_of(sub.layer)) == sites[sub.stack]
+
+
+def test_the_encoder_for_speech_has_the_names_of_its_state_dict() -> None:
+    model = build("pre_ln_s2t_transformer")
+    assert {f"{sub.name}_residual" for sub in sub_layers(model)} == {
+        name for name, module in model.named_modules() if isinstance(module, Residual)
+    }
+    assert sub_layers(model)[0].name == "encoder.transformer_layers.0.self_attn"
 
 
 def test_wrapped_layers_have_the_names_of_bare_ones() -> None:
