@@ -55,8 +55,8 @@ class Layer(nn.Module):
                 owner, name = LAST_MAP[site]
                 norm_inside(self.get_submodule(owner), name, factory)
         residuals = design.residuals(sites, self.depth)
-        for site in sites:
-            setattr(self, f"{site.value}_residual", residuals[site])
+        for site in Site:
+            setattr(self, f"{site.value}_residual", residuals.get(site))
 
     def _place_norms(self, site: Site, norms: dict[NormPlace, Any]) -> None:
         first = next((place for place in NormPlace if place in norms), None)
