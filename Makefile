@@ -24,7 +24,7 @@ SLOWEST := --durations=10 --durations-min=5
 PYTHON_CODE := setup.py benchmarks configs docs fairseq_plugins tests
 SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 
-.PHONY: help setup demo test test-slow test-all breaks check clean
+.PHONY: help setup demo test test-slow test-all record breaks check clean
 
 help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
@@ -32,6 +32,7 @@ help:
 	@echo 'make test   run the fast tests, which hold every promise (one part of them: make test TESTS=tests/cli)'
 	@echo '            make test-all runs every test, make test-slow those that make test leaves out'
 	@echo 'make breaks break each part once and see whether a test notices (about an hour; some of them: make breaks ONLY="NAME ...")'
+	@echo 'make record write down the losses, weights and options of this revision, to be compared with git diff'
 	@echo 'make check  ruff (rules and format), mypy and shellcheck; nothing newer than the oldest Python that is promised'
 	@echo 'make setup  only install, into $(VENV) (the others do it where needed)'
 	@echo 'make clean  remove $(VENV) and what the tools left behind; the built wheel of fairseq stays'
@@ -54,6 +55,9 @@ test test-slow test-all: $(VENV)/.installed
 
 breaks: $(VENV)/.installed
 	$(VENV)/bin/python -m tests.breaks $(if $(ONLY),--only $(ONLY))
+
+record: $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -W ignore -m tests.recorded.record
 
 check: $(VENV)/.installed
 	$(VENV)/bin/ruff check .

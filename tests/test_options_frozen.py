@@ -1,4 +1,4 @@
-"""The command line is an interface: what this package adds to stock fairseq's flags is listed here by hand."""
+"""The flags of stock fairseq stay as they are; which flags this package adds is recorded in ``tests/recorded``."""
 
 from __future__ import annotations
 
@@ -6,43 +6,9 @@ import argparse
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-ADDED = {
-    "--norm",
-    "--residual",
-    "--attention",
-    "--history",
-    "--bias",
-    "--init",
-    "--base-init",
-    "--word-dropout",
-    "--no-weight-decay-on",
-    "--norm-on-top",
-    "--admin-profile",
-    "--admin-omega",
-    "--admin-scale",
-    "--b2t-skip",
-    "--b2t-init-scale",
-    "--b2t-init-scope",
-    "--ds-init-alpha",
-    "--ds-init-rule",
-    "--rezero-alpha",
-    "--rezero-alpha-per",
-    "--deepnorm-init",
-    "--admin-torch-change",
-    "--admin-torch-omega",
-    "--dlcl-window",
-    "--dlcl-weights",
-    "--dlcl-normalised",
-    "--dlcl-init",
-    "--realformer-logits",
-    "--t-fixup-rule",
-    "--fixup-rule",
-    "--aan-ffn",
-    # A setting of stock's that stock has a YAML key for, but no flag.
-    "--decoder-input-dim",
-}
-"""A new flag is added here by hand, on purpose: whoever adds one shall think of the users who will rely on it."""
 FOR_THE_WHOLE_MODEL = {"--no-weight-decay-on"}
+OF_STOCK = {"--decoder-input-dim"}
+"""A setting of stock's that stock has a YAML key for, but no flag."""
 HIDDEN = {"--max-source-positions", "--max-target-positions"}
 """Flags of stock's model that the task declares as well; ours leaves them to the task."""
 
@@ -55,9 +21,8 @@ def flags(arch: str) -> dict[str, argparse.Action]:
     }
 
 
-def test_flags_are_stock_and_a_named_handful() -> None:
+def test_no_flag_of_stock_is_missing() -> None:
     ours, stock = flags("deep_transformer"), flags("transformer")
-    assert set(ours) - set(stock) == ADDED
     assert set(stock) - set(ours) <= HIDDEN
 
 
@@ -72,7 +37,10 @@ def test_flags_of_stock_take_the_same_kind_of_value() -> None:
 
 
 def test_every_added_flag_says_what_it_does_and_its_values() -> None:
-    for name, action in flags("deep_transformer").items():
-        if name in ADDED - {"--decoder-input-dim"}:
-            assert action.help is not None
-            assert "ENCODER,DECODER" in action.help or name in FOR_THE_WHOLE_MODEL, name
+    ours, stock = flags("deep_transformer"), flags("transformer")
+    added = set(ours) - set(stock) - OF_STOCK
+    assert {"--norm", "--residual", "--attention"} <= added
+    for name in added:
+        help_text = ours[name].help
+        assert help_text is not None
+        assert "ENCODER,DECODER" in help_text or name in FOR_THE_WHOLE_MODEL, name

@@ -1,0 +1,218 @@
+"""The first updates of every method, and the names and shapes of its weights: what a refactoring must not change."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from torch import Tensor, nn
+
+from tests import models
+
+UPDATES = {"translation": 10, "language_model": 3, "speech_to_text": 3}
+"""How many updates of each family are recorded. The layers of all families are the same classes."""
+RATES = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
+RATE_FLAGS = [word for name, rate in RATES.items() for word in (f"--{name.replace('_', '-')}", str(rate))]
+BATCHES = 3
+"""So many different batches take turns."""
+SUFFIXES = {"language_model": "_transformer_lm", "speech_to_text": "_s2t_transformer"}
+DECODER = {"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 32, "decoder_attention_heads": 2}
+SIZES: dict[str, dict[str, Any]] = {
+    "language_model": {**DECODER, "decoder_layers": 3, "max_target_positions": 64},
+    "speech_to_text": {
+        **DECODER,
+        **{"encoder_layers": 3, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 32, "encoder_attention_heads": 2},
+        **{"conv_channels": 12, "input_feat_per_channel": 8, "input_channels": 1},
+        **{"max_source_positions": 80, "max_target_positions": 40},
+    },
+}
+HEADER = "family\tupdate\tloss\tgradient_norm"
+
+
+class Inputs(NamedTuple):
+    """What a model takes, and the target ``(B, T)`` of its output."""
+
+    inputs: tuple[Tensor, ...]
+    target: Tensor
+
+
+class Update(NamedTuple):
+    """Loss for each token, and the norm of the gradients before the step."""
+
+    loss: float
+    gradient_norm: float
+
+
+# Models --------------------------------------------------------------------------------------------------------------
+
+
+def architecture(family: str, case: str) -> str | None:
+    """The architecture of a method in another family than translation, if it is one there."""
+    name = case + SUFFIXES[family]
+    return name if name in ARCH_MODEL_REGISTRY else None
+
+
+def families(case: str) -> list[str]:
+    """The families that have ``case``; combinations of parts are recorded for translation only."""
+    return ["translation", *(family for family in SUFFIXES if architecture(family, case))]
+
+
+def build(family: str, case: str) -> nn.Module:
+    """A new tiny model, its weights drawn from one seed."""
+    if family == "translation":
+        return models.build(*models.CASES[case], *RATE_FLAGS)
+    arch = architecture(family, case)
+    settings = Namespace(arch=arch, **SIZES[family], **RATES)
+    ARCH_CONFIG_REGISTRY[arch](settings)
+    torch.manual_seed(1)
+    return ARCH_MODEL_REGISTRY[arch].build_model(settings, _Task())
+
+
+class _Task:
+    """What a model of a language or of speech asks of its task."""
+
+    source_dictionary = target_dictionary = dictionary = output_dictionary = models.dictionary()
+
+
+def batches(family: str) -> list[Inputs]:
+    """Made-up sentences, the same in every run."""
+    make: Callable[[int], Inputs] = {"translation": _pairs, "language_model": _text, "speech_to_text": _speech}[family]
+    return [make(seed) for seed in range(BATCHES)]
+
+
+def _pairs(seed: int) -> Inputs:
+    data = models.batch(seed=seed)
+    return Inputs(data.inputs, data.target)
+
+
+def _words(sentences: int, length: int, draw: torch.Generator) -> Tensor:
+    """``(B, T)``; all sentences end, and the last is the shortest, with pads on the right."""
+    words: Dictionary = models.dictionary()
+    text = torch.randint(words.nspecial, len(words), (sentences, length), generator=draw)
+    text[:, -1] = words.eos()
+    text[-1, -3] = words.eos()
+    text[-1, -2:] = words.pad()
+    return text
+
+
+def _shifted(target: Tensor) -> Tensor:
+    return torch.cat([torch.full((len(target), 1), models.dictionary().eos()), target[:, :-1]], dim=1)
+
+
+def _text(seed: int) -> Inputs:
+    target = _words(3, 9, torch.Generator().manual_seed(seed))
+    return Inputs((_shifted(target),), target)
+
+
+def _speech(seed: int) -> Inputs:
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor([31, 27, 18])
+    features = torch.randn(3, 31, 8, generator=draw)
+    features[torch.arange(31) >= lengths.unsqueeze(1)] = 0.0
+    target = _words(3, 6, draw)
+    return Inputs((features, lengths, _shifted(target)), target)
+
+
+# Updates -------------------------------------------------------------------------------------------------------------
+
+
+def updates(family: str, model: nn.Module) -> list[Update]:
+    """Train with Adam, with dropout drawn from one seed; returns what each update saw."""
+    data, pad = batches(family), models.dictionary().pad()
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    torch.manual_seed(2)
+    seen = []
+    for number in range(UPDATES[family]):
+        inputs, target = data[number % BATCHES]
+        optimizer.zero_grad()
+        logits = model(*inputs)[0].float()
+        loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+        optimizer.step()
+        seen.append(Update(loss.item(), norm.item()))
+    return seen
+
+
+def losses_text(seen: dict[str, list[Update]]) -> str:
+    """The updates of each family, with every digit."""
+    rows = [
+        f"{family}\t{number}\t{update.loss!r}\t{update.gradient_norm!r}"
+        for family, some in seen.items()
+        for number, update in enumerate(some, start=1)
+    ]
+    return "\n".join([HEADER, *rows]) + "\n"
+
+
+def read_losses(text: str) -> dict[str, list[Update]]:
+    """What :func:`losses_text` wrote."""
+    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    return {
+        family: [Update(float(loss), float(norm)) for _, _, loss, norm in some]
+        for family, some in groupby(rows, key=lambda row: row[0])
+    }
+
+
+@cache
+def random_numbers() -> str:
+    """Some of the numbers that PyTorch draws for weights and dropout; builds without Intel's library draw others."""
+    torch.manual_seed(1)
+    ones = torch.ones(64)
+    drawn = {
+        "uniform": torch.rand(4).tolist(),
+        "normal": [round(value, 4) for value in torch.randn(32)[:4].tolist()],
+        "dropout": F.dropout(ones, 0.5).int().tolist(),
+    }
+    return "".join(f"{name}\t{' '.join(map(str, values))}\n" for name, values in drawn.items())
+
+
+# Weights -------------------------------------------------------------------------------------------------------------
+
+
+def weights_text(family: str, model: nn.Module) -> str:
+    """Names and shapes of all entries of the state dict, in their order; a line is a module.
+
+    A line with the family stands before them. What is not trained is marked as a buffer. Layers in a row that hold
+    the same are one: ``layers.0-2``.
+    """
+    trained = dict(model.named_parameters(remove_duplicate=False))
+    entries = [
+        (name, "x".join(map(str, value.shape)) + ("" if name in trained else " buffer"))
+        for name, value in model.state_dict().items()
+    ]
+    lines = [f"{module}\t{held}" for module, held in _modules(_layers_joined(entries))]
+    return "\n".join([f"# {family}", *lines]) + "\n"
+
+
+def _layers_joined(entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The entries, with the number of a layer ``first-last`` where some layers hold the same."""
+    runs: list[tuple[str, int, int, list[tuple[str, str]]]] = []
+    for (stem, number), group in groupby(entries, key=lambda entry: _layer(entry[0])):
+        inside = [(name.removeprefix(f"{stem}{number}."), shape) for name, shape in group]
+        if runs and number >= 0 and runs[-1][0] == stem and runs[-1][2] == number - 1 and runs[-1][3] == inside:
+            runs[-1] = (stem, runs[-1][1], number, inside)
+        else:
+            runs.append((stem, number, number, inside))
+    for stem, first, last, inside in runs:
+        prefix = "" if first < 0 else f"{stem}{first}." if first == last else f"{stem}{first}-{last}."
+        yield from ((prefix + name, shape) for name, shape in inside)
+
+
+def _layer(name: str) -> tuple[str, int]:
+    """``encoder.layers.`` and the number of the layer, or no name and -1 outside the layers."""
+    found = re.match(r"(\w+\.\w*layers\.)(\d+)\.", name)
+    return (found[1], int(found[2])) if found else ("", -1)
+
+
+def _modules(entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    for module, group in groupby(entries, key=lambda entry: entry[0].rpartition(".")[0]):
+        yield module, ", ".join(f"{name.rpartition('.')[2]} {shape}" for name, shape in group)

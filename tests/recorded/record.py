@@ -1,0 +1,59 @@
+"""``python -m tests.recorded.record``: write down what this revision computes, to be compared with ``git diff``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+import fairseq_plugins  # noqa: F401  (registers the methods)
+from fairseq_plugins.files import write_whole
+from tests import models
+from tests.recorded import checkpoints, interface, numbers
+
+HERE = Path(__file__).parent
+
+
+def everything() -> Iterator[tuple[str, str]]:
+    """Every text that is recorded, by its path below this directory."""
+    yield "random_numbers.tsv", numbers.random_numbers()
+    for case in models.CASES:
+        built = {family: numbers.build(family, case) for family in numbers.families(case)}
+        weights = [numbers.weights_text(family, model) for family, model in built.items()]
+        yield f"weights/{case}.tsv", "".join(weights)
+        seen = {family: numbers.updates(family, model) for family, model in built.items()}
+        yield f"losses/{case}.tsv", numbers.losses_text(seen)
+    for name, text in interface.texts():
+        yield f"interface/{name}", text
+    for name, text in checkpoints.texts():
+        yield f"checkpoints/{name}", text
+
+
+def main() -> int:
+    """Write what differs from what is recorded, and drop what is recorded of nothing."""
+    torch.set_num_threads(1)
+    logging.disable(logging.INFO)
+    texts = dict(everything())
+    for name, text in texts.items():
+        path = HERE / name
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_whole(path, text)
+            print(name)
+    for name in recorded():
+        if name not in texts:
+            (HERE / name).unlink()
+            print(f"{name}: removed")
+    return 0
+
+
+def recorded() -> list[str]:
+    """The paths of all texts that are recorded."""
+    folders = ("losses", "weights", "interface")
+    return [str(path.relative_to(HERE)) for folder in folders for path in sorted((HERE / folder).glob("*"))]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,135 @@
+"""What this revision computes is what is recorded: losses, weights, what users type, translations of old checkpoints.
+
+A method, a flag or an architecture that is lost fails here, and so does a new one until ``make record``.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests import models
+from tests.recorded import checkpoints, interface, numbers, record
+
+# Runs with SSE, AVX2 and AVX512 (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS) differ by at most
+# 4.4e-7 of a loss and 4e-6 of a gradient norm (gpt2_norm, whose norms are the largest); these are ten times that.
+LOSS, GRADIENT_NORM = 5e-6, 4e-5
+SCORE = 1e-5
+"""Of a checkpoint; they differ by less than 1e-6."""
+
+
+def read(path: str) -> str:
+    file = record.HERE / path
+    assert file.exists(), f"tests/recorded/{path} is not there: make record"
+    return file.read_text(encoding="utf-8")
+
+
+def same_random_numbers() -> bool:
+    return numbers.random_numbers() == read("random_numbers.tsv")
+
+
+@pytest.mark.parametrize("case", models.CASES)
+def test_first_updates_and_weights(case: str) -> None:
+    """Together, so that no model is built twice."""
+    built = {family: numbers.build(family, case) for family in numbers.families(case)}
+    found = "".join(numbers.weights_text(family, model) for family, model in built.items())
+    assert found.splitlines() == read(f"weights/{case}.tsv").splitlines()
+    recorded = numbers.read_losses(read(f"losses/{case}.tsv"))
+    assert list(recorded) == list(built)
+    if not same_random_numbers():
+        pytest.skip("this build of PyTorch draws other random numbers than the recorded")
+    for family, model in built.items():
+        updates = numbers.updates(family, model)
+        assert len(updates) == len(recorded[family]) == numbers.UPDATES[family]
+        for number, (update, before) in enumerate(zip(updates, recorded[family], strict=True), start=1):
+            where = f"{family}, update {number}"
+            assert update.loss == pytest.approx(before.loss, rel=LOSS, abs=0), where
+            assert update.gradient_norm == pytest.approx(before.gradient_norm, rel=GRADIENT_NORM, abs=0), where
+
+
+def test_what_users_type() -> None:
+    found = dict(interface.texts())
+    assert {f"interface/{name}" for name in found} == {name for name in record.recorded() if "interface/" in name}
+    lost, new = {}, {}
+    for name, text in found.items():
+        now, before = set(text.splitlines()), set(read(f"interface/{name}").splitlines())
+        lost[name], new[name] = sorted(before - now), sorted(now - before)
+    assert {name: lines for name, lines in lost.items() if lines} == {}, "lost"
+    assert {name: lines for name, lines in new.items() if lines} == {}, "new: make record"
+
+
+def test_nothing_is_recorded_of_what_is_no_more() -> None:
+    found = {Path(name).stem for name in record.recorded() if not name.startswith("interface/")}
+    assert found == set(models.CASES)
+
+
+@pytest.mark.parametrize("name", checkpoints.STORED)
+def test_old_checkpoints_give_the_same_outputs(name: str) -> None:
+    """Translations exactly, scores but for rounding."""
+    found = checkpoints.outputs(name)
+    recorded = [line.split("\t") for line in read(f"checkpoints/{name}/outputs.tsv").splitlines()]
+    assert len(found) == len(recorded) == checkpoints.SENTENCES
+    if checkpoints.STORED[name].family != "language_model":
+        translations = [row.pop(0) for row in found]
+        assert translations == [row.pop(0) for row in recorded]
+        assert len(set(translations)) > 1, "it translates everything alike, which says nothing"
+    for row, before in zip(found, recorded, strict=True):
+        assert [float(score) for score in row] == pytest.approx(
+            [float(score) for score in before], rel=SCORE, abs=SCORE
+        )
+
+
+def test_checkpoints_hold_what_has_to_be_carried_over() -> None:
+    """A residual's buffers, a history's weights: what a stored checkpoint of stock's own weights would not show."""
+    held = {}
+    for name in checkpoints.STORED:
+        with checkpoints.unpacked(name) as path:
+            held[name] = torch.load(path, weights_only=True)["model"]
+    for name, sub_layers in {"admin_realformer": 2 * 2 + 3 * 2, "admin_lm": 2 * 2}.items():
+        calibrated = [float(value) for key, value in held[name].items() if key.endswith(".calibrated")]
+        assert calibrated == [1.0] * sub_layers
+    assert {"encoder.history.weight", "decoder.history.weight"} <= held["dlcl_matt"].keys()
+
+
+def test_layers_that_differ_are_told_apart() -> None:
+    class Stack(torch.nn.Module):
+        def __init__(self, *widths: int) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(2, width) for width in widths)
+            self.register_buffer("seen", torch.zeros(1))
+
+    model = torch.nn.ModuleDict({"encoder": Stack(3, 3, 4), "decoder": Stack(4)})
+    assert numbers.weights_text("translation", model).splitlines() == [
+        "# translation",
+        "encoder\tseen 1 buffer",
+        "encoder.layers.0-1\tweight 3x2, bias 3",
+        "encoder.layers.2\tweight 4x2, bias 4",
+        "decoder\tseen 1 buffer",
+        "decoder.layers.0\tweight 4x2, bias 4",
+    ]
+
+
+def test_losses_are_read_as_they_were_written() -> None:
+    seen = {"translation": [numbers.Update(0.1, 1e-7), numbers.Update(3.0, 2 / 3)], "language_model": []}
+    assert numbers.read_losses(numbers.losses_text(seen)) == {"translation": seen["translation"]}
+
+
+def test_recording_changes_nothing_where_nothing_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "losses").mkdir()
+    (tmp_path / "losses" / "gone.tsv").write_text("a method that is no more\n")
+    monkeypatch.setattr(record, "HERE", tmp_path)
+    monkeypatch.setattr(record, "everything", lambda: iter([("losses/post_ln.tsv", "1.0\n")]))
+    disabled = logging.root.manager.disable
+    try:
+        assert record.main() == 0
+        assert capsys.readouterr().out.splitlines() == ["losses/post_ln.tsv", "losses/gone.tsv: removed"]
+        assert record.main() == 0
+    finally:
+        logging.disable(disabled)
+    assert capsys.readouterr().out == ""
+    assert [path.name for path in tmp_path.glob("*/*")] == ["post_ln.tsv"]
