@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,9 +17,8 @@ MAX_UPDATES = 30
 UPDATES_PER_EPOCH = 12
 
 
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """The sentence numbers of every training batch, in order of use."""
+def watched(patch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The sentence numbers of every training batch from now on, in order of use."""
     batches: list[list[int]] = []
     train_step = TranslationTask.train_step
 
@@ -26,8 +26,13 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
         batches.append(sample["id"].tolist())
         return train_step(self, sample, model, *args, **kwargs)
 
-    monkeypatch.setattr(TranslationTask, "train_step", watch)
+    patch.setattr(TranslationTask, "train_step", watch)
     return batches
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    return watched(monkeypatch)
 
 
 def run(data: Path, directory: Path, updates: int) -> Path:
@@ -40,15 +45,28 @@ def stopped_and_resumed(data: Path, directory: Path, stop: int) -> Path:
     return run(data, directory, MAX_UPDATES)
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[list[int]], dict[str, Any]]:
+    """The batches of a training from end to end, and its checkpoint."""
+    with pytest.MonkeyPatch.context() as patch:
+        batches = watched(patch)
+        path = run(toy_data, tmp_path_factory.mktemp("whole"), MAX_UPDATES)
+    return batches, torch.load(path, weights_only=True)
+
+
 @pytest.mark.parametrize("stop", [UPDATES_PER_EPOCH, UPDATES_PER_EPOCH + 5, 2 * UPDATES_PER_EPOCH])
-def test_resumed_equals_uninterrupted(stop: int, toy_data: Path, tmp_path: Path, seen: list[list[int]]) -> None:
-    whole = torch.load(run(toy_data, tmp_path / "whole", MAX_UPDATES), weights_only=True)
-    uninterrupted = list(seen)
-    assert len(uninterrupted) == MAX_UPDATES
-    assert sorted(i for batch in uninterrupted[:UPDATES_PER_EPOCH] for i in batch) == list(range(120))
-    seen.clear()
-    halves = torch.load(stopped_and_resumed(toy_data, tmp_path / "halves", stop), weights_only=True)
-    assert seen == uninterrupted
+def test_resumed_equals_uninterrupted(
+    stop: int,
+    toy_data: Path,
+    tmp_path: Path,
+    uninterrupted: tuple[list[list[int]], dict[str, Any]],
+    seen: list[list[int]],
+) -> None:
+    batches, whole = uninterrupted
+    assert len(batches) == MAX_UPDATES
+    assert sorted(i for batch in batches[:UPDATES_PER_EPOCH] for i in batch) == list(range(120))
+    halves = torch.load(stopped_and_resumed(toy_data, tmp_path, stop), weights_only=True)
+    assert seen == batches
     for name, weight in whole["model"].items():
         assert torch.equal(weight, halves["model"][name]), name
     moments = whole["last_optimizer_state"]["state"]
@@ -57,12 +75,14 @@ def test_resumed_equals_uninterrupted(stop: int, toy_data: Path, tmp_path: Path,
 
 
 def test_stock_resume_sees_other_batches(
-    toy_data: Path, tmp_path: Path, seen: list[list[int]], monkeypatch: pytest.MonkeyPatch
+    toy_data: Path,
+    tmp_path: Path,
+    uninterrupted: tuple[list[list[int]], dict[str, Any]],
+    seen: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run(toy_data, tmp_path / "whole", MAX_UPDATES)
-    uninterrupted = list(seen)
-    seen.clear()
+    batches, _ = uninterrupted
     monkeypatch.setattr(FairseqTask, "get_batch_iterator", inspect.unwrap(FairseqTask.get_batch_iterator))
-    stopped_and_resumed(toy_data, tmp_path / "halves", UPDATES_PER_EPOCH + 5)
-    assert seen[:UPDATES_PER_EPOCH] == uninterrupted[:UPDATES_PER_EPOCH]
-    assert seen != uninterrupted
+    stopped_and_resumed(toy_data, tmp_path, UPDATES_PER_EPOCH + 5)
+    assert seen[:UPDATES_PER_EPOCH] == batches[:UPDATES_PER_EPOCH]
+    assert seen != batches

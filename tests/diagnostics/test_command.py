@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.diagnostics import analyses, jacobian, papers, plots
 from fairseq_plugins.diagnostics.analyses import OF_MODELS, REGISTRY
 from fairseq_plugins.diagnostics.command import jobs, main, parse
 from fairseq_plugins.diagnostics.models import of_checkpoint
 from fairseq_plugins.diagnostics.results import Analysis, Option, Result, Settings
 from fairseq_plugins.diagnostics.tables import Table, shown
+from tests.representatives import for_each
 from tests.toy import train_toy
 
 TINY = (
@@ -53,7 +54,7 @@ def diagnose(output: Path, *argv: str) -> int:
     return main([*argv, "--output", str(output)])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS, Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY)
 def test_every_analysis_takes_every_method(method: str, no_plots: None, tmp_path: Path) -> None:
     assert diagnose(tmp_path, "all", method, *TINY) == 0
     written = {path.stem for path in tmp_path.glob("*.csv")} - {"scales-history", "gradient-ratios-layers"}

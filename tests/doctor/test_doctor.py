@@ -464,6 +464,7 @@ class TestBrokenFairseq:
             )
         ]
 
+    @pytest.mark.slow
     def test_other_commands_name_the_doctor(self, broken: Path) -> None:
         done = self.run(broken, "average", "--help")
         assert done.returncode == 2
@@ -474,6 +475,17 @@ class TestBrokenFairseq:
 
     def test_unknown_option_is_code_2(self, broken: Path) -> None:
         assert self.run(broken, "doctor", "--jason").returncode == 2
+
+
+def test_other_commands_name_the_doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise ValueError("mutable default")
+
+    monkeypatch.setattr(command.fairseq_plugins, "register", fail)
+    monkeypatch.delitem(sys.modules, "fairseq")  # as where its import has failed
+    assert command.main(["average", "--help"]) == 2
+    line = "error: fairseq cannot be imported (ValueError: mutable default); fairseq-deep doctor says why\n"
+    assert capsys.readouterr().err == line
 
 
 def test_own_defect_is_not_blamed_on_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
