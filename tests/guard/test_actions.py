@@ -83,8 +83,20 @@ def long_gradients(monkeypatch: pytest.MonkeyPatch, updates: set[int], by: float
     monkeypatch.setattr(Trainer, "clip_grad_norm", lengthened)
 
 
-@pytest.mark.parametrize("flags", [STOP, LOWER, ("--divergence-action", "fp32", "--bf16")])
-@pytest.mark.parametrize("interval", ["1", "7"])
+FP32 = ("--divergence-action", "fp32", "--bf16")
+
+
+@pytest.mark.parametrize(
+    ("interval", "flags"),
+    [
+        ("1", STOP),
+        pytest.param("1", LOWER, marks=pytest.mark.slow),
+        pytest.param("1", FP32, marks=pytest.mark.slow),
+        pytest.param("7", STOP, marks=pytest.mark.slow),
+        ("7", LOWER),
+        ("7", FP32),
+    ],
+)
 def test_a_long_gradient_alone_is_noted_and_made(
     training: Training,
     monkeypatch: pytest.MonkeyPatch,

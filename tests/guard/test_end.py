@@ -15,7 +15,7 @@ from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, raised_in_worke
 from fairseq_plugins.runs import ending
 from fairseq_plugins.runs.training_log import judge, read_log
 from fairseq_plugins.watch import command as watch
-from tests import toy
+from tests import processes, toy
 from tests.guard.common import place_in, reports
 from tests.guard.conftest import ON
 
@@ -27,8 +27,10 @@ def error_line(text: str) -> str:
     return line
 
 
-@pytest.fixture(scope="module")
-def ended(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
+@pytest.fixture(scope="module", params=["forked", pytest.param("spawned", marks=pytest.mark.slow)])
+def ended(
+    request: pytest.FixtureRequest, toy_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, int, str]:
     """A training in two processes whose learning rate is too high: its directory, exit code and standard error."""
     run = tmp_path_factory.mktemp("guard") / "a run"
     flags = [*toy.TINY_MODEL, *toy.RECIPE, "--disable-validation", *ON, *TOO_HIGH, "--divergence-action", "stop"]
@@ -36,7 +38,9 @@ def ended(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     flags += ["--log-file", str(run / "train.log")]
     errors = io.StringIO()
     run.mkdir()
-    with contextlib.redirect_stderr(errors):
+    with contextlib.redirect_stderr(errors), pytest.MonkeyPatch.context() as patch:
+        if request.param == "forked":
+            processes.fork_ranks(patch)
         code = cli.main(["train", str(toy_data), "--arch", "post_ln_transformer", *flags])
     return run, code, errors.getvalue()
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
+from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.guard import plateau
 from fairseq_plugins.guard.plateau import PlateauWatch, begins, target_entropy
@@ -18,6 +19,7 @@ from tests import toy
 from tests.config.test_hydra import losses
 from tests.guard.common import checkpoint, differing, reports
 from tests.guard.conftest import FEW, ON, Training
+from tests.representatives import for_each
 from tests.speech_to_text import audio
 
 STOP = ("--divergence-action", "stop")
@@ -44,12 +46,9 @@ def test_the_training_is_bit_for_bit_that_without_it(
     assert said() == []
 
 
-@pytest.mark.parametrize(
-    "arch",
-    ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"],
-)
-def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], arch: str) -> None:
-    run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{arch}_transformer", updates=36)
+@for_each("method", ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"], Axis.NORM, Axis.RESIDUAL)
+def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], method: str) -> None:
+    run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{method}_transformer", updates=36)
     assert said() == []
     assert not (run / "divergence").exists()
 
