@@ -386,15 +386,35 @@ def test_memory_stays_near_two_models(tmp_path):
     assert model < taken < 2.3 * model, f"{taken / model:.2f} models"
 
 
-def test_stock_fairseq_translates_with_an_average_of_a_stock_model(toy_data, tmp_path):
-    """It would refuse the checkpoints themselves, which hold an ``argparse.Namespace``."""
+@pytest.fixture(scope="module")
+def average(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The average of two checkpoints of fairseq's, in their directory."""
+    directory = tmp_path_factory.mktemp("average")
     flags = ("--max-update", "4", "--save-interval-updates", "2", "--no-epoch-checkpoints")
-    toy.train_toy(toy_data, tmp_path, *flags)
-    inputs = [str(tmp_path / f"checkpoint_1_{updates}.pt") for updates in (2, 4)]
-    assert main(["--inputs", *inputs, "--output", str(tmp_path / "average.pt")]) == 0
-    expected = toy.translate_toy(toy_data, tmp_path / "average.pt", tmp_path)
+    toy.train_toy(toy_data, directory, *flags)
+    inputs = [str(directory / f"checkpoint_1_{updates}.pt") for updates in (2, 4)]
+    assert main(["--inputs", *inputs, "--output", str(directory / "average.pt")]) == 0
+    return directory / "average.pt"
+
+
+def test_an_average_holds_nothing_that_a_plain_torch_refuses(average):
+    """It would refuse the checkpoints themselves, which hold an ``argparse.Namespace``."""
+    known = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    try:
+        with pytest.raises(pickle.UnpicklingError, match="Namespace"):
+            torch.load(average.parent / "checkpoint_1_2.pt", weights_only=True)
+        assert "model" in torch.load(average, weights_only=True)
+    finally:
+        torch.serialization.add_safe_globals(known)
+
+
+@pytest.mark.slow
+def test_stock_fairseq_translates_with_an_average_of_a_stock_model(average, toy_data, tmp_path):
+    """In a process that knows nothing of the plugin."""
+    expected = toy.translate_toy(toy_data, average, tmp_path)
     stock = [sys.executable, "-m", "fairseq_cli.generate", str(toy_data), "--cpu", "--beam", "2", "--max-len-b", "12"]
     command = [*stock, "--max-tokens", "400", "--required-batch-size-multiple", "1", "--path"]
-    done = subprocess.run([*command, str(tmp_path / "average.pt")], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run([*command, str(average)], capture_output=True, text=True, cwd=tmp_path)
     found = {int(line[2:].split("\t")[0]): line.split("\t")[2] for line in done.stdout.splitlines() if line[:2] == "H-"}
     assert found == expected, done.stderr

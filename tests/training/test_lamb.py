@@ -239,7 +239,14 @@ PRECISIONS = {
 }
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+EACH_OPTIMIZER = [
+    pytest.param(name, marks=[pytest.mark.slow] if name in ("bf16", "memory_efficient_bf16") else [])
+    for name in PRECISIONS
+]
+"""fairseq has one optimizer for fp16 and bf16 with master weights and one without."""
+
+
+@pytest.mark.parametrize("precision", EACH_OPTIMIZER)
 def test_a_resumed_training_is_the_uninterrupted_one(precision: str, toy_data: Path, tmp_path: Path) -> None:
     """With two groups of parameters; fairseq forgets the master weights of fp16 and bf16, so these keep the rest."""
     flags = (*PRECISIONS[precision], "--no-weight-decay-on", "residual")
@@ -259,12 +266,23 @@ def test_a_resumed_training_is_the_uninterrupted_one(precision: str, toy_data: P
         assert torch.equal(state["exp_avg_sq"], states[1][number]["exp_avg_sq"])
 
 
+WITHOUT_DROPOUT = ("--dropout", "0", "--lr", "0.02")
+
+
+@pytest.fixture(scope="module")
+def single_and_still(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """The training in single precision, and its start."""
+    directory = tmp_path_factory.mktemp("single")
+    return tuple(train(toy_data, directory / str(updates), updates, *WITHOUT_DROPOUT) for updates in (20, 1))
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "memory_efficient_fp16"])
-def test_half_precision_trains_as_single_does(precision: str, toy_data: Path, tmp_path: Path) -> None:
+def test_half_precision_trains_as_single_does(
+    precision: str, single_and_still: tuple[Any, Any], toy_data: Path, tmp_path: Path
+) -> None:
     """The weights are some roundings apart, and the training has come several times as far."""
-    single = train(toy_data, tmp_path / "single", 20, "--dropout", "0", "--lr", "0.02")
-    half = train(toy_data, tmp_path / "half", 20, "--dropout", "0", "--lr", "0.02", *PRECISIONS[precision])
-    still = train(toy_data, tmp_path / "still", 1, "--dropout", "0", "--lr", "0.02")
+    single, still = single_and_still
+    half = train(toy_data, tmp_path / "half", 20, *WITHOUT_DROPOUT, *PRECISIONS[precision])
     wanted, found, start = (
         torch.cat([value.float().flatten() for value in state["model"].values()]) for state in (single, half, still)
     )

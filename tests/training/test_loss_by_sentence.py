@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -129,7 +130,12 @@ def weights(directory: Path) -> dict[str, Tensor]:
     return torch.load(directory / "checkpoint_last.pt", weights_only=True)["model"]
 
 
-def test_two_processes_and_two_batches_of_one_make_the_same_updates(toy_data: Path, tmp_path: Path) -> None:
+def test_two_processes_and_two_batches_of_one_make_the_same_updates(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Forked, so that neither imports fairseq anew, which takes longer than the three trainings.
+    forked = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
+    monkeypatch.setattr(torch.multiprocessing, "spawn", forked)
     flags = (*BY_SENTENCE, "--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3", "--optimizer", "sgd")
     two = toy.parse_training(toy_data, tmp_path / "two", *flags, "--distributed-world-size", "2")
     distributed_utils.call_main(two, train.main)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from fairseq.optim import OPTIMIZER_REGISTRY
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training import moments, radam
 from fairseq_plugins.training.radam import FairseqRAdam, RAdam, RAdamConfig, step_factor
@@ -278,9 +277,9 @@ def tensors(state: Any) -> dict[str, Tensor]:
     ("rule", "precision"),
     [
         ("released", "single"),
-        ("released", "memory_efficient_bf16"),
+        pytest.param("released", "memory_efficient_bf16", marks=pytest.mark.slow),
         ("released", "memory_efficient_fp16"),
-        ("pytorch", "single"),
+        pytest.param("pytorch", "single", marks=pytest.mark.slow),
     ],
 )
 def test_a_resumed_training_is_the_uninterrupted_one(rule: str, precision: str, toy_data: Path, tmp_path: Path) -> None:
@@ -298,15 +297,23 @@ def test_a_resumed_training_is_the_uninterrupted_one(rule: str, precision: str, 
     assert steps == {11}
 
 
+@pytest.fixture(scope="module")
+def single_and_still(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """The training in single precision, and its start."""
+    directory = tmp_path_factory.mktemp("single")
+    return tuple(train(toy_data, directory / str(updates), updates, "--dropout", "0") for updates in (20, 1))
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "memory_efficient_fp16"])
-def test_half_precision_trains_as_single_does(precision: str, toy_data: Path, tmp_path: Path) -> None:
+def test_half_precision_trains_as_single_does(
+    precision: str, single_and_still: tuple[Any, Any], toy_data: Path, tmp_path: Path
+) -> None:
     """The weights are one or two roundings apart, and the training has come several times as far.
 
     Not so under ``--memory-efficient-bf16``, where most steps are less than a weight's last digit.
     """
-    single = train(toy_data, tmp_path / "single", 20, "--dropout", "0")
+    single, still = single_and_still
     half = train(toy_data, tmp_path / "half", 20, "--dropout", "0", *PRECISIONS[precision])
-    still = train(toy_data, tmp_path / "still", 1, "--dropout", "0")
     wanted, found, start = (
         torch.cat([value.float().flatten() for value in state["model"].values()]) for state in (single, half, still)
     )
@@ -316,11 +323,10 @@ def test_half_precision_trains_as_single_does(precision: str, toy_data: Path, tm
     assert float((wanted - start).norm()) > 3 * rounding
 
 
-def test_a_mistake_ends_in_one_line_and_code_2(toy_data: Path, tmp_path: Path) -> None:
+def test_a_mistake_ends_in_one_line_and_code_2(
+    toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     command = [
-        sys.executable,
-        "-m",
-        "fairseq_plugins.cli",
         "train",
         str(toy_data),
         "--save-dir",
@@ -333,9 +339,9 @@ def test_a_mistake_ends_in_one_line_and_code_2(toy_data: Path, tmp_path: Path) -
         "--adam-betas",
         "(0.9, 1.98)",
     ]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1] == (
+    assert main(command) == 2
+    said = capfd.readouterr().err
+    assert said.splitlines()[-1] == (
         "error: --adam-betas must be two numbers in brackets, each at least 0 and below 1, not (0.9, 1.98)"
     )
-    assert "Traceback" not in ended.stderr
+    assert "Traceback" not in said

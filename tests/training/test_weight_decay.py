@@ -204,9 +204,14 @@ PRECISIONS = {
 @pytest.mark.parametrize(
     ("optimizer", "precision"),
     [
-        *(("adam", one) for one in PRECISIONS),
-        ("radam", "single"),
-        ("radam", "fp16"),
+        ("adam", "single"),
+        pytest.param("adam", "bf16", marks=pytest.mark.slow),
+        ("adam", "memory_efficient_bf16"),
+        ("adam", "fp16"),
+        pytest.param("adam", "memory_efficient_fp16", marks=pytest.mark.slow),
+        ("adam", "amp"),
+        pytest.param("radam", "single", marks=pytest.mark.slow),
+        pytest.param("radam", "fp16", marks=pytest.mark.slow),
         ("radam", "memory_efficient_fp16"),
     ],
 )
@@ -268,7 +273,10 @@ def test_by_yaml(start: dict[str, Tensor], toy_data: Path, tmp_path: Path) -> No
 # Real gradients.
 
 
-@pytest.mark.parametrize(("optimizer", "precision"), [("adam", "single"), ("radam", "memory_efficient_fp16")])
+@pytest.mark.parametrize(
+    ("optimizer", "precision"),
+    [pytest.param("adam", "single", marks=pytest.mark.slow), ("radam", "memory_efficient_fp16")],
+)
 def test_a_resumed_training_is_the_uninterrupted_one(
     optimizer: str, precision: str, toy_data: Path, tmp_path: Path
 ) -> None:
