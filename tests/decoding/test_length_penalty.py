@@ -207,7 +207,7 @@ def test_compiled_equals_eager(case: str) -> None:
     sample = {"net_input": {"src_tokens": data.source, "src_lengths": data.lengths}}
     expected = generator(sample)
     assert_scored_by_equation_14(expected, 0.6)
-    with torch.no_grad():
+    with torch.no_grad(), torch.jit.optimized_execution(False):  # torch's rewriting for speed: in tests/contract
         found = torch.jit.script(generator)(sample)
     for mine, theirs in zip(found, expected, strict=True):
         assert words(mine) == words(theirs)

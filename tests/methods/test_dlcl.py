@@ -364,7 +364,9 @@ def test_half_precision(arch: str, dtype: torch.dtype, options: dict[str, str]) 
 def test_torchscript_with_options(arch: str, options: dict[str, str]) -> None:
     model = tiny(arch, **options).double().eval()
     spread(model)
-    torch.testing.assert_close(torch.jit.script(model)(*batch())[0], logits(model, batch()), rtol=0, atol=1e-6)
+    with torch.jit.optimized_execution(False):  # torch's rewriting for speed: in tests/contract
+        found = torch.jit.script(model)(*batch())[0]
+    torch.testing.assert_close(found, logits(model, batch()), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
