@@ -3,12 +3,15 @@
 A promise reads some axes: resuming depends on the parameters and buffers that the parts bring, not on the numbers that
 they start from. Here the promise says which, and gets the fewest cases that hold each structure of those axes once. A
 structure is a value of an axis together with the options of its part that are not at their defaults. So a new part, or
-an option in a new use, brings a representative of its own without an edit.
+an option in a new use, brings a representative of its own without an edit. Promises about checkpoints and processes
+read what a model stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -16,8 +19,8 @@ import pytest
 from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Part
 from tests import models
 
-Reads = Axis | tuple[Axis, ...]
-"""An axis, or axes whose values matter together."""
+Reads = Axis | tuple[Axis, ...] | Callable[[str], set[tuple[Any, ...]]]
+"""An axis, axes whose values matter together, or what gives the structures of a case."""
 EVERY_MODEL_HAS = {axis.value: METHODS["post_ln"].choice(axis) for axis in Axis}
 
 
@@ -42,12 +45,30 @@ def structures(case: str, *reads: Reads) -> set[tuple[Any, ...]]:
     values = values_of(case)
     found: set[tuple[Any, ...]] = {(name,) for name in GENERAL_OPTIONS if name in values}
     for axes in reads:
+        if callable(axes):
+            found |= axes(case)
+            continue
         together = axes if isinstance(axes, tuple) else (axes,)
         parts = [(axis.value, values[axis.value]) for axis in together]
         options = {option for axis in together for part in _parts(axis, values) for option in part.options}
         chosen = {(o.name, values[o.name]) for o in options if str(values.get(o.name, o.default)) != str(o.default)}
         found.add((*parts, *sorted(chosen)))
     return found
+
+
+@functools.cache
+def stored(case: str) -> set[tuple[Any, ...]]:
+    """What the state dict of a case of ``tests/models.py`` holds of each module, whatever the number of its layer.
+
+    Of a tensor count its name, whether it is trained, and whether it is a single number.
+    """
+    model = models.build(*models.CASES[case])
+    trained = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    modules: dict[str, set[tuple[Any, ...]]] = {}
+    for name, value in model.state_dict().items():
+        owner, _, tensor = re.sub(r"\.\d+\.", ".", name).rpartition(".")
+        modules.setdefault(owner, set()).add((tensor, name in trained, value.numel() == 1))
+    return {(owner, frozenset(tensors)) for owner, tensors in modules.items()}
 
 
 def representatives(cases: Iterable[str], *reads: Reads) -> list[str]:

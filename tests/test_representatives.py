@@ -6,12 +6,14 @@ import pytest
 
 from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, Option, Part
 from tests import models
-from tests.representatives import Reads, representatives, structures, values_of
+from tests.representatives import Reads, representatives, stored, structures, values_of
 
 READS: list[tuple[Reads, ...]] = [
     (Axis.RESIDUAL,),
     (Axis.NORM, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.BIAS),
     ((Axis.NORM, Axis.RESIDUAL), Axis.INIT),
+    (stored,),
+    (stored, Axis.HISTORY),
 ]
 
 

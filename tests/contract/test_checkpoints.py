@@ -12,10 +12,12 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from torch import nn
 
+from fairseq_plugins.core.method import Axis
 from tests import models, toy
+from tests.representatives import for_each, stored
 
-every_case = pytest.mark.parametrize("case", models.CASES)
-UPDATES, STOP = 8, 4  # three updates are an epoch: the training is stopped in the second and ends in the third
+every_case = for_each("case", models.CASES, stored, Axis.HISTORY)
+UPDATES, STOP = 5, 3  # two updates are an epoch: the training is stopped in the second and ends in the third
 PLAIN = (dict, list, str, int, float, bool, type(None))
 Run = tuple[Path, nn.Module]
 
@@ -29,7 +31,7 @@ def run(data: Path, directory: Path, case: str, updates: int) -> Run:
         kept.append(self.model)
         return save_checkpoint(self, *args, **kwargs)
 
-    flags = [*models.CASES[case][2:], "--batch-size", "40", "--max-tokens", "1000", "--no-epoch-checkpoints"]
+    flags = [*models.CASES[case][2:], "--batch-size", "60", "--max-tokens", "1000", "--no-epoch-checkpoints"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "save_checkpoint", keep)
         path = toy.train_toy(data, directory, "--max-update", str(updates), *flags, arch=models.CASES[case][1])

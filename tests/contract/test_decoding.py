@@ -10,11 +10,14 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from fairseq_plugins.core.averages import RunningAverage
+from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.model import DeepTransformerModel
 from tests import models
+from tests.representatives import for_each
 from tests.rounding import assert_same_to_rounding, scale
 
-every_case = pytest.mark.parametrize("case", models.CASES)
+every_case = for_each("case", models.CASES, Axis.ATTENTION, Axis.HISTORY)
+"""What a step carries to the next is that of the attention and the history."""
 PAD = models.dictionary().pad()
 BEAM = 3
 LONGEST = 12
@@ -148,12 +151,14 @@ def test_a_running_sum_without_its_reordering_fails(monkeypatch: pytest.MonkeyPa
         search(concise("dsinit_matt"), cached=True)
 
 
-@pytest.mark.parametrize("case", ["post_ln", "admin", "dsinit_matt", "dsinit_matt_self", "pre_ln_aan_ffn"])
-def test_the_compiled_generator_finds_the_same(case: str) -> None:
+@pytest.mark.parametrize("optimised", [False, pytest.param(True, marks=pytest.mark.slow)])
+@for_each("case", ["post_ln", "admin", "dsinit_matt", "dsinit_matt_self", "pre_ln_aan_ffn"], Axis.ATTENTION)
+def test_the_compiled_generator_finds_the_same(case: str, optimised: bool) -> None:
+    """As it is compiled, and as torch rewrites that for speed while it runs."""
     model = outspoken(case)
     expected, _ = search(model, cached=True)
     generator = SequenceGenerator([model], models.dictionary(), beam_size=BEAM, max_len_a=0, max_len_b=LONGEST)
     data = models.batch(sentences=8)
-    with torch.no_grad():
+    with torch.no_grad(), torch.jit.optimized_execution(optimised):
         found = torch.jit.script(generator)({"net_input": {"src_tokens": data.source, "src_lengths": data.lengths}})
     assert difference(found, expected) < 1e-4

@@ -11,14 +11,18 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.core.calibration import Calibrated, pending
-from fairseq_plugins.core.method import Stack
+from fairseq_plugins.core.method import Axis, Stack
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError
 from tests import models
+from tests.representatives import for_each
 from tests.rounding import assert_same_to_rounding
 
-every_case = pytest.mark.parametrize("case", models.CASES)
+STRUCTURE = (Axis.NORM, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.BIAS)
+every_structure = for_each("case", models.CASES, *STRUCTURE)
+every_start = for_each("case", models.CASES, *Axis)
+"""Where the first weights matter as well."""
 # Without LayerNorm B2T's beta, the width to the power of -0.2, holds the stream only in wide layers: at width 32 it
 # grows to 2e6 over 60 layers in single precision too.
 WIDTH_OF_DEEP_MODELS = {"b2t_without_ln": 128, "norm_on_top": 128}
@@ -71,7 +75,7 @@ def without_hooks_left(model: DeepTransformerModel, watch: Callable[..., None]) 
             handle.remove()
 
 
-@every_case
+@every_start
 def test_every_parameter_gets_a_gradient(case: str) -> None:
     model = models.build(*models.CASES[case], "--dropout", "0", "--word-dropout", "0")
     model.train()
@@ -88,11 +92,13 @@ def test_every_parameter_gets_a_gradient(case: str) -> None:
     assert without_gradient(model) == set()
 
 
-@every_case
-def test_torchscript_equals_eager(case: str) -> None:
+@pytest.mark.parametrize("optimised", [False, pytest.param(True, marks=pytest.mark.slow)])
+@every_structure
+def test_torchscript_equals_eager(case: str, optimised: bool) -> None:
+    """As it is compiled, and as torch rewrites that for speed while it runs."""
     model = models.trained(case).double()  # compiled code may add in another order
     compiled = torch.jit.script(model)
-    with torch.no_grad():
+    with torch.no_grad(), torch.jit.optimized_execution(optimised):
         for data in (models.batch(), models.batch(sentences=1)):  # with and without pads
             expected, extra = model(*data.inputs)
             found, found_extra = compiled(*data.inputs)
@@ -100,7 +106,7 @@ def test_torchscript_equals_eager(case: str) -> None:
             assert_same_to_rounding(found_extra["attn"][0], extra["attn"][0], 1e-6)
 
 
-@every_case
+@every_structure
 def test_activation_checkpointing_equals_plain(case: str) -> None:
     plain = models.build(*models.CASES[case])
     checkpointed = models.build(*models.CASES[case], "--checkpoint-activations")
@@ -120,7 +126,7 @@ def test_activation_checkpointing_equals_plain(case: str) -> None:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6, msg=name)
 
 
-@every_case
+@for_each("case", models.CASES, Axis.ATTENTION, Axis.HISTORY)
 def test_more_padding_changes_nothing(case: str) -> None:
     model = models.trained(case)
     data = models.batch()
@@ -161,7 +167,7 @@ def test_pads_before_the_target_change_nothing_in_an_average(case: str) -> None:
                 assert_same_to_rounding(found[now, 0], expected[now, step - 3])
 
 
-@every_case
+@every_start
 def test_the_seed_decides_the_weights(case: str) -> None:
     first, again, other = (models.build(*models.CASES[case], seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -171,7 +177,7 @@ def test_the_seed_decides_the_weights(case: str) -> None:
     assert not [name for name in drawn if torch.equal(first[name], other[name])]
 
 
-@every_case
+@every_structure
 def test_layer_drop(case: str) -> None:
     """Layers are left out, yet every layer has seen the first batch. A history of them all refuses it."""
     flags = (*models.CASES[case], "--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
@@ -211,9 +217,12 @@ def test_sums_without_a_cure_grow_beyond_half_precision(case: str) -> None:
     assert torch.finfo(torch.float16).max < float(states[-1].abs().max()) < float("inf")
 
 
-@pytest.mark.parametrize("case", [case for case in models.CASES if case not in GROWS])
-def test_deep_models_stay_finite_in_half_precision(case: str) -> None:
-    width, layers = WIDTH_OF_DEEP_MODELS.get(case, 32), LAYERS_OF_DEEP_MODELS.get(case, 60)
+@pytest.mark.parametrize("deepest", [24, pytest.param(60, marks=pytest.mark.slow)])
+@for_each(
+    "case", [case for case in models.CASES if case not in GROWS], (Axis.NORM, Axis.RESIDUAL), Axis.INIT, *STRUCTURE[2:]
+)
+def test_deep_models_stay_finite_in_half_precision(case: str, deepest: int) -> None:
+    width, layers = WIDTH_OF_DEEP_MODELS.get(case, 32), min(deepest, LAYERS_OF_DEEP_MODELS.get(case, deepest))
     flags = f"--encoder-layers {layers} --decoder-layers {layers} --encoder-embed-dim {width}"
     model = models.build(*models.CASES[case], *flags.split()).half()
     assert model.decoder.design.layers == layers
@@ -236,7 +245,8 @@ def test_the_cases_are_what_they_say() -> None:
     """The promises would be empty if a flag of a combination were lost."""
     seen = {}
     for case, flags in models.CASES.items():
-        designs = [stack.design for stack in (models.build(*flags).encoder, models.build(*flags).decoder)]
+        model = models.build(*flags)
+        designs = [stack.design for stack in (model.encoder, model.decoder)]
         assert [design.stack for design in designs] == list(Stack)
         options = vars(designs[1].options)
         seen[case] = str([[part.name for part in design.parts.values()] for design in designs] + [options])

@@ -8,24 +8,32 @@ import pytest
 import torch
 from torch import Tensor
 
+from fairseq_plugins.core.method import Axis
 from fairseq_plugins.methods.admin import AdminResidual
 from tests import models
 from tests.contract import two_processes
+from tests.representatives import for_each, stored
 from tests.rounding import assert_same_to_rounding
 
 States = dict[str, dict[str, Tensor]]
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[States]:
-    """What either process has after its step, by case and backend; the processes start once for all cases."""
+def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[States]:
+    """What either process has after its step, by case and backend; the processes start once for all that are tested."""
+    tests = [item for item in request.session.items if item.fspath == request.node.fspath]
+    pairs = [(item.callspec.params["case"], item.callspec.params["backend"]) for item in tests]
     directory: Path = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(two_processes.work, args=(str(directory),), nprocs=two_processes.WORLD_SIZE)
+    arguments = (str(directory), pairs)
+    # Forked, so that neither imports fairseq anew, which takes longer than all the steps.
+    torch.multiprocessing.start_processes(
+        two_processes.work, arguments, nprocs=two_processes.WORLD_SIZE, start_method="fork"
+    )
     return [torch.load(directory / f"{rank}.pt", weights_only=True) for rank in range(two_processes.WORLD_SIZE)]
 
 
 @pytest.mark.parametrize("backend", two_processes.BACKENDS)
-@pytest.mark.parametrize("case", models.CASES)
+@for_each("case", models.CASES, stored, Axis.HISTORY)
 def test_two_processes_equal_one(case: str, backend: str, ranks: list[States]) -> None:
     first, second = (states[f"{case} {backend}"] for states in ranks)
     model, data = two_processes.model_and_batch(case)

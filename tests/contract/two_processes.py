@@ -1,4 +1,4 @@
-"""What each of two processes does for test_two_processes: one step of every method on its half of a batch."""
+"""What each of two processes does for test_two_processes: one step of each case on its half of a batch."""
 
 from __future__ import annotations
 
@@ -60,12 +60,11 @@ def distributed_step(case: str, backend: str, rank: int) -> dict[str, Tensor]:
     return step(model, WORLD_SIZE / tokens(data))
 
 
-def work(rank: int, directory: str) -> None:
-    """The whole life of process ``rank``; writes ``<rank>.pt``: state dicts by case and backend."""
+def work(rank: int, directory: str, pairs: list[tuple[str, str]]) -> None:
+    """The whole life of process ``rank``; writes ``<rank>.pt``: state dicts by the ``pairs`` of case and backend."""
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{directory}/meeting", rank=rank, world_size=WORLD_SIZE)
-    pairs = [(case, backend) for case in models.CASES for backend in BACKENDS]
     found = {f"{case} {backend}": distributed_step(case, backend, rank) for case, backend in pairs}
     torch.save(found, Path(directory) / f"{rank}.pt")
     dist.destroy_process_group()
