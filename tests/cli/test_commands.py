@@ -84,43 +84,77 @@ def test_missing_data_is_one_line(
     assert line in errors[0]
 
 
-class TestHydraTrain:
-    """In processes of their own: Hydra keeps state that outlives a run."""
+MISTAKES = {
+    "+model.encoder_lyers=3": "unknown setting 'encoder_lyers' (did you mean 'encoder_layers'?)",
+    "optimisation.max_update=3": "unknown setting 'optimisation' (did you mean 'optimization'?)",
+    "+common.seed=-1": "Could not append to config. An item is already at 'common.seed'.; ",
+    "common.seed=-1": "common.seed must be from 0 to 4294967295, as numpy wants it, not -1",
+}
+"""An override of Hydra's, and how the line about it begins."""
+FORKED = """
+import os
+import sys
 
-    def run(self, data: Path, directory: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+from fairseq_cli import hydra_train
+from fairseq_plugins.cli.main import main
+
+for directory in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        os.chdir(directory)
+        os.dup2(os.open("stderr", os.O_WRONLY | os.O_CREAT), 2)
+        overrides = open("overrides").read().split()
+        sys.exit(main(["hydra-train", "--config-dir", ".", *overrides, "--config-name", "tiny"]))
+    with open(os.path.join(directory, "code"), "w") as code:
+        code.write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+"""
+
+
+class TestHydraTrain:
+    """In processes of their own, since Hydra keeps state that outlives a run; all fork from one that has imported."""
+
+    def prepare(self, data: Path, directory: Path, *overrides: str) -> Path:
         (directory / "data-bin").symlink_to(data)
         (directory / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
-        command = [sys.executable, "-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", *overrides]
-        environment = {**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)}
-        return subprocess.run(
-            [*command, "--config-name", "tiny"],
-            cwd=directory,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        (directory / "overrides").write_text(" ".join(overrides), encoding="utf-8")
+        return directory
 
-    def test_relative_paths_mean_the_working_directory(self, data: Path, tmp_path: Path) -> None:
-        done = self.run(data, tmp_path)
+    def run(self, *command: str, cwd: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)}
+        done = subprocess.run(
+            [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
-        saved = torch.load(tmp_path / "saved" / "checkpoint_last.pt", weights_only=True)
+
+    @pytest.fixture(scope="class")
+    def ended(self, data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+        """The directory in which a training with an override, or with none, has ended."""
+        overrides = ["", *MISTAKES]
+        runs = {one: self.prepare(data, tmp_path_factory.mktemp("run"), one) for one in overrides}
+        self.run("-c", FORKED, *map(str, runs.values()), cwd=tmp_path_factory.getbasetemp())
+        return runs
+
+    def check_saved(self, directory: Path) -> None:
+        saved = torch.load(directory / "saved" / "checkpoint_last.pt", weights_only=True)
         assert saved["cfg"]["model"]["_name"] == "deep_transformer"
         assert saved["cfg"]["common"]["user_dir"] == USER_DIR
 
-    @pytest.mark.parametrize(
-        ("override", "line"),
-        [
-            ("+model.encoder_lyers=3", "unknown setting 'encoder_lyers' (did you mean 'encoder_layers'?)"),
-            ("optimisation.max_update=3", "unknown setting 'optimisation' (did you mean 'optimization'?)"),
-            ("+common.seed=-1", "Could not append to config. An item is already at 'common.seed'.; "),
-            ("common.seed=-1", "common.seed must be from 0 to 4294967295, as numpy wants it, not -1"),
-        ],
-    )
-    def test_a_mistake_is_one_line(self, override: str, line: str, data: Path, tmp_path: Path) -> None:
-        done = self.run(data, tmp_path, override)
-        assert done.returncode == 2
-        errors = [text for text in done.stderr.splitlines() if text.startswith("error: ")]
+    def test_relative_paths_mean_the_working_directory(self, ended: dict[str, Path]) -> None:
+        assert (ended[""] / "code").read_text() == "0", (ended[""] / "stderr").read_text()
+        self.check_saved(ended[""])
+
+    @pytest.mark.slow
+    def test_a_process_that_is_started_for_it_trains_the_same(self, data: Path, tmp_path: Path) -> None:
+        self.prepare(data, tmp_path)
+        command = ["-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", "--config-name", "tiny"]
+        self.run(*command, cwd=tmp_path)
+        self.check_saved(tmp_path)
+
+    @pytest.mark.parametrize("override", MISTAKES)
+    def test_a_mistake_is_one_line(self, override: str, ended: dict[str, Path]) -> None:
+        assert (ended[override] / "code").read_text() == "2"
+        said = (ended[override] / "stderr").read_text(encoding="utf-8")
+        errors = [text for text in said.splitlines() if text.startswith("error: ")]
         assert len(errors) == 1
-        assert errors[0].startswith(f"error: {line}")
-        assert "Traceback" not in done.stderr
+        assert errors[0].startswith(f"error: {MISTAKES[override]}")
+        assert "Traceback" not in said

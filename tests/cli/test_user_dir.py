@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from fairseq import utils
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 import fairseq_plugins
 
@@ -84,7 +88,15 @@ def test_user_dir_from_a_wheel(site: Path, tmp_path: Path) -> None:
     assert output.splitlines()[-1] == f"{site / 'fairseq_plugins' / '__init__.py'} True"
 
 
-def test_imported_and_given_as_user_dir(tmp_path: Path) -> None:
+def test_imported_and_given_as_user_dir() -> None:
+    before = list(ARCH_MODEL_REGISTRY)
+    utils.import_user_module(Namespace(user_dir=str(PACKAGE)))
+    assert importlib.import_module("fairseq_plugins") is fairseq_plugins
+    assert list(ARCH_MODEL_REGISTRY) == before
+
+
+@pytest.mark.slow
+def test_imported_and_given_as_user_dir_of_a_new_process(tmp_path: Path) -> None:
     code = "import fairseq_plugins\n" + IMPORT_AS_USER_DIR
     output = python("-c", code, str(PACKAGE), cwd=tmp_path, path=[CHECKOUT])
     assert output.splitlines()[-1] == f"{PACKAGE / '__init__.py'} True"
