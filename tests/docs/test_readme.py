@@ -114,10 +114,10 @@ def test_yaml_command_names_a_file_that_is_there() -> None:
 
 def test_every_training_has_a_directory_of_its_own() -> None:
     said = re.findall(r"--save-dir (\S+)", README)
-    assert len(said) == 4
+    assert said
     files = sorted((ROOT / "configs").glob("*/*.yaml"))
     said += [yaml.safe_load(file.read_text(encoding="utf-8"))["checkpoint"]["save_dir"] for file in files]
-    assert len(said) == len(set(said)) == 4 + len(files)
+    assert [directory for directory in said if said.count(directory) > 1] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/adding_a_method.md"])
