@@ -73,8 +73,13 @@ def stored(case: str) -> set[tuple[Any, ...]]:
 
 def representatives(cases: Iterable[str], *reads: Reads) -> list[str]:
     """The fewest of ``cases``, about, that have every structure which any of them has; in their order."""
-    left = {case: structures(case, *reads) for case in cases}
-    order, chosen = list(left), set()
+    return fewest({case: structures(case, *reads) for case in cases})
+
+
+def fewest(having: Mapping[str, set[Any]]) -> list[str]:
+    """The fewest keys, about, whose sets together have all that any of the sets has; in their order."""
+    left, chosen = dict(having), set()
+    order = list(left)
     while any(left.values()):
         best = max(order, key=lambda case: len(left[case]))
         chosen.add(best)

@@ -81,12 +81,21 @@ def content(name: str) -> Any:
 
 
 @cache
-def completed(name: str) -> Any:
-    """The file with fairseq's defaults, which hold for what it leaves unset."""
-    groups = {group: values for group, values in content(name).items() if group != "hydra"}
-    config = OmegaConf.merge(OmegaConf.structured(FairseqConfig), groups)
+def defaults(names: tuple[tuple[str, str], ...]) -> Any:
+    """fairseq's defaults, which hold for what a file leaves unset; by what is chosen for each group."""
+    config = OmegaConf.merge(OmegaConf.structured(FairseqConfig), {group: {"_name": name} for group, name in names})
     add_defaults(config)
     return config
+
+
+def setting(name: str, key: str) -> Any:
+    """What a training from the file takes for ``GROUP.KEY``."""
+    found = OmegaConf.select(content(name), key)
+    if found is not None:
+        return found
+    groups = content(name).items()
+    chosen = tuple((group, str(members._name)) for group, members in groups if "_name" in members)
+    return OmegaConf.select(defaults(chosen), key)
 
 
 def agrees(key: str, found: list[Any], stated: Any) -> bool:
@@ -117,7 +126,7 @@ def values(name: str, key: str) -> list[Any]:
     if key == "tokens_per_update":
         said = content(name)
         return [said.dataset.max_tokens * said.optimization.update_freq[0]]
-    found = OmegaConf.select(completed(name), key)
+    found = setting(name, key)
     return [OmegaConf.to_container(found) if OmegaConf.is_config(found) else found]
 
 
