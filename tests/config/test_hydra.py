@@ -70,11 +70,11 @@ def minimal(arch: str, **values: Any) -> dict[str, Any]:
     "arch",
     [
         "deep_transformer",
-        "post_ln_transformer",
+        pytest.param("post_ln_transformer", marks=pytest.mark.slow),
         "admin_transformer_iwslt_de_en",
-        "b2t_transformer_wmt_en_de_big",
+        pytest.param("b2t_transformer_wmt_en_de_big", marks=pytest.mark.slow),
         "dsinit_matt_transformer_wmt_en_de_12",
-        "rezero_transformer_60_12",
+        pytest.param("rezero_transformer_60_12", marks=pytest.mark.slow),
     ],
 )
 def test_an_architecture_means_the_same_by_yaml_and_by_flag(arch: str, tmp_path: Path) -> None:

@@ -54,14 +54,16 @@ def losses_and_weights(
     "flags",
     [
         (),
-        ("--conv-version", "convtransformer", "--share-decoder-input-output-embed"),
+        pytest.param(
+            ("--conv-version", "convtransformer", "--share-decoder-input-output-embed"), marks=pytest.mark.slow
+        ),
         CTC,
-        ("--encoder-freezing-updates", "4", "--dropout", "0.2"),
+        pytest.param(("--encoder-freezing-updates", "4", "--dropout", "0.2"), marks=pytest.mark.slow),
     ],
     ids=["plain", "two-dimensional convolutions", "CTC", "frozen at first"],
 )
 def test_losses_and_weights_are_those_of_stock(data: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
-    """Stock is Pre-LN whatever its flags say."""
+    """Stock is Pre-LN whatever its flags say. For the slow ones, ``test_stock_model.py`` compares one step."""
     our_losses, our_weights, _ = losses_and_weights(data, tmp_path / "ours", "pre_ln_s2t_transformer_s", *flags)
     losses, weights, _ = losses_and_weights(data, tmp_path / "stock", "s2t_transformer_s", *flags)
     assert len(losses) == len(set(losses)) == UPDATES, "the model was learning"
