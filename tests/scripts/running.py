@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +32,23 @@ def refusal(script: str, *arguments: object, **settings: str) -> str:
     assert ended.returncode == 2, ended.stdout + ended.stderr
     [line] = ended.stderr.removesuffix("\n").split("\n")
     return line.removeprefix("error: ")
+
+
+def killed_at(moment: Path, lock: Path, script: str, *arguments: object, **settings: str) -> None:
+    """Run a script until ``moment`` exists, kill it and all that it has started, and wait until none holds ``lock``."""
+    job = subprocess.Popen(
+        [str(ROOT / "scripts" / script), *map(str, arguments)],
+        env=environment(**settings),
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not moment.exists():
+        assert job.poll() is None, f"it ended before {moment} was there"
+        time.sleep(0.005)
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
+    with open(lock) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
 
 
 def contents(directory: Path) -> dict[str, bytes]:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +10,7 @@ from fairseq.data import Dictionary, data_utils
 
 from tests.scripts import ted_release
 from tests.scripts.fakes import without_binarising
-from tests.scripts.running import ROOT, contents, environment, refusal, run, times
+from tests.scripts.running import contents, killed_at, refusal, run, times
 
 SCRIPT = "prepare_iwslt14_de_en.sh"
 CLEANED = ted_release.PAIRS + 2  # with the title and the description
@@ -127,28 +122,11 @@ def test_killed_anywhere_it_continues_to_the_same_bytes(prepared: Path, settings
     complete = contents(prepared)
     shutil.rmtree(prepared)
     for moment in ("published/sentences.partial/test.raw.de", "work/tokens/train.en", "data-bin.partial"):
-        killed_at(prepared / moment, prepared, settings)
+        killed_at(prepared / moment, prepared / "published" / ".lock", SCRIPT, prepared, **settings)
         assert not (prepared / "data-bin").exists()
     ended = run(SCRIPT, prepared, **settings)
     assert ended.returncode == 0, ended.stderr
     assert contents(prepared) == complete
-
-
-def killed_at(moment: Path, out: Path, settings: dict[str, str]) -> None:
-    """Run the script until ``moment`` exists, then kill it and all that it has started."""
-    job = subprocess.Popen(
-        [str(ROOT / "scripts" / SCRIPT), str(out)],
-        env=environment(**settings),
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    while not moment.exists():
-        assert job.poll() is None, f"it ended before {moment} was there"
-        time.sleep(0.005)
-    os.killpg(job.pid, signal.SIGKILL)
-    job.wait()
-    with open(out / "published" / ".lock") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # until the last of them has ended, too
 
 
 def test_a_dry_run_prints_the_commands_and_makes_nothing(place: Path, settings: dict[str, str]) -> None:
