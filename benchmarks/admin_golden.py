@@ -61,7 +61,7 @@ def profile(model: nn.Module, count: int, length: int, vocabulary: int, seed: in
 
 
 def omegas(stack: nn.Module) -> list[tuple[str, float]]:
-    """Name and omega of each junction, bottom to top."""
+    """Name and omega of each residual connection, bottom to top."""
     found = []
     for name, module in stack.named_modules():
         if isinstance(module, Residual):

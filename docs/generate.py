@@ -144,9 +144,9 @@ def parts_of(method: Method) -> list[Part]:
 
 
 def scales_stream(method: Method) -> bool:
-    """Whether a junction of the method multiplies the stream, so that stock does not compute the same unless folded."""
-    junctions = (module for module in tiny_model(method).modules() if isinstance(module, Residual))
-    scales = (junction.stream_scale() for junction in junctions)
+    """Whether a residual of the method multiplies the stream, so that stock does not compute the same unless folded."""
+    residuals = (module for module in tiny_model(method).modules() if isinstance(module, Residual))
+    scales = (residual.stream_scale() for residual in residuals)
     return any(scale is not None and bool((scale != 1).any()) for scale in scales)
 
 

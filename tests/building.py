@@ -87,8 +87,8 @@ def batch(source: int = 7, target: int = 6, sentences: int = 3, seed: int = 3, v
     return Batch(src, src.ne(words.pad()).sum(dim=1), previous)
 
 
-def junctions(stack: nn.Module) -> dict[str, Residual]:
-    """The residual junctions of a stack by their names, in the order in which they run."""
+def residuals(stack: nn.Module) -> dict[str, Residual]:
+    """The residual connections of a stack by their names, in the order in which they run."""
     return {name: module for name, module in stack.named_modules() if isinstance(module, Residual)}
 
 

@@ -1,4 +1,4 @@
-"""Turn a checkpoint whose junctions scale the stream into one of stock fairseq: ``fairseq-deep fold``.
+"""Turn a checkpoint whose residual connections scale the stream into one of stock fairseq: ``fairseq-deep fold``.
 
 A Post-LN sub-layer LN(s * z + F(z)), s fixed after training, computes what the plain LN(y + G(y)) computes with
 y = s * z, if what makes z is multiplied by s and every map that reads z has its columns divided by s. Before all but
@@ -63,11 +63,11 @@ READERS: Mapping[Site, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Junction:
-    """One junction and its neighbours, by their names in the state dict.
+class ResidualNames:
+    """One residual connection and its neighbours, by their names in the state dict.
 
     Attributes:
-        name: of the junction.
+        name: of the residual connection.
         scale: what it multiplies the stream by, float64, ``(C)`` or ``(1)``; None if it does something else.
         maker: the LayerNorm whose output the stream is; empty where that is the embeddings.
         readers: the linear maps that read the stream.
@@ -97,13 +97,13 @@ class Folded:
         self.weights[name] = (self.weights[name].double() * factor).float()
 
 
-def junctions(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[Junction]:
-    """The junctions of a Post-LN stack in the order in which they run."""
+def residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[ResidualNames]:
+    """The residual connections of a Post-LN stack in the order in which they run."""
     maker = f"{name}.layernorm_embedding" if stack.layernorm_embedding is not None else ""
     for sub in sub_layers(model):
         if sub.stack == name:
             scale = sub.residual.stream_scale()
-            yield Junction(
+            yield ResidualNames(
                 f"{sub.name}_residual",
                 None if scale is None else scale.detach().double(),
                 maker,
@@ -118,14 +118,14 @@ def obstacles(model: DeepTransformerModel) -> list[str]:
     for name, stack in model.stacks():
         parts = [part for part in stack.design.parts.values() if part.no_fold]
         found += [f"--{part.axis.value} {part.name} has no fold: {part.no_fold}" for part in parts]
-        # A part with a reason of its own speaks for its junctions.
+        # A part with a reason of its own speaks for its residual connections.
         if not parts:
-            found += _obstacles_at_junctions(model, name, stack)
+            found += _obstacles_at_residuals(model, name, stack)
     return list(dict.fromkeys(found))
 
 
-def _obstacles_at_junctions(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[str]:
-    for one in junctions(model, name, stack):
+def _obstacles_at_residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[str]:
+    for one in residuals(model, name, stack):
         if one.scale is None:
             yield f"{one.name} has no fold: it does more than scale the stream and add the branch"
         elif stack.design.norms_always(NormPlace.BEFORE) and not one.is_plain:
@@ -172,12 +172,14 @@ def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str,
 
 
 def _fold_stack(model: DeepTransformerModel, name: str, stack: Any, folded: Folded) -> None:
-    scaled = [(one, one.scale) for one in junctions(model, name, stack) if one.scale is not None and not one.is_plain]
+    scaled = [(one, one.scale) for one in residuals(model, name, stack) if one.scale is not None and not one.is_plain]
     if not scaled:
         folded.notes.append(f"{name}: nothing to fold")
         return
     values = torch.cat([scale for _, scale in scaled])
-    folded.notes.append(f"{name}: {len(scaled)} junctions folded, scales {values.min():.3g} to {values.max():.3g}")
+    folded.notes.append(
+        f"{name}: {len(scaled)} residual connections folded, scales {values.min():.3g} to {values.max():.3g}"
+    )
     for one, scale in scaled:
         for reader in one.readers:
             folded.multiply(f"{reader}.weight", 1 / scale)

@@ -1,6 +1,6 @@
 """Initialisation that has to see data: one pass of the first training batch through the model.
 
-A junction that takes part is a :class:`Calibrated`. The pass runs inside the first training forward, without
+A residual connection that takes part is a :class:`Calibrated`. The pass runs inside the first training forward, without
 gradients, in training mode, with the random state put back afterwards. What it finds lives in buffers, never in
 parameters: half-precision optimizers build their float32 copies of the parameters before the first forward and
 write them back at the first step, which silently undoes anything written into a parameter here. Buffers have no
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Calibrated(Residual):
-    """A junction with a buffer ``calibrated`` (1 once data has been seen) that observes the first batch."""
+    """A residual connection with a buffer ``calibrated`` (1 once data has been seen) that observes the first batch."""
 
     # A float, since integer buffers break fairseq's exponential moving average of the weights.
     calibrated: Tensor
@@ -35,29 +35,29 @@ class Calibrated(Residual):
         self.register_buffer("calibrated", torch.zeros(1))
 
     def observe(self, branch: Tensor, stream: Tensor, carried: float) -> float:
-        """See the junction's inputs, ``(T, B, C)``, before it joins them.
+        """See the residual connection's inputs, ``(T, B, C)``, before it joins them.
 
         Args:
             branch: as in :meth:`Residual.forward`.
             stream: likewise.
-            carried: what the junction below in the same stack returned; 1 at the bottom.
+            carried: what the residual connection below in the same stack returned; 1 at the bottom.
         """
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Called on every junction after the whole network has been observed; nothing to do by default."""
+        """Called on every residual connection after the whole network has been observed; nothing to do by default."""
 
     def table_row(self) -> tuple[float, float]:
         """Branch variance and resulting stream scale, for the log."""
         raise NotImplementedError
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """A checkpoint without this junction's buffers is a plain model: load it as one that has been calibrated."""
+        """A checkpoint without this residual's buffers is a plain model: load it as one that has been calibrated."""
         for key, value in self.state_dict().items():
             state_dict.setdefault(f"{name}.{key}", self.neutral(key, value))
 
     def neutral(self, key: str, value: Tensor) -> Tensor:
-        """Value of the missing entry ``key`` that makes the junction a plain sum."""
+        """Value of the missing entry ``key`` that makes the residual connection a plain sum."""
         raise NotImplementedError
 
 
@@ -72,7 +72,7 @@ def population_variance(x: Tensor) -> float:
 
 
 def pending(model: nn.Module) -> bool:
-    """True if a junction of ``model`` still has to see data."""
+    """True if a residual connection of ``model`` still has to see data."""
     return any(float(m.calibrated) < 0.5 for m in model.modules() if isinstance(m, Calibrated))
 
 
@@ -119,10 +119,10 @@ def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Ca
 def _observers(stack: nn.Module) -> list[RemovableHandle]:
     carried = {"value": 1.0}
 
-    def see(junction: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        assert isinstance(junction, Calibrated)
+    def see(residual: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(residual, Calibrated)
         branch, stream, _ = inputs
-        carried["value"] = junction.observe(branch, stream, carried["value"])
+        carried["value"] = residual.observe(branch, stream, carried["value"])
 
     return [m.register_forward_pre_hook(see) for m in stack.modules() if isinstance(m, Calibrated)]
 
@@ -132,8 +132,8 @@ def _log_table(stacks: list[tuple[str, nn.Module]]) -> None:
     for stack_name, stack in stacks:
         for name, m in stack.named_modules():
             if isinstance(m, Calibrated):
-                layer, _, junction = name.rpartition(".")
+                layer, _, residual = name.rpartition(".")
                 variance, omega = m.table_row()
-                site = junction.removesuffix("_residual")
+                site = residual.removesuffix("_residual")
                 rows.append(f"{stack_name + '.' + layer:<24}{site:<16}{variance:>10.4f}{omega:>10.4f}")
     logger.info("profile of the first training batch\n%s", "\n".join(rows))

@@ -23,7 +23,7 @@ from fairseq_plugins.errors import UserError, unknown_name
 FLAG = "--no-weight-decay-on"
 KINDS: dict[str, str] = {
     "norm": "LayerNorms and what stands in their place",
-    "residual": "what the junctions of branch and stream train",
+    "residual": "what the residual connections of branch and stream train",
     "history": "weights of the layers below",
     "bias": "biases of linear maps and shifts",
     "embedding": "tables of words and of learned positions",
@@ -60,7 +60,7 @@ def parameters_by_kind(model: nn.Module) -> dict[str, list[nn.Parameter]]:
 
 
 def _by_module(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """Norms first: a junction or a history may have one of its own."""
+    """Norms first: a residual connection or a history may have one of its own."""
     modules = [(name.split(".")[-1], module) for name, module in model.named_modules()]
     norms = [module for name, module in modules if isinstance(module, nn.LayerNorm) or name in NORM_PLACES]
     yield from (("norm", parameter) for module in norms for parameter in module.parameters())

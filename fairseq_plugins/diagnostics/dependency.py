@@ -1,7 +1,7 @@
 """Residual dependency: how much of a sub-layer's output each branch below makes up. Liu et al., EMNLP 2020, figure 7.
 
-Every stream is a sum: the embedding and all branches so far, each scaled by what junctions, LayerNorms and histories
-have done to it since. A junction is linear in what it is given, a LayerNorm is so too once its division by the standard
+Every stream is a sum: the embedding and all branches so far, each scaled by what residuals, LayerNorms and histories
+have done to it since. A residual is linear in what it is given, a LayerNorm is so too once its division by the standard
 deviation is held fixed. So each summand is carried through on its own; beta_ij is the standard deviation of summand j
 in the output of sub-layer i over the width, mean over the words, and a row's squares sum to one. What LayerNorms and
 shifts add to every word alike is no summand of a branch and is left out.
@@ -91,7 +91,7 @@ def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor
 
 
 def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
-    """One junction, whose branch is summand ``number``, and the norm behind it, on summands."""
+    """One residual connection, whose branch is summand ``number``, and the norm behind it, on summands."""
     sub, zero = visit.sub, x.new_zeros(1, 1, 1, x.size(-1))
     x = sub.residual(zero, x, layer_input).clone()
     x[number] += sub.residual(visit.branch, zero[0], zero[0])

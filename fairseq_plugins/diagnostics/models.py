@@ -116,7 +116,9 @@ def find_architecture(name: str) -> str:
         )
         raise UserError(f"unknown method '{name}'{near}; legal values: {', '.join(sorted(METHODS))}")
     if not issubclass(found, DesignedModel):
-        raise UserError(f"'{name}' is an architecture of fairseq's own and has no junctions to watch; name a method")
+        raise UserError(
+            f"'{name}' is an architecture of fairseq's own and has no residual connections to watch; name a method"
+        )
     if not issubclass(found, DeepTransformerModel):
         raise UserError(f"'{name}' is no translation model, and only those can be diagnosed")
     return name
@@ -188,5 +190,5 @@ def _fingerprint(design: StackDesign, layer: Any, layers: int) -> float:
         deeper.initialise(StackWeights([drawn], branches=5 * layers))
         total = sum(float(value.double().abs().sum()) for value in drawn.state_dict().values())
         ones = torch.ones(1, 1, design.width)
-        junctions = deeper.residuals(sites_of(layer), 1)
-        return total + sum(float(j(ones, 2 * ones, 4 * ones).double().sum()) for j in junctions.values())
+        residuals = deeper.residuals(sites_of(layer), 1)
+        return total + sum(float(j(ones, 2 * ones, 4 * ones).double().sum()) for j in residuals.values())

@@ -1,6 +1,6 @@
 """What an analysis sees of a model: its sub-layers in the order in which they run, and the tensors of one pass.
 
-Everything comes from hooks on junctions, norms, layers and histories; they are gone when the context is left.
+Everything comes from hooks on residuals, norms, layers and histories; they are gone when the context is left.
 
 Legend: T time, B batch, C width.
 """
@@ -23,10 +23,10 @@ class Visit:
 
     Attributes:
         sub: the sub-layer.
-        branch: what its junction was given.
+        branch: what its residual connection was given.
         stream: likewise.
         layer_input: likewise.
-        total: what the junction returned.
+        total: what the residual connection returned.
         output: what the next sub-layer, or whatever stands above the layer, was given.
         norm_input: what its norm was given; None where it has none.
         norm_output: what its norm returned.
@@ -89,7 +89,7 @@ def _watch_sub_layer(record: Recording, sub: SubLayer) -> Iterator[Any]:
     seen: list[tuple[Tensor, Tensor]] = []
     if sub.norm is not None:
         yield sub.norm.register_forward_hook(lambda *call: _see_norm(record, seen, *call))
-    yield sub.residual.register_forward_hook(lambda *call: _see_junction(record, sub, seen, *call[1:]))
+    yield sub.residual.register_forward_hook(lambda *call: _see_residual(record, sub, seen, *call[1:]))
 
 
 def _see_mixture(record: Recording, stack: str, inputs: Any, mixture: Tensor) -> None:
@@ -105,12 +105,12 @@ def _see_layer(record: Recording, key: tuple[str, int], result: Any) -> None:
 
 def _see_norm(record: Recording, seen: list[Any], norm: nn.Module, inputs: Any, output: Tensor) -> None:
     seen[:] = [(inputs[0], output)]
-    # A norm that stands after its junction belongs to the visit that is already there.
+    # A norm that stands after its residual connection belongs to the visit that is already there.
     if record.visits and record.visits[-1].sub.norm is norm:
         record.visits[-1].norm_input, record.visits[-1].norm_output = seen.pop()
 
 
-def _see_junction(record: Recording, sub: SubLayer, seen: list[Any], inputs: Any, total: Tensor) -> None:
+def _see_residual(record: Recording, sub: SubLayer, seen: list[Any], inputs: Any, total: Tensor) -> None:
     branch, stream, layer_input = inputs
     if record.visits and record.visits[-1].sub.layer is sub.layer:
         record.visits[-1].output = stream

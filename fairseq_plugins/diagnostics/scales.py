@@ -1,7 +1,7 @@
 """What weighs branches and streams: omega (Liu et al., EMNLP 2020, figure 8), alpha (Bachlechner et al., UAI 2021,
 figure 6), and the weights of a history (Wang et al., ACL 2019).
 
-Nothing asks for them by name. A junction is linear in branch, stream and layer input, so its weights are what it makes
+Nothing asks for them by name. A residual is linear in branch, stream and layer input, so its weights are what it makes
 of a one in the place of each and zeros in the others; a history likewise, with its LayerNorms taken out.
 """  # noqa: D205
 
@@ -34,7 +34,7 @@ def dead_gates(label: str, dead: Sequence[str], gates: int, when: str = "") -> l
 
 
 class Scale(NamedTuple):
-    """Weights at one junction; means over the width, and the smallest and largest of the stream's.
+    """Weights at one residual connection; means over the width, and the smallest and largest of the stream's.
 
     Layers count from 0.
     """
@@ -72,7 +72,7 @@ class Mixture(NamedTuple):
 
 
 def scales(model: Any) -> list[Scale]:
-    """Every junction of the model, the encoder's first."""
+    """Every residual connection of the model, the encoder's first."""
     with torch.no_grad():
         return [_scale(sub) for sub in sub_layers(model)]
 
@@ -121,7 +121,7 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
         for stack in STACKS
     ]
     tables = [of_records("scales", found)]
-    figures = [Figure("scales", "Weights at the junctions", panels)]
+    figures = [Figure("scales", "Weights at the residual connections", panels)]
     if mixed:
         tables.append(of_records("scales-history", mixed))
         figures.append(Figure("scales-history", "Weights of the layers below", _history_maps(mixed)))

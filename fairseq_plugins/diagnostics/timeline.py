@@ -1,7 +1,7 @@
 """What changes over a training: norms and sizes at every sub-layer, and the weights that a method trains.
 
 Heat maps of sub-layer by update, as in Bachlechner et al., UAI 2021, figure 6 (alpha); lines of the weights at
-junctions (omega of Liu et al., EMNLP 2020) and in histories (Wang et al., ACL 2019). Names are those of the recorder
+residuals (omega of Liu et al., EMNLP 2020) and in histories (Wang et al., ACL 2019). Names are those of the recorder
 (docs/recorder.md): places are those of the state dict, whose layers count from 0.
 """
 
@@ -48,8 +48,8 @@ MEASURED = (
     Quantity("norm_output_rms", "Output of each LayerNorm", "root mean square"),
 )
 WEIGHTS = (
-    Quantity("branch_scale", "Weight of the branch at each junction", "weight of the branch"),
-    Quantity("stream_scale", "Weight of the stream at each junction", "weight of the stream"),
+    Quantity("branch_scale", "Weight of the branch at each residual connection", "weight of the branch"),
+    Quantity("stream_scale", "Weight of the stream at each residual connection", "weight of the stream"),
 )
 KINDS = (
     "gradient_norm",

@@ -1,7 +1,7 @@
 """Trainings to look back on: what their recorder has written or, where none was on, what their checkpoints show.
 
 Both are entries of the same names. A checkpoint after n updates becomes an entry of update n: the weights at its
-junctions and in its histories, and what one batch shows of it without dropout.
+residual connections and in its histories, and what one batch shows of it without dropout.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class FirstNotFinite:
         return see
 
     def _is_given_finite(self, module: nn.Module, inputs: Any) -> bool:
-        """Of a junction alone: an attention is not always called as a module, and its branch is seen here first."""
+        """Of a residual alone: an attention is not always called as a module, and its branch is seen here first."""
         return not isinstance(module, Residual) or all(is_finite(one) for one in inputs)
 
     def place(self, group: Any, together: bool) -> Place | None:

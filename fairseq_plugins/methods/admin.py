@@ -50,7 +50,7 @@ class AdminResidual(Calibrated):
         return torch.addcmul(branch, stream, self.stream_scale())
 
     def observe(self, branch: Tensor, stream: Tensor, carried: float) -> float:
-        """Set omega from the junctions below in the same stack; variances are over all elements, pads included.
+        """Set omega from the residuals below in the same stack; variances are over all elements, pads included.
 
         ``released``: omega_1 = 1; then omega_(i+1)^2 = Var(omega_i x_i) + Var(F_i). Each omega is at work while
         the ones above are measured. With LayerNorm's unit variance that is omega_i^2 = Var(x_0) + sum_(j<i) Var(F_j).
@@ -113,7 +113,7 @@ class AdminResidual(Calibrated):
     ),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """One omega for each junction."""
+    """One omega for each residual connection."""
     size = design.width if design.options.admin_scale == "elementwise" else 1
     trained = design.options.admin_omega == "trained"
     return {site: AdminResidual(size, design.options.admin_profile, trained) for site in sites}

@@ -85,7 +85,7 @@ def omega_of(sub_layers: int, change: str) -> float:
     ),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """An omega of its own for each junction, all equal at first; a layer has as many sub-layers as sites."""
+    """An omega of its own for each residual connection, all equal at first; a layer has as many sub-layers as sites."""
     omega = omega_of(design.layers * len(sites), design.options.admin_torch_change)
     trained = design.options.admin_torch_omega == "trained"
     return {site: AdminTorchResidual(omega, design.width, trained) for site in sites}

@@ -85,14 +85,14 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Plain sums, but for the last sub-layer of the layer."""
-    junctions: dict[Site, Residual] = {site: PlainResidual() for site in sites}
+    residuals: dict[Site, Residual] = {site: PlainResidual() for site in sites}
     if design.choice(Axis.NORM) == "none":
-        junctions[Site.FFN] = WeightedBottomToTop(alpha(design), beta(design))
+        residuals[Site.FFN] = WeightedBottomToTop(alpha(design), beta(design))
     elif design.options.b2t_skip == "all":
-        junctions[Site.FFN] = BottomToTopSkipAll()
+        residuals[Site.FFN] = BottomToTopSkipAll()
     else:
-        junctions[Site.FFN] = BottomToTop()
-    return junctions
+        residuals[Site.FFN] = BottomToTop()
+    return residuals
 
 
 @part(

@@ -49,7 +49,7 @@ def _of_both_depths(design: StackDesign) -> float:
 
 
 def _sub_layers(layer: nn.Module) -> int:
-    """How many junctions of branch and stream the layer has."""
+    """How many residual connections of branch and stream the layer has."""
     return sum(getattr(layer, f"{site.value}_residual", None) is not None for site in Site)
 
 
@@ -71,7 +71,7 @@ def _draw(linear: nn.Linear, gain: float, rule: str) -> None:
     conflicts=needs_norm_after("deepnorm"),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """One constant alpha for every junction of the stack."""
+    """One constant alpha for every residual connection of the stack."""
     scale = alpha(design, len(sites))
     return {site: ScaledStream(scale) for site in sites}
 

@@ -48,7 +48,7 @@ class ReZeroResidual(Residual):
     no_fold="stock fairseq has no factor on a branch that could start at zero",
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Junctions of one layer: one alpha for all of them (the paper and its package), or one each."""
+    """Residual connections of one layer: one alpha for all of them (the paper and its package), or one each."""
 
     def new_alpha() -> nn.Parameter:
         return nn.Parameter(torch.full((1,), float(design.options.rezero_alpha)))

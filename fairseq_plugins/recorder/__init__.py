@@ -1,4 +1,4 @@
-"""The recorder of a training run: what activations, gradients and junctions do, in a file that survives a crash.
+"""The recorder of a training run: what activations, gradients and residuals do, in a file that survives a crash.
 
 ``--criterion label_smoothed_cross_entropy_with_diagnostics`` trains as the criterion without the suffix does, bit for
 bit, and records every ``--diagnostics-interval`` updates into ``<save-dir>/recorder.jsonl``. Read it back by::

@@ -1,4 +1,4 @@
-"""What the forward and backward pass of one update show at junctions and norms, as sums that add up.
+"""What the forward and backward pass of one update show at residual connections and norms, as sums that add up.
 
 Every statistic is a sum of squares and a count, so that mini-batches, the steps of ``--update-freq`` and processes give
 the numbers of one large batch. Nothing but scalars is kept, and they stay on their device until the update is over.
@@ -29,9 +29,9 @@ def norms(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def scales(found: list[SubLayer]) -> dict[str, float]:
-    """Weights that junctions with a parameter or a buffer give branch and stream; means over the width.
+    """Weights that residual connections with a parameter or a buffer give branch and stream; means over the width.
 
-    A junction is linear, so they are what it makes of a one in the place of each and zeros in the others.
+    A residual connection is linear, so they are what it makes of a one in the place of each and zeros in the others.
     """
     values: dict[str, float] = {}
     for sub in found:
@@ -115,7 +115,7 @@ class ActivationWatch:
         handles: list[Any] = []
         try:
             for one in self._sub_layers:
-                handles.append(one.residual.register_forward_hook(self._junction_hook(one.name)))
+                handles.append(one.residual.register_forward_hook(self._residual_hook(one.name)))
             for name, norm in self._norms.items():
                 handles.append(norm.register_forward_hook(self._norm_hook(f"{name}/{NORM}")))
             yield
@@ -148,7 +148,7 @@ class ActivationWatch:
         """Whether this is a forward pass to be counted; not the one in which a method looks at its first batch."""
         return self._forward and self._counts and getattr(self._model, "data_seen", True)
 
-    def _junction_hook(self, name: str) -> Any:
+    def _residual_hook(self, name: str) -> Any:
         def see(module: nn.Module, inputs: Any, total: Tensor) -> None:
             branch, stream, _ = inputs
             if self._seen:

@@ -53,7 +53,9 @@ def at_least(least: float) -> Callable[[Any], str | None]:
 
 
 SETTINGS = [
-    Setting(INTERVAL, int, 100, "record activations, gradients and junctions in every N-th update", at_least(1)),
+    Setting(
+        INTERVAL, int, 100, "record activations, gradients and residual connections in every N-th update", at_least(1)
+    ),
     Setting(KEEP, int, 1000, "entries that recorder.jsonl in --save-dir keeps at least, the last ones", at_least(1)),
 ]
 """What a part of the package that works with the recorder adds to this list, before :func:`register`, is a flag too."""

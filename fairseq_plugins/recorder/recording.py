@@ -60,9 +60,9 @@ class Recorder:
 
     def _announce(self) -> None:
         where = f" to {self._file.path}" if self._file is not None else ""
-        what = f"{len(self._sub_layers)} residual junctions and {len(self._norms)} norms"
+        what = f"{len(self._sub_layers)} residual connections and {len(self._norms)} norms"
         if not self._sub_layers:
-            what = f"gradients and {len(self._norms)} norms; this model has no residual junctions"
+            what = f"gradients and {len(self._norms)} norms; this model has no residual connections"
         logger.info("every %d updates the recorder writes%s: %s", self._criterion.interval, where, what)
 
     def begin(self, update: int) -> None:

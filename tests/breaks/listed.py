@@ -285,7 +285,7 @@ CORE = (
         PACKAGE + "core/residual.py",
         "return stream + branch",
         "return branch",
-        "a plain junction drops the stream",
+        "a plain residual connection drops the stream",
         ("tests/equivalence/test_stock_model.py",),
     ),
     Break(

@@ -1,6 +1,6 @@
 """Folding: stock loads the result strictly and computes the same; what has no fold is refused with reasons.
 
-Every junction gets a random scale a dimension, every LayerNorm a random gain and bias, so that a factor that is
+Every residual gets a random scale a dimension, every LayerNorm a random gain and bias, so that a factor that is
 forgotten, misplaced or applied twice shows.
 """
 
@@ -27,7 +27,7 @@ from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.checkpoints.fold import fold_checkpoint, main
 from fairseq_plugins.core.method import PARTS, Axis, Site
 from fairseq_plugins.errors import UserError
-from tests.building import TINY, Batch, batch, build, junctions, settings, translation_task
+from tests.building import TINY, Batch, batch, build, residuals, settings, translation_task
 from tests.rounding import assert_same_to_rounding
 from tests.toy import binarise, train_toy, translate_toy
 
@@ -39,19 +39,19 @@ def random_in(low: float, high: float, like: Tensor) -> Tensor:
     return low + (high - low) * torch.rand(like.shape)
 
 
-def set_scale(junction: nn.Module, scale: Tensor) -> None:
+def set_scale(residual: nn.Module, scale: Tensor) -> None:
     """Half of it measured, half of it trained."""
-    if junction.omega_trained is None:
-        junction.omega_profiled.copy_(scale)
+    if residual.omega_trained is None:
+        residual.omega_profiled.copy_(scale)
     else:
-        junction.omega_trained.copy_(0.4 * scale)
-        junction.omega_profiled.copy_(scale - junction.omega_trained)
-    junction.calibrated.fill_(1.0)
+        residual.omega_trained.copy_(0.4 * scale)
+        residual.omega_profiled.copy_(scale - residual.omega_trained)
+    residual.calibrated.fill_(1.0)
 
 
 @torch.no_grad()
 def as_if_trained(model: nn.Module, seed: int = 5) -> nn.Module:
-    """Weights away from every initial value; scales from 0.5 to 2, of either sign in one junction."""
+    """Weights away from every initial value; scales from 0.5 to 2, of either sign in one residual connection."""
     torch.manual_seed(seed)
     for module in model.modules():
         if isinstance(module, nn.LayerNorm):
@@ -60,10 +60,10 @@ def as_if_trained(model: nn.Module, seed: int = 5) -> nn.Module:
         elif isinstance(module, nn.Linear) and module.bias is not None:
             module.bias.copy_(random_in(-0.3, 0.3, module.bias))
     for stack in (model.encoder, model.decoder):
-        for junction in junctions(stack).values():
-            if hasattr(junction, "omega_profiled"):
-                set_scale(junction, random_in(0.5, 2.0, junction.omega_profiled))
-        last = list(junctions(stack).values())[-1]
+        for residual in residuals(stack).values():
+            if hasattr(residual, "omega_profiled"):
+                set_scale(residual, random_in(0.5, 2.0, residual.omega_profiled))
+        last = list(residuals(stack).values())[-1]
         if hasattr(last, "omega_profiled"):
             set_scale(last, -last.stream_scale())
     return model.eval()
@@ -164,11 +164,11 @@ def test_scales_matter(tmp_path):
     before = log_probabilities(model)
     with torch.no_grad():
         for stack in (model.encoder, model.decoder):
-            for name, junction in junctions(stack).items():
-                scale = junction.stream_scale().clone()
-                set_scale(junction, torch.ones_like(scale))
+            for name, residual in residuals(stack).items():
+                scale = residual.stream_scale().clone()
+                set_scale(residual, torch.ones_like(scale))
                 assert (log_probabilities(model) - before).abs().max() > 1e-3, name
-                set_scale(junction, scale)
+                set_scale(residual, scale)
 
 
 def test_dividing_the_values_of_the_cross_attention_is_wrong(tmp_path, monkeypatch):
@@ -351,11 +351,11 @@ def test_merged_dictionaries_keep_one_table(tmp_path):
     assert_same(model, folded(tmp_path, "admin_transformer", model, values))
 
 
-def test_a_junction_that_hides_its_scale_is_refused(tmp_path, monkeypatch):
+def test_a_residual_that_hides_its_scale_is_refused(tmp_path, monkeypatch):
     model, values = tiny_model("admin_transformer", encoder_layers=1, decoder_layers=1)
     path = save(tmp_path / "in.pt", "admin_transformer", model, values)
-    junction = type(model.encoder.layers[0].ffn_residual)
-    monkeypatch.setattr(junction, "stream_scale", lambda self: None)
+    residual = type(model.encoder.layers[0].ffn_residual)
+    monkeypatch.setattr(residual, "stream_scale", lambda self: None)
     state = read_checkpoint(path)
     with pytest.raises(UserError) as caught:
         fold_module.fold(*fold_module.build_original(state, path))
@@ -467,7 +467,7 @@ def test_stock_fairseq_translates_with_a_folded_training(tmp_path, capsys):
 
     assert main([str(checkpoint), str(tmp_path / "folded.pt")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("encoder: 4 junctions folded, scales ")
+    assert lines[0].startswith("encoder: 4 residual connections folded, scales ")
     assert "left out: the optimiser's state and the moving average of the weights" in lines
 
     command = [sys.executable, "-c", STOCK_GENERATE, str(data), "--path", str(tmp_path / "folded.pt"), "--cpu"]

@@ -18,7 +18,7 @@ from fairseq_plugins.methods.admin import AdminResidual
 from tests import models, toy
 
 XAVIER = ("--arch", "post_ln_transformer", "--base-init", "xavier")
-JUNCTIONS = 3 * 2 + 2 * 3  # of the tiny models in memory
+RESIDUALS = 3 * 2 + 2 * 3  # of the tiny models in memory
 UPDATES = ("--max-update", "4", "--no-epoch-checkpoints")
 
 
@@ -26,12 +26,12 @@ def admin(*flags: str) -> nn.Module:
     return models.build("--arch", "admin_transformer", *flags).train()
 
 
-def junctions(model: nn.Module) -> dict[str, AdminResidual]:
+def residuals(model: nn.Module) -> dict[str, AdminResidual]:
     return {name: module for name, module in model.named_modules() if isinstance(module, AdminResidual)}
 
 
 def omegas(model: nn.Module) -> dict[str, Tensor]:
-    return {name: module.omega_profiled.clone() for name, module in junctions(model).items()}
+    return {name: module.omega_profiled.clone() for name, module in residuals(model).items()}
 
 
 def stored_omegas(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -75,7 +75,7 @@ def test_the_first_training_forward_profiles_once(profiles: list[dict[str, Tenso
     assert len(profiles) == 1
     assert same(omegas(model), first)
     above = [value for name, value in first.items() if not name.endswith("layers.0.self_attn_residual")]
-    assert len(above) == JUNCTIONS - 2
+    assert len(above) == RESIDUALS - 2
     assert all((value > 1.05).all() for value in above)
 
 
@@ -94,11 +94,11 @@ def test_the_profile_is_that_of_the_training_forward() -> None:
         scaled = module.omega_profiled * stream
         carried[stack] = float((scaled.double().var(correction=0) + branch.double().var(correction=0)).sqrt())
 
-    for name, module in junctions(model).items():
+    for name, module in residuals(model).items():
         module.register_forward_pre_hook(lambda module, inputs, name=name: watch(name, module, inputs))
     torch.manual_seed(4)
     assert torch.equal(models.loss_of(model, models.batch()), first)
-    assert len(expected) == JUNCTIONS
+    assert len(expected) == RESIDUALS
     for name, omega in omegas(model).items():
         torch.testing.assert_close(omega, torch.full_like(omega, expected[name]), rtol=1e-5, atol=0, msg=name)
 
@@ -140,7 +140,7 @@ def test_a_profiled_checkpoint_is_not_profiled_again(profiles: list[dict[str, Te
     model = admin()
     model(*models.batch().inputs)
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    assert len(stored_omegas(state)) == JUNCTIONS
+    assert len(stored_omegas(state)) == RESIDUALS
     resumed = models.build("--arch", "admin_transformer", seed=2).train()
     resumed.load_state_dict(state, strict=True)
     resumed(*models.batch(seed=9).inputs)
@@ -173,9 +173,9 @@ def test_the_table_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     row = r"^((?:en|de)coder\.layers\.\d)\s+(self_attn|encoder_attn|ffn)\s+([\d.]+)\s+([\d.]+)$"
     rows = re.findall(row, caplog.records[0].getMessage(), re.MULTILINE)
     found = {f"{layer}.{site}_residual": (float(variance), float(omega)) for layer, site, variance, omega in rows}
-    assert len(rows) == JUNCTIONS
-    assert found.keys() == junctions(model).keys()
-    for name, module in junctions(model).items():
+    assert len(rows) == RESIDUALS
+    assert found.keys() == residuals(model).keys()
+    for name, module in residuals(model).items():
         expected = (float(module.branch_variance), float(module.omega_profiled.mean()))
         assert found[name] == pytest.approx(expected, abs=6e-5), name
 

@@ -44,12 +44,12 @@ def without_gradient(model: DeepTransformerModel) -> set[str]:
 
 
 def closed_branches(model: DeepTransformerModel, data: models.Batch) -> int:
-    """Number of junctions that let nothing of their branch through: a factor or an output map that starts at zero."""
+    """Number of residuals that let nothing of their branch through: a factor or an output map that starts at zero."""
     closed: list[bool] = []
 
-    def watch(junction: Residual, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+    def watch(residual: Residual, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
         branch, stream, layer_input = inputs
-        closed.append(torch.equal(output, junction(torch.zeros_like(branch), stream, layer_input)))
+        closed.append(torch.equal(output, residual(torch.zeros_like(branch), stream, layer_input)))
 
     with without_hooks_left(model, watch), torch.no_grad():
         model(*data.inputs)
@@ -58,7 +58,7 @@ def closed_branches(model: DeepTransformerModel, data: models.Batch) -> int:
 
 @contextlib.contextmanager
 def without_hooks_left(model: DeepTransformerModel, watch: Callable[..., None]) -> Iterator[None]:
-    """Call ``watch`` after every junction; its own calls of a junction are not watched."""
+    """Call ``watch`` after every residual connection; its own calls of a residual connection are not watched."""
     busy = [False]
 
     def once(*arguments: Any) -> None:

@@ -53,12 +53,12 @@ def test_a_silent_branch_leaves_omega() -> None:
     inputs = batch()
     model = without_branches("admin", inputs)
     found = [block for block in blocks(model, inputs) if block.stack == "decoder"]
-    junctions = [
+    residuals = [
         getattr(layer, f"{site}_residual")
         for layer in model.decoder.layers
         for site in ("self_attn", "encoder_attn", "ffn")
     ]
-    omegas = [float(junction.stream_scale().detach().mean()) for junction in junctions]
+    omegas = [float(residual.stream_scale().detach().mean()) for residual in residuals]
     assert [block.beta_rc for block in found] == pytest.approx(omegas, rel=1e-5)
     # The stream has variance 1 behind a LayerNorm.
     assert [block.variance for block in found[1:]] == pytest.approx([omega**2 for omega in omegas[1:]], rel=2e-2)

@@ -101,13 +101,13 @@ def test_rezero_is_all_embedding_at_the_start() -> None:
 
 
 class Squaring(Residual):
-    """A junction of a method that nobody has thought of."""
+    """A residual connection of a method that nobody has thought of."""
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         return stream + branch * stream
 
 
-def test_a_junction_that_is_not_linear_is_refused_by_name() -> None:
+def test_a_residual_that_is_not_linear_is_refused_by_name() -> None:
     inputs = batch()
     model = subject("post_ln").ready(inputs)
     model.encoder.layers[1].ffn_residual = Squaring()

@@ -27,7 +27,7 @@ def test_every_sub_layer_is_seen_in_order_and_nothing_is_changed(method: str) ->
         for visit in record.visits:
             sub = visit.sub
             assert torch.equal(visit.total, sub.residual(visit.branch, visit.stream, visit.layer_input))
-            # What stands behind the junction: a norm, then whatever the junction does after it.
+            # What stands behind the residual connection: a norm, then whatever the residual connection does after it.
             if NormPlace.AFTER in sub.norms:
                 assert visit.norm_input is visit.total
                 expected = sub.residual.after_norm(sub.norm(visit.total), visit.layer_input)

@@ -34,7 +34,7 @@ def test_cosines_of_known_angles() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_branch_and_stream_of_the_plain_sum_weigh_one(method: str) -> None:
     if METHODS[method].residual != "plain":
-        pytest.skip("other junctions have tests of their own")
+        pytest.skip("other residual connections have tests of their own")
     for scale in scales(subject(method).build()):
         assert scale[3:] == (1.0, 1.0, 1.0, 1.0, 0.0)
 

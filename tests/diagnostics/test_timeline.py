@@ -94,7 +94,7 @@ def alphas(directory: Path) -> dict[int, dict[str, float]]:
 
 
 def alpha_of(state: dict[str, float], place: str) -> float:
-    """ReZero keeps one alpha a layer, under the name of each of its junctions."""
+    """ReZero keeps one alpha a layer, under the name of each of its residual connections."""
     return state[f"{place}_residual.alpha"]
 
 

@@ -54,7 +54,7 @@ WEIGHTS = {
         "encoder.layers.0.self_attn.k_proj.weight": (INF, "encoder.layers.0.self_attn"),
         "decoder.layers.1.encoder_attn.v_proj.weight": (INF, "decoder.layers.1.encoder_attn"),
     },
-    # Of fairseq itself, without junctions.
+    # Of fairseq itself, without residual connections.
     "transformer": {
         "encoder.layers.0.self_attn.k_proj.weight": (NAN, "encoder.layers.0.self_attn"),
         "encoder.layers.1.fc1.weight": (NAN, "encoder.layers.1.ffn"),

@@ -11,20 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.methods.admin import AdminResidual
-from tests.building import Batch, batch, build, dictionary, junctions, logits, tiny
+from tests.building import Batch, batch, build, dictionary, logits, residuals, tiny
 
 DROPOUTS: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
 STACKS = ("encoder", "decoder")
 
 
 class Listener:
-    """The population variances of each junction's branch and stream in every forward, in the order of the junctions."""
+    """The population variances of each residual's branch and stream in every forward, in the order of the residuals."""
 
     def __init__(self, stack: nn.Module) -> None:
         self.branches: dict[str, list[float]] = defaultdict(list)
         self.streams: dict[str, list[float]] = defaultdict(list)
-        for name, junction in junctions(stack).items():
-            junction.register_forward_pre_hook(lambda _, inputs, name=name: self.hear(name, *inputs))
+        for name, residual in residuals(stack).items():
+            residual.register_forward_pre_hook(lambda _, inputs, name=name: self.hear(name, *inputs))
 
     def hear(self, name: str, branch: Tensor, stream: Tensor, layer_input: Tensor) -> None:
         self.branches[name].append(float(branch.detach().double().var(correction=0)))
@@ -43,10 +43,10 @@ def profiled(**values: Any) -> tuple[nn.Module, dict[str, Listener]]:
 
 
 def omegas(stack: nn.Module) -> list[float]:
-    """omega of each junction; all its entries are one number."""
+    """omega of each residual connection; all its entries are one number."""
     values = []
-    for junction in junctions(stack).values():
-        scale = junction.stream_scale()
+    for residual in residuals(stack).values():
+        scale = residual.stream_scale()
         assert bool((scale == scale[0]).all())
         values.append(float(scale[0]))
     return values
@@ -109,10 +109,10 @@ def test_pads_are_counted() -> None:
 def test_stored_variances_are_those_of_the_branches() -> None:
     model, listeners = profiled()
     for stack in STACKS:
-        for name, junction in junctions(getattr(model, stack)).items():
-            assert isinstance(junction, AdminResidual)
-            assert float(junction.branch_variance) == pytest.approx(listeners[stack].branches[name][1], rel=1e-5)
-            assert float(junction.calibrated) == 1.0
+        for name, residual in residuals(getattr(model, stack)).items():
+            assert isinstance(residual, AdminResidual)
+            assert float(residual.branch_variance) == pytest.approx(listeners[stack].branches[name][1], rel=1e-5)
+            assert float(residual.calibrated) == 1.0
 
 
 def test_profile_is_taken_once_and_in_training_only() -> None:
@@ -164,7 +164,7 @@ def test_omega_away_from_1_is_not_post_ln() -> None:
 def test_layer_is_the_equation_of_the_paper(omega: str) -> None:
     model, _ = profiled(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, admin_omega=omega)
     layer, x = model.eval().encoder.layers[1], torch.randn(5, 3, 16)
-    scales = [junction.stream_scale() for junction in junctions(layer).values()]
+    scales = [residual.stream_scale() for residual in residuals(layer).values()]
     with torch.no_grad():
         attended = layer.self_attn(x, x, x)[0]
         middle = layer.self_attn_layer_norm(scales[0] * x + attended)
@@ -175,11 +175,11 @@ def test_layer_is_the_equation_of_the_paper(omega: str) -> None:
 def test_trained_omega_moves_and_frozen_omega_does_not() -> None:
     for omega, moves in (("trained", True), ("frozen", False)):
         model, _ = profiled(admin_omega=omega)
-        before = {name: junction.stream_scale().detach().clone() for name, junction in junctions(model).items()}
+        before = {name: residual.stream_scale().detach().clone() for name, residual in residuals(model).items()}
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         logits(model, batch()).square().sum().backward()
         optimizer.step()
-        after = {name: junction.stream_scale().detach() for name, junction in junctions(model).items()}
+        after = {name: residual.stream_scale().detach() for name, residual in residuals(model).items()}
         moved = [not torch.equal(after[name], before[name]) for name in before]
         assert moved == [moves] * 12
 
@@ -218,7 +218,7 @@ def base_model() -> nn.Module:
 def test_feed_forward_increments_of_the_released_profile(base_model: nn.Module) -> None:
     """omega^2 grows by 0.3952 on average: Xavier's 0.32, by 0.9 for each of the two dropouts."""
     for stack in STACKS:
-        found = junctions(getattr(base_model, stack))
+        found = residuals(getattr(base_model, stack))
         squares = [omega**2 for omega in omegas(getattr(base_model, stack))]
         growth = [
             above - below

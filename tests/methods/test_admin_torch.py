@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.admin_torch import omega_of
-from tests.building import batch, count, junctions, logits, tiny
+from tests.building import batch, count, logits, residuals, tiny
 from tests.checkpoints.test_fold import assert_same, folded, random_in, tiny_model
 
 ARCH = "admin_torch_transformer"
@@ -32,8 +32,8 @@ def test_omega_of_the_other_targets(sub_layers: int, root: float) -> None:
 
 
 def omega_in(stack: nn.Module) -> float:
-    """The one number that stands everywhere in the omegas of its junctions."""
-    (value,) = {number for junction in junctions(stack).values() for number in junction.omega.tolist()}
+    """The one number that stands everywhere in the omegas of its residual connections."""
+    (value,) = {number for residual in residuals(stack).values() for number in residual.omega.tolist()}
     return value
 
 
@@ -64,7 +64,7 @@ def test_omega_counts_the_sub_layers_of_its_stack(
 
 def test_a_fixed_omega_is_a_buffer_and_a_trained_one_a_parameter_of_its_own() -> None:
     plain, fixed, trained = tiny("post_ln_transformer"), tiny(ARCH), tiny(ARCH, admin_torch_omega="trained")
-    number = 3 * 2 + 2 * 3  # junctions of three encoder and two decoder layers
+    number = 3 * 2 + 2 * 3  # residual connections of three encoder and two decoder layers
     for model, shape in ((fixed, (1,)), (trained, (16,))):
         added = {name: value for name, value in model.state_dict().items() if name not in plain.state_dict()}
         assert len(added) == number
@@ -84,13 +84,13 @@ def test_trained_omegas_are_2_n_and_3_m_vectors(depth: str, vectors: int) -> Non
 
 
 @pytest.mark.parametrize("kind", ["fixed", "trained"])
-def test_every_junction_is_the_equation(kind: str) -> None:
+def test_every_residual_is_the_equation(kind: str) -> None:
     model = tiny(ARCH, dropout=0.2, admin_torch_omega=kind).train()
     seen: dict[str, tuple[Tensor, ...]] = {}
-    for name, junction in junctions(model).items():
-        junction.register_forward_hook(lambda _, inputs, output, name=name: seen.update({name: (*inputs, output)}))
+    for name, residual in residuals(model).items():
+        residual.register_forward_hook(lambda _, inputs, output, name=name: seen.update({name: (*inputs, output)}))
     logits(model, batch())
-    assert seen.keys() == junctions(model).keys()
+    assert seen.keys() == residuals(model).keys()
     omega = math.sqrt(7 / math.log(7) - 1)  # 3 x 2 and 2 x 3: six sub-layers in both stacks
     for branch, stream, _, output in seen.values():
         torch.testing.assert_close(output, omega * stream + branch, rtol=1e-6, atol=1e-6)
@@ -142,9 +142,9 @@ def test_an_unknown_target_is_refused() -> None:
 def test_stock_computes_the_same_once_it_is_folded(tmp_path: Any, values: dict[str, Any]) -> None:
     model, values = tiny_model(ARCH, **values)
     with torch.no_grad():
-        for junction in junctions(model).values():
-            if isinstance(junction.omega, nn.Parameter):
-                junction.omega.copy_(random_in(0.5, 2.0, junction.omega))
+        for residual in residuals(model).values():
+            if isinstance(residual.omega, nn.Parameter):
+                residual.omega.copy_(random_in(0.5, 2.0, residual.omega))
     stock = folded(tmp_path, ARCH, model, values)
     assert_same(model, stock)
     first = model.encoder.layers[0]

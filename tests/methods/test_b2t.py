@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.residual import PlainResidual
 from fairseq_plugins.methods.b2t import BottomToTop, WeightedBottomToTop
-from tests.building import batch, build, junctions, logits, tiny
+from tests.building import batch, build, logits, residuals, tiny
 
 T, S, B, C = 5, 7, 3, 16
 Last = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
@@ -103,7 +103,7 @@ def test_without_its_term_it_is_post_ln(skip: str, train: bool) -> None:
 
 def test_only_the_last_sub_layer_has_the_connection() -> None:
     model = tiny("b2t_transformer")
-    kinds = {name: type(junction) for name, junction in junctions(model).items()}
+    kinds = {name: type(residual) for name, residual in residuals(model).items()}
     assert {name for name, kind in kinds.items() if kind is BottomToTop} == {
         f"{stack}.layers.{number}.ffn_residual"
         for stack, layers in (("encoder", 3), ("decoder", 2))

@@ -17,7 +17,7 @@ from fairseq_plugins.core.method import Site, Stack
 from fairseq_plugins.core.residual import ScaledStream
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.deepnet import alpha, beta, build, initialise
-from tests.building import batch, count, junctions, logits, tiny
+from tests.building import batch, count, logits, residuals, tiny
 from tests.building import build as build_model
 from tests.checkpoints.test_fold import assert_same, folded, tiny_model
 
@@ -75,9 +75,9 @@ def test_constants_of_a_stack_alone(layers: int) -> None:
 def test_a_language_model_of_eight_layers_has_two_and_an_eighth_s_root() -> None:
     """16^(1/4) = 2 and 64^(-1/4) = 8^(-1/2), without rounding."""
     one = design(Stack.DECODER, 0, 8)
-    junctions_of_a_layer = build((Site.SELF, Site.FFN), 1, one)
-    assert {type(junction) for junction in junctions_of_a_layer.values()} == {ScaledStream}
-    assert [float(junction.stream_scale()) for junction in junctions_of_a_layer.values()] == [2.0, 2.0]
+    residuals_of_a_layer = build((Site.SELF, Site.FFN), 1, one)
+    assert {type(residual) for residual in residuals_of_a_layer.values()} == {ScaledStream}
+    assert [float(residual.stream_scale()) for residual in residuals_of_a_layer.values()] == [2.0, 2.0]
     assert beta(one, 2) == pytest.approx(8**-0.5, rel=1e-12)
 
 
@@ -91,8 +91,8 @@ def test_only_the_released_encoder_has_another_beta() -> None:
 
 
 def scale(stack: nn.Module) -> float:
-    """The one scale of all its junctions."""
-    (value,) = {junction.scale for junction in junctions(stack).values()}
+    """The one scale of all its residual connections."""
+    (value,) = {residual.scale for residual in residuals(stack).values()}
     return value
 
 
@@ -112,19 +112,19 @@ def test_alpha_of_a_model(values: dict[str, Any], encoder: float, decoder: float
     model = tiny(ARCH, **values)
     assert scale(model.encoder) == pytest.approx(encoder, rel=1e-12)
     assert scale(model.decoder) == pytest.approx(decoder, rel=1e-12)
-    assert len(junctions(model)) == number
+    assert len(residuals(model)) == number
 
 
 # What is computed --------------------------------------------------------------------------------------------------
 
 
-def test_every_junction_is_the_equation() -> None:
+def test_every_residual_is_the_equation() -> None:
     model = tiny(ARCH, dropout=0.2).train()
     seen: dict[str, tuple[Tensor, ...]] = {}
-    for name, junction in junctions(model).items():
-        junction.register_forward_hook(lambda _, inputs, output, name=name: seen.update({name: (*inputs, output)}))
+    for name, residual in residuals(model).items():
+        residual.register_forward_hook(lambda _, inputs, output, name=name: seen.update({name: (*inputs, output)}))
     logits(model, batch())
-    assert seen.keys() == junctions(model).keys()
+    assert seen.keys() == residuals(model).keys()
     for name, (branch, stream, _, output) in seen.items():
         factor = 0.81 * 162 ** (1 / 16) if name.startswith("encoder.") else 6**0.25
         torch.testing.assert_close(output, factor * stream + branch, rtol=1e-6, atol=1e-6)
@@ -135,8 +135,8 @@ def test_with_alpha_at_1_it_is_post_ln_to_the_bit() -> None:
     post_ln.load_state_dict(model.state_dict(), strict=True)
     for train in (True, False):
         assert not torch.equal(*(logits(one.train(train), batch(), seed=5) for one in (model, post_ln)))
-    for junction in junctions(model).values():
-        junction.scale = 1.0
+    for residual in residuals(model).values():
+        residual.scale = 1.0
     for train in (True, False):
         assert torch.equal(*(logits(one.train(train), batch(), seed=5) for one in (model, post_ln)))
 

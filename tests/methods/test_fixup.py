@@ -16,7 +16,7 @@ from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.fixup import branch_factor
 from tests import toy
-from tests.building import TINY, batch, count, junctions, logits, settings, tiny
+from tests.building import TINY, batch, count, logits, residuals, settings, tiny
 from tests.language_model.building import tiny as language_model
 from tests.methods.test_initialisation import FUSED, XAVIER_FFN, D, assert_uniform, model
 
@@ -133,8 +133,8 @@ def test_an_output_projection_of_its_own_starts_at_zero(sharing: dict[str, bool]
 def test_every_branch_is_exactly_zero_at_first(train: bool, attention: str) -> None:
     built = tiny("fixup_transformer", attention=attention, dropout=0.3, activation_dropout=0.3).train(train)
     seen: list[Tensor] = []
-    for junction in junctions(built).values():
-        junction.register_forward_hook(lambda module, inputs, output: seen.extend([inputs[0], output - inputs[1]]))
+    for residual in residuals(built).values():
+        residual.register_forward_hook(lambda module, inputs, output: seen.extend([inputs[0], output - inputs[1]]))
     output = logits(built, batch())
     assert len(seen) == 2 * (2 * 3 + (3 if attention == "softmax" else 2) * 2)
     assert not any(one.any() for one in seen)

@@ -81,7 +81,7 @@ def test_it_is_the_equation(part: str, targets: list[int], data: st.DataObject, 
 @torch.no_grad()
 @pytest.mark.parametrize("part", PARTS)
 def test_decoder_layer_is_the_equation(part: str) -> None:
-    """Two sub-layers: LN(x + SA(x) + CA(x, h)), then LN(x + FFN(x)); one junction and one LayerNorm each."""
+    """Two sub-layers: LN(x + SA(x) + CA(x, h)), then LN(x + FFN(x)); one residual connection and one LayerNorm each."""
     model = tiny(f"dsinit_{part}_transformer").eval()
     x, h = torch.randn(4, 2, C), torch.randn(5, 2, C)
     for layer in model.decoder.layers:

@@ -48,7 +48,7 @@ def test_iwslt_de_en() -> None:
 
 
 @pytest.mark.parametrize(("depth", "expected"), [("", 15_360), ("_18", 46_080), ("_60_12", 79_872)])
-def test_admin_adds_an_omega_to_each_junction(depth: str, expected: int) -> None:
+def test_admin_adds_an_omega_to_each_residual(depth: str, expected: int) -> None:
     assert stacks(f"admin_transformer{depth}") - stacks(f"post_ln_transformer{depth}") == expected
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.methods.rezero import ReZeroResidual
-from tests.building import batch, junctions, logits, tiny
+from tests.building import batch, logits, residuals, tiny
 
 T, S, B, C = 5, 7, 2, 16
 ARCHES = ("rezero_transformer", "rezero_post_ln_transformer")
@@ -30,7 +30,7 @@ def decoder_stack(model: nn.Module, x: Tensor, source: Tensor) -> Tensor:
 
 def alphas(model: nn.Module) -> list[nn.Parameter]:
     """Every alpha, shared ones once."""
-    return list({id(junction.alpha): junction.alpha for junction in junctions(model).values()}.values())
+    return list({id(residual.alpha): residual.alpha for residual in residuals(model).values()}.values())
 
 
 @pytest.mark.parametrize("per", ["layer", "sublayer"])
@@ -92,7 +92,7 @@ def test_sharing_of_alpha(arch: str, per: str, encoder: int, decoder: int) -> No
 
 def test_merged_attention_shares_alpha_between_the_two_that_are_left() -> None:
     model = tiny("rezero_transformer", attention="matt")
-    assert [len(junctions(layer)) for layer in model.decoder.layers] == [2, 2]
+    assert [len(residuals(layer)) for layer in model.decoder.layers] == [2, 2]
     assert len(alphas(model)) == 3 + 2
 
 
@@ -125,9 +125,9 @@ def test_layers_are_the_equation(arch: str, per: str) -> None:
     mask = torch.full((T, T), float("-inf")).triu(1)
 
     def join(layer: nn.Module, site: str, stream: Tensor, branch: Tensor) -> Tensor:
-        junction = getattr(layer, f"{site}_residual")
-        assert isinstance(junction, ReZeroResidual)
-        total = stream + float(junction.alpha) * branch
+        residual = getattr(layer, f"{site}_residual")
+        assert isinstance(residual, ReZeroResidual)
+        total = stream + float(residual.alpha) * branch
         norm = layer.final_layer_norm if site == "ffn" else getattr(layer, f"{site}_layer_norm")
         return norm(total) if arch.startswith("rezero_post_ln") else total
 

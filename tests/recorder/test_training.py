@@ -169,7 +169,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> list[torch.nn.Module]:
     return built
 
 
-def check_every_junction(model: torch.nn.Module, entry: Entry) -> None:
+def check_every_residual(model: torch.nn.Module, entry: Entry) -> None:
     sub_layers = [name.removesuffix("_residual") for name, one in model.named_modules() if isinstance(one, Residual)]
     assert sub_layers
     for name in sub_layers:
@@ -181,7 +181,7 @@ def check_every_junction(model: torch.nn.Module, entry: Entry) -> None:
 @for_each("method", METHODS, Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY)
 def test_every_method(toy_data: Path, tmp_path: Path, method: str, models: list[torch.nn.Module]) -> None:
     (entry,) = recorded(toy_data, tmp_path, arch=f"{method}_transformer", updates=1)
-    check_every_junction(models[0], entry)
+    check_every_residual(models[0], entry)
 
 
 def test_a_language_model(tmp_path: Path, models: list[torch.nn.Module]) -> None:
@@ -191,10 +191,10 @@ def test_a_language_model(tmp_path: Path, models: list[torch.nn.Module]) -> None
     args = toy.options.parse_args_and_arch(toy.options.get_training_parser(), input_args=arguments)
     toy.run_training(toy.convert_namespace_to_omegaconf(args))
     for entry in read(tmp_path / "run" / "recorder.jsonl"):
-        check_every_junction(models[0], entry)
+        check_every_residual(models[0], entry)
 
 
-def test_what_a_junction_weighs(toy_data: Path, tmp_path: Path) -> None:
+def test_what_a_residual_weighs(toy_data: Path, tmp_path: Path) -> None:
     (rezero,) = recorded(toy_data, tmp_path / "a", "--rezero-alpha", "0.5", arch="rezero_transformer", updates=1)
     assert rezero.values["encoder.layers.1.ffn/branch_scale"] == 0.5
     assert rezero.values["encoder.layers.1.ffn/stream_scale"] == 1.0
@@ -204,7 +204,7 @@ def test_what_a_junction_weighs(toy_data: Path, tmp_path: Path) -> None:
     assert admin.values[f"{name}/stream_scale"] == pytest.approx(
         float(checkpoint[f"{name}_residual.omega_profiled"].mean())
     )
-    # At a Post-LN junction the stream is the output of the LayerNorm below it.
+    # At a Post-LN residual connection the stream is the output of the LayerNorm below it.
     assert admin.values[f"{name}/stream_rms"] == pytest.approx(
         admin.values["decoder.layers.1.self_attn/norm_output_rms"]
     )
@@ -216,7 +216,7 @@ def test_a_stock_model_shows_gradients_and_norms(
 ) -> None:
     with caplog.at_level(logging.INFO):
         (entry,) = recorded(toy_data, tmp_path, arch="transformer", updates=1)
-    assert [record.getMessage() for record in caplog.records if "no residual junctions" in record.getMessage()]
+    assert [record.getMessage() for record in caplog.records if "no residual connections" in record.getMessage()]
     for name in ("encoder.layers.0.self_attn", "encoder.layers.1.ffn", "decoder.layers.1.encoder_attn"):
         assert entry.values[f"{name}/gradient_norm"] > 0
     assert entry.values["encoder.layers.1.final_layer_norm/norm_output_rms"] == pytest.approx(1.0, abs=1e-3)

@@ -1,4 +1,4 @@
-"""Weights of junctions and histories in the entries are those of the checkpoint that the update began with."""
+"""Weights of residuals and histories in the entries are those of the checkpoint that the update began with."""
 
 from __future__ import annotations
 

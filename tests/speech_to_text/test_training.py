@@ -142,13 +142,13 @@ def test_calibration_sees_the_first_batch() -> None:
     """omega_1 = 1, omega_2^2 = Var(x_0) + Var(F_1): Admin's rule, from the front end's output on."""
     model = build("admin_s2t_transformer", **TINY, dropout=0.0).train()
     seen: dict[str, Tensor] = {}
-    junction = model.encoder.transformer_layers[0].self_attn_residual
-    handle = junction.register_forward_pre_hook(lambda _, inputs: seen.update(branch=inputs[0], stream=inputs[1]))
+    residual = model.encoder.transformer_layers[0].self_attn_residual
+    handle = residual.register_forward_pre_hook(lambda _, inputs: seen.update(branch=inputs[0], stream=inputs[1]))
     model(*speech())
     handle.remove()
     second = model.encoder.transformer_layers[0].ffn_residual.omega_profiled
     expected = math.sqrt(float(seen["stream"].var(correction=0) + seen["branch"].var(correction=0)))
-    assert junction.omega_profiled.unique().tolist() == [1.0]
+    assert residual.omega_profiled.unique().tolist() == [1.0]
     assert second.unique().tolist() == [pytest.approx(expected, rel=1e-5)]
 
 

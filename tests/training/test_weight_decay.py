@@ -23,7 +23,7 @@ from tests import models, toy
 from tests.config.test_hydra import TINY, read, recipe, run_hydra
 
 LR, DECAY = 0.1, 0.5
-# Norms and junctions with parameters that are not zero at the start.
+# Norms and residual connections with parameters that are not zero at the start.
 REZERO = ("--residual", "rezero", "--norm", "post", "--rezero-alpha", "0.5")
 EXCLUDED = ("--no-weight-decay-on", "norm,residual,bias")
 
@@ -71,7 +71,7 @@ def test_the_kinds_of_a_plain_transformer_by_name() -> None:
     assert kinds["bias"] == {*cross, *(f"{s}.layers.0.{one}.bias" for s in ("encoder", "decoder") for one in maps)}
 
 
-def test_what_junctions_and_histories_train() -> None:
+def test_what_residuals_and_histories_train() -> None:
     model = models.build("--arch", "deep_transformer", *REZERO)
 
     class Weighted(LastState):
