@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import FairseqTask
 from fairseq_cli import interactive
 
 from fairseq_plugins.errors import UserError
 from tests import toy
+from tests.composing import configuration_of
 
 LONG = " ".join(["eins"] * 2000)
 
@@ -20,7 +20,7 @@ LONG = " ".join(["eins"] * 2000)
 def hypotheses(data: Path, checkpoint: Path, text: Path, *flags: str) -> None:
     arguments = [str(data), "--path", str(checkpoint), "--cpu", "--beam", "1", "--max-len-b", "5", "--input", str(text)]
     args = options.parse_args_and_arch(options.get_interactive_generation_parser(), [*arguments, *flags])
-    interactive.main(convert_namespace_to_omegaconf(args))
+    interactive.main(configuration_of(args))
 
 
 def numbers(printed: str) -> list[int]:
@@ -34,7 +34,7 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("buffer", ["1", "3", "10"])
+@pytest.mark.parametrize("buffer", ["1", pytest.param("3", marks=pytest.mark.slow), "10"])
 def test_every_other_line_is_translated_under_its_number(
     buffer: str, toy_data: Path, toy_checkpoint: Path, text: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

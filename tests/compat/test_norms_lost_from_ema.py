@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +79,42 @@ def train_stock(data: Path, directory: Path, *flags: str, updates: int = UPDATES
         return train(data, directory, *flags, updates=updates)
 
 
-@pytest.mark.parametrize("arch", ["transformer", "pre_ln_transformer", "fixup_transformer"])
-@pytest.mark.parametrize("flags", [(), ("--ema-fp32",)], ids=["", "fp32"])
+Whole = Callable[..., State]
+
+
+@pytest.fixture(scope="module")
+def whole(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The checkpoint of an uninterrupted training with these flags, which is made once."""
+
+    @functools.cache
+    def train_once(*flags: str) -> State:
+        return read_state(train(toy_data, tmp_path_factory.mktemp("whole"), *flags))
+
+    return train_once
+
+
+@pytest.fixture(scope="module")
+def of_stock(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The same without the mend, the file of it."""
+
+    @functools.cache
+    def train_once(*flags: str) -> Path:
+        return train_stock(toy_data, tmp_path_factory.mktemp("stock"), *flags)
+
+    return train_once
+
+
+@pytest.mark.parametrize(
+    ("flags", "arch"),
+    [
+        pytest.param((), "transformer", id="-transformer"),
+        pytest.param((), "pre_ln_transformer", id="-pre_ln_transformer", marks=pytest.mark.slow),
+        pytest.param((), "fixup_transformer", id="-fixup_transformer", marks=pytest.mark.slow),
+        pytest.param(("--ema-fp32",), "transformer", id="fp32-transformer", marks=pytest.mark.slow),
+        pytest.param(("--ema-fp32",), "pre_ln_transformer", id="fp32-pre_ln_transformer"),
+        pytest.param(("--ema-fp32",), "fixup_transformer", id="fp32-fixup_transformer"),
+    ],
+)
 def test_every_tensor_is_the_closed_form_average(
     arch: str, flags: tuple[str, ...], toy_data: Path, tmp_path: Path
 ) -> None:
@@ -103,55 +139,57 @@ def test_by_yaml_too(toy_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("--ema-fp32",)], ids=["", "fp32"])
-def test_resumed_equals_uninterrupted(flags: tuple[str, ...], toy_data: Path, tmp_path: Path) -> None:
-    whole = read_state(train(toy_data, tmp_path / "whole", *flags, updates=6))["extra_state"]
-    train(toy_data, tmp_path / "halves", *flags, updates=3)
-    halves = read_state(train(toy_data, tmp_path / "halves", *flags, updates=6))["extra_state"]
+def test_resumed_equals_uninterrupted(flags: tuple[str, ...], toy_data: Path, tmp_path: Path, whole: Whole) -> None:
+    uninterrupted = whole(*flags)["extra_state"]
+    train(toy_data, tmp_path, *flags, updates=UPDATES // 2)
+    halves = read_state(train(toy_data, tmp_path, *flags))["extra_state"]
     for kind in ("ema", "ema_fp32_params") if flags else ("ema",):
-        assert TOP <= whole[kind].keys() == halves[kind].keys()
-        for name, value in whole[kind].items():
+        assert TOP <= uninterrupted[kind].keys() == halves[kind].keys()
+        for name, value in uninterrupted[kind].items():
             assert torch.equal(value, halves[kind][name]), name
 
 
 @pytest.mark.parametrize("flags", [(), ("--ema-fp32",)], ids=["", "fp32"])
-def test_stock_drops_the_norms_on_top(flags: tuple[str, ...], toy_data: Path, tmp_path: Path) -> None:
-    state = read_state(train_stock(toy_data, tmp_path, *flags))
+def test_stock_drops_the_norms_on_top(flags: tuple[str, ...], of_stock: Callable[..., Path]) -> None:
+    state = read_state(of_stock(*flags))
     assert state["model"].keys() - average_of(state).keys() == TOP
     assert [float(average_of(state)[f"{stack}.version"]) for stack in ("encoder", "decoder")] == [1, 1]
     assert [float(state["model"][f"{stack}.version"]) for stack in ("encoder", "decoder")] == [3, 3]
 
 
 def test_a_file_without_the_norms_goes_on_from_its_weights(
-    toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    toy_data: Path, tmp_path: Path, whole: Whole, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = average_of(read_state(train(toy_data, tmp_path / "whole")))
-    before = read_state(train_stock(toy_data, tmp_path / "halves", updates=UPDATES - 1))
+    uninterrupted = average_of(whole())
+    before = read_state(train_stock(toy_data, tmp_path, updates=UPDATES - 1))
     caplog.clear()
-    after = read_state(train(toy_data, tmp_path / "halves"))
+    after = read_state(train(toy_data, tmp_path))
     assert f"average of the weights lacks {', '.join(sorted(TOP))}: taken from" in caplog.text
-    assert average_of(after).keys() == whole.keys() == after["model"].keys()
+    assert average_of(after).keys() == uninterrupted.keys() == after["model"].keys()
     for name, value in average_of(after).items():
         if name in TOP:
             expected = DECAY * before["model"][name] + (1 - DECAY) * after["model"][name]
             torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-7, msg=name)
         else:
-            assert torch.equal(value, whole[name]), name
+            assert torch.equal(value, uninterrupted[name]), name
 
 
-def test_its_float32_average_makes_up_for_all(toy_data: Path, tmp_path: Path) -> None:
+def test_its_float32_average_makes_up_for_all(toy_data: Path, tmp_path: Path, whole: Whole) -> None:
     """Stock keeps averaging the norms there: nothing is lost."""
-    whole = average_of(read_state(train(toy_data, tmp_path / "whole", "--ema-fp32")))
-    train_stock(toy_data, tmp_path / "halves", "--ema-fp32", updates=UPDATES - 1)
-    after = average_of(read_state(train(toy_data, tmp_path / "halves", "--ema-fp32")))
-    assert after.keys() == whole.keys()
-    for name, value in whole.items():
+    uninterrupted = average_of(whole("--ema-fp32"))
+    train_stock(toy_data, tmp_path, "--ema-fp32", updates=UPDATES - 1)
+    after = average_of(read_state(train(toy_data, tmp_path, "--ema-fp32")))
+    assert after.keys() == uninterrupted.keys()
+    for name, value in uninterrupted.items():
         assert torch.equal(after[name], value), name
 
 
 @pytest.mark.parametrize("flags", [(), ("--ema-fp32",)], ids=["", "fp32"])
-def test_the_average_of_an_old_file_is_handed_out_whole(flags: tuple[str, ...], toy_data: Path, tmp_path: Path) -> None:
-    mended = average_of(read_state(train(toy_data, tmp_path / "mended", *flags)))
-    path = train_stock(toy_data, tmp_path / "stock", *flags)
+def test_the_average_of_an_old_file_is_handed_out_whole(
+    flags: tuple[str, ...], tmp_path: Path, whole: Whole, of_stock: Callable[..., Path]
+) -> None:
+    mended = average_of(whole(*flags))
+    path = of_stock(*flags)
     last = read_state(path)["model"]
     checkpoint_utils.save_ema_as_checkpoint(str(path), str(tmp_path / "average.pt"))
     (model,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "average.pt")], strict=True)
@@ -161,8 +199,10 @@ def test_the_average_of_an_old_file_is_handed_out_whole(flags: tuple[str, ...], 
         assert torch.equal(value, last[name] if name in TOP and not flags else mended[name]), name
 
 
-def test_an_average_seeded_with_an_old_file_is_whole(toy_data: Path, tmp_path: Path) -> None:
-    seed = train_stock(toy_data, tmp_path / "stock")
+def test_an_average_seeded_with_an_old_file_is_whole(
+    toy_data: Path, tmp_path: Path, of_stock: Callable[..., Path]
+) -> None:
+    seed = of_stock()
     flags = ("--ema-seed-model", str(seed), "--ema-decay", "1")
     average = average_of(read_state(train(toy_data, tmp_path / "run", *flags, updates=2)))
     last, old = read_state(seed)["model"], average_of(read_state(seed))

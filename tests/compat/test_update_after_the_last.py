@@ -21,7 +21,15 @@ def run(data: Path, directory: Path, *flags: str) -> int | None:
     return num_updates(torch.load(toy.train_toy(data, directory, *batches, *flags), weights_only=True))
 
 
-@pytest.mark.parametrize("limit", [1, UPDATES_PER_EPOCH - 1, UPDATES_PER_EPOCH, UPDATES_PER_EPOCH + 1])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param(1, marks=pytest.mark.slow),
+        UPDATES_PER_EPOCH - 1,
+        UPDATES_PER_EPOCH,
+        pytest.param(UPDATES_PER_EPOCH + 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_training_that_is_at_its_end(limit: int, toy_data: Path, tmp_path: Path) -> None:
     flags = ("--max-update", str(limit))
     assert run(toy_data, tmp_path, *flags) == limit
