@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -40,6 +41,20 @@ def test_settings_that_cannot_be_written(tmp_path: Path, obstacle: str) -> None:
     code, said = ended('remember_settings "$2" SIZE=3', tmp_path)
     assert (code, said) == (2, f"error: {tmp_path}/settings: cannot be written; is the disk full?\n")
     assert not (tmp_path / "settings").exists()
+
+
+def test_a_stage_that_was_killed_is_made_again_and_a_whole_one_is_kept(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    made = 'stage() { echo half >>"$1"; $BETWEEN; echo whole >>"$1"; }; make_once "$2" stage'
+    code, _ = ended(f"BETWEEN='kill -KILL '$$; {made}", target)
+    assert code == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["target.partial"]
+    assert ended(f"BETWEEN=true; {made}", target) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+    assert target.read_text() == "half\nwhole\n"
+    target.write_text("as it is")
+    assert ended(f"BETWEEN=true; {made}", target) == (0, "")
+    assert target.read_text() == "as it is"
 
 
 def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ def test_dsinit_has_merges_and_rare_subwords_of_each_language(here: Path) -> Non
     assert "--joined-dictionary" not in (here / "asked").read_text()
 
 
+@pytest.mark.slow
 def test_the_apostrophe_of_the_test_sets(here: Path) -> None:
     """fairseq's and Admin's scripts write ' for ’ in them before they tokenise; the references stay."""
     write_training_texts(here / "archives", "de", "v9", count=8)
@@ -264,7 +265,10 @@ def write_wmt18(here: Path, pair: str, source: str, target: str) -> dict[str, li
 
 @pytest.mark.parametrize(
     ("script", "pair", "source", "target"),
-    [("prepare_wmt18_en_fi.sh", "fi-en", "en", "fi"), ("prepare_wmt18_zh_en.sh", "zh-en", "zh", "en")],
+    [
+        pytest.param("prepare_wmt18_en_fi.sh", "fi-en", "en", "fi", marks=pytest.mark.slow),
+        ("prepare_wmt18_zh_en.sh", "zh-en", "zh", "en"),
+    ],
 )
 def test_wmt18_is_trained_on_the_organisers_tokens(
     here: Path, script: str, pair: str, source: str, target: str
@@ -349,6 +353,7 @@ echo "${{sets[@]}}"
     return subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_dsinits_french_is_developed_on_two_years(here: Path) -> None:
     archives = here / "archives"
     write_training_texts(archives, "fr", "v9", count=20)

@@ -37,7 +37,7 @@ TINY = (
     "common.log_interval=5",
     "common.seed=3",
 )
-LENGTH = ("optimization.max_update=400", "checkpoint.save_interval_updates=10", "lr_scheduler.warmup_updates=40")
+LENGTH = ("optimization.max_update=200", "checkpoint.save_interval_updates=10", "lr_scheduler.warmup_updates=40")
 LAST = "checkpoint_last.pt"
 ONE_CPU = Machine((), None, True)
 
@@ -120,7 +120,7 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
 
     output, errors = train(prepared, run, *LENGTH)
     assert errors == ""
-    assert output.splitlines()[-1] == f"{run}: finished (400 updates, 40 epochs)"
+    assert output.splitlines()[-1] == f"{run}: finished (200 updates, 20 epochs)"
     expected = weights(train_here(Request(ADMIN, prepared, tmp_path / "undisturbed", (*TINY, *LENGTH))))
     reached = weights(last)
     assert reached.keys() == expected.keys()
@@ -131,13 +131,13 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
 def check_what_is_left(run: Path) -> None:
     """The files that other commands read, and the disk that was foretold."""
     assert {path.name for path in run.iterdir()} - {".lock"} == {"checkpoints", "finished", "run.json", "train.log"}
-    assert json.loads((run / "finished").read_text()) == {"num_updates": 400, "epochs": 40}
+    assert json.loads((run / "finished").read_text()) == {"num_updates": 200, "epochs": 20}
     record = json.loads((run / "run.json").read_text())
     assert record["config"] == "multi30k_de_en/admin_3e3d"
     assert record["overrides"] == [*TINY, *LENGTH]
     assert (record["method"], record["seed"], record["precision"]) == ("admin_transformer", 3, "fp32")
     assert (record["processes"], record["update_freq"], record["tokens_per_update"]) == (1, [1], 120)
-    assert re.search(r'\| INFO \| train_inner \| \{.*"num_updates": "400"', (run / "train.log").read_text())
+    assert re.search(r'\| INFO \| train_inner \| \{.*"num_updates": "200"', (run / "train.log").read_text())
     sizes = [path.stat().st_size for path in (run / "checkpoints").glob("*.pt")]
     assert record["checkpoints"]["count"] >= len(sizes)
     # 12 bytes a parameter; at this size the names, settings and meters beside them are larger still.
@@ -145,6 +145,7 @@ def check_what_is_left(run: Path) -> None:
 
 
 @needs_cpu
+@pytest.mark.slow
 def test_two_processes_train_what_one_does(prepared: Path, tmp_path: Path) -> None:
     """Seven updates; the third of each epoch is smaller, since 10 batches are shared by fours.
 
