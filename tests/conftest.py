@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +39,17 @@ def _same_random_numbers() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _log_levels_as_at_the_start() -> None:
-    """Commands that a test called in this process may have made fairseq quiet; the next test may read its log."""
+def _log_levels_as_at_the_start() -> Iterator[None]:
+    """Commands that a test called in this process may have made fairseq quiet; the next test may read its log.
+
+    Afterwards too: fixtures of the next module are set up before this one is.
+    """
+    _forget_log_levels()
+    yield
+    _forget_log_levels()
+
+
+def _forget_log_levels() -> None:
     for name in ("fairseq", "sacrebleu", "absl"):
         logging.getLogger(name).setLevel(logging.NOTSET)
 

@@ -104,8 +104,8 @@ METHODS = (
     Break(
         "deepnet-depths",
         PACKAGE + "methods/deepnet.py",
-        "shape.encoder_layers**4 * shape.decoder_layers",
-        "shape.decoder_layers**4 * shape.encoder_layers",
+        "design.encoder_layers**4 * design.decoder_layers",
+        "design.decoder_layers**4 * design.encoder_layers",
         "the depths of encoder and decoder are swapped",
         ("tests/methods/test_deepnet.py",),
     ),
@@ -299,16 +299,17 @@ CORE = (
     Break(
         "norm-place",
         PACKAGE + "core/norm.py",
-        '"post", lambda shape: NormPlace(after=True)',
-        '"post", lambda shape: NormPlace(before=True)',
+        "return {NormPlace.AFTER: layer_norm}",
+        "return {NormPlace.BEFORE: layer_norm}",
         "Post-LN is Pre-LN",
         ("tests/equivalence/test_stock_model.py",),
     ),
     Break(
         "dropout",
         PACKAGE + "core/layers.py",
-        "        branch = self.dropout_module(branch)\n        branch = self.self_attn_layer_norm(branch)",
-        "        branch = self.self_attn_layer_norm(branch)",
+        "            need_head_weights=False,\n            scores=scores,\n        )\n"
+        "        x, side = self.join_self_attn(self.dropout_module(branch), ",
+        "            need_head_weights=False,\n            scores=scores,\n        )\n        x, side = self.join_self_attn(branch, ",
         "the encoder's self-attention has no dropout behind it",
         ("tests/equivalence/test_stock_model.py",),
     ),
@@ -347,8 +348,9 @@ CORE = (
     Break(
         "final-norm",
         PACKAGE + "core/stacks.py",
-        "            x = self.layer_norm(x)\n        return x",
-        "            x = 1.0 * x\n        return x",
+        "        x = self.history(states)\n        if self.layer_norm is not None:\n            x = self.layer_norm(x)\n"
+        "        if",
+        "        x = self.history(states)\n        if self.layer_norm is not None:\n            x = 1.0 * x\n        if",
         "the LayerNorm on top of the encoder is not applied",
         ("tests/equivalence/test_stock_model.py",),
     ),
@@ -524,8 +526,8 @@ AROUND = (
     Break(
         "diagnose-layer",
         PACKAGE + "diagnostics/updates.py",
-        "for depth, layer in enumerate(stack.layers, start=1):",
-        "for depth, layer in enumerate(stack.layers, start=2):",
+        "for number, layer in enumerate(stack.layers):",
+        "for number, layer in enumerate(stack.layers, start=1):",
         "the numbers of the layers are wrong by one",
         ("tests/diagnostics/test_gradients.py", "tests/diagnostics/test_scales.py", "tests/diagnostics"),
     ),

@@ -308,7 +308,7 @@ def test_what_has_no_fold_is_refused_with_every_reason(tmp_path, capsys, arch, v
 def test_a_scaled_stream_under_pre_ln_is_refused(tmp_path, capsys, monkeypatch):
     """No part of today scales the stream there; one of tomorrow may."""
     parts = PARTS[Axis.RESIDUAL]
-    monkeypatch.setitem(parts, "admin", replace(parts["admin"], conflicts=lambda choices, shape, config: []))
+    monkeypatch.setitem(parts, "admin", replace(parts["admin"], conflicts=lambda design, config: []))
     reasons = [f"encoder.layers.0.{site}_residual has no fold: under Pre-LN" for site in ("self_attn", "ffn")]
     assert_refused(tmp_path, capsys, "admin_transformer", {"norm": "pre,post", "encoder_layers": 1}, reasons)
 
