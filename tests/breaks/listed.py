@@ -309,7 +309,8 @@ CORE = (
         PACKAGE + "core/layers.py",
         "            need_head_weights=False,\n            scores=scores,\n        )\n"
         "        x, side = self.join_self_attn(self.dropout_module(branch), ",
-        "            need_head_weights=False,\n            scores=scores,\n        )\n        x, side = self.join_self_attn(branch, ",
+        "            need_head_weights=False,\n            scores=scores,\n        )\n"
+        "        x, side = self.join_self_attn(branch, ",
         "the encoder's self-attention has no dropout behind it",
         ("tests/equivalence/test_stock_model.py",),
     ),
@@ -348,9 +349,8 @@ CORE = (
     Break(
         "final-norm",
         PACKAGE + "core/stacks.py",
-        "        x = self.history(states)\n        if self.layer_norm is not None:\n            x = self.layer_norm(x)\n"
-        "        if",
-        "        x = self.history(states)\n        if self.layer_norm is not None:\n            x = 1.0 * x\n        if",
+        "x = self.history(states)\n        if self.layer_norm is not None:\n            x = self.layer_norm(x)\n        if",
+        "x = self.history(states)\n        if self.layer_norm is not None:\n            x = 1.0 * x\n        if",
         "the LayerNorm on top of the encoder is not applied",
         ("tests/equivalence/test_stock_model.py",),
     ),
