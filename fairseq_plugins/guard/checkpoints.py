@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
@@ -107,6 +108,9 @@ def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, 
         # Weights that are not finite are of no use to go on from.
         if not cfg.checkpoint.no_save and not not_finite(trainer.get_model()):
             _save_last(trainer, epoch_itr)
+        # The first process that ends takes the others with it, and the one that writes may still be at it.
+        if trainer.data_parallel_world_size > 1:
+            dist.barrier(group=trainer.data_parallel_process_group)
         raise
 
 

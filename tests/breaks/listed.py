@@ -349,8 +349,9 @@ CORE = (
     Break(
         "final-norm",
         PACKAGE + "core/stacks.py",
-        "x = self.history(states)\n        if self.layer_norm is not None:\n            x = self.layer_norm(x)\n        if",
-        "x = self.history(states)\n        if self.layer_norm is not None:\n            x = 1.0 * x\n        if",
+        "            x = self.layer_norm(x)\n        if self.side_stream is not None and side is not None:\n"
+        "            x = self.side_stream.finish(x, side)\n        return x",
+        "            x = 1.0 * x\n        return x",
         "the LayerNorm on top of the encoder is not applied",
         ("tests/equivalence/test_stock_model.py",),
     ),
