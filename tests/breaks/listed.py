@@ -412,7 +412,7 @@ CHECKPOINTS = (
         "return found[-count:]",
         "return found[:count]",
         "the oldest checkpoints are averaged",
-        ("tests/checkpoints/test_selection.py",),
+        ("tests/checkpoints/test_selection.py", "tests/checkpoints/test_average.py"),
     ),
     Break(
         "fold-site",
@@ -511,9 +511,9 @@ AROUND = (
     Break(
         "guard-deviation",
         PACKAGE + "guard/bands.py",
-        "return (value - self.mean) / self.deviation",
-        "return (value - self.mean) / self.deviation**2",
-        "the distance from a band is counted in variances",
+        "(1.0 - weight) * (self.variance + weight * change * change)",
+        "self.variance + weight * change * change",
+        "the variance of a band grows with every value",
         ("tests/guard/test_bands.py", "tests/guard"),
     ),
     Break(
