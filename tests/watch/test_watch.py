@@ -136,12 +136,12 @@ def test_a_collapsed_loss_scale_is_a_divergence_with_its_name():
 
 
 def test_spikes_by_hand():
-    # Mean 2 and deviation 1 over any even number of ones and threes: the limit is 2 + 6 = 8.
-    base = {place: 1.0 + 2 * (place % 2) for place in range(20)}
-    assert spikes({**base, 20: 8.0}) == []
-    assert spikes({**base, 20: 8.01}) == [20]
-    assert spikes({**base, 20: 5.5}, deviations=3) == [20]
-    assert spikes({**base, 20: math.inf, 21: 8.01, 22: math.nan}) == [20, 21, 22]
+    # Mean 3 and deviation 2 over any even number of ones and fives: the limit is 3 + 6 * 2 = 15.
+    base = {place: 1.0 + 4 * (place % 2) for place in range(20)}
+    assert spikes({**base, 20: 15.0}) == []
+    assert spikes({**base, 20: 15.01}) == [20]
+    assert spikes({**base, 20: 9.5}, deviations=3) == [20]
+    assert spikes({**base, 20: math.inf, 21: 15.01, 22: math.nan}) == [20, 21, 22]
     assert spikes({0: 1.0, 1: 100.0}) == []  # nothing to compare with
 
 
