@@ -28,9 +28,16 @@ torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # No deadline: a busy machine is no defect. The same examples each time: a failure can be repeated.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("default"), max_examples=25)
 hypothesis.settings.load_profile("default")
 
 DATA = Path(os.environ.get("DEEP_NMT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make a quarter of the examples where the slow tests are left out."""
+    if config.option.markexpr == "not slow":
+        hypothesis.settings.load_profile("fast")
 
 
 @pytest.fixture(autouse=True)

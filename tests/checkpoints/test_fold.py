@@ -457,6 +457,7 @@ def hypotheses(report: Path) -> dict[str, tuple[str, float]]:
     return {number: (text, float(score)) for number, score, text in lines}
 
 
+@pytest.mark.slow
 def test_stock_fairseq_translates_with_a_folded_training(tmp_path, capsys):
     """Trained with the plugin, folded, translated by fairseq alone in a process that knows nothing of the plugin."""
     data = binarise(tmp_path)

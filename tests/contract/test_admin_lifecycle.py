@@ -209,7 +209,13 @@ PRECISIONS = {
 }
 
 
-@pytest.mark.parametrize("flags", PRECISIONS.values(), ids=PRECISIONS)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(flags, id=name, marks=[pytest.mark.slow] if name in ("bf16", "memory_efficient_bf16") else [])
+        for name, flags in PRECISIONS.items()
+    ],
+)
 def test_training_keeps_what_was_measured(
     flags: tuple[str, ...], toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
 ) -> None:
@@ -249,7 +255,9 @@ def test_another_criterion(
     assert same(stored_omegas(state["model"]), profiles[0])
 
 
-@pytest.mark.parametrize("origin", ["transformer", "post_ln_transformer", "admin_transformer"])
+@pytest.mark.parametrize(
+    "origin", ["transformer", pytest.param("post_ln_transformer", marks=pytest.mark.slow), "admin_transformer"]
+)
 def test_fine_tuning_does_not_profile(
     origin: str, toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
 ) -> None:

@@ -34,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Models of the stock task ``translation``, stopped while they are still unsure of their sentences' ends."""
-    flags = ("--max-update", "80", "--no-epoch-checkpoints", "--task", "translation")
+    flags = ("--max-update", "40", "--no-epoch-checkpoints", "--task", "translation")
     return {
         arch: toy.train_toy(data, tmp_path_factory.mktemp(arch), *flags, arch=arch)
         for arch in ("transformer", "admin_transformer")
@@ -211,6 +211,7 @@ def test_a_training_may_carry_the_search_of_its_evaluation(
     assert not (tmp_path / "checkpoint_last.pt").exists()
 
 
+@pytest.mark.slow
 def test_fairseq_s_own_command_in_its_own_process(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """There the flag must be known before the options are read, by ``--user-dir`` alone."""
     program = "import sys; from fairseq_cli.generate import cli_main; sys.exit(cli_main())"

@@ -13,6 +13,7 @@ from fairseq.models import build_model as build_any
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from torch import Tensor
 
+from fairseq_plugins.core.method import Axis
 from fairseq_plugins.decoding.length_penalty import (
     GNMTSequenceGenerator,
     GNMTSequenceGeneratorWithAlignment,
@@ -32,6 +33,7 @@ from tests.decoding.searching import (
     stock_search,
     words,
 )
+from tests.representatives import for_each
 
 FORM: dict[str, Any] = {"lenpen_form": "gnmt"}
 END = models.dictionary().eos()
@@ -197,7 +199,7 @@ def test_each_hypothesis_keeps_its_own_alignment() -> None:
         assert [one["alignment"] for one in mine] == [alignment[tuple(one["tokens"].tolist())] for one in mine]
 
 
-@pytest.mark.parametrize("case", ["post_ln", "admin", "dsinit_matt"])
+@for_each("case", ["post_ln", "admin", "dsinit_matt"], Axis.ATTENTION)
 def test_compiled_equals_eager(case: str) -> None:
     model = models.trained(case)
     with torch.no_grad():

@@ -276,7 +276,7 @@ def single_and_still(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -
     return tuple(train(toy_data, directory / str(updates), updates, *WITHOUT_DROPOUT) for updates in (20, 1))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16", "memory_efficient_fp16"])
+@pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16", "memory_efficient_fp16"])
 def test_half_precision_trains_as_single_does(
     precision: str, single_and_still: tuple[Any, Any], toy_data: Path, tmp_path: Path
 ) -> None:

@@ -49,9 +49,9 @@ def t_fixup(lr: float, constant: float, updates: int) -> dict[int, float]:
     "flags",
     [
         (),
-        ("--bf16",),
+        pytest.param(("--bf16",), marks=pytest.mark.slow),
         ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
-        ("--memory-efficient-fp16", "--fp16-init-scale", "4"),
+        pytest.param(("--memory-efficient-fp16", "--fp16-init-scale", "4"), marks=pytest.mark.slow),
         ("--update-freq", "3"),
         ("--optimizer", "radam", "--weight-decay", "0.1", "--no-weight-decay-on", "norm"),
     ],

@@ -358,8 +358,18 @@ def test_flat_master_weights_without_gradients(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ((), EXCLUDED, "trained without --no-weight-decay-on, .* with --no-weight-decay-on norm,residual,bias: keep"),
-        (EXCLUDED, (), "trained with --no-weight-decay-on norm,residual,bias, .* without --no-weight-decay-on: keep"),
+        pytest.param(
+            (),
+            EXCLUDED,
+            "trained without --no-weight-decay-on, .* with --no-weight-decay-on norm,residual,bias: keep",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            EXCLUDED,
+            (),
+            "trained with --no-weight-decay-on norm,residual,bias, .* without --no-weight-decay-on: keep",
+            marks=pytest.mark.slow,
+        ),
         (
             EXCLUDED,
             (EXCLUDED[0], "norm"),
