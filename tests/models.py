@@ -1,7 +1,9 @@
-"""Tiny models and batches without any data on disk, for every method and for combinations of their parts.
+"""Tiny models and batches without any data on disk: for every architecture, method and combination of their parts.
 
-A case is the name of a registered method or of a combination. All sentences are made of 36 words and fairseq's four
-special tokens.
+``tiny`` makes a model of an architecture from settings, whether it translates, models language or hears speech.
+``build`` makes that of a case from flags, as a user gives them; a case is the name of a registered method or of a
+combination. The sentences of a ``batch`` have targets and are made of 36 words and fairseq's four special tokens;
+``inputs`` are what a model takes and no more, in a vocabulary of any size.
 """
 
 from __future__ import annotations
@@ -9,19 +11,59 @@ from __future__ import annotations
 import copy
 import functools
 from argparse import Namespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from fairseq import options
 from fairseq.data import Dictionary
-from fairseq.models import build_model
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+from fairseq.tasks.speech_to_text import SpeechToTextTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
 
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
+from fairseq_plugins.core.residual import Residual
 
+WORDS = 44
+"""Size of the vocabulary of models that are made from settings."""
+FEATURES = 8
+"""Width of a frame of speech."""
+TINY: dict[str, Any] = {
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 32,
+    "encoder_layers": 3,
+    "encoder_attention_heads": 2,
+    "decoder_embed_dim": 16,
+    "decoder_ffn_embed_dim": 32,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+}
+"""Unequal depths, so that a mix-up of the two stacks shows."""
+TINY_LANGUAGE_MODEL: dict[str, Any] = {
+    "decoder_embed_dim": 16,
+    "decoder_ffn_embed_dim": 32,
+    "decoder_layers": 3,
+    "decoder_attention_heads": 2,
+    "max_target_positions": 64,
+}
+TINY_SPEECH_TO_TEXT: dict[str, Any] = {
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 32,
+    "encoder_layers": 3,
+    "encoder_attention_heads": 2,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+    "conv_channels": 12,
+    "conv_out_channels": 6,
+    "input_feat_per_channel": FEATURES,
+    "input_channels": 1,
+    "max_source_positions": 80,
+    "max_target_positions": 40,
+}
 SIZES = (
     "--encoder-layers 3 --decoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32"
     " --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2"
@@ -49,6 +91,131 @@ CASES: dict[str, tuple[str, ...]] = {
 """Every registered method, so that a new one is tested without an edit here, and combinations of parts."""
 
 
+@functools.cache
+def dictionary(size: int = 40) -> Dictionary:
+    """``size`` types, fairseq's four special ones among them."""
+    words = Dictionary()
+    for number in range(size - len(words)):
+        words.add_symbol(f"w{number}")
+    return words
+
+
+@functools.cache
+def task(source: int = 40, target: int = 40) -> TranslationTask:
+    """Translation with dictionaries of these sizes; one and the same dictionary where the sizes are equal."""
+    return TranslationTask(TranslationConfig(), dictionary(source), dictionary(target))
+
+
+@functools.cache
+def language_modeling(words: int = WORDS) -> LanguageModelingTask:
+    """Language modelling with a dictionary of this size."""
+    return LanguageModelingTask(LanguageModelingConfig(tokens_per_sample=64), dictionary(words))
+
+
+@functools.cache
+def speech_to_text(words: int = WORDS) -> SpeechToTextTask:
+    """Transcription with a dictionary of this size, without the files that fairseq's own constructor reads."""
+    made = SpeechToTextTask.__new__(SpeechToTextTask)
+    made.tgt_dict = dictionary(words)
+    return made
+
+
+# Models from settings ------------------------------------------------------------------------------------------------
+
+
+def settings(arch: str, **values: Any) -> Namespace:
+    """What ``fairseq-train --arch arch`` makes of settings named as in Python, before a model is built."""
+    namespace = Namespace(arch=arch, **values)
+    ARCH_CONFIG_REGISTRY[arch](namespace)
+    return namespace
+
+
+def _of_its_family(arch: str, source: int, target: int) -> tuple[FairseqTask, dict[str, Any]]:
+    """The task of an architecture, and its tiny sizes."""
+    if "_lm" in arch:
+        return language_modeling(target), TINY_LANGUAGE_MODEL
+    if "s2t_" in arch:
+        return speech_to_text(target), TINY_SPEECH_TO_TEXT
+    return task(source, target), TINY
+
+
+def full(arch: str, source: int = WORDS, target: int = WORDS, **values: Any) -> nn.Module:
+    """The model of ``arch`` with these settings, in the sizes of the architecture unless said otherwise."""
+    return ARCH_MODEL_REGISTRY[arch].build_model(settings(arch, **values), _of_its_family(arch, source, target)[0])
+
+
+def tiny(arch: str, seed: int = 1, source: int = WORDS, target: int = WORDS, **values: Any) -> nn.Module:
+    """A tiny model of ``arch``; the same ``seed`` gives the same weights."""
+    torch.manual_seed(seed)
+    return full(arch, source, target, **{**_of_its_family(arch, source, target)[1], **values})
+
+
+def count(arch: str, source: int = WORDS, target: int = WORDS, **values: Any) -> int:
+    """Number of trained parameters, shared ones once, of a model that is never given memory."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in full(arch, source, target, **values).parameters())
+
+
+class Inputs(NamedTuple):
+    """The inputs of a translation model, in the order of its ``forward``."""
+
+    src_tokens: Tensor
+    src_lengths: Tensor
+    prev_output_tokens: Tensor
+
+
+def inputs(source: int = 7, target: int = 6, sentences: int = 3, seed: int = 3, vocabulary: int = WORDS) -> Inputs:
+    """Random sentences; pads on the left of a source and on the right of a target, as fairseq's collater puts them."""
+    generator = torch.Generator().manual_seed(seed)
+    words = dictionary(vocabulary)
+    src = torch.randint(words.nspecial, vocabulary, (sentences, source), generator=generator)
+    previous = torch.randint(words.nspecial, vocabulary, (sentences, target), generator=generator)
+    previous[:, 0] = words.eos()
+    if sentences > 1:
+        src[1, : source // 3] = words.pad()
+        previous[-1, target - target // 3 :] = words.pad()
+    return Inputs(src, src.ne(words.pad()).sum(dim=1), previous)
+
+
+def tokens(sentences: int = 3, length: int = 9, seed: int = 3) -> Tensor:
+    """Random text ``(B, T)`` behind the end of a sentence, with pads on the right of the last: for language models."""
+    words = dictionary(WORDS)
+    generator = torch.Generator().manual_seed(seed)
+    result = torch.randint(words.nspecial, WORDS, (sentences, length), generator=generator)
+    result[:, 0] = words.eos()
+    result[-1, length - 2 :] = words.pad()
+    return result
+
+
+def speech(sentences: int = 3, frames: int = 31, target: int = 6) -> tuple[Tensor, Tensor, Tensor]:
+    """Features with silence behind the shorter ones, their lengths, and the shifted target with pads on the right."""
+    generator = torch.Generator().manual_seed(3)
+    words = dictionary(WORDS)
+    features = torch.randn(sentences, frames, FEATURES, generator=generator)
+    lengths = torch.tensor([frames, frames - 4, frames - 13])
+    for row, length in enumerate(lengths):
+        features[row, length:] = 0
+    previous = torch.randint(words.nspecial, len(words), (sentences, target), generator=generator)
+    previous[:, 0] = words.eos()
+    previous[-1, target - 2 :] = words.pad()
+    return features, lengths, previous
+
+
+def residuals(stack: nn.Module) -> dict[str, Residual]:
+    """The residual residuals of a stack by their names, in the order in which they run."""
+    return {name: module for name, module in stack.named_modules() if isinstance(module, Residual)}
+
+
+def logits(model: nn.Module, given: Inputs, seed: int | None = None) -> Tensor:
+    """Output of the model, ``(B, T, V)``; ``seed`` fixes the dropout masks."""
+    if seed is not None:
+        torch.manual_seed(seed)
+    return model(*given)[0]
+
+
+# Models from flags, by case -------------------------------------------------------------------------------------------
+
+
 class Batch(NamedTuple):
     """Source ``(B, S)`` with left pads, its lengths ``(B)``, shifted target ``(B, T)`` and target, with right pads."""
 
@@ -65,21 +232,6 @@ class Batch(NamedTuple):
     def rows(self, start: int, stop: int) -> Batch:
         """Some of the sentences, with the pads they have."""
         return Batch(*(part[start:stop] for part in self))
-
-
-@functools.cache
-def dictionary() -> Dictionary:
-    """40 entries."""
-    words = Dictionary()
-    for number in range(36):
-        words.add_symbol(f"w{number}")
-    return words
-
-
-@functools.cache
-def task() -> TranslationTask:
-    """Translation between two languages of one dictionary."""
-    return TranslationTask(TranslationConfig(), dictionary(), dictionary())
 
 
 @functools.cache

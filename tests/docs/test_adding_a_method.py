@@ -41,7 +41,14 @@ def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "fairseq_plugins", tmp_path / "fairseq_plugins", ignore=ignore)
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__", "results"))
     (tmp_path / "tests" / "methods").mkdir(parents=True)
-    for name in ("README.md", "pyproject.toml", "tests/conftest.py", "tests/building.py", "tests/composing.py"):
+    for name in (
+        "README.md",
+        "pyproject.toml",
+        "tests/conftest.py",
+        "tests/composing.py",
+        "tests/building.py",
+        "tests/models.py",
+    ):
         shutil.copy(ROOT / name, tmp_path / name)
     for name, text in files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")

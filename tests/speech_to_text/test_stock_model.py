@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from argparse import Namespace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerConfig
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
-from tests.building import dictionary
+from tests import models
+from tests.models import TINY_SPEECH_TO_TEXT as TINY
+from tests.models import settings, speech
 
-FEATURES = 8
-TINY: dict[str, Any] = {
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 32,
-    "encoder_layers": 3,
-    "encoder_attention_heads": 2,
-    "decoder_layers": 2,
-    "decoder_attention_heads": 2,
-    "conv_channels": 12,
-    "conv_out_channels": 6,
-    "input_feat_per_channel": FEATURES,
-    "input_channels": 1,
-    "max_source_positions": 80,
-    "max_target_positions": 40,
-}
 PAIRS = {"pre_ln": (True, True), "post_ln": (False, False), "hybrid_ln": (False, True)}
 FURTHER: dict[str, dict[str, Any]] = {
     "as it comes": {},
@@ -46,16 +30,9 @@ FURTHER: dict[str, dict[str, Any]] = {
 }
 
 
-def settings(arch: str, **values: Any) -> Namespace:
-    namespace = Namespace(arch=arch, **values)
-    ARCH_CONFIG_REGISTRY[arch](namespace)
-    return namespace
-
-
 def build(arch: str, seed: int = 1, **values: Any) -> nn.Module:
     torch.manual_seed(seed)
-    task = SimpleNamespace(target_dictionary=dictionary())
-    return ARCH_MODEL_REGISTRY[arch].build_model(settings(arch, **values), task)
+    return models.full(arch, **values)
 
 
 def pair(name: str, **values: Any) -> tuple[nn.Module, nn.Module]:
@@ -63,20 +40,6 @@ def pair(name: str, **values: Any) -> tuple[nn.Module, nn.Module]:
     values = {**TINY, "dropout": 0.2, **values}
     before = {f"{stack}_normalize_before": one for stack, one in zip(("encoder", "decoder"), PAIRS[name], strict=True)}
     return build(f"{name}_s2t_transformer", **values), build("s2t_transformer", **values, **before)
-
-
-def speech(sentences: int = 3, frames: int = 31, target: int = 6) -> tuple[Tensor, Tensor, Tensor]:
-    """Features with silence behind the shorter ones, their lengths, and the shifted target with pads on the right."""
-    generator = torch.Generator().manual_seed(3)
-    words = dictionary()
-    features = torch.randn(sentences, frames, FEATURES, generator=generator)
-    lengths = torch.tensor([frames, frames - 4, frames - 13])
-    for row, length in enumerate(lengths):
-        features[row, length:] = 0
-    previous = torch.randint(words.nspecial, len(words), (sentences, target), generator=generator)
-    previous[:, 0] = words.eos()
-    previous[-1, target - 2 :] = words.pad()
-    return features, lengths, previous
 
 
 def assert_same_tensors(ours: dict[str, Any], stock: dict[str, Any]) -> None:
