@@ -360,7 +360,12 @@ def test_half_precision(arch: str, dtype: torch.dtype, options: dict[str, str]) 
 
 @torch.no_grad()
 @every_form
-@pytest.mark.parametrize("options", OPTIONS[1:], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    # Two of the options at once are every one but dlcl_init, which is a number like another to compiled code.
+    [pytest.param(one, marks=[] if len(one) == 2 else [pytest.mark.slow]) for one in OPTIONS[1:]],
+    ids=str,
+)
 def test_torchscript_with_options(arch: str, options: dict[str, str]) -> None:
     model = tiny(arch, **options).double().eval()
     spread(model)

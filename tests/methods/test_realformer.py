@@ -327,7 +327,7 @@ def test_a_layer_that_is_left_out_passes_the_chain_on() -> None:
 # Depth, memory, decoding -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_sixty_layers_in_half_precision(mode: str, dtype: torch.dtype) -> None:
     model = tiny(ARCH, encoder_layers=60, decoder_layers=60, realformer_logits=mode).to(dtype)
@@ -385,6 +385,7 @@ def test_step_by_step_is_the_whole_with_the_cache_of_stock(mode: str) -> None:
     assert described[0] == described[1]
 
 
+@pytest.mark.slow  # in the fast ones as a case of tests/contract
 @torch.no_grad()
 def test_torchscript_with_the_mean() -> None:
     model = with_biases(tiny(ARCH, realformer_logits="mean")).double()
