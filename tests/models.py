@@ -202,7 +202,7 @@ def speech(sentences: int = 3, frames: int = 31, target: int = 6) -> tuple[Tenso
 
 
 def residuals(stack: nn.Module) -> dict[str, Residual]:
-    """The residual residuals of a stack by their names, in the order in which they run."""
+    """The residual connections of a stack by their names, in the order in which they run."""
     return {name: module for name, module in stack.named_modules() if isinstance(module, Residual)}
 
 
