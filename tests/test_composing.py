@@ -21,10 +21,10 @@ FAIRSEQ = Path(fairseq.__file__).parent
 @pytest.mark.parametrize(
     ("arch", "flags"),
     [
-        ("transformer", ()),
+        pytest.param("transformer", (), marks=pytest.mark.slow),
         ("transformer", ("--lr", "0.1,0.2", "--save-interval", "3", "--source-lang", "it's")),
         ("admin_transformer", ("--admin-scale", "scalar", "--fp16", "--patience", "2")),
-        ("post_ln_transformer", ("--optimizer", "sgd", "--lr-scheduler", "fixed")),
+        pytest.param("post_ln_transformer", ("--optimizer", "sgd", "--lr-scheduler", "fixed"), marks=pytest.mark.slow),
     ],
 )
 def test_it_is_what_hydra_composes(

@@ -125,9 +125,22 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("norm", [False, True], ids=["", "layernorm_embedding"])
-@pytest.mark.parametrize("places", PLACES)
-@pytest.mark.parametrize("ties", TIES)
+EMBEDDINGS = [
+    pytest.param(
+        ties,
+        places,
+        norm,
+        id=f"{ties}-{places}-{'layernorm_embedding' if norm else ''}",
+        # Behind a norm the tables take no scale, whatever the positions are.
+        marks=[pytest.mark.slow] if norm and places != "sinusoidal" else [],
+    )
+    for ties in TIES
+    for places in PLACES
+    for norm in (False, True)
+]
+
+
+@pytest.mark.parametrize(("ties", "places", "norm"), EMBEDDINGS)
 def test_stock_computes_the_same(tmp_path, ties, places, norm):
     model, values = tiny_model("admin_transformer", **TIES[ties], **PLACES[places], layernorm_embedding=norm)
     assert_same(model, folded(tmp_path, "admin_transformer", model, values))
