@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from fairseq import options
 from fairseq.data import data_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 from fairseq_cli import validate
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import toy
-from tests.composing import configuration_of
 
 
 def batches(lengths: list[int], multiple: int, **limits: int) -> list[list[int]]:
@@ -104,5 +104,5 @@ def test_validation_scores_every_sentence(toy_data: Path, toy_checkpoint: Path) 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TranslationTask, "valid_step", watch)
-        validate.main(configuration_of(args))
+        validate.main(convert_namespace_to_omegaconf(args))
     assert sorted(seen) == list(range(60))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_plugins.errors import UserError
 from tests import toy
-from tests.composing import configuration_of
 
 BETAS = "two numbers in brackets, each at least 0 and below 1"
 NOWHERE = ("nowhere", "--arch", "transformer", "--optimizer", "adam", *toy.RECIPE)
@@ -74,7 +74,7 @@ def test_flags_of_a_search(flags: Sequence[str], line: str) -> None:
     ],
 )
 def test_configurations(group: str, name: str, value: object, line: str) -> None:
-    config = configuration_of(parse())
+    config = convert_namespace_to_omegaconf(parse())
     config[group][name] = value
     with pytest.raises(UserError) as caught:
         distributed_utils.call_main(config, lambda cfg: pytest.fail("the training began"))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import FairseqTask
 from fairseq_cli import interactive
 
 from fairseq_plugins.errors import UserError
 from tests import toy
-from tests.composing import configuration_of
 
 LONG = " ".join(["eins"] * 2000)
 
@@ -20,7 +20,7 @@ LONG = " ".join(["eins"] * 2000)
 def hypotheses(data: Path, checkpoint: Path, text: Path, *flags: str) -> None:
     arguments = [str(data), "--path", str(checkpoint), "--cpu", "--beam", "1", "--max-len-b", "5", "--input", str(text)]
     args = options.parse_args_and_arch(options.get_interactive_generation_parser(), [*arguments, *flags])
-    interactive.main(configuration_of(args))
+    interactive.main(convert_namespace_to_omegaconf(args))
 
 
 def numbers(printed: str) -> list[int]:

@@ -102,12 +102,11 @@ def test_wrapped_layers_have_the_names_of_bare_ones() -> None:
             super().__init__()
             self._fsdp_wrapped_module = layer
 
-    layer = nn.Module()
-    layer.ffn_residual, layer.final_layer_norm = Residual(), nn.LayerNorm(4)
+    layer = subject("post_ln").build().decoder.layers[0]
     model = nn.Module()
     model.decoder = nn.Module()
     model.decoder.layers = nn.ModuleList([Wrapper(layer)])
-    (found,) = sub_layers(model)
+    *_, found = sub_layers(model)
     assert found.name == "decoder.layers.0.ffn"
     assert found.layer is layer
     assert found.norm is layer.final_layer_norm

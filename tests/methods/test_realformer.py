@@ -128,10 +128,10 @@ def test_two_encoder_layers_by_hand(mode: str, padded: bool) -> None:
     branch = by_hand(second.self_attn, middle, middle, logits, allowed)
     expected = feed_forward(second, second.self_attn_layer_norm(middle + branch))
 
-    found, scores = first(x, mask)
+    found, scores, _ = first(x, mask)
     torch.testing.assert_close(found, middle, rtol=0, atol=1e-12)
     torch.testing.assert_close(scores.view(below.size()), below, rtol=0, atol=1e-12)
-    found, scores = second(found, mask, scores)
+    found, scores, _ = second(found, mask, scores)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     # The sum is carried in either case, and no mask is in it.
     torch.testing.assert_close(scores.view(total.size()), total, rtol=0, atol=1e-12)
@@ -162,7 +162,7 @@ def test_two_decoder_layers_by_hand(mode: str, padded: bool) -> None:
         branch = by_hand(layer.encoder_attn, state, h, cross_total / terms, source)
         state = feed_forward(layer, layer.encoder_attn_layer_norm(state + branch))
         arguments = (found, h, source_pads, None, future, target_pads, True, self_scores, cross_scores)
-        found, weights, self_scores, cross_scores = layer(*arguments)
+        found, weights, self_scores, cross_scores, _ = layer(*arguments)
         torch.testing.assert_close(found, state, rtol=0, atol=1e-12)
         torch.testing.assert_close(self_scores.view(B, H, T, T), self_total, rtol=0, atol=1e-12)
         torch.testing.assert_close(cross_scores.view(B, H, T, S), cross_total, rtol=0, atol=1e-12)
@@ -196,7 +196,7 @@ def test_weights_are_returned_as_they_are_asked_for() -> None:
 def chains_of(model: nn.Module, inputs: Batch, shifted: str | None = None, by: Any = 0.0) -> dict[str, list[Tensor]]:
     """Scores that each layer hands up, of all chains, and the logits; the first layer's of one chain can be shifted."""
     found: dict[str, list[Tensor]] = {chain: [] for chain in CHAINS}
-    places = {"encoder": (model.encoder, -1), "decoder self": (model.decoder, -2), "cross": (model.decoder, -1)}
+    places = {"encoder": (model.encoder, 1), "decoder self": (model.decoder, 2), "cross": (model.decoder, 3)}
     handles = []
     for chain, (stack, position) in places.items():
         for number, layer in enumerate(stack.layers):
@@ -243,7 +243,7 @@ def test_a_chain_of_one_stack_alone() -> None:
     model = with_biases(tiny("post_ln_transformer", attention="realformer,softmax"))
     scores = []
     handles = [
-        layer.register_forward_hook(lambda _, __, result: scores.append(result[-1]))
+        layer.register_forward_hook(lambda _, __, result: scores.append(result[-2]))
         for layer in (*model.encoder.layers, *model.decoder.layers)
     ]
     logits(model, batch())
