@@ -368,6 +368,7 @@ print((kilobytes("VmHWM") - before) * 1024)
 """Prints the bytes that averaging takes at most, mapped files included. (ru_maxrss would be that of pytest.)"""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from Linux")
 def test_memory_stays_near_two_models(tmp_path):
     """Four checkpoints of 32 MB of weights and twice that of moments, which are not to be read."""

@@ -82,6 +82,7 @@ def test_path_from_a_wheel(site: Path, tmp_path: Path) -> None:
     assert python("-m", "fairseq_plugins", cwd=tmp_path, path=[site]) == f"{site / 'fairseq_plugins'}\n"
 
 
+@pytest.mark.slow
 def test_user_dir_from_a_wheel(site: Path, tmp_path: Path) -> None:
     """fairseq is told the directory only; the package is imported again by name and is the same module."""
     output = python("-c", IMPORT_AS_USER_DIR, str(site / "fairseq_plugins"), cwd=tmp_path)
@@ -102,6 +103,7 @@ def test_imported_and_given_as_user_dir_of_a_new_process(tmp_path: Path) -> None
     assert output.splitlines()[-1] == f"{PACKAGE / '__init__.py'} True"
 
 
+@pytest.mark.slow
 def test_spawned_worker_registers(tmp_path: Path) -> None:
     """The command itself registers late; a worker that it spawns has to do so on import."""
     command = tmp_path / "fairseq-deep"

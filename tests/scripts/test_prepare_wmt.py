@@ -194,6 +194,7 @@ def test_french_reads_compressed_text_and_takes_validation_pairs_out_of_the_trai
     assert valid == made.sentences(100, "fr", "giga")[1333 - (402 + 401 + 100 + 401) - 1]
 
 
+@pytest.mark.slow
 def test_dsinit_has_merges_and_rare_subwords_of_each_language(here: Path) -> None:
     """DS-Init, section 7.1: units of each side by itself; footnote 4: the filtered newstest2014."""
     write_training_texts(here / "archives", "de", "v9")

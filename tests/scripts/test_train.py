@@ -96,6 +96,7 @@ def train_here(request: Request) -> Path:
     return request.run / "checkpoints" / LAST
 
 
+@pytest.mark.slow
 def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Path) -> None:
     run = tmp_path / "run 1"
     last = run / "checkpoints" / LAST
