@@ -81,7 +81,8 @@ def norm_inside(owner: Any, name: str, factory: NormFactory) -> None:
         )
     setattr(owner, name, NormedLinear(linear, factory(linear.in_features)))
     # Stock attention hands the bare weights to torch, past any module, unless it is told that its sizes are not plain.
-    owner.skip_embed_dim_check = True
+    if hasattr(owner, "skip_embed_dim_check"):
+        owner.skip_embed_dim_check = True
 
 
 TOP_NORM = Option(
