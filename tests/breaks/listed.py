@@ -305,6 +305,22 @@ CORE = (
         ("tests/equivalence/test_stock_model.py",),
     ),
     Break(
+        "norm-inside",
+        PACKAGE + "core/norm.py",
+        "return F.linear(self.norm(x), self.weight, self.bias)",
+        "return F.linear(x, self.weight, self.bias)",
+        "the LayerNorm inside a branch is not applied",
+        ("tests/core/test_new_structures.py",),
+    ),
+    Break(
+        "side-stream",
+        PACKAGE + "core/layers.py",
+        "side = self.encoder_attn_residual.carry(branch, stream, side)",
+        "side = 1.0 * side",
+        "the second stream misses the cross-attention",
+        ("tests/core/test_new_structures.py",),
+    ),
+    Break(
         "dropout",
         PACKAGE + "core/layers.py",
         "            need_head_weights=False,\n            scores=scores,\n        )\n"
