@@ -23,7 +23,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import nn
 
 import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
-from fairseq_plugins import compat
+from fairseq_plugins import patches
 from fairseq_plugins.core.architectures import architecture_presets as family_presets
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.architectures import refusals as refusals_in
@@ -46,7 +46,7 @@ from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel, arch
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
-from fairseq_plugins.runs.published import PublishedRow, rows_by_table
+from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 8
@@ -460,10 +460,10 @@ def methods_page() -> str:
 def mends() -> str:
     """One row for each defect of fairseq that the package mends."""
     rows = []
-    for name in compat.MODULES:
-        text = (import_module(f"{compat.__name__}.{name}").__doc__ or "").strip()
+    for name in patches.MODULES:
+        text = (import_module(f"{patches.__name__}.{name}").__doc__ or "").strip()
         defect = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
-        rows.append((f"[`{name}`](../fairseq_plugins/compat/{name}.py)", defect, _threads(text)))
+        rows.append((f"[`{name}`](../fairseq_plugins/patches/{name}.py)", defect, _threads(text)))
     return table(("module", "defect", "upstream"), rows)
 
 

@@ -1,7 +1,7 @@
 """Transformers that train deep: a fairseq user directory, to be imported or handed to ``--user-dir``.
 
 Importing the package mends fairseq and makes the methods known to it. Some processes are spared that import:
-``python -m fairseq_plugins`` prints a line, ``python -m fairseq_plugins.corpora`` works on text and needs no fairseq,
+``python -m fairseq_plugins`` prints a line, ``python -m fairseq_plugins.text`` works on text and needs no fairseq,
 and ``fairseq-deep``, like other steps of the scripts, calls :func:`register` itself where it needs it.
 """
 
@@ -13,7 +13,15 @@ import sys
 from functools import cache
 from pathlib import Path
 
-BY_THEMSELVES = ("cli", "corpora", "demo.archives", "runs.ending", "runs.evaluation", "runs.plan", "runs.rows")
+BY_THEMSELVES = (
+    "cli",
+    "text",
+    "demo.archives",
+    "pipeline.ending",
+    "pipeline.evaluation",
+    "pipeline.plan",
+    "pipeline.rows",
+)
 """Modules that, run with ``python -m``, call :func:`register` where they need it."""
 
 
@@ -25,24 +33,23 @@ def register() -> None:
     gets wrong is mended before anything else looks at it.
     """
     _log_as_fairseq_does()
-    from fairseq_plugins import compat
+    from fairseq_plugins import patches
 
-    compat.apply()
+    patches.apply()
 
     from fairseq_plugins import (
-        decoding,
-        guard,
         methods,  # noqa: F401  (registers every part and method)
-        recorder,
+        search,
         training,
     )
-    from fairseq_plugins.compat.misspelt_options import EXPLAINED
     from fairseq_plugins.core.families import register_architectures, require_architecture
     from fairseq_plugins.errors import install_hook
+    from fairseq_plugins.observe import guard, recorder
+    from fairseq_plugins.patches.misspelt_options import EXPLAINED
 
     register_architectures()
     EXPLAINED["--arch"] = require_architecture
-    decoding.register()
+    search.register()
     training.register()
     guard.register()  # before the recorder, which makes flags of its settings
     recorder.register()

@@ -84,7 +84,7 @@ require_package
 place=${OUTPUT:-$run/evaluation}
 model=${OUTPUT:-$run}/averaged.pt
 
-step() { run "$PYTHON" -m fairseq_plugins.runs.evaluation "$@"; }
+step() { run "$PYTHON" -m fairseq_plugins.pipeline.evaluation "$@"; }
 
 # into FILE COMMAND ...: the command's output in a file.
 into() {
@@ -179,7 +179,7 @@ if ((DRY_RUN)) && [[ ! -d $run ]]; then
 fi
 ema=()
 ((!EMA)) || ema=(--ema)
-lines=$("$PYTHON" -m fairseq_plugins.runs.evaluation plan "--average=$AVERAGE" "--beam=$BEAM" "--metrics=$METRICS" \
+lines=$("$PYTHON" -m fairseq_plugins.pipeline.evaluation plan "--average=$AVERAGE" "--beam=$BEAM" "--metrics=$METRICS" \
     "--length-penalty=$LENGTH_PENALTY" "--context-window=$CONTEXT_WINDOW" --device "$DEVICE" "${ema[@]}" "${text[@]}" -- \
     "$run" "$data" "$@")
 declare -A plan=()

@@ -132,7 +132,7 @@ run() {
 deep() { run "$PYTHON" -m fairseq_plugins.cli "$@"; }
 
 # corpora STEP [ARGUMENT ...]: one step of the preparation of text.
-corpora() { run "$PYTHON" -m fairseq_plugins.corpora "$@"; }
+corpora() { run "$PYTHON" -m fairseq_plugins.text "$@"; }
 
 # make_once TARGET COMMAND [ARGUMENT ...]: the stage. Never call it where a failure is caught (`if`, `||`, `&&`): bash
 # would then go on after a failed command inside it.
@@ -215,7 +215,7 @@ what_is_wrong() {
         [[ $known == "$found" ]] || printf 'wrong checksum: %s expected, %s found\n' "$known" "$found"
         return 0
     fi
-    "$PYTHON" -m fairseq_plugins.corpora check-archive --name "$1" "$2" 2>&1 >/dev/null | tail -n 1 |
+    "$PYTHON" -m fairseq_plugins.text check-archive --name "$1" "$2" 2>&1 >/dev/null | tail -n 1 |
         sed 's/^error: //' || true
 }
 

@@ -99,7 +99,7 @@ plan() {
     ((!TENSORBOARD)) || flags+=(--tensorboard)
     ((CHECKS)) || flags+=(--no-checks)
     ((!DRY_RUN)) || flags+=(--dry-run)
-    watched "$PYTHON" -m fairseq_plugins.runs.plan --command-file "$COMMAND_FILE" "${flags[@]}" -- "$@"
+    watched "$PYTHON" -m fairseq_plugins.pipeline.plan --command-file "$COMMAND_FILE" "${flags[@]}" -- "$@"
 }
 
 # follow LOG: show what is added to it that a reader wants to see. Its end is the script's.
@@ -118,7 +118,7 @@ train() {
     # Redirected in there, not here, where a message about a signal would go the same way.
     watched into "$log" "${COMMAND[@]}" || code=$?
     ((RANK == 0)) || return "$code"
-    watched "$PYTHON" -m fairseq_plugins.runs.ending "$run" --code "$code" --log "$log" --since "$since"
+    watched "$PYTHON" -m fairseq_plugins.pipeline.ending "$run" --code "$code" --log "$log" --since "$since"
 }
 
 # A function, so that all of this file has been read before hours pass in which it may change.

@@ -18,23 +18,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "options": set(),
     "outcome": set(),
-    "corpora": {"outcome"},
-    "compat": {"corpora"},
+    "text": {"outcome"},
+    "patches": {"text"},
     "core": set(),
     "methods": {"core"},
-    "checkpoints": {"core", "compat"},
-    "scoring": {"corpora", ""},
-    "runs": {"checkpoints", "core", "compat", "corpora", "outcome", "scoring", ""},
-    "recorder": {"core", "compat"},
-    "guard": {"checkpoints", "core", "compat", "recorder", "runs"},
-    "diagnostics": {"checkpoints", "core", "compat", "recorder", "runs"},
-    "watch": {"diagnostics", "runs"},
-    "demo": {"checkpoints", "core", "compat", "corpora", "outcome", "runs", ""},
-    "doctor": {"core", "compat", ""},
-    "cli": {"checkpoints", "compat", "core", "corpora", "demo", "outcome", "runs", ""},
-    "decoding": {"core", "compat"},
-    "training": {"core", "compat"},
-    "": {"compat", "core", "decoding", "guard", "methods", "outcome", "recorder", "training"},
+    "training": {"core", "patches"},
+    "search": {"core", "patches"},
+    "checkpoints": {"core", "patches"},
+    "scoring": {"text", ""},
+    "pipeline": {"checkpoints", "core", "patches", "text", "outcome", "scoring", ""},
+    "observe.recorder": {"core", "patches"},
+    "observe.guard": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
+    "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
+    "observe.watch": {"observe.diagnostics", "pipeline"},
+    "demo": {"checkpoints", "core", "patches", "text", "outcome", "pipeline", ""},
+    "doctor": {"core", "patches", ""},
+    "cli": {"checkpoints", "patches", "core", "text", "demo", "outcome", "pipeline", ""},
+    "": {"patches", "core", "search", "methods", "outcome", "observe.guard", "observe.recorder", "training"},
 }
 """By part of the package ("" is the package itself).
 
@@ -44,8 +44,8 @@ Every part may import itself, ``errors``, ``files`` and ``options``.
 
 def part_of(module: str) -> str:
     """``core`` for ``fairseq_plugins.core.layers``, and the empty string for the package itself."""
-    name = (module.split(".") + [""])[1]
-    return name if name in MAY_IMPORT else ""
+    names = module.split(".")[1:]
+    return next((part for part in (".".join(names[:2]), *names[:1]) if part in MAY_IMPORT), "")
 
 
 def imports(tree: ast.AST, module: str = "fairseq_plugins.module") -> Iterator[str]:

@@ -28,10 +28,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         UserError: the file is absent, truncated, not a fairseq checkpoint, or asks to run code when it is loaded.
     """
     # Only here: these bring fairseq, which takes seconds that --help need not wait for.
-    from fairseq_plugins import compat
-    from fairseq_plugins.compat.unreadable_checkpoints import plain_content, require_model
+    from fairseq_plugins import patches
+    from fairseq_plugins.patches.unreadable_checkpoints import plain_content, require_model
 
-    compat.apply()
+    patches.apply()
     state = plain_content(path, mmap=zipfile.is_zipfile(path))
     require_model(path, state)
     return dict(state)

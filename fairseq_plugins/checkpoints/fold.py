@@ -37,7 +37,6 @@ from fairseq_plugins.checkpoints.files import (
     without_training_state,
     write_checkpoint,
 )
-from fairseq_plugins.compat.mismatched_checkpoints import explain
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
@@ -47,6 +46,7 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import EXIT_CODE, UserError, report
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.patches.mismatched_checkpoints import explain
 
 STOCK_ARCH = "transformer"
 SMALLEST_SCALE = 1e-6

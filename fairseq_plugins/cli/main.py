@@ -55,11 +55,15 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "demo": Command("train every method on a small corpus and compare them", "fairseq_plugins.demo.__main__"),
     "doctor": Command("say what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
-    "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.corpora.verify"),
-    "diagnose": Command("the papers' analyses of a method or a checkpoint", "fairseq_plugins.diagnostics.command"),
-    "report": Command("what trainings reached, in one table", "fairseq_plugins.runs.report", needs_fairseq=False),
+    "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.text.verify"),
+    "diagnose": Command(
+        "the papers' analyses of a method or a checkpoint", "fairseq_plugins.observe.diagnostics.command"
+    ),
+    "report": Command("what trainings reached, in one table", "fairseq_plugins.pipeline.report", needs_fairseq=False),
     "watch": Command(
-        "losses and gradient norms of trainings, while they run", "fairseq_plugins.watch.command", needs_fairseq=False
+        "losses and gradient norms of trainings, while they run",
+        "fairseq_plugins.observe.watch.command",
+        needs_fairseq=False,
     ),
     "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
     "fold": Command("turn an Admin checkpoint into a plain Post-LN one", "fairseq_plugins.checkpoints.fold"),

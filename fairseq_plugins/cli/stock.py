@@ -13,9 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.corpora.lines import read_lines
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.text.lines import read_lines
 
 USER_DIR = str(Path(__file__).resolve().parents[1])
 
@@ -108,7 +108,7 @@ def _hydra_options(name: str, argv: Sequence[str]) -> Namespace:
     """Hydra's own options, which fairseq reads in a way that hides a misspelt one."""
     from hydra._internal.utils import get_args_parser
 
-    from fairseq_plugins.compat.misspelt_options import make_one_line
+    from fairseq_plugins.patches.misspelt_options import make_one_line
 
     parser = get_args_parser()
     parser.prog = f"fairseq-deep {name}"
@@ -149,7 +149,7 @@ def _in_hydra(job: Callable[..., Any]) -> Callable[..., Any]:
 def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
     from omegaconf import open_dict
 
-    from fairseq_plugins.compat.hydra_traces import configuration_error
+    from fairseq_plugins.patches.hydra_traces import configuration_error
 
     _return_to_working_directory()
     _refuse_other_user_dir(cfg.common.user_dir)

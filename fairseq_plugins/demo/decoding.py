@@ -13,7 +13,7 @@ from fairseq_plugins.demo.children import Children, fairseq_command
 from fairseq_plugins.demo.text import Tokeniser
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.runs.generated import hypotheses_in_order
+from fairseq_plugins.pipeline.generated import hypotheses_in_order
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fairseq_plugins.demo.report import Report, Result, notes, samples, text_tab
 from fairseq_plugins.demo.stage import Settings, claimed, make_once
 from fairseq_plugins.demo.training import Recipe, Training
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.runs.training_log import LogReader, TrainingLog, judge, read_log, tail, unigram_entropy
+from fairseq_plugins.pipeline.training_log import LogReader, TrainingLog, judge, read_log, tail, unigram_entropy
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TextIO
 
-from fairseq_plugins.runs.training_log import TrainingLog
+from fairseq_plugins.pipeline.training_log import TrainingLog
 
 QUIET_INTERVAL_SECONDS = 15.0
 """Time between progress lines where the output is not a terminal."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.runs import pictures, tables
-from fairseq_plugins.runs.tables import ABSENT, markdown_table, number, strict_json
-from fairseq_plugins.runs.training_log import FAILED_TO_LEARN_MARGIN
+from fairseq_plugins.pipeline import pictures, tables
+from fairseq_plugins.pipeline.tables import ABSENT, markdown_table, number, strict_json
+from fairseq_plugins.pipeline.training_log import FAILED_TO_LEARN_MARGIN
 
 NUM_SAMPLES = 10
 

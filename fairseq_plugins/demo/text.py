@@ -16,11 +16,11 @@ from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from fairseq_plugins.corpora.bpe import learn, load
-from fairseq_plugins.corpora.lines import write_lines
-from fairseq_plugins.corpora.tokenise import detokeniser
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.text.bpe import learn, load
+from fairseq_plugins.text.lines import write_lines
+from fairseq_plugins.text.tokenise import detokeniser
 
 SPLITS = ("train", "valid", "test")
 _LINES_NAMED = 5

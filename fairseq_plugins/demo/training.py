@@ -12,7 +12,7 @@ from fairseq_plugins.checkpoints.selection import UPDATE_CHECKPOINT, numbered_ch
 from fairseq_plugins.demo.children import Children, CommandFailed, fairseq_command
 from fairseq_plugins.demo.stage import Settings, differing, read_stamp, write_stamp
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.runs.training_log import read_log
+from fairseq_plugins.pipeline.training_log import read_log
 
 STOCK = "transformer"
 """fairseq's own Transformer, to compare with."""

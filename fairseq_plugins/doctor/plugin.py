@@ -95,10 +95,10 @@ def architectures() -> Iterator[Finding]:
 
 def mends() -> Iterator[Finding]:
     """Every mend of fairseq: whether it is in place, what it mends, and where that was reported."""
-    from fairseq_plugins import compat
+    from fairseq_plugins import patches
 
-    for name in compat.MODULES:
-        module = import_module(f"{compat.__name__}.{name}")
+    for name in patches.MODULES:
+        module = import_module(f"{patches.__name__}.{name}")
         text = (module.__doc__ or "").strip()
         defect = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
         thread = re.search(r"https://github\.com/\S+?/(?:issues|pull)/\d+", text)
@@ -109,7 +109,7 @@ def mends() -> Iterator[Finding]:
 
 def in_place(mend: Any) -> bool:
     """Whether every function that ``mend.apply`` would wrap is wrapped by it."""
-    from fairseq_plugins.compat.wrapping import is_wrapped
+    from fairseq_plugins.patches.wrapping import is_wrapped
 
     wanted: list[tuple[Any, str, Callable[..., Any]]] = []
     wrap = getattr(mend, "wrap", None)

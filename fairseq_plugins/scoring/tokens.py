@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from sacremoses import MosesPunctNormalizer
 
-from fairseq_plugins.corpora.tokenise import Splitter
+from fairseq_plugins.text.tokenise import Splitter
 
 _HYPHEN = re.compile(rb"(?<!\S)@-@(?!\S)|(\S)-(\S)")
 

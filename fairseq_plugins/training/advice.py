@@ -14,8 +14,8 @@ from typing import Any
 from fairseq.trainer import Trainer
 from torch import nn
 
-from fairseq_plugins.compat.wrapping import wrap
 from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.patches.wrapping import wrap
 
 logger = logging.getLogger(__name__)
 

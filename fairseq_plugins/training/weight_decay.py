@@ -26,9 +26,9 @@ from fairseq.optim import FairseqOptimizer, FP16Optimizer
 from fairseq.trainer import Trainer
 from torch import nn
 
-from fairseq_plugins.compat.wrapping import wrap
 from fairseq_plugins.core.weight_decay import FLAG, PREFIX, is_undecayed
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.wrapping import wrap
 
 logger = logging.getLogger(__name__)
 # Key of a torch parameter group, and hence of a checkpoint, that says what is in it.

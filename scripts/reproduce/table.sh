@@ -83,7 +83,7 @@ reproduce() {
     require_package
     ((!${#names[@]})) || selection=(--only "${names[@]}")
     ((!SMOKE)) || selection+=(--smoke "$ROOT/configs")
-    rows=$("$PYTHON" -m fairseq_plugins.runs.rows "$paper" "$table" "${selection[@]}") || exit 2
+    rows=$("$PYTHON" -m fairseq_plugins.pipeline.rows "$paper" "$table" "${selection[@]}") || exit 2
     claim "$out"
     remember_settings "$out" "smoke=$SMOKE"
     ((!SMOKE)) || smoke_settings

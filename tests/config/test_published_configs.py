@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.core.method import Axis, all_options
-from fairseq_plugins.runs.published import ROWS, PublishedRow, rows_of
+from fairseq_plugins.pipeline.published import ROWS, PublishedRow, rows_of
 from fairseq_plugins.training.advice import advice
 from tests.building import dictionary, translation_task
 from tests.representatives import fewest

@@ -11,7 +11,7 @@ from statistics import fmean
 import pytest
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.runs.published import (
+from fairseq_plugins.pipeline.published import (
     COLUMNS,
     FILE,
     ROWS,

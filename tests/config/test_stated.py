@@ -14,7 +14,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
-from fairseq_plugins.runs.published import ROWS, rows_of
+from fairseq_plugins.pipeline.published import ROWS, rows_of
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parents[1] / "configs"
@@ -22,7 +22,7 @@ NAMES = sorted(
     f"{path.parent.name}/{path.stem}" for path in CONFIGS.glob("*/*.yaml") if path.parent.name != "multi30k_de_en"
 )
 ENTRIES = yaml.safe_load((HERE / "stated.yaml").read_text(encoding="utf-8"))
-CORPORA = yaml.safe_load(files("fairseq_plugins.corpora").joinpath("known_corpora.yaml").read_text(encoding="utf-8"))
+CORPORA = yaml.safe_load(files("fairseq_plugins.text").joinpath("known_corpora.yaml").read_text(encoding="utf-8"))
 KINDS = ("stated", "conflicts", "chosen")
 
 ACCOUNTED = (

@@ -10,7 +10,7 @@ from torch import nn
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, forward_order, place_of, sites_of, sub_layers
-from tests.diagnostics.measured import subject
+from tests.observe.diagnostics.measured import subject
 from tests.speech_to_text.test_stock_model import build
 
 

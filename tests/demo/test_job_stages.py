@@ -18,7 +18,7 @@ from fairseq_plugins.demo.progress import Board, duration, training_status
 from fairseq_plugins.demo.stage import claimed, differing, make_once, read_stamp
 from fairseq_plugins.demo.training import Recipe, Training, train_command
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.runs.training_log import TrainingLog
+from fairseq_plugins.pipeline.training_log import TrainingLog
 
 RECIPE = Recipe(
     encoder_layers=18,

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins import compat
+from fairseq_plugins import patches
 from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Method, NewParameter, Part, all_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -242,11 +242,11 @@ def test_what_a_part_refuses_is_on_the_page(part: Part) -> None:
 
 
 def test_every_mend_is_listed_with_its_defect() -> None:
-    compat_files = (ROOT / "fairseq_plugins" / "compat").glob("*.py")
+    compat_files = (ROOT / "fairseq_plugins" / "patches").glob("*.py")
     mends = {path.stem for path in compat_files if path.stem != "__init__" and "\ndef apply(" in path.read_text()}
     rows = {row[0]: row for row in re.findall(r"\[`(\w+)`\]\((\S+)\) \| (.+?) \| (.+?) \|", generate.mends())}
-    assert set(rows) == mends == set(compat.MODULES)
+    assert set(rows) == mends == set(patches.MODULES)
     for name, path, defect, threads in rows.values():
-        assert (ROOT / "docs" / path).resolve() == ROOT / "fairseq_plugins" / "compat" / f"{name}.py"
+        assert (ROOT / "docs" / path).resolve() == ROOT / "fairseq_plugins" / "patches" / f"{name}.py"
         assert defect.endswith(".")
         assert threads == "not reported" or re.search(r"\(https://github\.com/facebookresearch/fairseq/", threads)

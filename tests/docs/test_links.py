@@ -34,7 +34,7 @@ def links(page: Path) -> Iterator[tuple[str, str]]:
 def named_paths(page: Path) -> Iterator[str]:
     """What stands in inline code and looks like a path of this repository."""
     for word in re.findall(r"`([^`\s]+)`", without_code(page.read_text(encoding="utf-8"))):
-        if re.fullmatch(r"(fairseq_plugins|tests|docs|configs|benchmarks|core|compat)/[\w./]*", word):
+        if re.fullmatch(r"(fairseq_plugins|tests|docs|configs|benchmarks|core|patches)/[\w./]*", word):
             yield word
 
 
@@ -59,7 +59,7 @@ EXAMPLES = {"fairseq_plugins/methods/layer_scale.py", "tests/methods/test_layer_
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_named_paths_exist(page: Path) -> None:
     for word in named_paths(page):
-        inside = ROOT / "fairseq_plugins" if word.startswith(("core/", "compat/")) else ROOT
+        inside = ROOT / "fairseq_plugins" if word.startswith(("core/", "patches/")) else ROOT
         assert word in EXAMPLES or (inside / word).exists(), f"{page.name}: {word}"
 
 
@@ -70,7 +70,7 @@ def test_the_house_is_as_architecture_draws_it() -> None:
     words = set(re.findall(r"^ +(?:[\w.]+\.py |\w+/)[\w./ ]*?(?=  |$)", package, re.MULTILINE))
     drawn = {name for line in words for name in line.split()}
     core = {path.name for path in (ROOT / "fairseq_plugins/core").glob("*.py")} - {"__init__.py"}
-    folders = {f"{path.parent.name}/" for path in (ROOT / "fairseq_plugins").glob("*/__init__.py")}
+    folders = {f"{path.parent.name}/" for path in (ROOT / "fairseq_plugins").glob("**/*/__init__.py")}
     top = {path.name for path in (ROOT / "fairseq_plugins").glob("*.py")}
     assert drawn == core | folders | top
     for folder in re.findall(r"^(\w+)/", "configs/" + rest, re.MULTILINE):

@@ -18,7 +18,7 @@ from fairseq_cli import train
 import fairseq_plugins
 from fairseq_plugins.cli.main import COMMANDS, main
 from fairseq_plugins.demo.__main__ import METHODS as DEMO_METHODS
-from fairseq_plugins.runs.published import ROWS
+from fairseq_plugins.pipeline.published import ROWS
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins import compat
+from fairseq_plugins import patches
 from fairseq_plugins.cli import main as command
 from fairseq_plugins.doctor import machine, packages, plugin, report
 from fairseq_plugins.doctor.finding import Check, Finding, Level
@@ -309,7 +309,7 @@ class TestMachine:
 class TestPlugin:
     def test_all_mends_are_in_place(self) -> None:
         found = {finding.about: finding for finding in plugin.mends()}
-        assert tuple(found) == compat.MODULES
+        assert tuple(found) == patches.MODULES
         assert worst(found.values()) is Level.OK
         assert found["dropped_sentences"].says == "The batcher drops the last sentences of a data set, silently."
         assert found["dropped_sentences"].thread.endswith("facebookresearch/fairseq/issues/5036")

@@ -13,7 +13,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
 
 from fairseq_plugins.cli import main as cli
-from fairseq_plugins.corpora import __main__ as corpora
+from fairseq_plugins.text import __main__ as corpora
 
 HYDRA = "hydra-train"
 """The one command without options of its own: they are Hydra's."""

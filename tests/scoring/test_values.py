@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.runs.published import ROWS
+from fairseq_plugins.pipeline.published import ROWS
 from fairseq_plugins.scoring import score
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
 from fairseq_plugins.scoring.tokens import moses, split_compounds

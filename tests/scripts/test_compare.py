@@ -10,7 +10,7 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from fairseq_plugins.runs.plan import Request
+from fairseq_plugins.pipeline.plan import Request
 from tests import toy
 from tests.scripts import test_evaluate, test_train
 from tests.scripts.running import refusal, run

@@ -220,7 +220,7 @@ def test_a_dry_run_prints_and_touches_nothing(server: Server, here: Path) -> Non
     done = shell(here, f"unpack_once '{here}/x y' x.tgz {server.url}/whole/x.tgz", DRY_RUN="1")
     assert done.returncode == 0, done.stderr
     assert "curl --output" in done.stdout
-    assert "fairseq_plugins.corpora unpack" in done.stdout
+    assert "fairseq_plugins.text unpack" in done.stdout
     assert server.asked == []
     assert [path.name for path in here.iterdir()] == ["checksums"]
 

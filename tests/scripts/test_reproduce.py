@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics import BLEU
 
-from fairseq_plugins.runs.published import ROWS
+from fairseq_plugins.pipeline.published import ROWS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REPRODUCE = CHECKOUT / "scripts" / "reproduce"

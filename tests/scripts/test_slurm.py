@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.compat.cpu_processes import free_port
-from fairseq_plugins.runs.plan import Request
+from fairseq_plugins.patches.cpu_processes import free_port
+from fairseq_plugins.pipeline.plan import Request
 from tests.scripts.fakes import slurm_of_two_nodes, watched_python
 from tests.scripts.running import ROOT
 from tests.scripts.test_evaluate import prepare
@@ -138,7 +138,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     assert (record["nodes"], record["processes"], record["update_freq"]) == (2, 2, [1])
 
     asked = Counter((tmp_path / "asked").read_text().splitlines())
-    planned = {where: asked[f"{where} fairseq_plugins.runs.plan --command-file"] for where in ("0", "1", "batch")}
+    planned = {where: asked[f"{where} fairseq_plugins.pipeline.plan --command-file"] for where in ("0", "1", "batch")}
     assert planned == {"0": 1, "1": 1, "batch": 0}
     others = [line for line in asked.elements() if line.startswith("1 ") and "runs.plan" not in line]
     assert others == []

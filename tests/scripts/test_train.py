@@ -16,8 +16,8 @@ from fairseq_cli import hydra_train
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from fairseq_plugins.runs.machine import Machine
-from fairseq_plugins.runs.plan import Request, make_plan
+from fairseq_plugins.pipeline.machine import Machine
+from fairseq_plugins.pipeline.plan import Request, make_plan
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]

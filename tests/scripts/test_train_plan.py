@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.runs import ending, fits, plan
-from fairseq_plugins.runs.configuration import quoted
-from fairseq_plugins.runs.ending import finished, say_how_it_ended
-from fairseq_plugins.runs.fits import kept_checkpoints, length_of
-from fairseq_plugins.runs.machine import Machine, choose_precision
-from fairseq_plugins.runs.plan import Plan, Request, make_plan
-from fairseq_plugins.runs.sharing import Batches, share
+from fairseq_plugins.pipeline import ending, fits, plan
+from fairseq_plugins.pipeline.configuration import quoted
+from fairseq_plugins.pipeline.ending import finished, say_how_it_ended
+from fairseq_plugins.pipeline.fits import kept_checkpoints, length_of
+from fairseq_plugins.pipeline.machine import Machine, choose_precision
+from fairseq_plugins.pipeline.plan import Plan, Request, make_plan
+from fairseq_plugins.pipeline.sharing import Batches, share
 from tests import toy
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -1,5 +1,0 @@
-"""What this package adds to fairseq's search: the GNMT form of the length penalty."""
-
-from fairseq_plugins.decoding.settings import register
-
-__all__ = ["register"]

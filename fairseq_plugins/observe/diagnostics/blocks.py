@@ -1,0 +1,118 @@
+"""What a residual block does to the gradient: Zhang et al., EMNLP 2019, Table 1.
+
+A block takes z, sums r = z + F(z) and puts out o = LN(r). Its backward pass is two steps, and the norms' ratios say
+what each does to the gradient: beta_LN = |dr| / |do| (the LayerNorm), beta_RC = |dz| / |dr| (the residual connection),
+beta their product; below 1 it shrinks. Var(r) is over all elements. Norms are Frobenius norms over the whole tensor.
+
+dz counts every path from z, further connections of the method too; what a decoder reads of the encoder is no z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.observe.diagnostics.batches import Batch
+from fairseq_plugins.observe.diagnostics.gradients import Backward, watched_backward
+from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.plots import Bars, Figure, Panel
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, each, ratio
+from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+
+
+class Block(NamedTuple):
+    """One block; layers count from 0.
+
+    ``beta_ln`` is None where no norm stands after the sum; what has no gradient has no ratio.
+    """
+
+    stack: str
+    layer: int
+    site: str
+    beta_ln: float | None
+    beta_rc: float | None
+    beta: float | None
+    variance: float
+
+
+class Kind(NamedTuple):
+    """Means over the layers of a stack, one kind of sub-layer."""
+
+    stack: str
+    site: str
+    beta_ln: float | None
+    beta_rc: float | None
+    beta: float | None
+    variance: float
+
+
+def blocks(model: Any, batch: Batch) -> list[Block]:
+    """Every block of the model in training mode, the encoder's first."""
+    seen = watched_backward(model, batch)
+    return [_block(sub, seen) for sub in sub_layers(model)]
+
+
+def _block(sub: SubLayer, seen: Backward) -> Block:
+    key = (sub.stack, sub.number, sub.site.value)
+    stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
+    # Without a norm after the sum, sum and output are one tensor.
+    beta_ln = ratio(total, output) if NormPlace.AFTER in sub.norms else None
+    beta_rc = ratio(stream, total)
+    beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
+    return Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total")))
+
+
+def kinds(found: list[Block]) -> list[Kind]:
+    """The rows of Table 1: the mean over the layers of each kind of sub-layer, in the order in which they run."""
+    names = list(dict.fromkeys((block.stack, block.site) for block in found))
+    return [_kind(stack, site, [b for b in found if (b.stack, b.site) == (stack, site)]) for stack, site in names]
+
+
+def _kind(stack: str, site: str, members: list[Block]) -> Kind:
+    columns = ([getattr(one, name) for one in members] for name in ("beta_ln", "beta_rc", "beta", "variance"))
+    beta_ln, beta_rc, beta, variance = map(mean, columns)
+    assert variance is not None
+    return Kind(stack, site, beta_ln, beta_rc, beta, variance)
+
+
+def mean(values: list[float | None]) -> float | None:
+    """Of the values that there are; None if there are none."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Every block, and the means of Table 1."""
+    found = each(subjects, settings, blocks)
+    means: dict[str, list[Kind]] = {label: kinds(some) for label, some in found.items()}
+    names = list(dict.fromkeys(f"{kind.stack} {kind.site}" for some in means.values() for kind in some))
+    titles = {
+        "beta_ln": ("LayerNorm", "|dr| / |do|", 1.0),
+        "beta_rc": ("residual connection", "|dz| / |dr|", 1.0),
+        "beta": ("block", "|dz| / |do|", 1.0),
+        "variance": ("sum", "Var(r)", 0.0),
+    }
+    panels: list[Panel] = []
+    for column, (title, y_label, base) in titles.items():
+        series = [(label, [_cell(some, name, column) for name in names]) for label, some in means.items()]
+        if any(value is not None for _, values in series for value in values):
+            panels.append(Bars(title, y_label, names, series, base))
+    tables = [of_records("gradient-ratios", means), of_records("gradient-ratios-layers", found)]
+    header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
+    rows = [(label, f"{k.stack} {k.site}", *k[2:]) for label, some in means.items() for k in some]
+    figure = Figure("gradient-ratios", "Gradient ratios of residual blocks", panels)
+    return Result(tables, [figure], cells(header, rows))
+
+
+def _cell(some: Sequence[Kind], name: str, column: str) -> float | None:
+    return next((getattr(kind, column) for kind in some if f"{kind.stack} {kind.site}" == name), None)
+
+
+ANALYSIS = Analysis(
+    "gradient-ratios",
+    "what LayerNorm and residual connection do to the gradient; variance of the sum",
+    "DS-Init Table 1",
+    run_gradient_ratios,
+)

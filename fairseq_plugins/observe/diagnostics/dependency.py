@@ -1,0 +1,181 @@
+"""Residual dependency: how much of a sub-layer's output each branch below makes up. Liu et al., EMNLP 2020, figure 7.
+
+Every stream is a sum: the embedding and all branches so far, each scaled by what residuals, LayerNorms and histories
+have done to it since. A residual is linear in what it is given, a LayerNorm is so too once its division by the standard
+deviation is held fixed. So each summand is carried through on its own; beta_ij is the standard deviation of summand j
+in the output of sub-layer i over the width, mean over the words, and a row's squares sum to one. What LayerNorms and
+shifts add to every word alike is no summand of a branch and is left out.
+
+Legend: K summands, T time, B batch, C width.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.norm import NormPlace, layer_norms
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.batches import Batch
+from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.observation import Visit, recording, replaced_outputs
+from fairseq_plugins.observe.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
+from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, each
+from fairseq_plugins.observe.diagnostics.tables import cells, of_matrices
+
+TOLERANCE = 1e-3
+"""Largest difference between a stream and its summands, relative to the stream's standard deviation."""
+
+
+def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
+    """Beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
+
+    Raises:
+        UserError: an output is no weighted sum of embedding and branches.
+    """
+    model.eval()
+    norms = {norm: [] for _, stack in model.stacks() for norm in layer_norms(stack)}  # type: ignore[var-annotated]
+    seen = {norm: lambda module, inputs, output: norms[module].append(deviation(module, inputs[0])) for norm in norms}
+    with torch.no_grad():
+        with replaced_outputs(seen), recording(model) as record:
+            model(*batch.inputs, features_only=True)
+        result = {}
+        for name, stack in model.stacks():
+            words = batch.words(name, stack.padding_idx)
+            with replaced_outputs({norm: frozen(seen[-1]) for norm, seen in norms.items() if seen}):
+                streams = summands(stack, record.bottoms[name], record.of(name))
+                result[name] = torch.stack([row(stream, words) for stream in streams])
+    return result
+
+
+def deviation(norm: Any, x: Tensor) -> Tensor:
+    """What ``norm`` divides ``x``, ``(T, B, C)``, by: ``(T, B, 1)``."""
+    return (x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+
+
+def frozen(divisor: Tensor) -> Any:
+    """Hook that makes a LayerNorm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
+
+    def hook(norm: Any, inputs: Any, output: Tensor) -> Tensor:
+        x = inputs[0]
+        result = (x - x.mean(dim=-1, keepdim=True)) / divisor
+        if norm.elementwise_affine:
+            result = result * norm.weight
+            result[-1] += norm.bias
+        return result
+
+    return hook
+
+
+def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor]:
+    """The summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, what belongs to none.
+
+    Raises:
+        UserError: they do not add up to the output.
+    """
+    start = bottom.new_zeros(len(visits) + 2, *bottom.shape)
+    start[0] = bottom
+    states = [start]
+    for _, members in groupby(enumerate(visits, start=1), key=lambda one: one[1].sub.number):
+        layer_input = x = stack.history(states)
+        for number, visit in members:
+            x = join(visit, number, x, layer_input)
+            _require_sum(visit, x)
+            yield x
+        states = stack.history.remember(states, x)
+
+
+def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
+    """One residual connection, whose branch is summand ``number``, and the norm behind it, on summands."""
+    sub, zero = visit.sub, x.new_zeros(1, 1, 1, x.size(-1))
+    x = sub.residual(zero, x, layer_input).clone()
+    x[number] += sub.residual(visit.branch, zero[0], zero[0])
+    if NormPlace.AFTER in sub.norms:
+        x = sub.residual.after_norm(sub.norms[NormPlace.AFTER](x), layer_input)
+    return x
+
+
+def _require_sum(visit: Visit, x: Tensor) -> None:
+    expected = visit.output
+    error = float((x.sum(dim=0) - expected).abs().max())
+    if not error <= TOLERANCE * max(float(expected.std()), 1e-6):
+        raise UserError(
+            f"dependency: the output of {visit.sub.name} is no weighted sum of the embedding and the branches below "
+            f"(off by {error:.2g}), so their shares are not defined"
+        )
+
+
+def row(x: Tensor, words: Tensor) -> Tensor:
+    """Beta of one output from its summands ``(K, T, B, C)``; ``words`` ``(T, B)`` leaves out pads. ``(K - 1)``."""
+    deviations = x[:-1].std(dim=-1, unbiased=False)[:, words].mean(dim=1)
+    return deviations / deviations.norm()
+
+
+def newest(beta: Tensor) -> list[float]:
+    """beta_ii squared: the share of the newest branch in each sub-layer's output."""
+    return [float(beta[number, number + 1]) ** 2 for number in range(len(beta))]
+
+
+def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
+    found: dict[str, dict[str, Tensor]] = each(subjects, settings, dependency)
+    axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
+    maps: list[Panel] = [
+        HeatMap(f"{label}, {stack}", *axes, upper_empty(beta), 0, (0.0, 1.0))
+        for label, stacks in found.items()
+        for stack, beta in stacks.items()
+    ]
+    curves: list[Panel] = [_newest_panel(found, stack) for stack in STACKS]
+    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), found, first=(1, 0))
+    header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
+    rows: list[Sequence[Any]] = []
+    for label, stacks in found.items():
+        for stack, beta in stacks.items():
+            share = newest(beta)
+            rows.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
+    figures = [
+        Figure("dependency", "Residual dependency", maps),
+        Figure("dependency-newest", "Share of the newest branch", curves),
+    ]
+    return Result([table], figures, cells(header, rows))
+
+
+def upper_empty(beta: Tensor) -> list[list[float | None]]:
+    """Rows of beta; a branch that is not there yet has no value."""
+    return [[value if j <= i + 1 else None for j, value in enumerate(row)] for i, row in enumerate(beta.tolist())]
+
+
+def growth(share: Sequence[float]) -> float | None:
+    """Growth of 1 / beta_ii^2 from one sub-layer to the next, by least squares: 0 for a constant share, 1 for 1 / i.
+
+    Branches of one variance v over an embedding of variance w have the share v / (w + i v), so it is 1 from the start.
+    """
+    points = [(float(i), 1 / value) for i, value in enumerate(share, start=1) if value > 0]
+    if len(points) < 2:
+        return None
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+def _newest_panel(found: Mapping[str, Mapping[str, Tensor]], stack: str) -> Lines:
+    lines = [
+        Line(label, list(enumerate(newest(stacks[stack]), start=1)))
+        for label, stacks in found.items()
+        if stack in stacks
+    ]
+    longest = max((len(line.points) for line in lines), default=1)
+    guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
+    return Lines(stack, "sub-layer i, from the bottom", "beta_ii squared", [*lines, guide], log_x=True, log_y=True)
+
+
+ANALYSIS = Analysis(
+    "dependency",
+    "share of each branch below in each sub-layer's output",
+    "Admin Fig. 7, 8",
+    run_dependency,
+    sentences=2,
+)

@@ -1,0 +1,261 @@
+"""Gradient norms: of every layer's and sub-layer's output, at the points around each norm, and of the parameters.
+
+Liu et al., EMNLP 2020, figure 3 (sub-layer outputs); Takase et al., Findings of ACL 2023, figures 3, 4 and 7 (layer
+outputs, points inside a layer); Zhang et al., EMNLP 2019, figure 1 (layers). The gradient of a tensor counts every path
+from it to the loss, and norms are Frobenius norms over the whole tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.sub_layers import sub_layers
+from fairseq_plugins.observe.diagnostics.batches import Batch
+from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.observation import recording
+from fairseq_plugins.observe.diagnostics.plots import Figure, Line, Lines, Panel
+from fairseq_plugins.observe.diagnostics.results import (
+    BY_LAYER,
+    BY_SUB_LAYER,
+    STACKS,
+    Analysis,
+    Result,
+    Settings,
+    each,
+    ratio,
+)
+from fairseq_plugins.observe.diagnostics.tables import Table, cells
+
+LABEL_SMOOTHING = 0.1
+LAYER = "layer"
+TOKENS_AT_ONCE = 500
+"""Source tokens of one pass: 18 layers of base size on either side then take about 2 GB."""
+POINTS = ("stream", "norm_input", "norm_output", "branch", "total", "output")
+"""Tensors of a sub-layer, by their names in :class:`~fairseq_plugins.observe.diagnostics.observation.Visit`."""
+
+
+class Point(NamedTuple):
+    """The gradient norm of one tensor; of a whole layer where ``site`` is ``layer``. Layers count from 0."""
+
+    stack: str
+    layer: int
+    site: str
+    point: str
+    norm: float
+
+
+def loss_of(model: Any, batch: Batch) -> Tensor:
+    """Label-smoothed cross-entropy of ``batch``, mean over its tokens, natural log."""
+    sample = {"target": batch.target}
+    log_probabilities = model.get_normalized_probs(model(*batch.inputs), log_probs=True, sample=sample)
+    pad = model.decoder.padding_idx
+    return smoothed(log_probabilities.flatten(0, 1), batch.target.flatten(), pad)
+
+
+def smoothed(log_probabilities: Tensor, target: Tensor, pad: int) -> Tensor:
+    """(1 - e) of the target's and e of the mean negative log probability over the words; ``(N, V)`` and ``(N)``."""
+    chosen = log_probabilities.gather(1, target.unsqueeze(1)).squeeze(1)
+    losses = -(1 - LABEL_SMOOTHING) * chosen - LABEL_SMOOTHING * log_probabilities.mean(dim=1)
+    return losses[target.ne(pad)].mean()
+
+
+Key = tuple[str, int, str, str]
+"""Stack, layer, site (``layer`` for a whole one) and point."""
+
+
+class Backward:
+    """What backward passes have shown, added up over parts of a batch; scalars only, no tensor is kept.
+
+    Sentences do not meet in a pass, so the squared norm over a batch is the sum of those over its parts.
+    """
+
+    def __init__(self) -> None:
+        self._squares: dict[Key, float] = {}
+        self._moments: dict[Key, Tensor] = {}
+
+    def watch(self, key: Key, tensor: Tensor | None) -> None:
+        """Add the gradient of ``tensor`` once it is known."""
+        if tensor is not None and tensor.requires_grad:
+            self._squares.setdefault(key, 0.0)
+            tensor.register_hook(partial(self._add, key))
+
+    def _add(self, key: Key, gradient: Tensor) -> None:
+        self._squares[key] += float(gradient.norm()) ** 2
+
+    def see(self, key: Key, tensor: Tensor) -> None:
+        """Add the elements of ``tensor`` to the variance of ``key``."""
+        values = tensor.detach().double()
+        moments = torch.stack([values.sum(), values.square().sum(), values.new_tensor(values.numel())])
+        self._moments[key] = self._moments.get(key, torch.zeros(3).double()) + moments
+
+    def norm(self, key: Key) -> float | None:
+        """Norm of the gradient; None for what was not watched, 0 where no gradient has come."""
+        square = self._squares.get(key)
+        return None if square is None else square**0.5
+
+    def variance(self, key: Key) -> float:
+        """Of all elements that were seen, around their one mean."""
+        total, squares, count = self._moments[key].tolist()
+        return squares / count - (total / count) ** 2
+
+
+def parts_of(batch: Batch) -> Iterator[Batch]:
+    """``batch`` in parts whose activations fit into a small machine's memory."""
+    sentences = max(1, TOKENS_AT_ONCE // batch.source.size(1))
+    for first in range(0, len(batch.source), sentences):
+        yield Batch(*(tensor[first : first + sentences] for tensor in batch))
+
+
+def watched_backward(model: Any, batch: Batch) -> Backward:
+    """Passes in training mode, with the model's dropout; the gradients of the parameters stay in the model."""
+    model.train()
+    model.zero_grad()
+    seen, pad = Backward(), model.decoder.padding_idx
+    words = int(batch.target.ne(pad).sum())
+    for part in parts_of(batch):
+        with recording(model) as record:
+            loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
+        for visit in record.visits:
+            key = (visit.sub.stack, visit.sub.number, visit.sub.site.value)
+            seen.see((*key, "total"), visit.total)
+            for point in POINTS:
+                seen.watch((*key, point), getattr(visit, point))
+        for (stack, layer), output in record.layer_outputs.items():
+            seen.watch((stack, layer, LAYER, "output"), output)
+        loss.backward()
+    model.eval()
+    return seen
+
+
+def gradient_norms(model: Any, batch: Batch) -> list[Point]:
+    """Every point of the model, the encoder's first, from the bottom up.
+
+    A layer has one row more with the point ``output`` and one with ``parameters``, over all that it trains.
+    """
+    seen = watched_backward(model, batch)
+    points: list[Point] = []
+    for sub in sub_layers(model):
+        keys = [(sub.stack, sub.number, sub.site.value, point) for point in POINTS]
+        points += [Point(*key, norm) for key in keys if (norm := seen.norm(key)) is not None]
+    for name, stack in model.stacks():
+        for number, layer in enumerate(stack.layers):
+            points.append(Point(name, number, LAYER, "output", seen.norm((name, number, LAYER, "output")) or 0.0))
+            points.append(Point(name, number, LAYER, "parameters", parameter_norm(layer)))
+    return points
+
+
+def parameter_norm(layer: torch.nn.Module) -> float:
+    """Norm of the gradients of all parameters of ``layer`` together."""
+    squares = [float(p.grad.norm()) ** 2 for p in layer.parameters() if p.grad is not None]
+    return sum(squares) ** 0.5
+
+
+def layer_outputs(points: list[Point], stack: str) -> list[float]:
+    """Norms at the outputs of the layers of ``stack``, bottom to top."""
+    return [p.norm for p in points if p.stack == stack and p.site == "layer" and p.point == "output"]
+
+
+def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Points of each model; norms by the largest of its sub-layers and by that of its top decoder layer."""
+    found: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
+    rows = [(label, *point, *_relative(points, point)) for label, points in found.items() for point in points]
+    columns = ("model", *Point._fields, "relative_to_largest", "relative_to_top")
+    table = Table("gradient-norm", columns, tuple(rows))
+    panels: list[Panel] = []
+    for what, x_label, curve, by in (
+        ("sub-layer outputs", BY_SUB_LAYER, _sub_layer_curve, "largest"),
+        ("layer outputs", BY_LAYER, _layer_curve, "top decoder layer's"),
+        ("parameters of a layer", BY_LAYER, _parameter_curve, "largest"),
+    ):
+        for stack in STACKS:
+            lines = [Line(label, list(enumerate(curve(points, stack), start=1))) for label, points in found.items()]
+            panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
+    figures = [
+        Figure("gradient-norm", "Gradient norms", panels, share_y="row"),
+        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(found), 3, 4.0, "row"),
+    ]
+    return Result([table], figures, _shown_gradients(found))
+
+
+def largest_of(points: Sequence[Point]) -> float:
+    """Largest norm at a sub-layer's output."""
+    return max(p.norm for p in points if p.site != "layer" and p.point == "output")
+
+
+def top_of(points: Sequence[Point]) -> float:
+    """Norm at the output of the top layer of the last stack."""
+    return [p.norm for p in points if p.site == "layer" and p.point == "output"][-1]
+
+
+def _relative(points: Sequence[Point], point: Point) -> tuple[float | None, float | None]:
+    if point.point == "parameters":
+        largest = max(p.norm for p in points if p.point == "parameters")
+        return ratio(point.norm, largest), None
+    return ratio(point.norm, largest_of(points)), ratio(point.norm, top_of(points))
+
+
+def _sub_layer_curve(points: Sequence[Point], stack: str) -> list[float]:
+    norms = [p.norm for p in points if p.stack == stack and p.site != "layer" and p.point == "output"]
+    return [norm / (largest_of(points) or 1) for norm in norms]
+
+
+def _layer_curve(points: Sequence[Point], stack: str) -> list[float]:
+    return [norm / (top_of(points) or 1) for norm in layer_outputs(list(points), stack)]
+
+
+def _parameter_curve(points: Sequence[Point], stack: str) -> list[float]:
+    largest = max(p.norm for p in points if p.point == "parameters") or 1
+    return [p.norm / largest for p in points if p.stack == stack and p.point == "parameters"]
+
+
+def _point_panels(found: Mapping[str, Sequence[Point]]) -> list[Panel]:
+    """The bottom, the middle and the top layer of the decoder; models may differ in depth."""
+    panels: list[Panel] = []
+    for name, part in (("bottom", 0.0), ("middle", 0.5), ("top", 1.0)):
+        paths = {label: _path(points, part) for label, points in found.items()}
+        ticks = max(([tick for tick, _ in path] for path in paths.values()), key=len)
+        places = {tick: place for place, tick in enumerate(ticks, start=1)}
+        lines = [
+            Line(label, [(places[tick], norm) for tick, norm in path if tick in places])
+            for label, path in paths.items()
+        ]
+        x_label, y_label = "point, from the bottom", "gradient norm / top decoder layer's"
+        panels.append(Lines(f"decoder, {name} layer", x_label, y_label, lines, log_y=True, x_ticks=ticks))
+    return panels
+
+
+def _path(points: Sequence[Point], part: float) -> list[tuple[str, float]]:
+    """Along the stream of one decoder layer: its input, then each sum and what stands behind it.
+
+    Args:
+        points: of one model.
+        part: which layer, from 0 for the bottom to 1 for the top.
+    """
+    top_layer = max(p.layer for p in points if p.stack == "decoder")
+    inside = [p for p in points if (p.stack, p.layer) == ("decoder", int(part * top_layer)) and p.site != LAYER]
+    top = top_of(points) or 1
+    names = {"total": "sum", "output": "output"}
+    path = [("layer input", next(p.norm / top for p in inside if p.point == "stream"))]
+    return path + [(f"{p.site} {names[p.point]}", p.norm / top) for p in inside if p.point in names]
+
+
+def _shown_gradients(found: Mapping[str, Sequence[Point]]) -> list[list[str]]:
+    header = ("model", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
+    rows: list[Sequence[Any]] = []
+    for label, points in found.items():
+        encoder, decoder = (_layer_curve(points, stack) for stack in STACKS)
+        rows.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], ratio(decoder[0], decoder[-1])))
+    return cells(header, rows)
+
+
+ANALYSIS = Analysis(
+    "gradient-norm",
+    "gradient norms of layers, sub-layers, points around each norm, parameters",
+    "Admin Fig. 3, B2T Fig. 3, 4, 7, DS-Init Fig. 1",
+    run_gradient_norm,
+)

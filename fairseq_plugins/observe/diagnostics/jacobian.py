@@ -1,0 +1,125 @@
+"""Singular values of the encoder's input-output Jacobian: Bachlechner et al., UAI 2021, figure 5.
+
+All outputs of the encoder by all its inputs, every position with every other: n C by n C for n words of width C. Values
+near 1 mean that a signal passes unchanged (dynamical isometry), values near 0 that directions are lost. Dropout is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.batches import Batch
+from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.plots import Figure, Line, Lines, Panel
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, each
+from fairseq_plugins.observe.diagnostics.tables import Table, cells
+
+LARGEST = 4096
+"""Rows of the largest Jacobian that is taken: 64 MiB and a minute or two on one core."""
+ROWS_AT_ONCE = 64
+
+
+def require_size(words: int, width: int) -> None:
+    """Refuse a Jacobian that takes too long.
+
+    Raises:
+        UserError: with the number of words that is possible.
+    """
+    if words * width <= LARGEST:
+        return
+    possible = LARGEST // width
+    advice = f"at width {width} up to {possible} words are possible: --length {possible}"
+    if possible < 1:
+        advice = f"the width can be at most {LARGEST}"
+    raise UserError(
+        f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, more than {LARGEST}; {advice}"
+    )
+
+
+def jacobian(model: Any, batch: Batch) -> Tensor:
+    """Of the encoder's output, what stands on top included, by its embedded input, first sentence: ``(nC, nC)``.
+
+    Raises:
+        UserError: it would be too large.
+    """
+    encoder, source = model.encoder.eval(), batch.source[:1]
+    source = source[:, source[0].ne(encoder.padding_idx)]
+    require_size(source.size(1), encoder.design.width)
+    with torch.no_grad():
+        start = encoder.forward_embedding(source)[0].transpose(0, 1)
+    return of_function(lambda x: encoder.run_layers(x, None, [], False), start)
+
+
+def of_function(function: Any, start: Tensor) -> Tensor:
+    """Jacobian of ``function`` at ``start``, both flattened, some rows at a time."""
+    x = start.detach().requires_grad_()
+    y = function(x)
+    size = y.numel()
+    rows = []
+    for first in range(0, size, ROWS_AT_ONCE):
+        some = torch.zeros(min(ROWS_AT_ONCE, size - first), size, dtype=y.dtype)
+        some[torch.arange(len(some)), first + torch.arange(len(some))] = 1.0
+        (products,) = torch.autograd.grad(
+            y, x, some.view(len(some), *y.shape), retain_graph=True, is_grads_batched=True
+        )
+        rows.append(products.reshape(len(some), -1))
+    return torch.cat(rows)
+
+
+def singular_values(matrix: Tensor) -> Tensor:
+    """Largest first."""
+    return torch.linalg.svdvals(matrix)
+
+
+def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Histograms of log10 of the singular values."""
+    for subject in subjects:
+        words = int(settings.batch(subject).lengths[0])
+        require_size(words, subject.options.encoder_embed_dim)
+    found = each(subjects, settings, lambda model, batch: singular_values(jacobian(model, batch)))
+    rows = tuple((label, i, v) for label, values in found.items() for i, v in enumerate(values.tolist(), start=1))
+    table = Table("jacobian", ("model", "number", "singular_value"), rows)
+    limits = common_limits(list(found.values()))
+    panels: list[Panel] = [
+        Lines(label, "log10 of a singular value", "share of the values", [Line("", histogram(values, limits))])
+        for label, values in found.items()
+    ]
+    header = ("model", "largest", "median", "smallest", "root mean square", "share in 0.5 to 2")
+    shown: list[Sequence[Any]] = []
+    for label, v in found.items():
+        near = float(((v >= 0.5) & (v <= 2)).double().mean())
+        shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
+    figure = Figure("jacobian", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y="all")
+    return Result([table], [figure], cells(header, shown))
+
+
+LEAST_SINGULAR, BINS = 1e-6, 60
+
+
+def common_limits(found: Sequence[Tensor]) -> tuple[float, float]:
+    """Range of log10 of all values, with a little room."""
+    logs = [values.double().clamp(min=LEAST_SINGULAR).log10() for values in found]
+    return min(float(one.min()) for one in logs) - 0.1, max(float(one.max()) for one in logs) + 0.1
+
+
+def histogram(values: Tensor, limits: tuple[float, float]) -> list[tuple[float, float]]:
+    """Middle of a bin of log10 and the share of the values in it; what is smaller than the least counts as that."""
+    low, high = limits
+    counts = torch.histc(values.double().clamp(min=LEAST_SINGULAR).log10(), bins=BINS, min=low, max=high)
+    width = (high - low) / BINS
+    return [(low + (i + 0.5) * width, float(c) / len(values)) for i, c in enumerate(counts.tolist())]
+
+
+ANALYSIS = Analysis(
+    "jacobian",
+    "singular values of the encoder's input-output Jacobian",
+    "ReZero Fig. 5",
+    run_jacobian,
+    sentences=1,
+    length=8,
+)

@@ -1,0 +1,194 @@
+"""What is measured: a method at the sizes that the user gives, freshly initialised, or the model of a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from torch import Tensor
+
+from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
+from fairseq_plugins.checkpoints.fold import build_original
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.designed import DesignedModel
+from fairseq_plugins.core.initialisation import StackWeights
+from fairseq_plugins.core.method import METHODS, Stack
+from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
+from fairseq_plugins.core.sub_layers import sites_of
+from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task
+
+# Hooks must see every layer once: no layer is skipped, and none is run again to save memory.
+OBSERVABLE: Mapping[str, Any] = {
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+    "checkpoint_activations": False,
+    "offload_activations": False,
+}
+NO_DROPOUT: Mapping[str, float] = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+DEPTHS = ("encoder_layers", "decoder_layers")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that can be built, any number of times.
+
+    Attributes:
+        label: its name in tables and plots.
+        options: flat configuration, completed by its architecture.
+        task: with the dictionaries.
+        weights: those of a checkpoint; None for a model that has not been trained.
+        updates: that a checkpoint has seen, where it says so.
+    """
+
+    label: str
+    options: Namespace
+    task: Any
+    weights: Mapping[str, Tensor] | None = None
+    updates: int | None = None
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """For the files of numbers."""
+        return {"label": self.label, "updates": self.updates, "options": vars(self.options)}
+
+    def build(self, seed: int = 1, **changes: Any) -> DeepTransformerModel:
+        """A new model, not calibrated, in evaluation mode.
+
+        Args:
+            seed: its weights are drawn from it, unless they are a checkpoint's.
+            changes: settings that differ from :attr:`options`.
+
+        Raises:
+            UserError: a problem of the configuration, or a checkpoint at another depth than its own.
+        """
+        options = copy.deepcopy(self.options)
+        if self.weights is not None and any(
+            getattr(options, name) != changes.get(name, getattr(options, name)) for name in DEPTHS
+        ):
+            raise UserError(f"{self.label}: a trained model has one depth; give a method to see others")
+        vars(options).update({**OBSERVABLE, **changes})
+        torch.manual_seed(seed)
+        model: DeepTransformerModel = DeepTransformerModel.build_model(options, self.task)
+        if self.weights is not None:
+            model.load_state_dict(dict(self.weights), strict=True)
+        return model.eval()
+
+    def ready(self, batch: Batch, seed: int = 1, **changes: Any) -> DeepTransformerModel:
+        """A new model that has seen ``batch`` where its initialisation has to see data, in evaluation mode."""
+        model = self.build(seed, **changes)
+        model.train()
+        model.see_first_batch(*batch.inputs)
+        return model.eval()
+
+
+def model_flags() -> argparse.ArgumentParser:
+    """Every flag of a translation model, without defaults."""
+    parser = argparse.ArgumentParser(prog="fairseq-deep diagnose", add_help=False, allow_abbrev=False)
+    DeepTransformerModel.add_args(parser)
+    return parser
+
+
+def find_architecture(name: str) -> str:
+    """The architecture that a method's or an architecture's name stands for.
+
+    Raises:
+        UserError: there is none, or it is no translation model of this package.
+    """
+    if name in METHODS:
+        return name + TRANSLATION.suffix
+    found = ARCH_MODEL_REGISTRY.get(name)
+    if found is None:
+        near = nearest(
+            name,
+            [
+                *METHODS,
+                *(arch for arch, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, DeepTransformerModel)),
+            ],
+        )
+        raise UserError(f"unknown method '{name}'{near}; legal values: {', '.join(sorted(METHODS))}")
+    if not issubclass(found, DesignedModel):
+        raise UserError(
+            f"'{name}' is an architecture of fairseq's own and has no residual connections to watch; name a method"
+        )
+    if not issubclass(found, DeepTransformerModel):
+        raise UserError(f"'{name}' is no translation model, and only those can be diagnosed")
+    return name
+
+
+def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subject:
+    """A method, not trained.
+
+    Args:
+        name: of the method, or of an architecture.
+        said: the settings that the user has said, by their names in the configuration.
+        task: with the dictionaries.
+        label: its name in tables; by default ``name``.
+
+    Raises:
+        UserError: the method is unknown, or its configuration has a problem.
+    """
+    arch = find_architecture(name)
+    options = Namespace(**{**vars(said), "arch": arch})
+    ARCH_CONFIG_REGISTRY[arch](options)
+    return Subject(label or name, options, task)
+
+
+def of_checkpoint(path: Path, task: Any = None) -> Subject:
+    """The model of a checkpoint.
+
+    Args:
+        path: the checkpoint.
+        task: with the dictionaries of a corpus; by default made-up words, as many as the model knows.
+
+    Raises:
+        UserError: it cannot be read, is no translation model of this package, or knows another number of words.
+    """
+    state = read_checkpoint(path)
+    try:
+        find_architecture(architecture(state))
+    except UserError:
+        raise UserError(f"{path}: '{architecture(state)}' is no translation architecture of this package") from None
+    _, options = build_original(state, path)
+    weights: Mapping[str, Tensor] = state["model"]
+    source, target = (len(weights[f"{stack.value}.embed_tokens.weight"]) for stack in Stack)
+    if task is None:
+        task = made_up_task(source, target)
+    known = (len(task.source_dictionary), len(task.target_dictionary))
+    if known != (source, target):
+        raise UserError(
+            f"{path}: the model knows {source} source and {target} target words, "
+            f"the corpus has {known[0]} and {known[1]}"
+        )
+    float32 = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
+    return Subject(path.stem, options, task, float32, num_updates(state))
+
+
+def depends_on_depth(subject: Subject) -> bool:
+    """Whether a layer of the encoder would come out different in a deeper model.
+
+    Where it would not, the lower layers of a deep model are a shallow one.
+    """
+    model = subject.build(**{name: 1 for name in DEPTHS})
+    design: StackDesign = model.encoder.design
+    return len({_fingerprint(design, model.encoder.layers[0], layers) for layers in (2, 31)}) > 1
+
+
+def _fingerprint(design: StackDesign, layer: Any, layers: int) -> float:
+    deeper = dataclasses.replace(design, encoder_layers=layers, decoder_layers=layers)
+    drawn = copy.deepcopy(layer)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        deeper.initialise(StackWeights([drawn], branches=5 * layers))
+        total = sum(float(value.double().abs().sum()) for value in drawn.state_dict().values())
+        ones = torch.ones(1, 1, design.width)
+        residuals = deeper.residuals(sites_of(layer), 1)
+        return total + sum(float(j(ones, 2 * ones, 4 * ones).double().sum()) for j in residuals.values())

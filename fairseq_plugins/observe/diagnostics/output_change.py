@@ -1,0 +1,199 @@
+"""How much the encoder's output moves when its weights do: Liu et al., EMNLP 2020, figure 4.
+
+A random change of every matrix in the layers moves the output of a Post-LN encoder of N layers by O(N), that of a
+Pre-LN or Admin encoder by O(log N). What counts is the output as a LayerNorm hands it on: Pre-LN's raw stream grows
+with N and so does its change. Every output is therefore brought to mean 0 and variance 1 over the width.
+
+A change is the squared L2 norm of the difference over the whole batch. Dropout is off; embeddings stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.method import Stack
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.observe.diagnostics.batches import Batch
+from fairseq_plugins.observe.diagnostics.gradients import loss_of
+from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
+from fairseq_plugins.observe.diagnostics.observation import recording
+from fairseq_plugins.observe.diagnostics.plots import Figure, Line, Lines, Panel
+from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, positive
+from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+
+RANDOM_SIZE, GRADIENT_SIZE = 1e-4, 1e-6
+"""Change of each weight, as in the authors' code."""
+COARSE = (1, 2, 3, 6, 12, 18, 25, 35, 50, 70, 100)
+"""Depths of models where the layers of a deep one are no shallow one, and for steps along a gradient."""
+
+Step = Callable[[Any, Batch, torch.Generator], dict[str, Tensor]]
+
+
+class Change(NamedTuple):
+    """Change of the output of an encoder of ``depth`` layers, mean and standard deviation over the models drawn."""
+
+    depth: int
+    mean: float
+    deviation: float
+
+
+class Law(NamedTuple):
+    """R^2 of straight lines through a curve: against N and against log N. None where the curve is flat."""
+
+    linear: float | None
+    logarithmic: float | None
+
+
+def matrices(model: Any) -> dict[str, Tensor]:
+    """The weight matrices of the encoder's layers."""
+    return {name: p for name, p in model.encoder.layers.named_parameters() if p.dim() == 2}
+
+
+def random_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+    """Every weight moves by :data:`RANDOM_SIZE`, up or down at random."""
+    # One byte a sign: a deep model has a hundred million.
+    signs = {
+        name: torch.randint(0, 2, p.shape, generator=generator, dtype=torch.int8) for name, p in matrices(model).items()
+    }
+    return {name: (2 * RANDOM_SIZE) * sign.float() - RANDOM_SIZE for name, sign in signs.items()}
+
+
+def adam_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+    """Adam's first step at the learning rate :data:`GRADIENT_SIZE`: against the sign of the gradient."""
+    return {name: -GRADIENT_SIZE * gradient.sign() for name, gradient in _gradients(model, batch).items()}
+
+
+def gradient_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+    """A step against the gradient, as long as Adam's first one."""
+    found = _gradients(model, batch)
+    length = math.sqrt(sum(float(g.norm()) ** 2 for g in found.values()))
+    count = sum(g.numel() for g in found.values())
+    scale = GRADIENT_SIZE * math.sqrt(count) / length if length else 0.0
+    return {name: -scale * gradient for name, gradient in found.items()}
+
+
+def _gradients(model: Any, batch: Batch) -> dict[str, Tensor]:
+    found = matrices(model)
+    gradients = torch.autograd.grad(loss_of(model, batch), list(found.values()), allow_unused=True)
+    return {name: one for name, one in zip(found, gradients, strict=True) if one is not None}
+
+
+STEPS: dict[str, Step] = {"random": random_step, "gradient": gradient_step, "adam": adam_step}
+
+
+def outputs(model: Any, batch: Batch) -> list[Tensor]:
+    """Normalised output after each layer of the encoder, pads left out: each ``(words, C)``."""
+    with torch.no_grad(), recording(model) as record:
+        model.encoder(batch.source, src_lengths=batch.lengths)
+    words = batch.words(Stack.ENCODER.value, model.encoder.padding_idx)
+    return [normalised(x[words]) for x in record.mixtures[Stack.ENCODER.value][1:]]
+
+
+def normalised(x: Tensor) -> Tensor:
+    """Mean 0 and variance 1 over the last dimension, in float64."""
+    x = x.double()
+    x = x - x.mean(dim=-1, keepdim=True)
+    return x / (x.var(dim=-1, unbiased=False, keepdim=True) + 1e-12).sqrt()
+
+
+def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
+    """Change of the output after each layer of ``model``, which keeps the changed weights."""
+    before = outputs(model, batch)
+    moves = step(model, batch, torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        for name, matrix in matrices(model).items():
+            if name in moves:
+                matrix.add_(moves[name])
+    return [float((new - old).square().sum()) for new, old in zip(outputs(model, batch), before, strict=True)]
+
+
+def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int) -> list[Change]:
+    """The change by depth, 1 to ``deepest``.
+
+    A random change takes all depths from one deep encoder where its layers know nothing of the ones above. Otherwise
+    a model is built for each of some depths, its decoder as deep as its encoder.
+
+    Raises:
+        UserError: a trained model at depths that it does not have.
+    """
+    by_seed = [_one_curve(subject, batch, step, deepest, seed) for seed in range(1, models + 1)]
+    found = []
+    for depth in by_seed[0]:
+        values = torch.tensor([one[depth] for one in by_seed], dtype=torch.float64)
+        found.append(Change(depth, float(values.mean()), float(values.std(unbiased=False))))
+    return found
+
+
+def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: int) -> dict[int, float]:
+    if subject.weights is not None and step != "random":
+        raise UserError(f"output-change: {subject.label} is trained; --step {step} takes methods, which it builds anew")
+    if step == "random" and (subject.weights is not None or not depends_on_depth(subject)):
+        sizes = {} if subject.weights is not None else {"encoder_layers": deepest, "decoder_layers": 1}
+        model = subject.ready(batch, seed, **sizes, **NO_DROPOUT)
+        return dict(enumerate(changes(model, batch, STEPS[step], seed), start=1))
+    result = {}
+    for depth in [one for one in COARSE if one < deepest] + [deepest]:
+        model = subject.ready(batch, seed, **dict.fromkeys(DEPTHS, depth), **NO_DROPOUT)
+        result[depth] = changes(model, batch, STEPS[step], seed)[-1]
+    return result
+
+
+def law(points: Sequence[Change]) -> Law:
+    """How well the curve is a straight line against N and against log N."""
+    values = [point.mean for point in points]
+    depths = [float(point.depth) for point in points]
+    return Law(squared_correlation(depths, values), squared_correlation([math.log(n) for n in depths], values))
+
+
+def squared_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """R^2 of the least-squares line; None where there is nothing to explain."""
+    both = torch.tensor([list(x), list(y)], dtype=torch.float64)
+    centred = both - both.mean(dim=1, keepdim=True)
+    (xx, xy), (_, yy) = (centred @ centred.t()).tolist()
+    return xy**2 / (xx * yy) if xx > 0 and yy > 0 else None
+
+
+def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str, deepest: int, models: int) -> Result:
+    """The curve of each model and the two laws."""
+    if step not in STEPS:
+        raise UserError(unknown_name("step", step, STEPS))
+    found: dict[str, list[Change]] = {}
+    for number, subject in enumerate(subjects, start=1):
+        settings.progress(f"{subject.label} ({number} of {len(subjects)})")
+        batch = settings.batch(subject)
+        found[subject.label] = curve(subject, batch, step, deepest, models)
+    name = f"output-change-{step}"
+    lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in found.items()]
+    y_label = "squared change of the output"
+    panels: list[Panel] = [
+        Lines("a line here: O(N)", "encoder layers N", y_label, lines),
+        Lines("a line here: O(log N)", "encoder layers N", y_label, lines, log_x=True),
+        Lines("both axes logarithmic", "encoder layers N", y_label, lines, log_x=True, log_y=True),
+    ]
+    title = f"Output change, {step} step, mean of {models} model{'s' * (models > 1)}"
+    header = ("model", "N = 1", "N = 10", "deepest", "there", "R^2 with N", "R^2 with log N")
+    rows = []
+    for label, points in found.items():
+        by_depth, top = {point.depth: point.mean for point in points}, points[-1]
+        rows.append((label, points[0].mean, by_depth.get(10), f"N = {top.depth}", top.mean, *law(points)))
+    return Result([of_records(name, found)], [Figure(name, title, panels, columns=3, width=4.0)], cells(header, rows))
+
+
+ANALYSIS = Analysis(
+    "output-change",
+    "how much the output moves when the weights do, by depth",
+    "Admin Fig. 4",
+    run_output_change,
+    sentences=4,
+    length=12,
+    options=(
+        Option("step", "random", f"what changes the weights, one of {', '.join(STEPS)}", metavar="STEP"),
+        Option("deepest", 100, "most layers", positive),
+        Option("models", 8, "mean of so many", positive),
+    ),
+)

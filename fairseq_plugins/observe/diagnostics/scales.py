@@ -1,0 +1,167 @@
+"""What weighs branches and streams: omega (Liu et al., EMNLP 2020, figure 8), alpha (Bachlechner et al., UAI 2021,
+figure 6), and the weights of a history (Wang et al., ACL 2019).
+
+Nothing asks for them by name. A residual is linear in branch, stream and layer input, so its weights are what it makes
+of a one in the place of each and zeros in the others; a history likewise, with its LayerNorms taken out.
+"""  # noqa: D205
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from fairseq_plugins.core.history import mixing_weights
+from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
+from fairseq_plugins.observe.diagnostics.results import BY_SUB_LAYER, STACKS, Analysis, Result, Settings, each
+from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+
+DEAD = 0.01
+"""A branch whose weight is smaller in absolute value adds next to nothing: its gate is dead."""
+MOST_NAMED = 8
+
+
+def dead_gates(label: str, dead: Sequence[str], gates: int, when: str = "") -> list[str]:
+    """A line that names the first of the dead gates, or nothing."""
+    if not dead:
+        return []
+    named = ", ".join(dead[:MOST_NAMED]) + (f" and {len(dead) - MOST_NAMED} more" if len(dead) > MOST_NAMED else "")
+    return [f"{label}: {len(dead)} of {gates} gates dead{when} (branch weighted by less than {DEAD}): {named}"]
+
+
+class Scale(NamedTuple):
+    """Weights at one residual connection; means over the width, and the smallest and largest of the stream's.
+
+    Layers count from 0.
+    """
+
+    stack: str
+    layer: int
+    site: str
+    branch: float
+    stream: float
+    stream_least: float
+    stream_most: float
+    layer_input: float
+
+    @property
+    def dead(self) -> bool:
+        """Whether the branch is as good as switched off."""
+        return abs(self.branch) < DEAD
+
+    @property
+    def name(self) -> str:
+        """Of its sub-layer in the state dict."""
+        return f"{self.stack}.layers.{self.layer}.{self.site}"
+
+
+class Mixture(NamedTuple):
+    """Weight of state ``of`` (0: the embedding, k: the output of layer k - 1) in the input of ``layer``.
+
+    Layers count from 0; one more is the output of the stack.
+    """
+
+    stack: str
+    layer: int
+    of: int
+    weight: float
+
+
+def scales(model: Any) -> list[Scale]:
+    """Every residual connection of the model, the encoder's first."""
+    with torch.no_grad():
+        return [_scale(sub) for sub in sub_layers(model)]
+
+
+def _scale(sub: SubLayer) -> Scale:
+    width = sub.layer.embed_dim
+    branch, stream, layer_input = (
+        sub.residual(*one).flatten() for one in torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
+    )
+    if NormPlace.AFTER in sub.norms:
+        # A connection that joins behind the norm, where nothing else does.
+        zeros = torch.zeros(1, 1, width)
+        layer_input = layer_input + sub.residual.after_norm(zeros, zeros + 1).flatten()
+    return Scale(
+        sub.stack,
+        sub.number,
+        sub.site.value,
+        float(branch.mean()),
+        float(stream.mean()),
+        float(stream.min()),
+        float(stream.max()),
+        float(layer_input.mean()),
+    )
+
+
+def mixtures(model: Any) -> list[Mixture]:
+    """Weights of the histories, of every stack whose layers read more than the one below; else nothing."""
+    found = []
+    for name, stack in model.stacks():
+        table = mixing_weights(stack)
+        # A plain stack reads only the layer below, with weight one.
+        if not torch.equal(table, torch.eye(len(table))):
+            for layer, row in enumerate(table.tolist()):
+                found += [Mixture(name, layer, of, weight) for of, weight in enumerate(row[: layer + 1])]
+    return found
+
+
+def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Weights of branches and streams, and of histories where there are any."""
+    both = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model)))
+    found: dict[str, list[Scale]] = {label: pair[0] for label, pair in both.items()}
+    mixed: dict[str, list[Mixture]] = {label: pair[1] for label, pair in both.items() if pair[1]}
+    panels: list[Panel] = [
+        _scale_panel(found, stack, column, title)
+        for column, title in (("stream", "weight of the stream"), ("branch", "weight of the branch"))
+        for stack in STACKS
+    ]
+    tables = [of_records("scales", found)]
+    figures = [Figure("scales", "Weights at the residual connections", panels)]
+    if mixed:
+        tables.append(of_records("scales-history", mixed))
+        figures.append(Figure("scales-history", "Weights of the layers below", _history_maps(mixed)))
+    header = ("model", "stack", "stream, least", "stream, most", "branch, least", "branch, most", "dead gates")
+    rows: list[Sequence[Any]] = []
+    notes = []
+    for label, some in found.items():
+        for stack in dict.fromkeys(one.stack for one in some):
+            own = [one for one in some if one.stack == stack]
+            branches = [one.branch for one in own]
+            least, most = min(one.stream_least for one in own), max(one.stream_most for one in own)
+            rows.append((label, stack, least, most, min(branches), max(branches), sum(one.dead for one in own)))
+        notes += dead_gates(label, [one.name for one in some if one.dead], len(some))
+    return Result(tables, figures, cells(header, rows), notes)
+
+
+def _scale_panel(found: Mapping[str, Sequence[Scale]], stack: str, column: str, title: str) -> Lines:
+    lines = [
+        Line(label, [(i, getattr(one, column)) for i, one in enumerate((s for s in some if s.stack == stack), start=1)])
+        for label, some in found.items()
+    ]
+    return Lines(f"{stack}: {title}", BY_SUB_LAYER, "mean over the width", lines)
+
+
+def _history_maps(mixed: Mapping[str, Sequence[Mixture]]) -> list[Panel]:
+    panels: list[Panel] = []
+    for label, some in mixed.items():
+        for stack in dict.fromkeys(one.stack for one in some):
+            own = {(one.layer, one.of): one.weight for one in some if one.stack == stack}
+            size = 1 + max(layer for layer, _ in own)
+            values = [[own.get((layer, of)) for of in range(size)] for layer in range(size)]
+            limits = (min(0.0, *own.values()), None)
+            x_label, y_label = "output of layer (0: the embedding)", "input of layer"
+            panels.append(HeatMap(f"{label}, {stack}", x_label, y_label, "weight", values, 0, limits))
+    return panels
+
+
+ANALYSIS = Analysis(
+    "scales",
+    "omega, alpha, gates and history weights of each layer; dead gates",
+    "Admin Fig. 8, ReZero Fig. 6, DLCL",
+    run_scales,
+)

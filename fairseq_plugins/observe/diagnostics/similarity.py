@@ -1,0 +1,62 @@
+"""How alike the layers' outputs are: Takase et al., Findings of ACL 2023, figure 5.
+
+Cosine similarity between the outputs of two layers at the same word, mean over the words. Dropout is off. Outputs that
+are all alike leave the upper layers nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from fairseq_plugins.observe.diagnostics.batches import Batch
+from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.observation import recording
+from fairseq_plugins.observe.diagnostics.plots import Figure, HeatMap, Panel
+from fairseq_plugins.observe.diagnostics.results import BY_LAYER, Analysis, Result, Settings, each
+from fairseq_plugins.observe.diagnostics.tables import cells, of_matrices
+
+
+def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
+    """Of each stack, ``(L, L)``: row and column 0 are the lowest layer."""
+    model.eval()
+    with torch.no_grad(), recording(model) as record:
+        model(*batch.inputs, features_only=True)
+    result = {}
+    for name, stack in model.stacks():
+        words = batch.words(name, stack.padding_idx)
+        outputs = [record.layer_outputs[name, layer][words] for layer in range(len(stack.layers))]
+        result[name] = cosines(torch.stack(outputs))
+    return result
+
+
+def cosines(outputs: Tensor) -> Tensor:
+    """From the layers' outputs ``(L, words, C)`` to ``(L, L)``."""
+    directions = normalize(outputs.double(), dim=-1)
+    return torch.einsum("iwc,jwc->ij", directions, directions) / outputs.size(1)
+
+
+def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Heat maps of cosines."""
+    found: dict[str, dict[str, Tensor]] = each(subjects, settings, similarity)
+    least = min(float(matrix.min()) for stacks in found.values() for matrix in stacks.values())
+    panels: list[Panel] = [
+        HeatMap(f"{label}, {stack}", BY_LAYER, BY_LAYER, "cosine similarity", matrix.tolist(), 1, (least, 1.0))
+        for label, stacks in found.items()
+        for stack, matrix in stacks.items()
+    ]
+    table = of_matrices("similarity", ("layer", "other", "cosine"), found, first=(0, 0))
+    header = ("model", "stack", "neighbours, mean", "bottom and top")
+    rows = []
+    for label, stacks in found.items():
+        for stack, matrix in stacks.items():
+            neighbours = matrix.diagonal(1)
+            rows.append((label, stack, float(neighbours.mean()) if len(neighbours) else None, float(matrix[0, -1])))
+    return Result([table], [Figure("similarity", "Similarity of layer outputs", panels)], cells(header, rows))
+
+
+ANALYSIS = Analysis("similarity", "cosine similarity between layer outputs", "B2T Fig. 5", run_similarity)

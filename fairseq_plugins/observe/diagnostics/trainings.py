@@ -1,0 +1,175 @@
+"""Trainings to look back on: what their recorder has written or, where none was on, what their checkpoints show.
+
+Both are entries of the same names. A checkpoint after n updates becomes an entry of update n: the weights at its
+residual connections and in its histories, and what one batch shows of it without dropout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairseq_plugins.core.sub_layers import sub_layers
+from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.observe.diagnostics.gradients import loss_of, parts_of
+from fairseq_plugins.observe.diagnostics.models import Subject, of_checkpoint
+from fairseq_plugins.observe.diagnostics.results import Settings
+from fairseq_plugins.observe.recorder import activations
+from fairseq_plugins.observe.recorder.entries import NAME, Entry, read
+from fairseq_plugins.observe.recorder.gradients import gradient_norms
+from fairseq_plugins.pipeline.run import CHECKPOINTS, short_names
+
+RECORDER = "recorder"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training.
+
+    Attributes:
+        label: its name in tables and plots.
+        source: ``recorder`` or ``checkpoints``.
+        files: that were read.
+        entries: makes its entries, the oldest first.
+    """
+
+    label: str
+    source: str
+    files: Sequence[Path]
+    entries: Callable[[Settings], list[Entry]]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """For the files of numbers."""
+        return {"label": self.label, "source": self.source, "files": list(map(str, self.files))}
+
+
+def find(paths: Sequence[Path], checkpoints: Sequence[Path], task: Any = None) -> list[Training]:
+    """The trainings that the user names.
+
+    Args:
+        paths: files of a recorder, or directories with one, with several below them, or with checkpoints.
+        checkpoints: of one more training.
+        task: with the dictionaries of the corpus that checkpoints are measured with; by default made-up words.
+
+    Raises:
+        UserError: nothing is named, or there is no training.
+    """
+    sources: list[list[Path]] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            sources += [files for files in _sources(path) if files not in sources]
+        except UserError as error:
+            problems += error.problems
+    if problems:
+        raise UserError(problems)
+    sources += [list(checkpoints)] if checkpoints else []
+    if not sources:
+        raise UserError(f"no training is named: give a {NAME}, a directory with one, or --checkpoint FILE ...")
+    names = short_names([_place(files[0]) for files in sources])
+    return [
+        _training(name if names.count(name) == 1 else f"{name}, {_source(files)}", files, task)
+        for name, files in zip(names, sources, strict=True)
+    ]
+
+
+def _place(file: Path) -> Path:
+    """What a training is called by: the directory of its run, or a recorder's file that has a name of its own."""
+    file = file.absolute()
+    if file.suffix != ".pt" and file.name != NAME:
+        return file
+    return file.parent.parent if file.parent.name == CHECKPOINTS else file.parent
+
+
+def _sources(path: Path) -> list[list[Path]]:
+    """The files of every training that ``path`` stands for.
+
+    Raises:
+        UserError: it stands for none.
+    """
+    if path.is_file():
+        if path.suffix == ".pt":
+            raise UserError(f"{path}: a checkpoint; those of one training are given by --checkpoint FILE ...")
+        return [[path]]
+    if not path.exists():
+        raise UserError(f"{path}: no such file or directory{_beside(path)}")
+    for own in (path, path / CHECKPOINTS):
+        if (own / NAME).is_file():
+            return [[own / NAME]]
+        if saved := sorted(own.glob("checkpoint*.pt")):
+            return [saved]
+    below = sorted(path.rglob(NAME))
+    if not below:
+        raise UserError(f"{path}: no {NAME} in it or below it, and no checkpoint*.pt in it or in {CHECKPOINTS}/")
+    return [[file] for file in below]
+
+
+def _beside(path: Path) -> str:
+    try:
+        return nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
+    except OSError:
+        return ""
+
+
+def _source(files: Sequence[Path]) -> str:
+    return CHECKPOINTS if files[0].suffix == ".pt" else RECORDER
+
+
+def _training(label: str, files: list[Path], task: Any) -> Training:
+    if _source(files) == CHECKPOINTS:
+        return Training(label, CHECKPOINTS, files, lambda settings: _of_checkpoints(files, task, settings))
+    return Training(label, RECORDER, files, lambda settings: _of_recorder(files[0]))
+
+
+def _of_recorder(path: Path) -> list[Entry]:
+    entries = read(path)
+    if not entries:
+        why = "no whole entry of a recorder in it" if path.stat().st_size else "empty: nothing is recorded yet"
+        raise UserError(f"{path}: {why}")
+    return entries
+
+
+def _of_checkpoints(files: Iterable[Path], task: Any | None, settings: Settings) -> list[Entry]:
+    """An entry for each number of updates; files that are copies of one another count once.
+
+    Raises:
+        UserError: a file cannot be read, or does not say how many updates it has seen.
+    """
+    entries: dict[int, Entry] = {}
+    for path in files:
+        subject = of_checkpoint(path, task)
+        if subject.updates is None:
+            raise UserError(f"{path}: the checkpoint does not say how many updates it has seen")
+        if subject.updates not in entries:
+            settings.progress(str(path))
+            entries[subject.updates] = measured(subject, subject.updates, settings)
+    return [entries[update] for update in sorted(entries)]
+
+
+def measured(subject: Subject, update: int, settings: Settings) -> Entry:
+    """What the recorder would write of a model and one batch, without dropout."""
+    batch = settings.batch(subject)
+    model = subject.ready(batch, settings.seed)
+    found, parts = sub_layers(model), list(parts_of(batch))
+    watch = activations.ActivationWatch(model, found, activations.norms(model), [False] * len(parts))
+    pad = model.decoder.padding_idx
+    words, total = int(batch.target.ne(pad).sum()), 0.0
+    with watch.hooked():
+        for part in parts:
+            with watch.forward_pass():
+                loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
+            watch.saw(loss, 1)
+            loss.backward()
+            total += float(loss.detach())
+    values = {"loss": total / math.log(2), **gradient_norms([model], 1.0)}
+    values.update(activations.scales(found))
+    values.update(activations.history_weights(model))
+    for name, (squares, count) in watch.sums.read(watch.sums.vector(torch.device("cpu")).tolist()).items():
+        values[name] = math.sqrt(squares if name.endswith(activations.BRANCH_GRADIENT) else squares / count)
+    return Entry(update, True, values)

@@ -1,0 +1,149 @@
+"""Gradients and updates of each kind of matrix: Liu et al., EMNLP 2020, figures 5 and 11.
+
+For every matrix of the layers the norm of its gradient at a checkpoint, and the norm of what training has changed until
+a later one, both relative to the largest of the model: unbalanced gradients need not make unbalanced updates, since
+Adam divides by their size. Norms are Frobenius norms.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.batches import Batch
+from fairseq_plugins.observe.diagnostics.gradients import loss_of
+from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.plots import Figure, Panel, Ranges
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, ratio
+from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+
+
+class Matrix(NamedTuple):
+    """One matrix. The update's entries are None where there is no later checkpoint.
+
+    Attributes:
+        stack: ``encoder`` or ``decoder``.
+        layer: number of its layer, from 0.
+        kind: its name in the layer, for instance ``self_attn.q_proj``.
+        gradient: norm.
+        relative_gradient: by the largest of the model.
+        update: norm.
+        relative_update: by the largest of the model.
+        update_to_weight: norm of the update by that of the matrix before.
+    """
+
+    stack: str
+    layer: int
+    kind: str
+    gradient: float
+    relative_gradient: float
+    update: float | None
+    relative_update: float | None
+    update_to_weight: float | None
+
+
+def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
+    """Stack, layer, kind and weight of every matrix in the layers."""
+    for name, stack in model.stacks():
+        for number, layer in enumerate(stack.layers):
+            for kind, parameter in layer.named_parameters():
+                if parameter.dim() == 2:
+                    yield name, number, kind.removesuffix(".weight"), parameter
+
+
+def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
+    """Every matrix of ``model``, its gradient without dropout, and its way to the weights of ``later``.
+
+    Raises:
+        UserError: the two models have not the same matrices.
+    """
+    model.eval()
+    model.zero_grad()
+    loss_of(model, batch).backward()
+    found = list(matrices(model))
+    gradients = [0.0 if p.grad is None else float(p.grad.norm()) for *_, p in found]
+    moved = [None] * len(found) if later is None else _distances(found, model, later)
+    largest, farthest = max(gradients), max((m for m in moved if m is not None), default=0.0)
+    return [
+        Matrix(
+            stack,
+            layer,
+            kind,
+            gradient,
+            ratio(gradient, largest) or 0.0,
+            move,
+            ratio(move, farthest),
+            ratio(move, float(p.detach().norm())),
+        )
+        for (stack, layer, kind, p), gradient, move in zip(found, gradients, moved, strict=True)
+    ]
+
+
+def _shapes(model: Any) -> dict[str, Any]:
+    return {name: value.shape for name, value in model.state_dict().items()}
+
+
+def _distances(found: list[tuple[str, int, str, Tensor]], model: Any, later: Any) -> list[float | None]:
+    others = list(matrices(later))
+    if _shapes(model) != _shapes(later):
+        raise UserError("updates: the two checkpoints are of different models, so no matrix has moved between them")
+    return [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in zip(found, others, strict=True)]
+
+
+def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
+    """Each checkpoint with the next one, by updates; a method, or a checkpoint alone, without."""
+    trained = sorted((s for s in subjects if s.weights is not None), key=lambda s: s.updates or 0)
+    alone: list[tuple[Subject, Subject | None]] = [(s, None) for s in subjects if s.weights is None]
+    if len(trained) == 1:
+        return [*alone, (trained[0], None)]
+    return [*alone, *zip(trained, trained[1:], strict=False)]
+
+
+def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Matrices of each checkpoint on its way to the next."""
+    found: dict[str, list[Matrix]] = {}
+    for subject, later in pairs(list(subjects)):
+        label = subject.label if later is None else f"{subject.label} to {later.label}"
+        settings.progress(label)
+        batch = settings.batch(subject)
+        other = None if later is None else later.build()
+        found[label] = updates(subject.ready(batch, settings.seed), batch, other)
+    names = list(dict.fromkeys(f"{m.stack} {m.kind}" for some in found.values() for m in some))
+    panels: list[Panel] = []
+    for column, title in (("relative_gradient", "gradient"), ("relative_update", "update")):
+        series = [(label, [_range(some, name, column) for name in names]) for label, some in found.items()]
+        if any(value is not None for _, values in series for value in values):
+            panels.append(Ranges(title, "norm / the model's largest", names, series))
+    header = ("model", "matrix", "gradient", "update", "update / weight")
+    columns = ("relative_gradient", "relative_update", "update_to_weight")
+    rows: list[Sequence[Any]] = []
+    for label, some in found.items():
+        for name in names:
+            middles = [_range(some, name, column) for column in columns]
+            if middles[0] is not None:
+                rows.append((label, name, *(None if one is None else one[1] for one in middles)))
+    title = "Gradient and update of each kind of matrix: least, median, largest"
+    figure = Figure("updates", title, panels, columns=1, width=8.0)
+    notes = [] if any(s.weights is not None for s in subjects) else [NO_UPDATES]
+    return Result([of_records("updates", found)], [figure], cells(header, rows), notes)
+
+
+NO_UPDATES = "no updates: they are what lies between two checkpoints of a training (--checkpoint EARLIER LATER)"
+
+
+def _range(some: Sequence[Matrix], name: str, column: str) -> tuple[float, float, float] | None:
+    own = [getattr(m, column) for m in some if f"{m.stack} {m.kind}" == name]
+    values = [value for value in own if value is not None]
+    return (min(values), statistics.median(values), max(values)) if values else None
+
+
+ANALYSIS = Analysis(
+    "updates",
+    "relative gradient and update of each kind of matrix, from two checkpoints",
+    "Admin Fig. 5, 11",
+    run_updates,
+)

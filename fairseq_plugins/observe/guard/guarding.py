@@ -1,0 +1,407 @@
+"""The guard of one training: what it does with an update before the weights are changed.
+
+An update is judged where ``Trainer.clip_grad_norm`` is called: the gradients of all processes are added up, the weights
+are not changed yet. An abnormal update leaves ``Trainer.train_step`` by an exception of its own, which none of
+fairseq's handlers knows, and whoever has called it gets ``None``, as after an overflow. Loss and norm are the same in
+every process, so all decide alike and no word is exchanged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.logging import metrics
+from fairseq.trainer import Trainer
+from torch import nn
+
+from fairseq_plugins.errors import Diverged
+from fairseq_plugins.observe.guard import ladder, precision, settings
+from fairseq_plugins.observe.guard.places import (
+    GRADIENT,
+    FirstNotFinite,
+    PlaceBands,
+    backward_culprit,
+    first_outside,
+    not_finite,
+    weakest,
+)
+from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins
+from fairseq_plugins.observe.guard.rates import Rates
+from fairseq_plugins.observe.guard.report import DIRECTORY, Incident, Reports
+from fairseq_plugins.observe.guard.signals import GRADIENT_SPIKE, NOT_FINITE, PLATEAU, Finding, Signals, Update
+from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
+from fairseq_plugins.observe.recorder.gradients import loss_scale
+from fairseq_plugins.observe.recorder.recording import recorder_of
+from fairseq_plugins.pipeline.training_log import GUARD_ENDS
+
+# Below the logger that --log-file writes down, so that whoever reads such a file is told, too.
+logger = logging.getLogger("fairseq_cli.train.guard")
+
+ATTRIBUTE = "divergence_guard"
+"""Where a trainer keeps its guard."""
+HISTORY = 200
+"""Updates that a report shows at most."""
+
+
+class Abnormal(Exception):
+    """Leaves an update whose weights are not to be changed."""
+
+    def __init__(self, update: Update, finding: Finding, rung: ladder.Rung) -> None:
+        super().__init__(finding.reason)
+        self.update, self.finding, self.rung = update, finding, rung
+
+
+class Repeated(Exception):
+    """Leaves an update that was repeated only to be looked at."""
+
+
+class Guard:
+    """What guards one training.
+
+    Args:
+        trainer: of the training.
+        criterion: its criterion, which tells of its losses.
+        chosen: what the flags say.
+
+    Attributes:
+        rates: the factor on the learning rate.
+        full: whether the training has changed from half to full precision.
+        in_a_row: abnormal updates since the last normal one.
+    """
+
+    def __init__(self, trainer: Trainer, criterion: WithDiagnostics, chosen: settings.Settings) -> None:
+        self.settings, self.rates = chosen, Rates()
+        self.signals = Signals(chosen.band, _even_loss(trainer.task))
+        self.places = PlaceBands()
+        self.plateau = PlateauWatch(begins(trainer.cfg.lr_scheduler, chosen.plateau))
+        self.full = False
+        self.in_a_row = 0
+        self._history: deque[Update] = deque(maxlen=HISTORY)
+        self._outputs: list[dict[str, Any]] = []
+        self._pending: Update | None = None
+        self._incident: Incident | None = None
+        self._looking = False
+        self._noting: Update | None = None
+        self._begun = False
+        self._directory = os.path.join(trainer.cfg.checkpoint.save_dir, DIRECTORY)
+        self._reports: Reports | None = None
+        if trainer.is_data_parallel_master:
+            self._reports = Reports(Path(trainer.cfg.checkpoint.save_dir))
+        criterion.listeners = (*criterion.listeners, self.hear)
+        logger.info("divergence guard: %s; reports go to %s", chosen.action, self._directory)
+
+    def hear(self, result: Any) -> None:
+        """Note what the criterion says of one mini-batch."""
+        self._outputs.append(result[2])
+
+    def hear_all(self, outputs: list[dict[str, Any]]) -> None:
+        """Note what the criteria of all processes say of the update, in the place of our own."""
+        self._outputs = list(outputs)
+
+    def step(self, train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        """One update, or what becomes of it."""
+        recorder = recorder_of(trainer)
+        if not self._begun and recorder is not None:
+            recorder.observers.append(self.places)
+        self._begun, self._outputs, self._pending = True, [], None
+        try:
+            with _balanced_meters():
+                result = train_step(trainer, samples, *args, **kwargs)
+        except Abnormal as abnormal:
+            if abnormal.rung.applied:
+                return self._note(abnormal, train_step, trainer, samples, *args, **kwargs)
+            self._act(abnormal, train_step, trainer, samples)
+            changes = abnormal.rung.action == settings.FP32
+        else:
+            self._made(trainer)
+            return result
+        if not changes:
+            self._drop(trainer)
+            return None
+        precision.to_full(trainer)
+        self.full = True
+        # From outside, so that whatever else wraps an update sees another one.
+        return trainer.train_step(samples, *args, **kwargs)
+
+    def judge(self, clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        """``Trainer.clip_grad_norm``, with which fairseq itself finds overflows.
+
+        Raises:
+            Abnormal: the update is to be left.
+            Repeated: it was made only to be looked at.
+        """
+        if self._looking:
+            raise Repeated
+        if self._noting is not None:
+            self._pending = self._noting
+            return clip_grad_norm(trainer, *args, **kwargs)
+        norm, refusal = torch.tensor(math.inf), None
+        try:
+            norm = clip_grad_norm(trainer, *args, **kwargs)
+        except (OverflowError, FloatingPointError) as error:
+            refusal = error
+        update = self._seen(trainer, norm)
+        finding = self.signals.judge(update, minimum_reached=isinstance(refusal, FloatingPointError))
+        if finding is not None:
+            self._climb(trainer, update, finding)
+        elif math.isfinite(update.norm):
+            self.in_a_row, self._incident = 0, None
+        if refusal is not None:
+            raise refusal
+        self._pending = update
+        return norm
+
+    def _seen(self, trainer: Trainer, norm: Any) -> Update:
+        """The update in numbers, read from the device at once."""
+        names = ("loss", "nll_loss", "ntokens", "sample_size")
+        sums = [sum(_scalar(output.get(name, 0)) for output in self._outputs) for name in names]
+        device = norm.device if isinstance(norm, torch.Tensor) else "cpu"
+        stacked = torch.stack([torch.as_tensor(one, dtype=torch.float64, device=device) for one in (*sums, norm)])
+        loss, nll, tokens, size, length = stacked.tolist()
+        if not any("nll_loss" in output for output in self._outputs):
+            nll = loss
+        update = Update(
+            trainer.get_num_updates() + 1,
+            loss / (size or 1.0) / math.log(2),
+            nll / (tokens or 1.0) / math.log(2),
+            length,
+            float(trainer.get_lr()),
+            None if not _has_scale(trainer) else loss_scale(trainer.optimizer),
+            tokens,
+        )
+        self._history.append(update)
+        return update
+
+    def _climb(self, trainer: Trainer, update: Update, finding: Finding) -> None:
+        """The next rung for an abnormal update.
+
+        Raises:
+            Abnormal: unless the update is to be made all the same, and explained already.
+        """
+        self.in_a_row += 1
+        finite = math.isfinite(update.loss) and math.isfinite(update.norm)
+        standing = ladder.Standing(
+            self.in_a_row, finite, precision.is_half(trainer), self.rates.halvings, finding.kind == GRADIENT_SPIKE
+        )
+        rung = ladder.decide(self.settings, standing)
+        if rung.action == settings.LOWER_LR:
+            self.rates.halve(trainer.optimizer)
+        if rung.action == ladder.NOTED:
+            self.signals.take(update)
+        if not rung.applied or self._incident is None:
+            raise Abnormal(update, finding, rung)
+        recorder = recorder_of(trainer)
+        assert recorder is not None
+        recorder.correct("learning_rate", float(trainer.get_lr()))
+        self._tell(self._incident, update, finding, rung.says)
+
+    def _act(self, abnormal: Abnormal, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> None:
+        """Explain the first abnormal update of several, say what is done, and end the training if that is it.
+
+        Raises:
+            Diverged: it ends.
+        """
+        update, finding, rung = abnormal.update, abnormal.finding, abnormal.rung
+        if self._incident is None or self._is_new_fault(finding):
+            self._incident = self._explain(abnormal, train_step, trainer, samples)
+        self._incident.ends = rung.action == settings.STOP
+        self._tell(self._incident, update, finding, rung.says)
+        if rung.action == settings.STOP:
+            self._drop(trainer)
+            place = self._incident.place
+            where = f"; first in {place.name}" if place else ""
+            self._end(f"diverged at update {update.number}: {finding.reason}{where}", self._incident)
+
+    def _is_new_fault(self, finding: Finding) -> bool:
+        """Whether what is not finite now was a long gradient so far: the module that breaks is yet to be found."""
+        assert self._incident is not None
+        return finding.kind == NOT_FINITE and self._incident.finding.kind == GRADIENT_SPIKE
+
+    def _tell(self, incident: Incident, update: Update, finding: Finding, says: str) -> None:
+        """Log what is done, and put it into the report; in the first process."""
+        incident.steps.append(f"update {update.number}: {says}")
+        if self._reports is None:
+            return
+        self._reports.write(incident, self._history)
+        place, how = incident.place, "stuck" if incident.finding.kind == PLATEAU else "first"
+        where = f"; {how} in {place.name} ({place.how})" if place else ""
+        report = self._named(incident)
+        logger.warning("divergence guard: update %d: %s%s; %s%s", update.number, finding.reason, where, says, report)
+
+    def _named(self, incident: Incident) -> str:
+        """Where the report is; other processes than the first know only its directory."""
+        where = incident.path if self._reports is not None else self._directory
+        return f"; report: {where}" if where else ""
+
+    def _end(self, reason: str, incident: Incident) -> None:
+        """End the training.
+
+        Raises:
+            Diverged: always.
+        """
+        raise Diverged(reason + self._named(incident))
+
+    def _explain(self, abnormal: Abnormal, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Incident:
+        """Repeat the update, which is the same again, under the hooks of the recorder and of a search."""
+        model, recorder = trainer.get_model(), recorder_of(trainer)
+        assert recorder is not None
+        search = FirstNotFinite(model)
+        _reset_factor(trainer.optimizer)
+        recorder.discard()
+        recorder.start(trainer, samples)
+        self._looking = True
+        try:
+            with _kept_buffers(model), contextlib.suppress(Repeated), search.hooked(), _balanced_meters():
+                train_step(trainer, samples)
+        finally:
+            self._looking = False
+            recorder.stop()
+        incident = self._incident_of(abnormal, recorder.measured)
+        # The last numbers of a run that breaks are the ones that are asked for, whatever the interval.
+        recorder.finish(trainer, repeated=True)
+        incident.weights = not_finite(model)
+        forward = search.place(trainer.data_parallel_process_group, trainer.data_parallel_world_size > 1)
+        incident.place = forward or incident.place
+        return incident
+
+    def _incident_of(self, abnormal: Abnormal, values: Mapping[str, float]) -> Incident:
+        """What the recorder's numbers of an update say of it."""
+        rows = self.places.rows(abnormal.update.number, values)
+        return Incident(abnormal.update, abnormal.finding, backward_culprit(values) or first_outside(rows), rows)
+
+    def _note(
+        self,
+        abnormal: Abnormal,
+        train_step: Callable[..., Any],
+        trainer: Trainer,
+        samples: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Make an update all the same, under the hooks of the recorder; the same again, bit for bit."""
+        recorder = recorder_of(trainer)
+        assert recorder is not None
+        self._drop(trainer)
+        recorder.discard()
+        recorder.start(trainer, samples)
+        self._noting = abnormal.update
+        try:
+            with _kept_buffers(trainer.get_model()):
+                result = train_step(trainer, samples, *args, **kwargs)
+        finally:
+            self._noting = None
+            recorder.stop()
+        self._incident = self._incident_of(abnormal, recorder.measured)
+        recorder.finish(trainer)
+        self._tell(self._incident, abnormal.update, abnormal.finding, abnormal.rung.says)
+        self._made(trainer)
+        return result
+
+    def _drop(self, trainer: Trainer) -> None:
+        """Leave an update behind as if its batch had not come."""
+        scaler = getattr(trainer.optimizer, "scaler", None)
+        # Torch's scaler is asked once an update to take the scale off, and must be told that the update is over.
+        if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
+            scaler.update()
+        _reset_factor(trainer.optimizer)
+        trainer.zero_grad()
+
+    def _made(self, trainer: Trainer) -> None:
+        """After an update that was normal, or was made all the same.
+
+        Raises:
+            Diverged: the training has failed to train, and is to be stopped then.
+        """
+        # Torch's automatic mixed precision repeats an update from inside of it: that one was the last word.
+        update, self._pending = self._pending, None
+        if update is None or trainer.get_num_updates() != update.number:
+            return
+        finding = self.plateau.look(update.number, update.nll, trainer.task, trainer.cfg.dataset.train_subset)
+        if finding is None:
+            return
+        stops = self.settings.action == settings.STOP
+        says = f"stop: {GUARD_ENDS}" if stops else f"nothing is done: {self.settings.action} would not help"
+        incident = Incident(update, finding, ends=stops)
+        if self.places.last is not None:
+            values = self.places.last.values
+            incident.place = weakest(values)
+            rows = [row for row in self.places.rows(self.places.last.update, values) if row.kind == GRADIENT]
+            incident.rows = sorted(rows, key=lambda row: row.value)
+        self._tell(incident, update, finding, says)
+        if stops:
+            self._end(finding.reason, incident)
+
+    def state(self) -> dict[str, Any]:
+        """Plain numbers for a checkpoint."""
+        return {"halvings": self.rates.halvings, "full": self.full, "signals": self.signals.state()}
+
+    def restore(self, state: dict[str, Any], optimizer: Any) -> None:
+        """Take up what :meth:`state` has written."""
+        self.rates.restore(int(state.get("halvings", 0)), optimizer)
+        self.full = bool(state.get("full", False))
+        self.signals.restore(state.get("signals", {}))
+
+
+def guard_of(trainer: Trainer) -> Guard | None:
+    """The guard of a training; ``None`` where there is none."""
+    return getattr(trainer, ATTRIBUTE, None)
+
+
+@contextlib.contextmanager
+def _balanced_meters() -> Iterator[None]:
+    """Leave fairseq's meters as they were entered where an exception passes; fairseq itself would not."""
+    counts = dict(metrics._active_aggregators_cnt)
+    active = dict(metrics._active_aggregators)
+    try:
+        yield
+    except (Abnormal, Repeated):
+        metrics._active_aggregators_cnt.clear()
+        metrics._active_aggregators_cnt.update(counts)
+        metrics._active_aggregators.clear()
+        metrics._active_aggregators.update(active)
+        raise
+
+
+@contextlib.contextmanager
+def _kept_buffers(model: nn.Module) -> Iterator[None]:
+    """Put the buffers of ``model`` back at the end: a repeated forward pass is not to be counted twice in them."""
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, before in zip(model.buffers(), buffers, strict=True):
+                buffer.copy_(before)
+
+
+def _reset_factor(optimizer: Any) -> None:
+    """Take back what an update that is left has multiplied its gradients by.
+
+    fairseq's optimizer for bfloat16 keeps that beside the gradients until a step, and ``zero_grad`` leaves it there.
+    """
+    if hasattr(optimizer, "_multiply_factor") and optimizer.scaler is None:
+        optimizer._multiply_factor = 1.0
+
+
+def _scalar(value: Any) -> Any:
+    return value.detach().double().sum() if isinstance(value, torch.Tensor) else float(value)
+
+
+def _has_scale(trainer: Trainer) -> bool:
+    """Whether the loss is scaled; torch's scaler is there but does nothing on a CPU."""
+    scaler = getattr(trainer.optimizer, "scaler", None)
+    return scaler is not None and bool(getattr(scaler, "is_enabled", lambda: True)())
+
+
+def _even_loss(task: Any) -> float:
+    """Loss in bits of a guess that is even over the target dictionary; 0 for a task without one."""
+    dictionary = getattr(task, "target_dictionary", None)
+    return math.log2(len(dictionary)) if dictionary is not None and len(dictionary) > 1 else 0.0

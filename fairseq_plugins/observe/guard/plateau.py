@@ -1,0 +1,101 @@
+"""A training whose loss stays where the frequencies of the tokens alone would put it has failed to train."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+import torch
+from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
+from torch import Tensor
+
+from fairseq_plugins.observe.guard.bands import Band
+from fairseq_plugins.observe.guard.signals import PLATEAU, Finding
+from fairseq_plugins.pipeline.training_log import FAILED_TO_LEARN_MARGIN, FAILED_TO_TRAIN, entropy
+
+logger = logging.getLogger(__name__)
+
+EVERY = 100
+"""Updates between two looks at the running mean, and its window."""
+SENTENCES = 20_000
+"""Training sentences, evenly spread over the training set, that the frequencies are counted in."""
+
+
+def target_entropy(task: Any, subset: str) -> float | None:
+    """Entropy of the target tokens of a training set, in bits a token, ends of sentences counted; ``None`` if unknown.
+
+    Args:
+        task: a task of fairseq with the subset loaded.
+        subset: its name.
+    """
+    try:
+        data = task.dataset(subset)
+        pad = task.target_dictionary.pad()
+        counts: Counter[int] = Counter()
+        # Data sets that draw random numbers must not take them from the training.
+        with torch.random.fork_rng(devices=[]):
+            for index in range(0, len(data), max(1, len(data) // SENTENCES)):
+                counts.update(_target(data, index).flatten().tolist())
+        del counts[pad]
+        return entropy(counts.values())
+    # Data sets are of many kinds, and none of their errors is worth a training that has come so far.
+    except Exception as error:
+        logger.warning("divergence guard: token frequencies of the training set are unknown (%r)", error)
+        return None
+
+
+def _target(data: Any, index: int) -> Tensor:
+    """Target tokens of a sentence."""
+    if not isinstance(data, SpeechToTextDataset):
+        target: Tensor = data[index]["target"]
+        return target
+    # Not by its index, which would read the sound as well.
+    text = data.get_tokenized_tgt_text(index)
+    return data.tgt_dict.encode_line(text, add_if_not_exist=False, append_eos=data.append_eos)
+
+
+def begins(schedule: Any, updates: int) -> int:
+    """Update from which on a training is told that it has failed: ``updates`` after warm-up; 0 for never."""
+    warm_up = getattr(schedule, "warmup_updates", 0) or getattr(schedule, "warmup_steps", 0) or 0
+    return int(warm_up) + updates if updates else 0
+
+
+class PlateauWatch:
+    """Compares the running training loss with that entropy.
+
+    Args:
+        begin: update from which on; 0 for never.
+    """
+
+    def __init__(self, begin: int) -> None:
+        self._begin = begin
+        self._mean = Band(0.0, window=EVERY)
+        self._entropy: float | None = None
+        self._known = False
+        self.failed = False
+
+    def look(self, update: int, nll: float, task: Any, subset: str) -> Finding | None:
+        """Take in the loss of an update that was made; a finding where the verdict is new.
+
+        Args:
+            update: number of the update.
+            nll: its negative log-likelihood, in bits a token.
+            task: asked for the training set at most once.
+            subset: name of the training set.
+        """
+        self._mean.take(nll)
+        if not self._begin or update < self._begin or update % EVERY or self._mean.count < EVERY:
+            return None
+        if not self._known:
+            self._known, self._entropy = True, target_entropy(task, subset)
+        if self._entropy is None:
+            return None
+        before, self.failed = self.failed, self._mean.mean >= (1.0 - FAILED_TO_LEARN_MARGIN) * self._entropy
+        if not self.failed or before:
+            return None
+        return Finding(
+            PLATEAU,
+            f"{FAILED_TO_TRAIN}: training loss {self._mean.mean:.2f} bits a token after {update} updates, "
+            f"the frequencies of the target tokens alone give {self._entropy:.2f}",
+        )

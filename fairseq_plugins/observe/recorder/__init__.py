@@ -1,0 +1,27 @@
+"""The recorder of a training run: what activations, gradients and residuals do, in a file that survives a crash.
+
+``--criterion label_smoothed_cross_entropy_with_diagnostics`` trains as the criterion without the suffix does, bit for
+bit, and records every ``--diagnostics-interval`` updates into ``<save-dir>/recorder.jsonl``. Read it back by::
+
+    from fairseq_plugins.observe.recorder import read
+
+    for entry in read("checkpoints/recorder.jsonl"):
+        print(entry.update, entry.values["encoder.layers.0.ffn/gradient_norm"])
+
+Legend: T time, B batch, C width.
+"""
+
+from __future__ import annotations
+
+from fairseq_plugins.observe.recorder.entries import Entry, read
+
+__all__ = ["Entry", "read", "register"]
+
+
+def register() -> None:
+    """Make the criteria known to fairseq and its trainer record; a second call does nothing."""
+    from fairseq_plugins.observe.recorder import criteria, recording, showing
+
+    criteria.register()
+    recording.install()
+    showing.install()

@@ -1,0 +1,209 @@
+"""The recorder inside fairseq's trainer: every N-th update is watched, and its entry handed to the observers.
+
+Gradients are measured after the processes have added theirs and the trainer has divided by the sample size, before
+anything is clipped: that is where ``Trainer.clip_grad_norm`` is called. The entry is handed on when the update is over,
+also where it ends the training, since the last gradients of a run that breaks are the ones that are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.distributed import utils as distributed_utils
+from fairseq.trainer import Trainer
+from torch import nn
+
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.recorder import activations, gradients, showing
+from fairseq_plugins.observe.recorder.activations import BRANCH_GRADIENT, ActivationWatch
+from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
+from fairseq_plugins.observe.recorder.entries import NAME, Entry, EntryFile
+from fairseq_plugins.patches.wrapping import wrap
+
+logger = logging.getLogger(__name__)
+
+Observer = Callable[[Entry], None]
+ATTRIBUTE = "diagnostics_recorder"
+"""Where a trainer keeps its recorder."""
+
+
+class Recorder:
+    """What records one training.
+
+    Attributes:
+        observers: each is called with every entry, in order, in every process, which all have the same entries; the
+            last statements of an update. To watch a run, append to this list of ``recorder_of(trainer)``.
+    """
+
+    def __init__(self, trainer: Trainer, criterion: WithDiagnostics) -> None:
+        self.observers: list[Observer] = [showing.log_metrics]
+        self._criterion = criterion
+        self._file: EntryFile | None = None
+        if trainer.is_data_parallel_master:
+            self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME, criterion.keep)
+            self.observers += [self._file, showing.log_line]
+        model = trainer.get_model()
+        self._sub_layers = sub_layers(model)
+        self._norms = activations.norms(model)
+        self._begun = False
+        self._watch: ActivationWatch | None = None
+        self._hooks = contextlib.ExitStack()
+        self._measured: tuple[int, dict[str, float]] | None = None
+        self._announce()
+
+    def _announce(self) -> None:
+        where = f" to {self._file.path}" if self._file is not None else ""
+        what = f"{len(self._sub_layers)} residual connections and {len(self._norms)} norms"
+        if not self._sub_layers:
+            what = f"gradients and {len(self._norms)} norms; this model has no residual connections"
+        logger.info("every %d updates the recorder writes%s: %s", self._criterion.interval, where, what)
+
+    def begin(self, update: int) -> None:
+        """Once, before the first update of this process; ``update`` are behind the run."""
+        if not self._begun and self._file is not None:
+            self._file.resume(update)
+        self._begun = True
+
+    def due(self, update: int) -> bool:
+        """Whether ``update`` is one to be recorded."""
+        return update % self._criterion.interval == 0
+
+    def start(self, trainer: Trainer, samples: Any) -> None:
+        """Watch the forward and backward passes that come."""
+        # Torch's automatic mixed precision repeats an update from inside of it after an overflow.
+        self.finish(trainer, repeated=True)
+        empty = [sample is None or len(sample) == 0 for sample in samples]
+        self._watch = ActivationWatch(trainer.get_model(), self._sub_layers, self._norms, empty)
+        self._hooks.enter_context(self._watch.hooked())
+        self._criterion.watch = self._watch
+
+    def stop(self) -> None:
+        """Take every hook away; nothing to do where there is none."""
+        self._criterion.watch = self._watch = None
+        self._hooks.close()
+
+    def measure(self, trainer: Trainer) -> None:
+        """Read the numbers of the update, and stop watching. Every process calls this at the same time."""
+        watch = self._watch
+        if watch is None:
+            return
+        self.stop()
+        update = trainer.get_num_updates() + 1
+        self._measured = (update, values_of(trainer, watch, self._sub_layers, trainer.get_criterion()))
+
+    def correct(self, name: str, value: float) -> None:
+        """Replace a number of the update under way that has changed since it was measured."""
+        if self._measured is not None:
+            self._measured[1][name] = value
+
+    @property
+    def measured(self) -> Mapping[str, float]:
+        """The numbers of the update under way; empty until they are measured."""
+        return {} if self._measured is None else self._measured[1]
+
+    def discard(self) -> None:
+        """Forget an update that is about to be repeated; no observer is given its numbers."""
+        self.stop()
+        self._measured = None
+
+    def finish(self, trainer: Trainer, repeated: bool = False) -> None:
+        """Hand the entry to the observers, if there is one."""
+        self.stop()
+        if self._measured is None:
+            return
+        (update, values), self._measured = self._measured, None
+        applied = not repeated and trainer.get_num_updates() == update and math.isfinite(values["gradient_norm"])
+        entry = Entry(update, applied, values)
+        for observer in self.observers:
+            observer(entry)
+
+
+def values_of(
+    trainer: Trainer, watch: ActivationWatch, found: list[SubLayer], criterion: nn.Module
+) -> dict[str, float]:
+    """All numbers of an update whose gradients are ready to be clipped; the same in every process."""
+    device = next(trainer.get_model().parameters()).device
+    loss, size = torch.zeros((), dtype=torch.float64, device=device), sum(watch.sample_sizes)
+    totals = torch.stack([torch.stack([loss, *watch.losses]).sum(), loss + size])
+    vector = torch.cat([totals, watch.sums.vector(device)])
+    if trainer.data_parallel_world_size > 1:
+        vector = distributed_utils.all_reduce(vector, group=trainer.data_parallel_process_group)
+    loss_sum, size, *sums = vector.tolist()
+    scale = gradients.loss_scale(trainer.optimizer)
+    values = {"loss": loss_sum / (size or 1.0) / math.log(2), "learning_rate": float(trainer.get_lr())}
+    if scale is not None:
+        values["loss_scale"] = scale
+    # As in the trainer, so that the mean over the batch is the same here.
+    factor = gradients.remaining_factor(trainer.optimizer)
+    values.update(gradients.gradient_norms((trainer.get_model(), criterion), factor))
+    values.update(activations.scales(found))
+    values.update(activations.history_weights(trainer.get_model()))
+    for name, (squares, count) in watch.sums.read(sums).items():
+        by = (scale or 1.0) * (size or 1.0)
+        values[name] = math.sqrt(squares) / by if name.endswith(BRANCH_GRADIENT) else math.sqrt(squares / count)
+    return values
+
+
+def recorder_of(trainer: Trainer) -> Recorder | None:
+    """The recorder of a training; ``None`` where nothing is recorded."""
+    return getattr(trainer, ATTRIBUTE, None)
+
+
+def attach(
+    build: Callable[..., None],
+    trainer: Trainer,
+    cfg: Any,
+    task: Any,
+    model: Any,
+    criterion: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    """``Trainer.__init__`` that gives the trainer a recorder where the criterion asks for one.
+
+    Raises:
+        UserError: the parameters lie in pieces in several processes, so that no sub-layer has a gradient of its own.
+    """
+    recorded = isinstance(criterion, WithDiagnostics)
+    if recorded and cfg.distributed_training.ddp_backend == "fully_sharded":
+        raise UserError("a criterion with diagnostics cannot read the gradients of --ddp-backend fully_sharded")
+    build(trainer, cfg, task, model, criterion, *args, **kwargs)
+    if recorded:
+        setattr(trainer, ATTRIBUTE, Recorder(trainer, criterion))
+
+
+def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.train_step`` that is watched where the update is one to be recorded."""
+    recorder = recorder_of(trainer)
+    if recorder is None:
+        return train_step(trainer, samples, *args, **kwargs)
+    recorder.begin(trainer.get_num_updates())
+    if not recorder.due(trainer.get_num_updates() + 1):
+        return train_step(trainer, samples, *args, **kwargs)
+    recorder.start(trainer, samples)
+    try:
+        return train_step(trainer, samples, *args, **kwargs)
+    finally:
+        recorder.finish(trainer)
+
+
+def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.clip_grad_norm`` before which the gradients are measured."""
+    recorder = recorder_of(trainer)
+    if recorder is not None:
+        recorder.measure(trainer)
+    return clip_grad_norm(trainer, *args, **kwargs)
+
+
+def install() -> None:
+    """Let fairseq's trainer record; a second call changes nothing."""
+    wrap(Trainer, "__init__", attach)
+    wrap(Trainer, "train_step", step)
+    wrap(Trainer, "clip_grad_norm", clip)

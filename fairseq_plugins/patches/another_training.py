@@ -1,0 +1,197 @@
+"""A different training in the same ``--save-dir`` continues from the weights that it finds there, silently.
+
+fairseq compares only the shapes of the weights and the names of criterion and optimizer, so a DeepNet begun where a
+Post-LN model of the same size lies trains on from that one and overwrites it. Here a training that resumes by itself,
+from the last checkpoint of its own directory, must be the one that wrote it. What is a matter of the machine, or of how
+long and how fast to train, may differ: the groups ``dataset``, ``optimization``, ``checkpoint``,
+``distributed_training`` and ``ema``, and ``common`` but for the seed. A file that ``--restore-file`` names is taken as
+it is, and each ``--reset-...`` excuses what it resets.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import zipfile
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import fields
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
+from fairseq.dataclass import configs
+from fairseq.file_io import PathManager
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.trainer import Trainer
+from omegaconf import OmegaConf
+
+from fairseq_plugins.patches.two_trainings_at_once import raise_everywhere
+from fairseq_plugins.patches.unreadable_checkpoints import DEFAULT_RESTORE_FILE, plain_content
+from fairseq_plugins.patches.wrapping import wrap
+
+NAMED = 6
+"""How many differences a message names."""
+TRAINED_ON = "trained_on"
+"""Where a checkpoint's extra state says languages and dictionaries, which its configuration does not."""
+
+OF_OTHER_GROUPS = frozenset(
+    field.name
+    for group in (
+        configs.CommonConfig,
+        configs.DatasetConfig,
+        configs.OptimizationConfig,
+        configs.CheckpointConfig,
+        configs.DistributedTrainingConfig,
+        configs.EMAConfig,
+    )
+    for field in fields(group)
+) - {"_name"}
+"""Settings that may change; models, criteria, optimizers and schedules take some of them over, such as ``lr``."""
+MAY_CHANGE = OF_OTHER_GROUPS | {
+    # Memory and speed.
+    "checkpoint_activations",
+    "offload_activations",
+    "min_params_to_wrap",
+    "use_old_adam",
+    "fp16_adam_stats",
+    # Where a new model takes its embeddings from; how long a sentence may be.
+    "encoder_embed_path",
+    "decoder_embed_path",
+    "max_source_positions",
+    "max_target_positions",
+    # As long as --max-update, which may change; compared where optimizers are loaded.
+    "total_num_update",
+    "no_weight_decay_on",
+}
+TASK_SETTINGS = frozenset({"_name", "tokens_per_sample", "sample_break_mode", "lang_pairs"})
+
+
+def trained_on(task: Any) -> dict[str, str]:
+    """The languages of ``task``, and a fingerprint of each of its dictionaries."""
+    said = {}
+    for name in ("source_lang", "target_lang"):
+        if value := getattr(getattr(task, "cfg", None), name, None):
+            said[name] = str(value)
+    for name in ("source_dictionary", "target_dictionary"):
+        try:
+            symbols = getattr(getattr(task, name), "symbols", None)
+        except (AttributeError, NotImplementedError):  # this task has none
+            continue
+        if symbols is not None:
+            said[name] = hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return said
+
+
+def save_with_dictionaries(
+    save: Callable[..., Any], trainer: Trainer, filename: str, extra_state: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
+    """``Trainer.save_checkpoint`` that also writes down which dictionaries the weights belong to."""
+    return save(trainer, filename, {**extra_state, TRAINED_ON: trained_on(trainer.task)}, *args, **kwargs)
+
+
+def differences(before: Mapping[str, Any], cfg: Any, trainer: Trainer) -> list[str]:
+    """What tells this training from that of the checkpoint ``before``, a short phrase each, the names first.
+
+    Settings that only one of them knows are of another version and are left out.
+    """
+    then: Any = before.get("cfg")
+    now: Any = OmegaConf.to_container(trainer.cfg, resolve=True, enum_to_str=True)
+    # Without one the checkpoint was written by fairseq before 1.0.
+    pairs = list(_settings(then, now, cfg)) if then else []
+    on = (before.get("extra_state") or {}).get(TRAINED_ON, {})
+    pairs += [(name, on[name], value) for name, value in trained_on(trainer.task).items() if name in on]
+    found: dict[tuple[str, str], str] = {}
+    for name, old, new in sorted(pairs, key=lambda pair: "." in pair[0]):
+        if (was := _plain(old)) != (is_now := _plain(new)):
+            # Said once, also where a group takes the setting over from another.
+            change = f"{is_now}, was {was}"
+            found.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
+    return list(found.values())
+
+
+def _settings(then: Mapping[str, Any], now: Mapping[str, Any], cfg: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, old value and new value of every setting that makes a training what it is."""
+    of_training = {"model": "architecture", "lr_scheduler": "learning rate schedule"}
+    yield "seed", then.get("common", {}).get("seed"), now["common"].get("seed")
+    groups = ["task", "model", *([] if cfg.reset_optimizer else ["criterion", "optimizer"])]
+    if not (cfg.reset_optimizer or cfg.reset_lr_scheduler):
+        groups.append("lr_scheduler")
+    for group in groups:
+        old, new = _values(then.get(group)), _values(now.get(group))
+        if group == "criterion":
+            _leave_out_what_watches(old, new)
+        own = TASK_SETTINGS if group == "task" else _own_settings(now.get(group), new)
+        for name in sorted(old.keys() & new.keys() & own - MAY_CHANGE):
+            yield of_training.get(group, group) if name == "_name" else f"{group}.{name}", old[name], new[name]
+
+
+def _values(group: Any) -> dict[str, Any]:
+    return dict(vars(group) if isinstance(group, Namespace) else group or {})
+
+
+def _own_settings(group: Any, values: Mapping[str, Any]) -> Set[str]:
+    """Names of the settings of a part of the configuration; one without a dataclass holds every flag of the command."""
+    if not isinstance(group, Namespace):
+        return values.keys()
+    parser = ArgumentParser(add_help=False, conflict_handler="resolve")
+    if values["_name"] in ARCH_MODEL_REGISTRY:
+        ARCH_MODEL_REGISTRY[values["_name"]].add_args(parser)
+    return {"_name", *(action.dest for action in parser._actions)}
+
+
+def _leave_out_what_watches(*criteria: dict[str, Any]) -> None:
+    """Keep the settings that all criteria with the same loss have, and the name of the loss.
+
+    A criterion may be extended by what observes it under a name of its own; fairseq compares the names of classes.
+    """
+    for values in criteria:
+        loss = getattr(CRITERION_REGISTRY.get(values.get("_name")), "__name__", None)
+        same = [name for name, kind in CRITERION_REGISTRY.items() if kind.__name__ == loss]
+        known = [
+            {field.name for field in fields(CRITERION_DATACLASS_REGISTRY[name])}
+            for name in same
+            if name in CRITERION_DATACLASS_REGISTRY
+        ]
+        for name in values.keys() - (set.intersection(*known) if known else values.keys()) - {"_name"}:
+            del values[name]
+        if same:
+            values["_name"] = min(same, key=len)
+
+
+def _plain(value: Any) -> Any:
+    """``"(0.9, 0.98)"`` of a flag and ``[0.9, 0.98]`` of a YAML file are one value."""
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            return value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
+    """``load_checkpoint`` that resumes only the training that lies in ``--save-dir``.
+
+    Raises:
+        UserError: it is another one, and what differs; in every process.
+    """
+    path = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix or ''}.pt")
+    found: list[str] = []
+    if cfg.restore_file == DEFAULT_RESTORE_FILE:
+        if trainer.data_parallel_rank == 0 and PathManager.isfile(path):
+            local = PathManager.get_local_path(path)
+            found = differences(plain_content(local, mmap=zipfile.is_zipfile(local)), cfg, trainer)
+    more = f"; {len(found) - NAMED} more" if len(found) > NAMED else ""
+    problem = (
+        f"{cfg.save_dir}: holds a training with other settings ({'; '.join(found[:NAMED])}{more}); give another "
+        f"--save-dir, there with --finetune-from-model {path} if the new training is to start from its weights"
+    )
+    raise_everywhere(trainer, problem if found else None)
+    return load(cfg, trainer, **kwargs)
+
+
+def apply() -> None:
+    """Wrap what a training saves with and what it resumes with."""
+    wrap(Trainer, "save_checkpoint", save_with_dictionaries)
+    wrap(checkpoint_utils, "load_checkpoint", refuse_another)

@@ -1,0 +1,28 @@
+"""A resumed training with ``--ema-update-freq`` above 1 averages after other updates than the uninterrupted one.
+
+A checkpoint does not hold how many updates were made since the last average, so counting begins anew. The number
+follows from that of all updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.trainer import Trainer
+
+from fairseq_plugins.patches.wrapping import wrap
+
+
+def count_from_start(load: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.load_checkpoint``; where no file was found, it must not make the average before the first update."""
+    extra_state = load(trainer, *args, **kwargs)
+    average = trainer.cfg.ema
+    if extra_state is not None and average.store_ema and average.ema_update_freq > 1:
+        trainer.ema.update_freq_counter = trainer.get_num_updates() % average.ema_update_freq
+    return extra_state
+
+
+def apply() -> None:
+    """Wrap the trainer's loading."""
+    wrap(Trainer, "load_checkpoint", count_from_start)

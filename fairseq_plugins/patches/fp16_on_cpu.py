@@ -1,0 +1,51 @@
+"""``--fp16`` on a CPU ends in "Torch not compiled with CUDA enabled".
+
+The master weights and the handling of an overflow ask for a GPU by name. Said in one line instead; ``--bf16`` has
+neither and trains on a CPU. https://github.com/facebookresearch/fairseq/issues/2575 asks what works there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from fairseq.trainer import Trainer
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.wrapping import wrap
+
+ADVICE = "on a CPU leave out --fp16 (in hydra-train add common.fp16=false), or give --bf16 instead"
+
+
+def refuse_flat_masters(build: Callable[..., None], trainer: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    """``Trainer.__init__`` that knows, before anything is built, what its optimiser will not do on a CPU.
+
+    Raises:
+        UserError: fp16 with its master weights in one flat tensor, which fairseq puts on a GPU.
+    """
+    common = cfg.common
+    flat = common.fp16 and not (common.memory_efficient_fp16 or common.fp16_no_flatten_grads)
+    if flat and (common.cpu or not torch.cuda.is_available()):
+        raise UserError(f"--fp16 needs a GPU; {ADVICE}")
+    build(trainer, cfg, *args, **kwargs)
+
+
+def explain_overflow(train_step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.train_step``, which moves the norm of an overflown gradient to a GPU.
+
+    Raises:
+        UserError: there is none.
+    """
+    try:
+        return train_step(trainer, *args, **kwargs)
+    except (AssertionError, RuntimeError) as error:
+        if trainer.cuda or not trainer.cfg.common.fp16 or not isinstance(error.__context__, OverflowError):
+            raise
+        raise UserError(f"--fp16 met a gradient overflow, which fairseq can only skip on a GPU; {ADVICE}") from error
+
+
+def apply() -> None:
+    """Wrap the trainer's start and its step."""
+    wrap(Trainer, "__init__", refuse_flat_masters)
+    wrap(Trainer, "train_step", explain_overflow)

@@ -1,0 +1,99 @@
+"""``fairseq-hydra-train`` answers a mistake of the user with Hydra's stack trace and exit code 1.
+
+Hydra catches whatever a job raises and raises it again where the job's result is asked for, inside a handler that
+prints a trace (``run_and_report`` of hydra 1.3); a ``SystemExit`` passes that handler. What is wrong with a YAML file
+or an override is printed there, too, in several lines. How Hydra shows errors is discussed in
+https://github.com/facebookresearch/hydra/issues/3361.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from hydra._internal import utils as hydra_utils
+from hydra.core.utils import JobReturn
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from yaml import MarkedYAMLError
+
+from fairseq_plugins.errors import UserError, nearest, report
+from fairseq_plugins.patches.wrapping import wrap
+
+
+class _ResultOrExit:
+    """The property ``JobReturn.return_value`` that ends the program, in one line, where the job raised UserError."""
+
+    def __init__(self, stock: property) -> None:
+        self.stock = stock
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        if isinstance(instance._return_value, UserError):
+            report(instance._return_value)
+            raise SystemExit(instance._return_value.exit_code)
+        return self.stock.__get__(instance, owner)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.stock.__set__(instance, value)
+
+
+def configuration_error(error: BaseException) -> UserError | None:
+    """What is wrong with a YAML file or an override, in one line; None if ``error`` is something else.
+
+    With ``HYDRA_FULL_ERROR=1`` Hydra's users ask for the trace, and get it.
+    """
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        return None
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return UserError(f"{mark.name}: line {mark.line + 1}: {error.problem}")
+    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    if isinstance(cause, (ConfigKeyError, ConfigAttributeError)) and cause.full_key:
+        return UserError(_unknown_key(cause))
+    if isinstance(error, (HydraException, OmegaConfBaseException)):
+        texts = [str(error)] + ([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])
+        lines = [line.strip() for text in texts for line in text.splitlines()]
+        said = [line for line in lines if line and not line.startswith(("object_type=", "reference_type="))]
+        return UserError("; ".join(dict.fromkeys(said)))
+    return None
+
+
+def _unknown_key(error: OmegaConfBaseException) -> str:
+    """Message for a setting that is not there, with the nearest one, and how one is added that the file leaves out."""
+    parent, key = error.object_type, str(error.key)
+    if is_dataclass(parent):
+        legal, hint = [field.name for field in fields(parent)], ""
+    else:
+        legal = [str(name) for name in error.parent_node] if OmegaConf.is_dict(error.parent_node) else []
+        hint = f"; +{error.full_key}=VALUE adds one that the YAML file leaves out"
+    return f"unknown setting '{error.full_key}'{nearest(key, legal)}{hint}"
+
+
+def report_in_one_line(run_and_report: Callable[..., Any], function: Callable[[], Any]) -> Any:
+    """``run_and_report``, which leaves what is wrong with the configuration to us."""
+
+    def told() -> Any:
+        try:
+            return function()
+        except Exception as error:
+            mistake = configuration_error(error)
+            if mistake is None:
+                raise
+            report(mistake)
+            raise SystemExit(mistake.exit_code) from error
+
+    return run_and_report(told)
+
+
+def apply() -> None:
+    """Put the property in the place of Hydra's, and wrap the handler."""
+    wrap(hydra_utils, "run_and_report", report_in_one_line)
+    name = "return_value"
+    stock = JobReturn.__dict__[name]
+    if not isinstance(stock, _ResultOrExit):
+        setattr(JobReturn, name, _ResultOrExit(stock))

@@ -1,0 +1,147 @@
+"""A number that makes no sense ends in a stack trace, or counts: with ``--lr -0.1`` the loss climbs.
+
+Flags and YAML files are read through here before anything is loaded. Not reported upstream so far.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq import options
+from fairseq.distributed import utils as distributed_utils
+from omegaconf import OmegaConf
+
+from fairseq_plugins.errors import UserError, flag
+from fairseq_plugins.patches.wrapping import wrap
+
+
+@dataclass(frozen=True)
+class Legal:
+    """The legal values of a setting, or of each number of a list: in words, and whether a number is one.
+
+    Args:
+        words: what a message says.
+        holds: the test.
+        numbers: how many there must be; None for one, or a list of any length but 0.
+    """
+
+    words: str
+    holds: Callable[[float], bool]
+    numbers: int | None = None
+
+    def accepts(self, value: Any) -> bool:
+        """Whether ``value`` is legal; what is not given is, and a switch such as ``retain_dropout``."""
+        if value is None or isinstance(value, bool):
+            return True
+        if isinstance(value, str):
+            # fairseq keeps some numbers as they were written, and others as a reference to another setting.
+            return value.startswith("${") or self.accepts(_number(value))
+        if isinstance(value, (list, tuple)) or OmegaConf.is_list(value):
+            return len(value) == (self.numbers or max(1, len(value))) and all(map(self._accepts_one, value))
+        return self.numbers is None and self._accepts_one(value)
+
+    def _accepts_one(self, value: Any) -> bool:
+        return isinstance(value, (int, float)) and self.holds(value)
+
+
+def _number(text: str) -> Any:
+    """What ``text`` means in Python; not a number if it means nothing."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return math.nan
+
+
+AT_LEAST_0 = Legal("at least 0", lambda value: 0 <= value < math.inf)
+AT_LEAST_1 = Legal("at least 1", lambda value: 1 <= value < math.inf)
+ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
+FINITE = Legal("a finite number", math.isfinite)
+SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
+SEED = Legal("from 0 to 4294967295, as numpy wants it", lambda value: 0 <= value < 2**32)
+
+LEGAL: Mapping[str, Legal] = {
+    "seed": SEED,
+    "max_tokens": AT_LEAST_1,
+    "max_tokens_valid": AT_LEAST_1,
+    "batch_size": AT_LEAST_1,
+    "batch_size_valid": AT_LEAST_1,
+    "required_batch_size_multiple": AT_LEAST_1,
+    "num_workers": AT_LEAST_0,
+    "update_freq": AT_LEAST_1,
+    "max_epoch": AT_LEAST_0,
+    "max_update": AT_LEAST_0,
+    "lr": AT_LEAST_0,
+    "clip_norm": AT_LEAST_0,
+    "weight_decay": AT_LEAST_0,
+    "warmup_updates": AT_LEAST_0,
+    "warmup_init_lr": Legal("at least 0, or -1 for what the schedule makes of it", lambda v: v == -1 or v >= 0),
+    "label_smoothing": SHARE,
+    "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
+    "beam": AT_LEAST_1,
+    "nbest": AT_LEAST_1,
+    "lenpen": FINITE,
+    "unkpen": FINITE,
+    "temperature": ABOVE_0,
+}
+
+
+def settings(cfg: Any) -> Iterator[tuple[str, Any]]:
+    """Key and value of every setting of a configuration."""
+    for group in cfg:
+        node: Any = None if OmegaConf.is_missing(cfg, group) else cfg[group]
+        if OmegaConf.is_dict(node):
+            yield from ((f"{group}.{name}", node[name]) for name in node if not OmegaConf.is_missing(node, name))
+
+
+def problem(shown: str, name: str, value: Any) -> str:
+    """What is wrong with a setting; empty if nothing is.
+
+    Args:
+        shown: how the user knows it.
+        name: its name in :data:`LEGAL`.
+        value: its value.
+    """
+    legal = SHARE if name.endswith("dropout") else LEGAL.get(name)
+    return "" if legal is None or legal.accepts(value) else f"{shown} must be {legal.words}, not {value}"
+
+
+def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``parse_args_and_arch``, through which the flags of every command pass.
+
+    Raises:
+        UserError: one has a value that it cannot have.
+    """
+    parsed = parse(*args, **kwargs)
+    values = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
+    _refuse((flag(name), name, value) for name, value in values.items())
+    return parsed
+
+
+def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+    """``call_main``, where the configuration of a YAML file is complete.
+
+    Raises:
+        UserError: a setting has a value that it cannot have.
+    """
+    _refuse((key, key.rpartition(".")[2], value) for key, value in settings(cfg))
+    return call_main(cfg, main, **kwargs)
+
+
+def _refuse(given: Iterable[tuple[str, str, Any]]) -> None:
+    found: dict[str, str] = {}
+    for shown, name, value in given:
+        # One mistake, one line: the settings of validation follow those of training, and an optimizer has the rate.
+        if text := problem(shown, name, value):
+            found.setdefault(name.removesuffix("_valid"), text)
+    if found:
+        raise UserError(list(found.values()))
+
+
+def apply() -> None:
+    """Wrap the parser, and the start of commands that have no flags."""
+    wrap(options, "parse_args_and_arch", refuse_flags)
+    wrap(distributed_utils, "call_main", refuse_configuration)

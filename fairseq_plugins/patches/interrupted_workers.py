@@ -1,0 +1,31 @@
+"""Ctrl-C during ``fairseq-preprocess --workers N``: every worker prints a stack trace of its own.
+
+The main process ends them anyway, so the interrupt is its business alone.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from fairseq import binarizer
+from fairseq.data import dictionary
+
+from fairseq_plugins.patches.wrapping import wrap
+
+
+def leave_interrupts_to_the_parent() -> None:
+    """What a worker begins with."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def quiet_pool(pool: Callable[..., Any], processes: int) -> Any:
+    """``multiprocessing.Pool`` as fairseq calls it."""
+    return pool(processes=processes, initializer=leave_interrupts_to_the_parent)
+
+
+def apply() -> None:
+    """Wrap the pools of the two modules that count and binarise text."""
+    wrap(dictionary, "Pool", quiet_pool)
+    wrap(binarizer, "Pool", quiet_pool)

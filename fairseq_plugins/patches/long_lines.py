@@ -1,0 +1,128 @@
+"""A sentence that is longer than the model takes ends in a stack trace, with a number that is not the line's.
+
+``fairseq-generate`` is told which before it translates; ``fairseq-interactive`` translates every other line, says which
+are missing, and does not call that a success. https://github.com/facebookresearch/fairseq/issues/257
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import torch
+from fairseq.tasks import FairseqTask
+from fairseq_cli import interactive
+
+from fairseq_plugins.errors import UserError, report
+from fairseq_plugins.patches.wrapping import wrap
+
+POSITIONS = "--max-source-positions and --max-target-positions"
+
+
+def filter_naming_sentence(
+    filter_by_size: Callable[..., Any],
+    task: FairseqTask,
+    indices: Any,
+    dataset: Any,
+    max_positions: Any = None,
+    ignore_invalid_inputs: bool = False,
+) -> Any:
+    """``FairseqTask.filter_indices_by_size``, which counts sentences from 1, as editors count lines.
+
+    Raises:
+        UserError: a sentence is too long, and it is not asked for that such ones are left out.
+    """
+    if not ignore_invalid_inputs:
+        _, ignored = dataset.filter_indices_by_size(indices, max_positions)
+        if len(ignored) > 0:
+            first = min(ignored)
+            raise UserError(
+                f"sentence {first + 1} has {_in_words(dataset.size(first))} tokens with the end mark, at most "
+                f"{_in_words(max_positions)} are possible with this model and its {POSITIONS}; shorten it, or leave "
+                f"such sentences out ({len(ignored)} in all) with --skip-invalid-size-inputs-valid-test"
+            )
+    return filter_by_size(task, indices, dataset, max_positions, ignore_invalid_inputs)
+
+
+def _in_words(sizes: Any) -> str:
+    """One number, or those of source and target."""
+    return " and ".join(f"{int(size):,}" for size in (sizes if isinstance(sizes, (tuple, list)) else [sizes]))
+
+
+class Lines:
+    """The lines of one run of ``fairseq-interactive``: how many were read, and how many of them were too long."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Count anew."""
+        self.read = self.refused = 0
+
+    def select(self, lengths: Sequence[int], limits: dict[str, int]) -> list[int]:
+        """Which of the next lines are short enough; says of each other one that it is not."""
+        kept = []
+        for place, line, length in zip(count(), count(self.read + 1), lengths, strict=False):
+            exceeded = [f"{limit:,} ({name})" for name, limit in limits.items() if length > limit]
+            if exceeded:
+                self.refused += 1
+                report(
+                    UserError(
+                        f"line {line} has {length:,} tokens with the end mark, more than {exceeded[0]}: not translated"
+                    )
+                )
+            else:
+                kept.append(place)
+        self.read += len(lengths)
+        return kept
+
+
+LINES = Lines()
+
+
+def limits_of(cfg: Any, max_positions: Any) -> dict[str, int]:
+    """The longest source sentence, by what sets the limit."""
+    source = max_positions[0] if isinstance(max_positions, (tuple, list)) else max_positions
+    found = {"the model or --max-source-positions": source, "--max-tokens": cfg.dataset.max_tokens}
+    return {name: int(limit) for name, limit in found.items() if limit is not None and limit < float("inf")}
+
+
+def batches_of_what_fits(
+    make_batches: Callable[..., Iterator[Any]],
+    lines: list[str],
+    cfg: Any,
+    task: FairseqTask,
+    max_positions: Any,
+    encode_fn: Callable[[str], str],
+) -> Iterator[Any]:
+    """``make_batches`` of the lines that are short enough, under the numbers that they have among all."""
+    if cfg.dataset.skip_invalid_size_inputs_valid_test:
+        yield from make_batches(lines, cfg, task, max_positions, encode_fn)
+        return
+    # Behind a tab stand constraints on the translation.
+    sources = [line.partition("\t")[0] for line in lines] if cfg.generation.constraints else lines
+    _, lengths = task.get_interactive_tokens_and_lengths(sources, encode_fn)
+    kept = LINES.select(lengths, limits_of(cfg, max_positions))
+    if kept:
+        for batch in make_batches([lines[place] for place in kept], cfg, task, max_positions, encode_fn):
+            yield batch._replace(ids=torch.tensor(kept)[batch.ids])
+
+
+def translate_or_tell(main: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    """``fairseq-interactive``, which has failed if a line has no translation.
+
+    Raises:
+        UserError: there is such a line.
+    """
+    LINES.begin()
+    main(*args, **kwargs)
+    if LINES.refused:
+        raise UserError(f"{LINES.refused} of {LINES.read} lines have no translation, since they are too long")
+
+
+def apply() -> None:
+    """Wrap the check of every task, and how ``fairseq-interactive`` goes through its lines."""
+    wrap(FairseqTask, "filter_indices_by_size", filter_naming_sentence)
+    wrap(interactive, "make_batches", batches_of_what_fits)
+    wrap(interactive, "main", translate_or_tell)

@@ -1,0 +1,99 @@
+"""fairseq's commands answer a misspelt option with 200 lines of usage, and a misspelt name with all 300 legal ones.
+
+https://github.com/facebookresearch/fairseq/issues/3403
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Action, ArgumentParser
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from fairseq import options
+from fairseq_cli import score
+
+from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.patches.wrapping import wrap
+
+REQUIRED = "the following arguments are required: "
+
+EXPLAINED: dict[str, Callable[[str | None, str], None]] = {}
+"""By option, what has more to say of a name that is none than a list of names; called with the value and the option.
+
+Each raises UserError, unless the value is legal.
+"""
+
+
+class FairseqParser(OneLineParser):
+    """A parser of fairseq's, which reads the command line twice: what an option's value brings is known at the end."""
+
+    words: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse; of a required option that is misspelt, argparse says that it is missing.
+
+        Raises:
+            UserError: always.
+        """
+        if message.startswith(REQUIRED):
+            missing = message[len(REQUIRED) :].replace("/", ", ").split(", ")
+            for name in self.unknown(self.words):
+                if near := nearest(name, missing):
+                    raise UserError(f"unknown option '{name}'{near}")
+            for option in missing:
+                self._explain(option, None)
+        super().error(message)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Read the command line, the second time."""
+        return self.read(args)
+
+    def _check_value(self, action: Action, value: Any) -> None:
+        self._explain(f"--{action.dest}", value)
+        super()._check_value(action, value)
+
+    def _explain(self, option: str, value: str | None) -> None:
+        if option in EXPLAINED:
+            EXPLAINED[option](value, option)
+
+
+def make_one_line(parser: ArgumentParser, words: Sequence[str] | None = None) -> None:
+    """Let ``parser`` end in one line; fairseq makes its parsers before it imports a user directory."""
+    if type(parser) is not ArgumentParser:
+        return
+    parser.__class__ = FairseqParser
+    assert isinstance(parser, FairseqParser)
+    parser.words = sys.argv[1:] if words is None else words
+    for action in parser._actions:
+        # fairseq-train raises an error without a message where it is missing; other commands have a default.
+        action.required = action.required or (action.dest == "arch" and action.default is None)
+
+
+def parse_in_one_line(
+    parse: Callable[..., Any], parser: ArgumentParser, input_args: list[str] | None = None, *args: Any, **kwargs: Any
+) -> Any:
+    """``parse_args_and_arch`` of a parser whose mistakes are one line each."""
+    make_one_line(parser, input_args)
+    return parse(parser, input_args, *args, **kwargs)
+
+
+def preprocess_in_one_line(add_args: Callable[..., ArgumentParser], parser: ArgumentParser) -> ArgumentParser:
+    """``add_preprocess_args``, after which fairseq-preprocess parses."""
+    make_one_line(parser)
+    return add_args(parser)
+
+
+def score_in_one_line(get_parser: Callable[[], ArgumentParser]) -> ArgumentParser:
+    """The parser of fairseq-score."""
+    parser = get_parser()
+    make_one_line(parser)
+    return parser
+
+
+def apply() -> None:
+    """Wrap what fairseq calls after it has imported a user directory."""
+    wrap(options, "parse_args_and_arch", parse_in_one_line)
+    wrap(options, "add_preprocess_args", preprocess_in_one_line)
+    wrap(score, "get_parser", score_in_one_line)

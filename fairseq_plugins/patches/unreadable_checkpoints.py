@@ -1,0 +1,122 @@
+"""A file that is no usable checkpoint ends in a stack trace, or is not even noticed.
+
+Truncated and empty files, files of another kind and files that ask for code to be run fail somewhere inside torch;
+a misspelt ``--restore-file`` trains from scratch without a word.
+https://github.com/facebookresearch/fairseq/issues/5610 shows the kind of error that reaches the user.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.wrapping import wrap
+
+DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
+UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
+
+
+def explain(path: str | Path, error: Exception) -> UserError:
+    """One line for whatever ``torch.load`` said about the file at ``path``."""
+    if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
+        return UserError(f"cannot read checkpoint {path}: {error.strerror}")
+    if Path(path).is_file() and Path(path).stat().st_size == 0:
+        return UserError(f"checkpoint {path} is empty")
+    unsafe = UNSAFE_NAME.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
+    if unsafe:
+        name = unsafe.group(1)
+        return UserError(
+            f"checkpoint {path} is refused: it holds '{name}', which is not plain data and could run code when loaded"
+        )
+    return UserError(f"checkpoint {path} is truncated or is no checkpoint")
+
+
+def require_model(path: str | Path, state: Any) -> None:
+    """Refuse what torch can load but fairseq did not write.
+
+    Raises:
+        UserError: ``state`` is no dictionary with the weights under ``model``.
+    """
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
+
+
+def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
+    """``load_checkpoint_to_cpu`` with one clear line for a file that cannot be used.
+
+    Raises:
+        UserError: the file is missing, empty, truncated, of another kind, or holds more than plain data.
+    """
+    try:
+        state = load(path, *args, **kwargs)
+    except (OSError, EOFError, pickle.UnpicklingError) as error:
+        raise explain(path, error) from error
+    except RuntimeError as error:
+        if "PytorchStreamReader" in str(error) or "failed finding central directory" in str(error):
+            raise explain(path, error) from error
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError):
+        # The unpickler fails in many ways on what is no pickle, and fairseq looks into the file before it is known to
+        # be a checkpoint; if it is one, the error is another's.
+        require_model(path, plain_content(path))
+        raise
+    require_model(path, state)
+    return state
+
+
+def plain_content(path: str | Path, mmap: bool = False) -> Any:
+    """What is in the file at ``path``, nothing in it executed.
+
+    Raises:
+        UserError: the file is missing, empty, truncated, of another kind, or holds more than plain data.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
+        raise explain(path, error) from error
+
+
+def require_files(load: Callable[..., Any], filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:
+    """``load_model_ensemble_and_task`` that names a missing model file in one line.
+
+    Raises:
+        UserError: fairseq found no file of that name, sharded or not.
+    """
+    try:
+        return load(filenames, *args, **kwargs)
+    except OSError as error:
+        missing = [name for name in filenames if not PathManager.exists(name)]
+        if not missing:
+            raise
+        raise UserError(f"no such checkpoint: {', '.join(missing)}") from error
+
+
+def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+    """``load_checkpoint`` that does not train from scratch when it was told to continue from a file.
+
+    Raises:
+        UserError: ``--restore-file`` or ``--finetune-from-model`` names a file that does not exist.
+    """
+    named = {"--finetune-from-model": cfg.finetune_from_model}
+    if cfg.restore_file != DEFAULT_RESTORE_FILE:
+        suffix = trainer.checkpoint_suffix or ""
+        named["--restore-file"] = cfg.restore_file.replace(".pt", f"{suffix}.pt")
+    missing = [f"{flag} {path}: no such file" for flag, path in named.items() if path and not PathManager.exists(path)]
+    if missing:
+        raise UserError(missing)
+    return load(cfg, trainer, **kwargs)
+
+
+def apply() -> None:
+    """Wrap the three functions through which every command reads a checkpoint."""
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_or_explain)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", require_files)
+    wrap(checkpoint_utils, "load_checkpoint", require_restore_file)

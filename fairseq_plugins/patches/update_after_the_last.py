@@ -1,0 +1,34 @@
+"""A training that has reached ``--max-update`` makes one update more each time that it is started again.
+
+fairseq asks whether to stop only after an update.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.trainer import Trainer
+
+from fairseq_plugins.patches.wrapping import wrap
+
+logger = logging.getLogger(__name__)
+
+
+def load_and_stop(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
+    """``load_checkpoint``, after which a training that is at its end begins no epoch."""
+    loaded = load(cfg, trainer, **kwargs)
+    updates, limit = trainer.get_num_updates(), trainer.cfg.optimization.max_update or math.inf
+    if updates >= limit:
+        logger.info(f"nothing left to train: num_updates: {updates} >= max_update: {limit}")
+        # Read next; 0 would mean that there is no limit.
+        trainer.cfg.optimization.max_epoch = -1
+    return loaded
+
+
+def apply() -> None:
+    """Wrap the last step before the loop over epochs."""
+    wrap(checkpoint_utils, "load_checkpoint", load_and_stop)

@@ -1,0 +1,24 @@
+"""Which published rows a run is of, by its configuration and what was changed in it."""
+
+from __future__ import annotations
+
+from fairseq_plugins.pipeline.published import PublishedRow, rows_of
+from fairseq_plugins.pipeline.run import Run
+
+
+def published_rows(run: Run) -> list[PublishedRow]:
+    """The published rows of a run's configuration with its changes; of those, the ones that say the most of them."""
+    changes = {change.lstrip("+") for change in run.overrides}
+    rows = [row for row in rows_of(run.config or "") if _changes(row) <= changes]
+    most = max((len(row.overrides) for row in rows), default=0)
+    return [row for row in rows if len(row.overrides) == most]
+
+
+def rows_reproduced(run: Run) -> list[PublishedRow]:
+    """The published rows whose recipe a run has without a change, whatever its seed."""
+    own = {change.lstrip("+") for change in run.changes}
+    return [row for row in rows_of(run.config or "") if _changes(row) == own]
+
+
+def _changes(row: PublishedRow) -> set[str]:
+    return {change.lstrip("+") for change in row.overrides}

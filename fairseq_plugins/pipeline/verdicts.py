@@ -1,0 +1,85 @@
+"""What became of a run, in one or two words, and why."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+from fairseq_plugins.pipeline.run import Run
+from fairseq_plugins.pipeline.training_log import (
+    DIVERGED,
+    FAILED_TO_TRAIN,
+    OK,
+    Verdict,
+    entropy,
+    judge,
+    unigram_entropy,
+)
+
+NOT_FINISHED, NOT_EVALUATED = "not finished", "not evaluated"
+LINES = 200_000
+"""Training sentences that the frequencies of tokens are counted in; more would not change the verdict."""
+
+
+def verdict_on_training(run: Run) -> Verdict:
+    """The verdict on a training, scored or not: not finite, not finished, nothing learned, or ok."""
+    outcome = (run.finished or {}).get("outcome") or run.log.failure
+    if outcome in (DIVERGED, FAILED_TO_TRAIN):
+        return Verdict(outcome, str((run.finished or {}).get("reason") or run.log.divergence))
+    if run.finished is None:
+        wanted = updates_wanted(run)
+        return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
+    return judge(run.log, _entropy(run))
+
+
+def updates_wanted(run: Run) -> int | None:
+    """Updates to make, as ``run.json`` says, else the log; None where there is no limit."""
+    wanted = run.configured("optimization", "max_update")
+    return wanted if isinstance(wanted, int) and wanted else run.log.max_update
+
+
+def verdict_of(run: Run) -> Verdict:
+    """The verdict on a run: that on its training, or that it was not evaluated."""
+    verdict = verdict_on_training(run)
+    if verdict.outcome in (DIVERGED, NOT_FINISHED):
+        return verdict
+    scored = any(evaluation.metrics for evaluation in run.evaluations.values())
+    if verdict.outcome != FAILED_TO_TRAIN and not scored:
+        return Verdict(NOT_EVALUATED, "scripts/evaluate.sh has not scored it")
+    return verdict
+
+
+def worst(outcomes: list[str]) -> str:
+    """One cell for several runs: the word that all share, else each with the number of its runs."""
+    distinct = sorted(set(outcomes), key=lambda outcome: (outcome != OK, outcome))
+    if len(distinct) == 1:
+        return distinct[0]
+    return ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in distinct)
+
+
+def _entropy(run: Run) -> float | None:
+    """Entropy of the target tokens of the training data, in bits; None where they are not at hand."""
+    if run.data is None:
+        return None
+    language = run.configured("task", "target_lang")
+    return _of_text(run.data / "text" / f"train.{language}") if language else _of_dictionary(run.data)
+
+
+@cache
+def _of_text(path: Path) -> float | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
+            return unigram_entropy(islice(lines, LINES))
+    except (OSError, ValueError):
+        return None
+
+
+@cache
+def _of_dictionary(data: Path) -> float | None:
+    """Of a language model's only dictionary, which counts every token of the training text."""
+    try:
+        lines = (data / "data-bin" / "dict.txt").read_text(encoding="utf-8").splitlines()
+        return entropy(int(line.rsplit(" ", 1)[1]) for line in lines if " " in line)
+    except (OSError, ValueError):
+        return None

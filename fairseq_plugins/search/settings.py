@@ -1,0 +1,165 @@
+"""The setting ``lenpen_form``: a flag of commands that translate, a key of ``generation`` and of ``eval_bleu_args``.
+
+fairseq has no registry for what becomes of the scores of a search, and a task of our own would be one task among
+thirty. So the class that declares the settings of a search gets one more, and the method with which tasks build their
+search is wrapped. Neither has an effect unless ``gnmt`` is asked for.
+"""
+
+# No `from __future__ import annotations`: fairseq makes flags of the types of a dataclass, not of their names.
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq import options
+from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
+from fairseq.dataclass.constants import ChoiceEnum
+from fairseq.dataclass.initialize import hydra_init
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.search.length_penalty import (
+    GNMTRanking,
+    GNMTSequenceGenerator,
+    GNMTSequenceGeneratorWithAlignment,
+    GNMTSequenceScorer,
+    checked_alpha,
+)
+
+STOCK, GNMT = "fairseq", "gnmt"
+FORMS: Any = ChoiceEnum([STOCK, GNMT])
+IN_GNMT_FORM: Mapping[type, type] = {
+    SequenceGenerator: GNMTSequenceGenerator,
+    SequenceGeneratorWithAlignment: GNMTSequenceGeneratorWithAlignment,
+}
+"""Our search for each of fairseq's."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class GenerationConfigWithForm(GenerationConfig):
+    """fairseq's settings of a search, and the form of the length penalty."""
+
+    lenpen_form: FORMS = field(
+        default=STOCK,
+        metadata={
+            "help": "form of the length penalty: fairseq divides the sum of log-probabilities by length ** lenpen, "
+            "gnmt by ((5 + length) / 6) ** lenpen (Wu et al., 2016, equation 14)"
+        },
+    )
+
+
+def form_of(settings: Any) -> str:
+    """The form that the settings of a search ask for; fairseq's if they do not say, as in older checkpoints.
+
+    Raises:
+        UserError: there is no such form.
+    """
+    form = str(getattr(settings, "lenpen_form", STOCK))
+    if form not in (STOCK, GNMT):
+        raise UserError(unknown_name("--lenpen-form", form, (STOCK, GNMT)))
+    return form
+
+
+def build_in_form(
+    build: Callable[..., Any],
+    task: FairseqTask,
+    models: Any,
+    args: Any,
+    seq_gen_cls: type | None = None,
+    extra_gen_cls_kwargs: dict[str, Any] | None = None,
+    prefix_allowed_tokens_fn: Callable[..., Any] | None = None,
+) -> Any:
+    """``FairseqTask.build_generator`` in which ``args.lenpen_form`` counts.
+
+    Raises:
+        UserError: other settings contradict it, or the task brings a search of its own.
+    """
+    if form_of(args) == STOCK:
+        return build(task, models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
+    alpha = checked_alpha(getattr(args, "lenpen", 1), not getattr(args, "unnormalized", False))
+    logger.info(f"length penalty of the GNMT form: ((5 + length) / 6) ** {alpha:g}, the end mark counted")
+    alignment = getattr(args, "print_alignment", None)
+    if getattr(args, "score_reference", False):
+        return GNMTSequenceScorer(task.target_dictionary, alpha, compute_alignment=alignment or False)
+    extra = dict(extra_gen_cls_kwargs or {})
+    if seq_gen_cls is None:
+        seq_gen_cls = SequenceGeneratorWithAlignment if alignment else SequenceGenerator
+        extra.update({"print_alignment": alignment} if alignment else {})
+    if seq_gen_cls not in IN_GNMT_FORM:
+        raise UserError(_other_search(task, seq_gen_cls))
+    return build(task, models, args, IN_GNMT_FORM[seq_gen_cls], extra, prefix_allowed_tokens_fn)
+
+
+def build_or_refuse(
+    build: Callable[..., Any], task: FairseqTask, models: Any, args: Any, *further: Any, **named: Any
+) -> Any:
+    """The ``build_generator`` of a task that has its own, which may never reach :func:`build_in_form`.
+
+    Raises:
+        UserError: it did not, so that the form asked for would be ignored.
+    """
+    form = form_of(args)
+    generator = build(task, models, args, *further, **named)
+    if form == GNMT and not isinstance(generator, (GNMTRanking, GNMTSequenceScorer)):
+        raise UserError(_other_search(task, type(generator)))
+    return generator
+
+
+def _other_search(task: FairseqTask, search: type) -> str:
+    return (
+        f"--lenpen-form {GNMT}: {type(task).__name__} searches with {search.__name__}, which knows only its own length "
+        "penalty; leave --lenpen-form out"
+    )
+
+
+def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *given: Any, **named: Any) -> None:
+    """``FairseqTask.__init__`` that puts :func:`build_or_refuse` around a ``build_generator`` of the task's own.
+
+    When a task is made its class is complete, whoever registered it and however late.
+    """
+    for owner in type(task).__mro__:
+        if owner is not FairseqTask and "build_generator" in vars(owner):
+            wrap(owner, "build_generator", build_or_refuse)
+    initialise(task, *given, **named)
+
+
+def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: Any, *given: Any, **named: Any) -> None:
+    """``Trainer.__init__`` that refuses a form in ``generation`` which the BLEU of validation does not follow.
+
+    A configuration may carry the search that its model is evaluated with; a training reads ``eval_bleu_args`` only.
+
+    Raises:
+        UserError: a training that translates in validation would do so in fairseq's form, and is asked for GNMT's.
+    """
+    if form_of(getattr(cfg, "generation", None)) == GNMT and _translates_in_form(getattr(cfg, "task", None)) == STOCK:
+        raise UserError(
+            f"generation.lenpen_form={GNMT} is not read in validation: "
+            f'write "lenpen_form": "{GNMT}" into task.eval_bleu_args, too'
+        )
+    initialise(trainer, cfg, *given, **named)
+
+
+def _translates_in_form(task: Any) -> str | None:
+    """The form in which validation translates; None where it does not."""
+    if not getattr(task, "eval_bleu", False):
+        return None
+    return str(json.loads(getattr(task, "eval_bleu_args", None) or "{}").get("lenpen_form", STOCK))
+
+
+def register() -> None:
+    """Make ``lenpen_form`` known to fairseq; a second call changes nothing."""
+    # fairseq makes the flags of the first, and of the second what they become; Hydra keeps a copy, which is renewed.
+    options.GenerationConfig = GenerationConfigWithForm
+    declared = FairseqConfig.__dataclass_fields__["generation"]
+    declared.type = declared.default = GenerationConfigWithForm
+    hydra_init()
+    wrap(FairseqTask, "build_generator", build_in_form)
+    wrap(FairseqTask, "__init__", initialise_watched)
+    wrap(Trainer, "__init__", refuse_in_training)

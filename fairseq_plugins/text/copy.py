@@ -1,0 +1,19 @@
+"""A file byte for byte, unpacked where its name ends in .gz: references stay as they were published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairseq_plugins.text.command import add_files, parser_of
+from fairseq_plugins.text.lines import raw_lines, whole_files
+
+
+def main(argv: Sequence[str]) -> int:
+    """``copy INPUT OUTPUT``."""
+    flags = parser_of("copy", __doc__)
+    add_files(flags, many=False)
+    args = flags.parse_args(argv)
+    with whole_files(args.output) as [writer]:
+        for line in raw_lines(args.inputs[0]):
+            writer.write(line)
+    return 0

@@ -1,0 +1,163 @@
+"""What a prepared text is in: its tokens, its subwords, its case, and how it differs from the published one.
+
+A preparation writes it into ``text.json``. An evaluation has to undo it, and must not guess it from which files exist.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.text.command import parser_of
+from fairseq_plugins.text.lines import read_lines
+from fairseq_plugins.text.lower_case import lower_case
+from fairseq_plugins.text.workers import Transform
+
+FILE = "text.json"
+TOKENISERS = ("moses", "none", "bytes")
+"""``none``: words stand as they were written, or as the published references have them; ``bytes``: a number a byte."""
+SUBWORDS = ("subword_nmt", "sentencepiece", "none")
+"""As fairseq names them in ``--remove-bpe``."""
+CHANGES = ("apostrophes", "punctuation")
+"""What a preparation may do to a published sentence besides its case: ' for ’; one form for all punctuation."""
+MARKS: Mapping[str, re.Pattern[str]] = {"@@ ": re.compile("@@( |$)"), "▁": re.compile("▁")}
+_SAMPLE = 1000
+_MARKED = 0.01
+"""Above this share of lines with a mark, a text is taken for one in subwords; half of the lines have one there."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """The content of ``text.json``.
+
+    Args:
+        tokeniser: one of :data:`TOKENISERS`.
+        subwords: one of :data:`SUBWORDS`.
+        lower_case: whether all letters were made small.
+        truecased: whether sentences begin as their first word is written inside sentences.
+        changed: by the name of a set, the :data:`CHANGES` of its text against the published one.
+    """
+
+    tokeniser: str
+    subwords: str = "none"
+    lower_case: bool = False
+    truecased: bool = False
+    changed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, name, legal in (("tokeniser", self.tokeniser, TOKENISERS), ("subwords", self.subwords, SUBWORDS)):
+            if name not in legal:
+                raise UserError(unknown_name(what, name, legal))
+        for change in (change for changes in self.changed.values() for change in changes):
+            if change not in CHANGES:
+                raise UserError(unknown_name("change", change, CHANGES))
+
+    def as_prepared(self, name: str, language: str) -> Transform:
+        """What the preparation made of a published sentence of the set ``name``, but for tokens and subwords."""
+        steps = [change(kind, language) for kind in self.changed.get(name, ())]
+        steps += [lower_case] if self.lower_case else []
+
+        def through_all(line: str) -> str:
+            for step in steps:
+                line = step(line)
+            return line
+
+        return through_all
+
+
+def change(kind: str, language: str) -> Transform:
+    """One of :data:`CHANGES`."""
+    if kind == "apostrophes":
+        return lambda line: line.replace("’", "'")
+    from fairseq_plugins.text.normalise import normaliser
+
+    return normaliser(language)
+
+
+def described(directory: Path) -> Description | None:
+    """What the text of a prepared directory is in; None where nothing in it says so.
+
+    Raises:
+        UserError: ``text.json`` is damaged.
+    """
+    path = directory / FILE
+    if not path.is_file():
+        return _of_settings(directory / "settings")
+    try:
+        return Description(**json.loads(path.read_text(encoding="utf-8")))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not as `python -m fairseq_plugins.text describe` writes it: {error}") from None
+
+
+def _of_settings(path: Path) -> Description | None:
+    """What an earlier version left: known where it made the tokens itself, for then the text came in none."""
+    said = dict(line.split("=", 1) for line in read_lines(path) if "=" in line) if path.is_file() else {}
+    if said.get("TOKENISER") != "moses" or said.get("SUBWORDS") not in ("bpe", "sentencepiece", "none"):
+        return None
+    names = {name.rpartition(".")[0] for name in said if "." in name} if said.get("NORMALISE") == "all" else set()
+    names |= {"valid"} if said.get("NORMALISE") in ("train", "all") and said.get("valid") else set()
+    changed = {name: ("punctuation",) for name in sorted(names - {"train"})}
+    return Description("moses", subwords_of(said["SUBWORDS"]), said.get("LOWER_CASE") == "1", changed=changed)
+
+
+def subwords_of(kind: str) -> str:
+    """The name that fairseq has for the subwords that ``prepare.sh`` calls ``kind``."""
+    return "subword_nmt" if kind == "bpe" else kind
+
+
+def marks_in(path: Path) -> Iterator[str]:
+    """The marks of subwords that stand in the first lines of a text more often than by chance."""
+    lines = list(islice(read_lines(path), _SAMPLE))
+    for mark, pattern in MARKS.items():
+        if sum(1 for line in lines if pattern.search(line)) > _MARKED * len(lines):
+            yield mark
+
+
+def main(argv: Sequence[str]) -> int:
+    """``describe --tokeniser T --subwords S [--lower-case] [--truecased] [--changed SET=CHANGE,...] OUTPUT``."""
+    flags = parser_of("describe", __doc__)
+    flags.add_argument("--tokeniser", choices=TOKENISERS, required=True, help="whose tokens the text is in")
+    flags.add_argument("--subwords", default="none", metavar="S", help="subword_nmt (or bpe), sentencepiece, none")
+    flags.add_argument("--lower-case", action="store_true", help="all its letters are small")
+    flags.add_argument("--truecased", action="store_true", help="sentences begin like words inside sentences")
+    flags.add_argument(
+        "--changed",
+        action="append",
+        default=[],
+        metavar="SET=CHANGE,...",
+        help=f"how the text of a set differs from the published one: {', '.join(CHANGES)}",
+    )
+    flags.add_argument("output", type=Path, metavar="OUTPUT")
+    args = flags.parse_args(argv)
+    changed: dict[str, list[str]] = {}
+    for name, _, changes in (each.partition("=") for each in args.changed):
+        changed.setdefault(name, []).extend(filter(None, changes.split(",")))
+    found = Description(args.tokeniser, subwords_of(args.subwords), args.lower_case, args.truecased, changed)
+    content: dict[str, Any] = asdict(found)
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    # What says the same stays as it is: a second call of a finished preparation changes nothing.
+    if not args.output.is_file() or args.output.read_text(encoding="utf-8") != text:
+        write_whole(args.output, text)
+    return 0
+
+
+def main_of_marks(argv: Sequence[str]) -> int:
+    """``marks FILE ...``: refuse text that holds marks of subwords."""
+    flags = parser_of("marks", __doc__)
+    flags.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    for path in flags.parse_args(argv).files:
+        for mark in marks_in(path):
+            raise UserError(
+                f"{path}: holds '{mark}', the mark of subwords: say what the text comes in, by GIVEN_SUBWORDS=bpe, "
+                "sentencepiece or none, and GIVEN_TOKENISER=moses where its words are Moses' tokens"
+            )
+    return 0

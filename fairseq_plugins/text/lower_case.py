@@ -1,0 +1,22 @@
+"""Make all letters small, as Moses' lowercase.perl does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairseq_plugins.text.command import add_files, parser_of
+from fairseq_plugins.text.lines import read_lines, write_lines
+
+
+def lower_case(line: str) -> str:
+    """Small letters. A sigma at the end of a word stays σ as in Perl, where Python would write ς."""
+    return line.replace("Σ", "σ").lower()
+
+
+def main(argv: Sequence[str]) -> int:
+    """``lower-case INPUT ... OUTPUT``."""
+    flags = parser_of("lower-case", __doc__)
+    add_files(flags)
+    args = flags.parse_args(argv)
+    write_lines(args.output, map(lower_case, read_lines(*args.inputs)))
+    return 0

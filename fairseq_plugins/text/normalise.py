@@ -1,0 +1,54 @@
+"""One form for punctuation, and no characters that cannot be printed.
+
+These are Moses' normalize-punctuation and remove-non-printing-char.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from sacremoses import MosesPunctNormalizer
+
+from fairseq_plugins.text import moses
+from fairseq_plugins.text.command import add_files, add_workers, parser_of
+from fairseq_plugins.text.lines import read_lines, write_lines
+from fairseq_plugins.text.workers import map_lines
+
+
+def without_control_characters(line: str) -> str:
+    """Every character of Unicode's category "other" becomes a space, as remove-non-printing-char.perl has it."""
+    if line.isprintable():
+        return line
+    return "".join(" " if unicodedata.category(character).startswith("C") else character for character in line)
+
+
+@cache
+def punctuation_normaliser(language: str) -> Callable[[str], str]:
+    """Normalisation of punctuation as Perl has it; quotation marks and commas are put in the language's order."""
+    normalise = MosesPunctNormalizer(lang=language, perl_parity=True).normalize
+    # Perl's line has its line end, which its rule about a full stop before a closing quotation mark looks at.
+    return lambda line: str(normalise(line + "\n"))
+
+
+def normaliser(language: str) -> Callable[[str], str]:
+    """Both, in the order of fairseq's preparation of WMT."""
+    normalise = punctuation_normaliser(language)
+    return lambda line: without_control_characters(normalise(line))
+
+
+def main(argv: Sequence[str]) -> int:
+    """``normalise --language L INPUT ... OUTPUT``."""
+    flags = parser_of("normalise", __doc__)
+    flags.add_argument("--language", required=True, metavar="L")
+    add_workers(flags)
+    add_files(flags)
+    args = flags.parse_args(argv)
+    lines = read_lines(*args.inputs)
+    if scripts := moses.scripts():
+        normal = moses.through(moses.normalise_command(scripts, args.language), lines)
+        write_lines(args.output, map(without_control_characters, normal))
+    else:
+        write_lines(args.output, map_lines(lambda: normaliser(args.language), lines, args.workers))
+    return 0

@@ -1,0 +1,72 @@
+"""Truecasing: the first word of a sentence as it is written inside sentences. Moses' truecaser, by sacremoses."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sacremoses import MosesDetruecaser, MosesTruecaser
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.text.command import add_files, add_workers, parser_of
+from fairseq_plugins.text.lines import read_lines, write_lines
+from fairseq_plugins.text.workers import Transform, map_lines
+
+
+def learn(lines: Iterable[str], model: Path) -> None:
+    """Write how often each word of tokenised text is written in which case.
+
+    At the beginning of a sentence a small letter counts and a capital does not, so the text may be truecased already.
+    Moses also gives a tenth to some capitals there; sacremoses could not read that again.
+    """
+    truecaser = MosesTruecaser()
+    casing: dict[str, Counter[str]] = defaultdict(Counter)
+    for line in lines:
+        for word, written, weight in truecaser.learn_truecase_weights(line.split(), possibly_use_first_token=True):
+            if weight == 1:
+                casing[word][written] += 1
+    truecaser.model = {"casing": casing}
+    truecaser.save_model(str(model))
+
+
+def truecaser_of(model: Path) -> Transform:
+    """The function that truecases a line of tokens.
+
+    Raises:
+        UserError: ``model`` is absent, or no model of a truecaser.
+    """
+    try:
+        truecase = MosesTruecaser(load_from=str(model)).truecase
+    except OSError as error:
+        raise UserError(f"{model}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise UserError(f"{model}: not a model of Moses' truecaser") from None
+    return lambda line: str(truecase(line, return_str=True, use_known=True))
+
+
+def recaser() -> Transform:
+    """The function that gives a line of truecased tokens the capitals of its sentences again."""
+    recase = MosesDetruecaser().detruecase
+    return lambda line: str(recase(line, return_str=True))
+
+
+def main_of_learn(argv: Sequence[str]) -> int:
+    """``learn-truecaser INPUT ... OUTPUT``."""
+    flags = parser_of("learn-truecaser", __doc__)
+    add_files(flags)
+    args = flags.parse_args(argv)
+    learn(read_lines(*args.inputs), args.output)
+    return 0
+
+
+def main(argv: Sequence[str]) -> int:
+    """``truecase --model MODEL INPUT ... OUTPUT``."""
+    flags = parser_of("truecase", __doc__)
+    flags.add_argument("--model", type=Path, required=True, metavar="MODEL")
+    add_workers(flags)
+    add_files(flags)
+    args = flags.parse_args(argv)
+    truecaser_of(args.model)
+    write_lines(args.output, map_lines(lambda: truecaser_of(args.model), read_lines(*args.inputs), args.workers))
+    return 0

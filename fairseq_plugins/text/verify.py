@@ -1,0 +1,239 @@
+"""``fairseq-deep verify-data DIR``: is this the corpus that papers report on, and is it whole?
+
+Counts and sums of every file, what does not fit together, and the names of what is found: a known corpus, a known
+variant of it, the data of another year, sentences lost on the way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.text.known_corpora import (
+    BROKEN,
+    DIFFERS,
+    NOTE,
+    SAME,
+    Corpus,
+    Verdict,
+    compare,
+    compare_test_sets,
+    corpora,
+    recognise,
+)
+from fairseq_plugins.text.measure import Directory, File, measure
+
+LEVELS = (BROKEN, DIFFERS, NOTE, SAME)
+"""The worst first, as they are printed."""
+
+SHOWN = 16
+"""Characters of a sum that the table shows; ``--json`` has all."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, judge and print; 0 if all is as known, 1 if anything differs or does not fit together.
+
+    Raises:
+        UserError: the directory holds no corpus, or ``--expect`` names no known one.
+    """
+    arguments = _parser().read(argv)
+    if arguments.list:
+        print("\n".join(f"{corpus.name:<22}{corpus.title}" for corpus in corpora().values()))
+        return 0
+    if arguments.directory is None:
+        raise UserError("no directory given: fairseq-deep verify-data DIR")
+    expected = _expected(arguments.expect)
+    found = measure(arguments.directory)
+    recognised = recognise(found)
+    verdicts = [*faults(found), *judgement(found, recognised, expected)]
+    corpus = expected or recognised
+    print(_json(found, corpus, verdicts) if arguments.json else report(found, corpus, verdicts))
+    return int(any(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts))
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="fairseq-deep verify-data",
+        description="Count, sum and name a corpus. Exit code 0: all as known; 1: something differs or is broken; "
+        "2: nothing to look at.",
+    )
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        type=Path,
+        metavar="DIR",
+        help="a directory made by scripts/prepare*.sh, one made by fairseq-preprocess, or one of text files "
+        "(train.de, train.en, test.tok.en, train.de.gz, ...)",
+    )
+    parser.add_argument("--expect", metavar="NAME", help="the corpus that it must be; --list shows the names")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON, with whole sums")
+    parser.add_argument("--list", action="store_true", help="list the known corpora")
+    return parser
+
+
+def _expected(name: str | None) -> Corpus | None:
+    if name is None:
+        return None
+    if name not in corpora():
+        raise UserError(unknown_name("corpus", name, corpora()))
+    return corpora()[name]
+
+
+# What does not fit together -----------------------------------------------------------------------------------------
+
+
+def faults(found: Directory) -> Iterator[Verdict]:
+    """What is wrong whatever corpus it is."""
+    for file in found.files:
+        yield from (Verdict(BROKEN, file.path, fault) for fault in file.faults)
+    for vocabulary in found.vocabularies:
+        yield from (Verdict(BROKEN, vocabulary.path, fault) for fault in vocabulary.faults)
+    for split in dict.fromkeys(file.split for file in found.files):
+        yield from _unequal_languages(found.of_split(split), found.languages)
+        yield from _unequal_kinds(found.of_split(split))
+    for file in found.files:
+        # In running text an empty line stands between paragraphs.
+        if file.empty and file.language and file.kind != "raw":
+            yield Verdict(BROKEN, file.path, f"{file.empty:,} empty lines")
+    yield from _other_dictionary(found)
+
+
+def _unequal_languages(files: Sequence[File], languages: Sequence[str]) -> Iterator[Verdict]:
+    """Sentence k of one language must translate sentence k of the other."""
+    groups: dict[str, list[File]] = {}
+    for file in files:
+        # By all of the name but its language: train.tok.de and train.de are not to be compared here.
+        groups.setdefault(_without_language(file), []).append(file)
+    for alike in groups.values():
+        if len({file.rows for file in alike}) > 1:
+            counts = ", ".join(f"{file.path} has {file.rows:,}" for file in alike)
+            yield Verdict(BROKEN, alike[0].split, f"unequal numbers of rows: {counts}")
+        missing = sorted(set(languages) - {file.language for file in alike})
+        if missing:
+            yield Verdict(BROKEN, alike[0].path, f"there is no such file in {', '.join(missing)}")
+
+
+def _without_language(file: File) -> str:
+    path = file.path.removesuffix(".bin").removesuffix(".gz")
+    return path.removesuffix(file.language)
+
+
+def _unequal_kinds(files: Sequence[File]) -> Iterator[Verdict]:
+    """Raw, tokenised and binarised forms of one text have equally many rows, and the last step keeps every token."""
+    for text, other in product([file for file in files if file.kind == "text"], files):
+        if other.kind in ("text", "plain") or other.language != text.language:
+            continue
+        # The training text may have been cleaned after it was tokenised.
+        if other.rows != text.rows and (text.split != "train" or other.kind == "binarised"):
+            yield Verdict(BROKEN, other.path, _lost(other, text))
+        elif other.kind == "binarised" and other.tokens != text.tokens:
+            how = f"{other.tokens:,} tokens, but {text.path} has {text.tokens:,}: binarised from another text"
+            yield Verdict(BROKEN, other.path, how)
+
+
+def _lost(other: File, text: File) -> str:
+    missing = text.rows - other.rows
+    dropped = f": {missing:,} sentences dropped" if missing > 0 and other.kind == "binarised" else ""
+    return f"{other.rows:,} rows, but {text.path} has {text.rows:,}{dropped}"
+
+
+def _other_dictionary(found: Directory) -> Iterator[Verdict]:
+    """The counts in a dictionary are those of the training text that it was made from."""
+    words = {file.language: file.tokens - file.rows for file in found.of_split("train") if file.kind == "binarised"}
+    for vocabulary in found.vocabularies[: 1 if found.joined else None]:
+        trained = sum(words.values()) if found.joined else words.get(vocabulary.language)
+        if trained and vocabulary.counted and vocabulary.counted != trained:
+            says = f"counts {vocabulary.counted:,} words, the training text has {trained:,}: made from another text"
+            yield Verdict(NOTE, vocabulary.path, says)
+
+
+# What it is ---------------------------------------------------------------------------------------------------------
+
+
+def judgement(found: Directory, recognised: Corpus | None, expected: Corpus | None) -> Iterator[Verdict]:
+    """What it is, and how it differs from that; ``expected`` is what the user says that it is."""
+    sets = list(compare_test_sets(found))
+    yield from sets
+    if expected is not None and recognised is not None and expected is not recognised:
+        yield Verdict(DIFFERS, "corpus", f"it is not {expected.name} but {recognised.name}: {recognised.title}")
+    corpus = expected or recognised
+    if corpus is None:
+        if any(verdict.level == SAME for verdict in sets):
+            return
+        yield Verdict(NOTE, "corpus", "none that is known here (fairseq-deep verify-data --list)")
+        return
+    if not corpus.speaks_of(found):
+        languages = " and ".join(sorted(corpus.languages)) or "no language in the file names"
+        has = " and ".join(found.languages) or "none"
+        yield Verdict(DIFFERS, "languages", f"{has}; {corpus.name} has {languages}")
+        return
+    if corpus.variant_of and expected is None:
+        yield Verdict(NOTE, "corpus", f"not {corpus.variant_of}: compare scores with care")
+    facts = list(compare(corpus, found))
+    yield from facts
+    if not any(fact.level == SAME for fact in facts):
+        yield Verdict(DIFFERS, "corpus", f"nothing in it agrees with {corpus.name}")
+
+
+# What is printed ----------------------------------------------------------------------------------------------------
+
+
+def report(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict]) -> str:
+    """The tables and the verdict."""
+    bad = sum(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts)
+    lines = [f"{found.path} ({found.layout}; {' '.join(found.languages) or 'one language'})", ""]
+    lines += _table(
+        ("file", "rows", "tokens", "types", "<unk>", "empty", "SHA-256"), [_row(file) for file in found.files]
+    )
+    if found.vocabularies:
+        rows = [(item.path, f"{item.types:,}", item.sha256[:SHOWN]) for item in found.vocabularies]
+        shared = "dictionary, joined" if found.joined and len(found.vocabularies) > 1 else "dictionary"
+        lines += ["", *_table((shared, "types", "SHA-256"), rows)]
+    lines += ["", f"{corpus.name}: {corpus.title}" if corpus else "not one of the known corpora"]
+    lines += [f"  {verdict}" for verdict in sorted(_joined(verdicts), key=lambda verdict: LEVELS.index(verdict.level))]
+    known = any(verdict.level == SAME for verdict in verdicts)
+    fine = "all as known" if known else "nothing is broken, and nothing is known to compare it with"
+    return "\n".join([*lines, "", f"differing or broken: {bad}" if bad else fine])
+
+
+def _joined(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """One verdict for each file and level, with all that is said of it."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for verdict in verdicts:
+        said.setdefault((verdict.level, verdict.about), []).append(verdict.message)
+    return [Verdict(level, about, "; ".join(messages)) for (level, about), messages in said.items()]
+
+
+def _row(file: File) -> tuple[str, ...]:
+    unk = "" if file.unk is None or not file.tokens else f"{100 * file.unk / file.tokens:.3g}%"
+    numbers = (f"{file.rows:,}", f"{file.tokens:,}", f"{file.types:,}", unk, f"{file.empty:,}")
+    return (file.path, *numbers, file.sha256[:SHOWN])
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Aligned columns: the first and the last to the left, numbers to the right."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    return [_line(row, widths) for row in (head, *rows)]
+
+
+def _line(row: tuple[str, ...], widths: Sequence[int]) -> str:
+    last = len(row) - 1
+    cells = [
+        cell.ljust(width) if column in (0, last) else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _json(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict]) -> str:
+    content: dict[str, Any] = asdict(found)
+    content["joined_dictionary"] = found.joined
+    content["corpus"] = corpus.name if corpus else None
+    content["verdicts"] = [asdict(verdict) for verdict in verdicts]
+    return json.dumps(content, indent=1, ensure_ascii=False)

@@ -1,0 +1,344 @@
+"""``fairseq-deep diagnose``: files, numbers in them, and one line for every mistake."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_plugins.core.method import METHODS, Axis
+from fairseq_plugins.observe.diagnostics import analyses, jacobian, papers, plots
+from fairseq_plugins.observe.diagnostics.analyses import OF_MODELS, REGISTRY
+from fairseq_plugins.observe.diagnostics.command import jobs, main, parse
+from fairseq_plugins.observe.diagnostics.models import of_checkpoint
+from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings
+from fairseq_plugins.observe.diagnostics.tables import Table, shown
+from tests.representatives import for_each
+from tests.toy import train_toy
+
+TINY = (
+    "--encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --decoder-ffn-embed-dim 16 "
+    "--encoder-attention-heads 2 --decoder-attention-heads 2 --vocabulary 40 --sentences 2 --length 4 --deepest 3 "
+    "--models 1"
+).split()
+
+
+@pytest.fixture(scope="module")
+def checkpoints(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Admin after two updates and after six."""
+    saved = tmp_path_factory.mktemp("saved")
+    found = []
+    for updates in (2, 6):
+        last = train_toy(toy_data, saved / str(updates), "--max-update", str(updates), arch="admin_transformer")
+        found.append(last.rename(saved / f"after_{updates}.pt"))
+    return found
+
+
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers only: a plot takes longer than what it shows."""
+    monkeypatch.setattr(plots, "available", lambda: False)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def diagnose(output: Path, *argv: str) -> int:
+    return main([*argv, "--output", str(output)])
+
+
+@for_each("method", METHODS, Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY)
+def test_every_analysis_takes_every_method(method: str, no_plots: None, tmp_path: Path) -> None:
+    assert diagnose(tmp_path, "all", method, *TINY) == 0
+    written = {path.stem for path in tmp_path.glob("*.csv")} - {"scales-history", "gradient-ratios-layers"}
+    assert written == {one.name.replace("output-change", "output-change-random") for one in OF_MODELS}
+    for path in tmp_path.glob("*.csv"):
+        assert {row["model"] for row in rows(path)} == {method}
+        cells = [cell for row in rows(path) for cell in row.values()]
+        assert not {"nan", "inf", "-inf"} & {*cells}
+
+
+def test_numbers_and_plots_of_several_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert diagnose(tmp_path / "with blank", "dependency", "post_ln", "rezero", *TINY) == 0
+    directory = tmp_path / "with blank"
+    names = {f"{stem}.{ending}" for stem in ("dependency", "dependency-newest") for ending in ("png", "pdf")}
+    assert {path.name for path in directory.iterdir()} == names | {"dependency.csv", "dependency.json"}
+    assert (directory / "dependency.png").read_bytes().startswith(b"\x89PNG")
+    assert (directory / "dependency.pdf").read_bytes().startswith(b"%PDF")
+    for label in ("post_ln", "rezero"):
+        for sub_layer in ("1", "4"):
+            line = [
+                float(r["beta"])
+                for r in rows(directory / "dependency.csv")
+                if (r["model"], r["stack"], r["sub_layer"]) == (label, "encoder", sub_layer)
+            ]
+            assert len(line) == 5
+            assert sum(value**2 for value in line) == pytest.approx(1, abs=1e-5)
+    content = json.loads((directory / "dependency.json").read_text())
+    assert content["analysis"] == "dependency"
+    assert [model["options"]["arch"] for model in content["models"]] == ["post_ln_transformer", "rezero_transformer"]
+    assert len(content["rows"]) == len(rows(directory / "dependency.csv"))
+    printed = capsys.readouterr()
+    assert "post_ln" in printed.out
+    assert "measuring rezero (2 of 2)" in printed.err
+
+
+def test_a_method_beside_itself_with_another_setting(no_plots: None, tmp_path: Path) -> None:
+    names = ("rezero", "rezero:rezero_alpha=1", "post_ln:norm=post,pre:dropout=0.2")
+    assert diagnose(tmp_path, "scales", *names, *TINY) == 0
+    found = {row["model"]: float(row["branch"]) for row in rows(tmp_path / "scales.csv")}
+    assert found == {names[0]: 0.0, names[1]: 1.0, names[2]: 1.0}
+    options = [one["options"] for one in json.loads((tmp_path / "scales.json").read_text())["models"]]
+    assert [(one["norm"], one["dropout"]) for one in options[1:]] == [("none", 0.1), ("post,pre", 0.2)]
+
+
+def test_equal_runs_make_equal_files(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        assert diagnose(tmp_path / name, "jacobian", "admin", *TINY) == 0
+    files = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert len(files) == 4
+    for name in files:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+
+
+def test_without_matplotlib_the_numbers_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plots, "load_pyplot", lambda: None)
+    assert diagnose(tmp_path, "similarity", "pre_ln", *TINY) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"similarity.csv", "similarity.json"}
+    complaint = [line for line in capsys.readouterr().err.splitlines() if "matplotlib" in line]
+    assert len(complaint) == 1
+    assert "pip install 'fairseq-deep[plots]'" in complaint[0]
+
+
+def test_a_trained_model_beside_a_new_one(
+    checkpoints: list[Path], toy_data: Path, no_plots: None, tmp_path: Path
+) -> None:
+    place = TINY.index("--vocabulary")
+    flags = ["--checkpoint", str(checkpoints[1]), "--data", str(toy_data), *TINY[:place], *TINY[place + 2 :]]
+    assert diagnose(tmp_path, "scales", "post_ln", *flags, "--length", "9") == 0
+    found = [row for row in rows(tmp_path / "scales.csv") if row["model"] == "after_6"]
+    subject = of_checkpoint(checkpoints[1])
+    assert subject.updates == 6
+    assert subject.weights is not None
+    omega = (
+        subject.weights["encoder.layers.1.ffn_residual.omega_profiled"]
+        + subject.weights["encoder.layers.1.ffn_residual.omega_trained"]
+    )
+    ours = [row for row in found if (row["stack"], row["layer"], row["site"]) == ("encoder", "1", "ffn")]
+    assert float(ours[0]["stream"]) == pytest.approx(float(omega.mean()), rel=1e-6)
+    assert float(ours[0]["stream_least"]) == pytest.approx(float(omega.min()), rel=1e-6)
+
+
+def test_updates_between_two_checkpoints(checkpoints: list[Path], toy_data: Path, tmp_path: Path) -> None:
+    # Given in the wrong order; the younger one comes first all the same.
+    assert diagnose(tmp_path, "updates", "--checkpoint", *map(str, reversed(checkpoints)), "--data", str(toy_data)) == 0
+    found = rows(tmp_path / "updates.csv")
+    assert {row["model"] for row in found} == {"after_2 to after_6"}
+    old, new = (of_checkpoint(path).weights for path in checkpoints)
+    assert old is not None
+    assert new is not None
+    name = "decoder.layers.0.encoder_attn.v_proj"
+    row = next(r for r in found if (r["stack"], r["layer"], r["kind"]) == ("decoder", "0", "encoder_attn.v_proj"))
+    moved = new[f"{name}.weight"] - old[f"{name}.weight"]
+    assert float(row["update"]) == pytest.approx(float(moved.norm()), rel=1e-4)
+    assert max(float(r["relative_update"]) for r in found) == 1.0
+
+
+def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: None, tmp_path: Path) -> None:
+    flags = ["--checkpoint", str(checkpoints[0]), "--length", "5", "--sentences", "2", "--models", "1"]
+    assert diagnose(tmp_path, "all", *flags) == 0
+    assert {row["model"] for row in rows(tmp_path / "jacobian.csv")} == {"after_2"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["gradient-nrom"], "unknown analysis 'gradient-nrom' (did you mean 'gradient-norm'?)"),
+        (["gradient-norm", "admni"], "unknown method 'admni' (did you mean 'admin'?)"),
+        (["gradient-norm", "transformer"], "'transformer' is an architecture of fairseq's own"),
+        (["gradient-norm", "admin_transformer_lm"], "'admin_transformer_lm' is no translation model"),
+        (
+            ["gradient-norm", "admin", "--encoder-layer", "3"],
+            "unknown option --encoder-layer (did you mean '--encoder-layers'?)",
+        ),
+        (["gradient-norm", "admin", "--encoder-layers", "three"], "argument --encoder-layers: invalid int value"),
+        (["gradient-norm", "admin", "--norm", "per"], "unknown value of --norm 'per' (did you mean 'pre'?)"),
+        (["gradient-norm", "--sentences", "0"], "argument --sentences: invalid positive value: '0'"),
+        (["output-change", "admin", "--step", "sgd"], "unknown step 'sgd'"),
+        (
+            ["scales", "admin:admin_scael=scalar"],
+            "'admin_scael=scalar' is no SETTING=VALUE of a model (did you mean 'admin_scale'?)",
+        ),
+        (["scales", "admin:scalar"], "admin:scalar: 'scalar' is no SETTING=VALUE of a model"),
+        (["scales", "--output", __file__], "cannot be written: file exists"),
+        (["scales", "--output", f"{__file__}/below/it"], "cannot be written: not a directory"),
+        (["scales", "admin", "--vocabulary", "4"], "argument --vocabulary: 4 is less than 5, fairseq's own"),
+        (["scales", "admin", "--vocabulary", "40", "--data", "."], "--vocabulary: a corpus has its own words"),
+        (["gradient-norm", "admin_transformer_wmt_en_d"], "(did you mean 'admin_transformer_wmt_en_de'?)"),
+        (["all", "--paper", "admni"], "unknown paper 'admni' (did you mean 'admin'?)"),
+        (["dependency", "--paper", "admin"], "--paper goes with 'all', not with 'dependency'"),
+        (["all", "admin", "--paper", "admin"], "--paper says itself what is measured: drop methods"),
+        (
+            ["all", "--paper", "admin", "--dropout", "0", "--length", "9", "--seed", "2"],
+            "--paper says itself what is measured: drop --length, --dropout",
+        ),
+        (["jacobian", "admin", "--length", "25"], "at width 512 up to 8 words are possible: --length 8"),
+        (["scales", "--checkpoint", "absent.pt"], "absent.pt"),
+        (["scales", "--data", "absent"], "absent: no such directory"),
+        ([], "no analysis is named; one of: gradient-norm, "),
+        (["--seed", "3"], "no analysis is named; one of: gradient-norm, "),
+    ],
+)
+def test_mistakes_are_one_line(
+    argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--output", str(tmp_path / "out"), *argv]) == 2
+    complaint = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("measuring")]
+    assert len(complaint) == 1
+    assert complaint[0].startswith("error: ")
+    assert message in complaint[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_checkpoints_that_cannot_be_measured(
+    checkpoints: list[Path], toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stock = train_toy(toy_data, tmp_path / "stock", "--max-update", "1", arch="transformer")
+    (tmp_path / "no.pt").write_text("nothing")
+    foreign = "'transformer' is no translation architecture of this package"
+    for path, message in ((stock, foreign), (tmp_path / "no.pt", "")):
+        assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(path)) == 2
+        complaint = capsys.readouterr().err.splitlines()
+        assert len(complaint) == 1
+        assert str(path) in complaint[0]
+        assert message in complaint[0]
+    other = shutil.copytree(toy_data, tmp_path / "other")
+    for dictionary in other.glob("dict.*.txt"):
+        dictionary.write_text(dictionary.read_text() + "more 1\n")
+    assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(checkpoints[0]), "--data", str(other)) == 2
+    assert "target words, the corpus has" in capsys.readouterr().err
+
+
+def test_settings_that_nobody_reads_are_refused(
+    checkpoints: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for flags, message in (
+        (["--encoder-layers", "3", "--dropout", "0"], "--dropout, --encoder-layers: a model that was trained"),
+        (["--vocabulary", "40"], "--vocabulary: a model that was trained has its own words"),
+    ):
+        assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(checkpoints[0]), *flags) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_checkpoints_of_two_trainings_have_no_update(
+    checkpoints: list[Path], toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = train_toy(toy_data, tmp_path / "saved", "--max-update", "1", arch="rezero_transformer")
+    assert diagnose(tmp_path / "out", "updates", "--checkpoint", str(other), str(checkpoints[1])) == 2
+    assert "the two checkpoints are of different models" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_measured_leaves_no_empty_directory(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for directory in (tmp_path / "there" / "new" / "newer", tmp_path / "there"):
+        assert diagnose(directory, "jacobian", "admin", "--length", "25") == 2
+        assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_all_goes_on_after_what_it_has_to_refuse(
+    no_plots: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jacobian, "LARGEST", 16)
+    assert diagnose(tmp_path, "all", "post_ln", *TINY) == 2
+    assert "jacobian: 4 words of width 8 make a matrix of 32 rows, more than 16" in capsys.readouterr().err
+    assert (tmp_path / "updates.csv").exists()
+    assert not (tmp_path / "jacobian.csv").exists()
+
+
+@pytest.mark.parametrize("paper", papers.PAPERS)
+def test_the_figures_of_a_paper_can_be_made(paper: str) -> None:
+    made = jobs(*parse(["all", "--paper", paper]))
+    assert [job.prefix for job in made] == [figure.name for figure in papers.PAPERS[paper]]
+    for job, figure in zip(made, papers.PAPERS[paper], strict=True):
+        assert [subject.label for subject in job.subjects] == [model.label for model in figure.models]
+        assert job.settings.batch(job.subjects[0]).source.numel() > 0
+
+
+def test_a_figure_of_a_paper_carries_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = papers.PaperFigure(
+        "some-figure-1",
+        "Figure 1",
+        "gradient-ratios",
+        " ".join(TINY),
+        (papers.Model("base", "post_ln", "--base-init xavier_apart"),),
+    )
+    monkeypatch.setattr(papers, "PAPERS", {"some": (small,)})
+    assert diagnose(tmp_path, "all", "--paper", "some") == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"some-figure-1.csv", "some-figure-1.png", "some-figure-1-layers.csv"} <= names
+
+
+def test_models_of_different_depths_share_a_figure(tmp_path: Path) -> None:
+    names = ("post_ln:decoder_layers=4", "dsinit_matt", "post_ln:encoder_layers=1")
+    assert diagnose(tmp_path, "gradient-norm", *names, *TINY) == 0
+    assert {row["model"] for row in rows(tmp_path / "gradient-norm.csv")} == set(names)
+    assert (tmp_path / "gradient-norm-points.png").exists()
+
+
+def test_help_names_every_analysis_and_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    for name in [*(one.name for one in REGISTRY), *papers.PAPERS]:
+        assert name in text
+    assert "--encoder-ffn-embed-dim" not in text
+
+
+def test_an_option_of_an_analysis_is_a_flag_and_an_argument(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[Any] = []
+
+    def some(subjects: Sequence[Any], settings: Settings, least_share: float) -> Result:
+        told.append(least_share)
+        return Result([], [], [["model"], *([one.label] for one in subjects)])
+
+    option = Option("least_share", 0.5, "what is left out", float, "SHARE")
+    analysis = Analysis("some", "something", "nobody", some, options=(option,))
+    monkeypatch.setattr(analyses, "REGISTRY", (analysis,))
+    monkeypatch.setattr(analyses, "BY_NAME", {"some": analysis})
+    assert diagnose(tmp_path, "some", "post_ln") == 0
+    assert diagnose(tmp_path, "some", "post_ln", "--least-share", "0.25") == 0
+    assert told == [0.5, 0.25]
+    capsys.readouterr()
+    assert diagnose(tmp_path, "some", "--least-share", "few") == 2
+    assert "argument --least-share: invalid float value: 'few'" in capsys.readouterr().err
+    assert diagnose(tmp_path, "some", "--step", "adam") == 2
+    assert "unknown option --step" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "some: what is left out (default: 0.5)" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "-"), (0.0, "0.000"), (1.23456, "1.235"), (0.031, "0.031"), (2.7e-7, "2.7e-07")]
+)
+def test_numbers_of_the_terminal(value: Any, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_csv_keeps_eight_digits_and_leaves_gaps() -> None:
+    table = Table("t", ("model", "value"), (("a, b", 1 / 3), ("c", None)))
+    assert table.as_csv() == 'model,value\n"a, b",0.33333333\nc,\n'

@@ -1,0 +1,124 @@
+"""Residual dependency: each method's closed form, from branches that are recorded; the laws of Admin's figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.dependency import dependency, growth, newest, summands
+from fairseq_plugins.observe.diagnostics.observation import Visit, recording
+from tests.observe.diagnostics.measured import batch, padded, subject, wide
+
+
+def record_of(model: Any, inputs: Any, stack: str) -> tuple[Tensor, list[Visit]]:
+    with torch.no_grad(), recording(model.eval()) as record:
+        model(*inputs.inputs)
+    return record.bottoms[stack], record.of(stack)
+
+
+def shares(parts: list[Tensor]) -> Tensor:
+    """Row of beta from summands ``(T, B, C)``."""
+    deviations = torch.stack([part.std(dim=-1, unbiased=False).mean() for part in parts])
+    return deviations / deviations.norm()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_are_shares_for_every_method(method: str) -> None:
+    inputs = padded()
+    found = dependency(subject(method).ready(inputs), inputs)
+    for beta in found.values():
+        assert torch.allclose(beta.square().sum(dim=1), torch.ones(len(beta)), atol=1e-5)
+        # No branch counts before it is there.
+        assert torch.equal(beta.triu(2), torch.zeros_like(beta))
+
+
+def test_pre_ln_only_adds_up() -> None:
+    inputs = batch()
+    model = subject("pre_ln").ready(inputs)
+    bottom, visits = record_of(model, inputs, "encoder")
+    found = dependency(model, inputs)["encoder"]
+    for number in range(1, len(visits) + 1):
+        expected = shares([bottom, *(visit.branch for visit in visits[:number])])
+        assert torch.allclose(found[number - 1, : number + 1], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["post_ln", "admin", "deepnet"])
+def test_post_ln_divides_and_scales_by_gain_and_omega(method: str) -> None:
+    """The recursion of the paper: times omega, over sigma, times gamma; here on a trained model's uneven gains."""
+    inputs = batch()
+    model = subject(method).ready(inputs)
+    torch.manual_seed(2)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.uniform_(-0.5, 0.5)
+    bottom, visits = record_of(model, inputs, "decoder")
+    parts = [bottom]
+    found = dependency(model, inputs)["decoder"]
+    for number, visit in enumerate(visits):
+        parts = [visit.sub.residual.stream_scale().detach() * part for part in parts] + [visit.branch]
+        sigma = (visit.total.var(dim=-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        gain = visit.sub.norm.weight.detach()
+        parts = [gain * (part - part.mean(dim=-1, keepdim=True)) / sigma for part in parts]
+        assert torch.allclose(found[number, : number + 2], shares(parts), atol=1e-5)
+
+
+def test_the_branch_of_base_size_has_the_share_of_its_variance() -> None:
+    """Var F / (1 + Var F) with Xavier's Var F of 0.32 behind a feed-forward sub-layer of base size: 0.242."""
+    inputs = batch(words=300)
+    model = subject("post_ln", words=300, **wide(512, 1, base_init="xavier")).ready(inputs)
+    assert newest(dependency(model, inputs)["encoder"])[1] == pytest.approx(0.242, abs=0.015)
+
+
+def test_post_ln_is_constant_and_the_others_fall_as_one_by_i() -> None:
+    inputs = batch(words=300)
+    found = {}
+    for method in ("post_ln", "pre_ln", "admin"):
+        model = subject(method, words=300, **wide(64, 18, base_init="xavier")).ready(inputs)
+        found[method] = growth(newest(dependency(model, inputs)["encoder"]))
+    assert found["post_ln"] == pytest.approx(0, abs=0.1)
+    assert found["admin"] == pytest.approx(1, abs=0.3)
+    assert found["pre_ln"] == pytest.approx(1, abs=0.3)
+
+
+def test_growth_of_one_by_i_and_of_a_constant() -> None:
+    assert growth([0.4 / (1.6 + 0.4 * i) for i in range(1, 9)]) == pytest.approx(1)
+    assert growth([0.3] * 8) == pytest.approx(0, abs=1e-12)
+    assert growth([0.0] * 8) is None
+
+
+def test_rezero_is_all_embedding_at_the_start() -> None:
+    inputs = batch()
+    found = dependency(subject("rezero").ready(inputs), inputs)["decoder"]
+    assert torch.equal(found[:, 0], torch.ones(6))
+
+
+class Squaring(Residual):
+    """A residual connection of a method that nobody has thought of."""
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        return stream + branch * stream
+
+
+def test_a_residual_that_is_not_linear_is_refused_by_name() -> None:
+    inputs = batch()
+    model = subject("post_ln").ready(inputs)
+    model.encoder.layers[1].ffn_residual = Squaring()
+    with pytest.raises(UserError, match=r"dependency: the output of encoder\.layers\.1\.ffn is no weighted sum"):
+        dependency(model, inputs)
+
+
+def test_summands_of_a_history_are_mixed_as_the_states_are() -> None:
+    inputs = batch()
+    model = subject("dlcl").ready(inputs)
+    bottom, visits = record_of(model, inputs, "encoder")
+    with torch.no_grad(), pytest.raises(UserError, match="no weighted sum"):
+        # The history's LayerNorms must be held fixed: left as they are, they divide each summand by its own size.
+        list(summands(model.encoder, bottom, visits))

@@ -1,0 +1,79 @@
+"""The Jacobian of what has a closed form, and the size that is possible."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.jacobian import jacobian, of_function, require_size, singular_values
+from tests.observe.diagnostics.measured import batch, padded, subject
+
+
+@given(st.integers(1, 4), st.integers(1, 80))
+def test_a_linear_stack_has_the_product_of_its_matrices(layers: int, size: int) -> None:
+    maps = [torch.eye(size).double() + torch.randn(size, size).double() / size for _ in range(layers)]
+
+    def stack(x: torch.Tensor) -> torch.Tensor:
+        for matrix in maps:
+            x = x @ matrix.t()
+        return x
+
+    product = torch.linalg.multi_dot([*maps[::-1], torch.eye(size).double()])
+    found = of_function(stack, torch.randn(size).double())
+    assert torch.allclose(found, product)
+    assert torch.allclose(singular_values(found), torch.linalg.svdvals(product))
+
+
+def test_a_layer_norm_keeps_all_directions_but_two() -> None:
+    """dLN/dx = (I - 1 1^T/C - x^ x^^T/C) / sigma: C - 2 values of 1 / sigma, and two of zero."""
+    x = 3 * torch.randn(1, 40).double()
+    sigma = float(x.var(unbiased=False).sqrt())
+    found = singular_values(of_function(nn.LayerNorm(40, eps=1e-12).double(), x))
+    assert torch.allclose(found[:-2], torch.full((38,), 1 / sigma).double())
+    assert float(found[-2]) < 1e-9
+
+
+@pytest.mark.parametrize("layers", [1, 12])
+def test_rezero_is_an_isometry_at_the_start(layers: int) -> None:
+    model = subject("rezero", encoder_layers=layers).ready(batch())
+    assert torch.equal(jacobian(model, batch()), torch.eye(6 * 16))
+
+
+def test_the_encoders_jacobian_is_torchs() -> None:
+    model = subject("post_ln").ready(batch())
+    found = jacobian(model, batch())
+    start = model.encoder.forward_embedding(batch().source[:1])[0].transpose(0, 1).detach()
+    expected = torch.autograd.functional.jacobian(lambda x: model.encoder.run_layers(x, None, [], False), start)
+    assert torch.allclose(found, expected.reshape(96, 96), atol=1e-5)
+
+
+def test_pads_are_left_out() -> None:
+    inputs = padded()
+    second = type(inputs)(*(part[1:] for part in inputs))
+    assert jacobian(subject("post_ln").ready(inputs), second).shape == (4 * 16, 4 * 16)
+
+
+def test_deep_post_ln_loses_its_singular_values() -> None:
+    """ReZero's figure 5: the deeper, the farther from 1."""
+    medians = [
+        float(
+            singular_values(
+                jacobian(subject("post_ln", encoder_layers=n, base_init="xavier").ready(batch()), batch())
+            ).median()
+        )
+        for n in (1, 4, 24)
+    ]
+    assert medians[0] > medians[1] > medians[2]
+    assert medians[2] < 0.1
+
+
+def test_too_large_says_what_is_possible() -> None:
+    with pytest.raises(UserError, match=r"12800 rows, more than 4096; at width 512 up to 8 words .* --length 8"):
+        require_size(25, 512)
+    require_size(8, 512)
+    with pytest.raises(UserError, match="the width can be at most 4096"):
+        require_size(1, 8192)

@@ -1,0 +1,80 @@
+"""Hooks see every sub-layer of every method as it runs, change nothing, and are gone afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairseq_plugins.core.method import METHODS, Site
+from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.sub_layers import sub_layers
+from fairseq_plugins.observe.diagnostics.observation import recording
+from tests.observe.diagnostics.measured import padded, subject
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_sub_layer_is_seen_in_order_and_nothing_is_changed(method: str) -> None:
+    inputs = padded()
+    model = subject(method).ready(inputs)
+    with torch.no_grad():
+        expected = model(*inputs.inputs)[0]
+        with recording(model) as record:
+            watched = model(*inputs.inputs)[0]
+    assert torch.equal(watched, expected)
+    assert [visit.sub.name for visit in record.visits] == [sub.name for sub in sub_layers(model)]
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    with torch.no_grad():
+        for visit in record.visits:
+            sub = visit.sub
+            assert torch.equal(visit.total, sub.residual(visit.branch, visit.stream, visit.layer_input))
+            # What stands behind the residual connection: a norm, then whatever the residual connection does after it.
+            if NormPlace.AFTER in sub.norms:
+                assert visit.norm_input is visit.total
+                expected = sub.residual.after_norm(sub.norm(visit.total), visit.layer_input)
+                assert torch.equal(visit.output, expected)
+            else:
+                assert torch.equal(visit.output, visit.total)
+            if NormPlace.BEFORE in sub.norms:
+                assert visit.norm_input is visit.stream
+            if NormPlace.BRANCH in sub.norms:
+                assert visit.norm_output is visit.branch
+
+
+def test_layers_are_numbered_in_each_stack() -> None:
+    subs = sub_layers(subject("post_ln").build())
+    assert [(s.stack, s.number, s.site) for s in subs[4:9]] == [
+        ("encoder", 2, Site.SELF),
+        ("encoder", 2, Site.FFN),
+        ("decoder", 0, Site.SELF),
+        ("decoder", 0, Site.CROSS),
+        ("decoder", 0, Site.FFN),
+    ]
+
+
+def test_merged_attention_has_no_self_attention_in_its_decoder() -> None:
+    names = [sub.name for sub in sub_layers(subject("dsinit_matt").build()) if sub.stack == "decoder"]
+    assert names == [
+        "decoder.layers.0.encoder_attn",
+        "decoder.layers.0.ffn",
+        "decoder.layers.1.encoder_attn",
+        "decoder.layers.1.ffn",
+    ]
+
+
+def test_mixtures_are_the_layers_inputs_and_the_stacks_output() -> None:
+    inputs = padded()
+    model = subject("dlcl_post_ln").ready(inputs)
+    with torch.no_grad(), recording(model) as record:
+        out = model.encoder(inputs.source, inputs.lengths)
+    assert torch.equal(record.mixtures["encoder"][-1], out["encoder_out"][0])
+    first = [visit for visit in record.of("encoder") if visit.sub.site is Site.SELF]
+    assert all(a is visit.stream for a, visit in zip(record.mixtures["encoder"], first, strict=False))
+
+
+def test_layers_that_training_may_skip_or_run_again_are_run_once() -> None:
+    inputs = padded()
+    changed = subject("post_ln", encoder_layerdrop=0.9, decoder_layerdrop=0.9, checkpoint_activations=True)
+    model = changed.build().train()
+    with recording(model) as record:
+        model(*inputs.inputs)[0].sum().backward()
+    assert len(record.visits) == 3 * 2 + 2 * 3

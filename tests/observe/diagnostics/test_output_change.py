@@ -1,0 +1,184 @@
+"""Output change: exact statistics and steps, and the two laws of Admin's figure 4."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT, depends_on_depth
+from fairseq_plugins.observe.diagnostics.output_change import (
+    GRADIENT_SIZE,
+    RANDOM_SIZE,
+    STEPS,
+    Change,
+    changes,
+    curve,
+    law,
+    matrices,
+    normalised,
+    outputs,
+    random_step,
+    squared_correlation,
+)
+from tests.observe.diagnostics.measured import batch, padded, subject, wide
+
+DEPTH_IN_THE_EQUATION = {"admin_torch", "b2t_without_ln", "deepnet", "fixup", "t_fixup"}
+"""Methods whose papers put the number of layers into a scale or into the weights."""
+
+
+@given(st.floats(0.1, 10), st.floats(-5, 5))
+def test_a_straight_line_is_explained_whole(gradient: float, offset: float) -> None:
+    depths = range(1, 30)
+    linear = law([Change(n, gradient * n + offset, 0) for n in depths])
+    assert linear.linear == pytest.approx(1)
+    assert linear.logarithmic is not None
+    assert linear.logarithmic < 0.9
+    assert law([Change(n, gradient * math.log(n) + offset, 0) for n in depths]).logarithmic == pytest.approx(1)
+
+
+def test_a_flat_curve_follows_no_law() -> None:
+    assert law([Change(n, 0.0, 0.0) for n in range(1, 5)]) == (None, None)
+
+
+def test_squared_correlation_is_scipys() -> None:
+    from scipy.stats import linregress
+
+    x, y = torch.randn(20).tolist(), torch.randn(20).tolist()
+    assert squared_correlation(x, y) == pytest.approx(linregress(x, y).rvalue ** 2)
+
+
+def test_normalised() -> None:
+    x = normalised(3 * torch.randn(5, 64) + 2)
+    assert torch.allclose(x.mean(dim=-1), torch.zeros(5).double(), atol=1e-9)
+    assert torch.allclose(x.var(dim=-1, unbiased=False), torch.ones(5).double(), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_depth_counts_where_the_paper_says_so(method: str) -> None:
+    assert depends_on_depth(subject(method)) == (method in DEPTH_IN_THE_EQUATION)
+
+
+def test_depth_counts_for_an_option_too() -> None:
+    assert depends_on_depth(subject("b2t", b2t_init_scale="layers"))
+
+
+@pytest.mark.parametrize("method", ["post_ln", "pre_ln", "dlcl", "dlcl_post_ln", "realformer"])
+def test_the_lower_layers_of_a_deep_encoder_are_a_shallow_one(method: str) -> None:
+    inputs = padded()
+    deep, shallow = (subject(method).build(encoder_layers=n) for n in (4, 2))
+    weights = {name: deep.state_dict()[name] for name in shallow.state_dict() if "history" not in name}
+    shallow.load_state_dict({**shallow.state_dict(), **weights})
+    for ours, theirs in zip(outputs(shallow, inputs), outputs(deep, inputs), strict=False):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+    top = shallow.encoder(inputs.source, inputs.lengths)["encoder_out"][0]
+    words = inputs.words("encoder", 1)
+    assert torch.allclose(normalised(top[words]), outputs(shallow, inputs)[-1], atol=1e-3)
+
+
+def test_pads_do_not_count() -> None:
+    inputs = padded()
+    assert outputs(subject("post_ln").build(), inputs)[0].shape == (3 * 6 - 2, 16)
+
+
+def test_steps_have_the_size_that_they_should() -> None:
+    inputs = batch()
+    model = subject("post_ln", **NO_DROPOUT).ready(inputs)
+    names = set(matrices(model))
+    steps = {name: step(model, inputs, torch.Generator().manual_seed(1)) for name, step in STEPS.items()}
+    for name, size in (("random", RANDOM_SIZE), ("adam", GRADIENT_SIZE)):
+        moved = torch.cat([one.flatten().abs() for one in steps[name].values()])
+        assert set(steps[name]) == names
+        # A unit that no word switches on has no gradient, and Adam leaves it alone.
+        assert torch.allclose(moved[moved > 0], torch.tensor(size), rtol=1e-4, atol=0)
+        assert float((moved > 0).float().mean()) > 0.8
+    length = torch.cat([one.flatten() for one in steps["gradient"].values()]).norm()
+    count = sum(one.numel() for one in steps["gradient"].values())
+    assert float(length) == pytest.approx(GRADIENT_SIZE * math.sqrt(count), rel=1e-4)
+    # Both go downhill: against the same gradient.
+    for name in names:
+        assert torch.all(steps["gradient"][name] * steps["adam"][name] >= 0)
+
+
+def test_random_signs_are_fair() -> None:
+    model = subject("post_ln", **wide(64, 1)).build()
+    moves = random_step(model, batch(), torch.Generator().manual_seed(1))
+    signs = torch.cat([one.flatten().sign() for one in moves.values()])
+    assert abs(float(signs.mean())) < 4 / math.sqrt(len(signs))
+
+
+def test_the_change_is_that_of_two_forward_passes() -> None:
+    inputs = batch()
+    model = subject("post_ln", **NO_DROPOUT).ready(inputs)
+    before = outputs(model, inputs)[-1]
+    found = changes(model, inputs, random_step, seed=1)
+    assert found[-1] == pytest.approx(float((outputs(model, inputs)[-1] - before).square().sum()))
+
+
+def test_closed_gates_let_no_change_through() -> None:
+    found = curve(subject("rezero"), batch(), "random", deepest=5, models=1)
+    assert [(one.depth, one.mean) for one in found] == [(depth, 0.0) for depth in range(1, 6)]
+
+
+def test_models_are_built_at_each_depth_where_depth_counts() -> None:
+    found = curve(subject("deepnet"), batch(), "random", deepest=7, models=1)
+    assert [one.depth for one in found] == [1, 2, 3, 6, 7]
+
+
+def test_mean_and_deviation_are_over_the_models() -> None:
+    one, two = (
+        changes(
+            subject("post_ln").ready(batch(), seed, encoder_layers=3, decoder_layers=1, **NO_DROPOUT),
+            batch(),
+            random_step,
+            seed,
+        )[-1]
+        for seed in (1, 2)
+    )
+    last = curve(subject("post_ln"), batch(), "random", deepest=3, models=2)[-1]
+    assert last.mean == pytest.approx((one + two) / 2)
+    assert last.deviation == pytest.approx(abs(one - two) / 2)
+
+
+def test_post_ln_moves_more_than_the_others() -> None:
+    inputs = batch(words=300, sentences=2, length=12)
+    found = {
+        m: curve(subject(m, words=300, **wide(64, 1, base_init="xavier")), inputs, "random", 30, 2)
+        for m in ("post_ln", "pre_ln", "admin")
+    }
+    growth = {method: points[-1].mean / points[0].mean for method, points in found.items()}
+    assert growth["post_ln"] > 2 * growth["pre_ln"]
+    assert growth["post_ln"] > 2 * growth["admin"]
+
+
+@pytest.mark.slow
+def test_figure_4() -> None:
+    """O(N) for Post-LN, O(log N) for the others; the mean of 8 models, since one of Post-LN is erratic."""
+    inputs = batch(words=10_000, sentences=8, length=25)
+    sizes = wide(256, 1, base_init="xavier")
+    found = {
+        m: curve(subject(m, words=10_000, **sizes), inputs, "random", 100, 8) for m in ("post_ln", "pre_ln", "admin")
+    }
+    laws = {method: law(points) for method, points in found.items()}
+    assert laws["post_ln"].linear is not None
+    assert laws["post_ln"].linear >= 0.97
+    for method in ("pre_ln", "admin"):
+        r2 = laws[method].logarithmic
+        assert r2 is not None
+        assert r2 >= 0.97
+        assert found["post_ln"][-1].mean > 5 * found[method][-1].mean
+
+
+def test_a_trained_model_has_no_other_depths(tmp_path: object) -> None:
+    made = subject("post_ln")
+    trained = type(made)("trained", made.options, made.task, dict(made.build().state_dict()))
+    assert len(curve(trained, batch(), "random", deepest=100, models=1)) == 3
+    with pytest.raises(UserError, match="trained is trained; --step adam takes methods"):
+        curve(trained, batch(), "adam", deepest=100, models=1)
+    with pytest.raises(UserError, match="a trained model has one depth"):
+        trained.build(encoder_layers=4)

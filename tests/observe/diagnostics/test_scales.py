@@ -1,0 +1,137 @@
+"""Similarity, scales and updates: closed cases of each."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairseq_plugins.core.history import mixing_weights
+from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.results import Settings
+from fairseq_plugins.observe.diagnostics.scales import mixtures, run_scales, scales
+from fairseq_plugins.observe.diagnostics.similarity import cosines, similarity
+from fairseq_plugins.observe.diagnostics.updates import pairs, updates
+from tests.observe.diagnostics.measured import batch, padded, subject
+
+
+def test_identical_layers_are_alike() -> None:
+    inputs = padded()
+    found = similarity(subject("rezero").ready(inputs), inputs)
+    assert torch.allclose(found["encoder"], torch.ones(3, 3).double())
+    assert torch.allclose(found["decoder"], torch.ones(2, 2).double())
+
+
+def test_cosines_of_known_angles() -> None:
+    first, turned = torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[0.0, 3.0], [1.0, 1.0]])
+    found = cosines(torch.stack([first, turned, -first]))
+    half = (0 + 2**-0.5) / 2
+    expected = torch.tensor([[1, half, -1], [half, 1, -half], [-1, -half, 1]]).double()
+    assert torch.allclose(found, expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_branch_and_stream_of_the_plain_sum_weigh_one(method: str) -> None:
+    if METHODS[method].residual != "plain":
+        pytest.skip("other residual connections have tests of their own")
+    for scale in scales(subject(method).build()):
+        assert scale[3:] == (1.0, 1.0, 1.0, 1.0, 0.0)
+
+
+def test_omega_is_the_weight_of_the_stream() -> None:
+    model = subject("admin").ready(batch())
+    with torch.no_grad():
+        model.encoder.layers[2].ffn_residual.omega_trained.copy_(torch.linspace(-0.5, 0.5, 16))
+    found = scales(model)
+    omega = model.encoder.layers[2].ffn_residual.stream_scale().detach()
+    assert found[5][4:7] == pytest.approx((float(omega.mean()), float(omega.min()), float(omega.max())))
+    assert found[0].stream == 1.0
+    assert found[1].stream > 1.0
+
+
+def test_dead_gates_are_named() -> None:
+    made = subject("rezero")
+    model = made.build()
+    with torch.no_grad():
+        for depth, alpha in enumerate((0.5, -0.3, 0.009), start=1):
+            model.encoder.layers[depth - 1].ffn_residual.alpha.fill_(alpha)
+        for layer in model.decoder.layers:
+            layer.ffn_residual.alpha.fill_(-0.02)
+    found = scales(model)
+    assert [round(one.branch, 3) for one in found[:6]] == [0.5, 0.5, -0.3, -0.3, 0.009, 0.009]
+    trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
+    notes = run_scales([trained], Settings(lambda one: batch())).notes
+    assert list(notes) == [
+        "trained: 2 of 12 gates dead (branch weighted by less than 0.01): "
+        "encoder.layers.2.self_attn, encoder.layers.2.ffn"
+    ]
+
+
+def test_the_layers_input_has_its_own_weight() -> None:
+    plain, skipping = subject("b2t").build(), subject("b2t_skip_all").build()
+    assert [one.layer_input for one in scales(plain)[:2]] == [0.0, 1.0]
+    assert [one.layer_input for one in scales(skipping)[:2]] == [0.0, 1.0]
+    bare = scales(subject("b2t_without_ln", encoder_layers=12).build())[1]
+    # Appendix D: alpha = min(N / 12, N^-0.15), beta = d^-0.2.
+    assert bare.layer_input == pytest.approx(12**-0.15)
+    assert bare.branch == bare.stream == pytest.approx(16**-0.2)
+
+
+@pytest.mark.parametrize("method", ["dlcl", "dlcl_post_ln"])
+def test_history_starts_as_the_average(method: str) -> None:
+    model = subject(method).build()
+    expected = torch.tensor([[1, 0, 0, 0], [1 / 2, 1 / 2, 0, 0], [1 / 3] * 3 + [0], [1 / 4] * 4])
+    assert torch.allclose(mixing_weights(model.encoder), expected)
+    assert [one[:3] for one in mixtures(model)[:3]] == [("encoder", 0, 0), ("encoder", 1, 0), ("encoder", 1, 1)]
+
+
+def test_history_of_a_window() -> None:
+    model = subject("dlcl", dlcl_window="2", dlcl_weights="dimension").build()
+    expected = torch.tensor([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]])
+    assert torch.allclose(mixing_weights(model.encoder), expected)
+
+
+def test_a_plain_stack_has_no_mixtures() -> None:
+    assert mixtures(subject("post_ln").build()) == []
+
+
+def test_updates_are_the_way_between_two_models() -> None:
+    first, second = (subject("post_ln").build() for _ in range(2))
+    with torch.no_grad():
+        second.encoder.layers[0].fc1.weight.mul_(1.5)
+        second.decoder.layers[1].fc2.weight.mul_(0.9)
+    found = {(m.stack, m.layer, m.kind): m for m in updates(first, batch(), second)}
+    up, down = ("encoder", 0, "fc1"), ("decoder", 1, "fc2")
+    sizes = {
+        up: float(first.encoder.layers[0].fc1.weight.detach().norm()),
+        down: float(first.decoder.layers[1].fc2.weight.detach().norm()),
+    }
+    assert found[up].update_to_weight == pytest.approx(0.5)
+    assert found[up].relative_update == 1.0
+    assert found[down].update == pytest.approx(0.1 * sizes[down], rel=1e-4)
+    assert found[down].relative_update == pytest.approx(0.1 * sizes[down] / (0.5 * sizes[up]), rel=1e-4)
+    assert sum(one.update == 0.0 for one in found.values()) == len(found) - 2
+    assert max(one.relative_gradient for one in found.values()) == 1.0
+
+
+def test_without_a_later_model_there_is_no_update() -> None:
+    found = updates(subject("post_ln").build(), batch())
+    assert {(one.update, one.relative_update, one.update_to_weight) for one in found} == {(None, None, None)}
+    assert len(found) == 3 * 6 + 2 * 10
+
+
+def test_models_of_different_shapes_have_no_updates() -> None:
+    with pytest.raises(UserError, match="the two checkpoints are of different models"):
+        updates(subject("post_ln").build(), batch(), subject("post_ln", encoder_layers=2).build())
+
+
+def test_checkpoints_pair_up_by_age() -> None:
+    made = subject("post_ln")
+    weights = dict(made.build().state_dict())
+    old, new, newest = (
+        Subject(name, made.options, made.task, weights, age) for name, age in (("old", 10), ("new", 20), ("newest", 30))
+    )
+    found = [(a.label, b and b.label) for a, b in pairs([newest, made, old, new])]
+    assert found == [("post_ln", None), ("old", "new"), ("new", "newest")]
+    assert [(a.label, b) for a, b in pairs([old])] == [("old", None)]

@@ -1,0 +1,171 @@
+"""Running bands: what is constant, scaled or noisy is quiet, a jump is seen where it is, and a trend is followed."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.observe.guard.bands import Band
+from fairseq_plugins.observe.guard.ladder import Standing, decide
+from fairseq_plugins.observe.guard.settings import Settings
+from fairseq_plugins.observe.guard.signals import LEAST_HISTORY, Finding, Signals, Update
+
+seeds = st.integers(0, 2**32)
+scales = st.floats(-8, 8).map(lambda exponent: 10.0**exponent)
+
+
+def findings(norms: list[float], losses: list[float] | None = None, tokens: list[float] | None = None) -> dict:
+    signals, found = Signals(8.0), {}
+    for number, norm in enumerate(norms, start=1):
+        loss = losses[number - 1] if losses else 5.0
+        update = Update(number, loss, loss, norm, 1e-3, None, tokens[number - 1] if tokens else 4000.0)
+        if (finding := signals.judge(update)) is not None:
+            found[number] = finding
+    return found
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=80))
+def test_mean_and_deviation_of_the_first_values_are_the_plain_ones(values: list[float]) -> None:
+    band = Band(0.0)
+    for value in values:
+        band.take(value)
+    assert band.mean == pytest.approx(statistics.fmean(values), abs=1e-9 * 1e3)
+    assert band.deviation == pytest.approx(statistics.pstdev(values), rel=1e-6, abs=1e-6)
+
+
+@given(scales, seeds, st.sampled_from([0.0, 0.1, 0.3, 0.5]))
+def test_noise_at_any_scale_is_quiet(scale: float, seed: int, noise: float) -> None:
+    draw = random.Random(seed)
+    norms = [scale * math.exp(noise * draw.gauss(0, 1)) for _ in range(200)]
+    losses = [5.0 + noise * draw.gauss(0, 1) for _ in norms]
+    assert findings(norms, losses) == {}
+
+
+@given(scales, seeds, st.integers(LEAST_HISTORY + 1, 150))
+def test_a_jump_by_a_hundred_is_found_where_it_is(scale: float, seed: int, index: int) -> None:
+    draw = random.Random(seed)
+    norms = [scale * math.exp(0.3 * draw.gauss(0, 1)) for _ in range(150)]
+    norms[index - 1] *= 100
+    found = findings(norms)
+    assert list(found) == [index]
+    assert found[index].kind == "gradient spike"
+
+
+def test_a_training_that_learns_is_quiet() -> None:
+    """Loss from 14 bits to 4; the gradient falls tenfold, then rises threefold, as in warm-up."""
+    steps = range(400)
+    losses = [4.0 + 10.0 * math.exp(-step / 40) + 0.2 * math.sin(step) for step in steps]
+    norms = [(0.5 + 4.5 * math.exp(-step / 20)) * (1 + 2 * step / 400) for step in steps]
+    assert findings(norms, losses) == {}
+
+
+def test_a_small_batch_may_be_further_off() -> None:
+    """Of a hundredth of the tokens: ten times the deviation, and ten times the gradient."""
+    tokens = [4000.0] * 60
+    norms, losses = [1.0] * 60, [5.0] * 60
+    norms[50], losses[50] = 20.0, 9.0
+    assert list(findings(norms, losses, tokens)) == [51]
+    tokens[50] = 40.0
+    assert findings(norms, losses, tokens) == {}
+
+
+def test_a_loss_that_creeps_up_is_found_by_the_best_there_was() -> None:
+    """Slowly enough for the band to follow. The best is 5 bits; a recent mean above 5 + 8 * 0.25 / 2 is lost ground."""
+    losses = [5.0] * 60 + [5.0 + 0.03 * step for step in range(1, 80)]
+    found = findings([1.0] * len(losses), losses)
+    first = min(found)
+    # The mean of the last ten or so lags behind a rise of 0.03 an update by nine of them.
+    assert 6.0 < losses[first - 1] < 6.35
+    assert "its recent mean 6.0" in found[first].reason
+    # One loss that is high, but inside of the band, is none.
+    assert findings([1.0] * 80, [5.0] * 60 + [6.9] + [5.0] * 19) == {}
+
+
+def test_a_training_that_stays_worse_than_it_was_is_found() -> None:
+    """Losses that vary by half a bit: three bits more are inside of the band, but not as a mean of ten."""
+    draw = random.Random(1)
+    losses = [draw.gauss(7.0, 0.5) for _ in range(100)] + [draw.gauss(9.5, 0.5) for _ in range(20)]
+    found = findings([1.0] * len(losses), losses)
+    assert 100 < min(found) <= 112
+    assert all("recent mean" in finding.reason for finding in found.values())
+
+
+def test_a_jump_after_a_steep_fall_is_found() -> None:
+    """As in the first hundreds of updates of a training, in which the mean falls by half."""
+    losses = [7.0 + 5.4 * math.exp(-step / 40) + 0.3 * math.sin(7 * step) for step in range(190)]
+    found = findings([1.0] * 191, [*losses, 11.0])
+    assert list(found) == [191]
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "scale", "reason"),
+    [
+        (math.nan, 1.0, None, "the loss is not a number"),
+        (math.inf, 1.0, 16.0, "the loss is infinite"),
+        (5.0, math.inf, None, "the gradient norm is infinite"),
+        (5.0, math.nan, None, "the gradient norm is not a number"),
+    ],
+)
+def test_what_is_not_finite_needs_no_history(loss: float, norm: float, scale: float | None, reason: str) -> None:
+    assert Signals(8.0).judge(Update(1, loss, loss, norm, 1e-3, scale)) == Finding("not finite", reason)
+
+
+def overflow(number: int, scale: float) -> Update:
+    return Update(number, 5.0, 5.0, math.inf, 1e-3, scale)
+
+
+def test_a_loss_scale_may_fall_while_it_is_looked_for_and_by_a_few_halvings_later() -> None:
+    signals = Signals(8.0)
+    assert all(signals.judge(overflow(1, 2.0**power)) is None for power in range(40, 7, -1))
+    assert signals.judge(Update(1, 5.0, 5.0, 1.0, 1e-3, 128.0)) is None
+    assert [signals.judge(overflow(2, scale)) for scale in (64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0)] == [None] * 7
+    assert signals.judge(overflow(2, 0.5)) == Finding("loss scale", "the loss scale fell from 128 to 0.5")
+    # Told once; and counted anew from where it settles.
+    assert signals.judge(overflow(2, 0.25)) is None
+    assert signals.judge(Update(2, 5.0, 5.0, 1.0, 1e-3, 0.25)) is None
+    assert signals.judge(overflow(3, 0.125)) is None
+
+
+def test_the_state_of_a_checkpoint_is_all_there_is() -> None:
+    draw, whole, parts = random.Random(1), Signals(8.0), Signals(8.0)
+    updates = [Update(n, draw.gauss(5, 0.1), 5.0, draw.uniform(1, 2), 1e-3, None, 100.0) for n in range(1, 101)]
+    for update in updates[:60]:
+        whole.judge(update)
+        parts.judge(update)
+    resumed = Signals(8.0)
+    resumed.restore(parts.state())
+    for update in updates[60:]:
+        whole.judge(update)
+        resumed.judge(update)
+    assert resumed.state() == whole.state()
+
+
+@given(st.sampled_from(["skip", "lower-lr"]), st.integers(1, 9), st.integers(1, 12), st.booleans(), st.integers(0, 12))
+def test_every_ladder_ends(action: str, patience: int, in_a_row: int, finite: bool, halvings: int) -> None:
+    rung = decide(Settings(action, patience=patience), Standing(in_a_row, finite, False, halvings))
+    lowered_out = action == "lower-lr" and halvings >= 10
+    assert (rung.action == "stop") == (in_a_row >= patience or lowered_out)
+    assert not (rung.applied and not finite)
+
+
+@given(
+    st.sampled_from(["stop", "skip", "lower-lr", "fp32"]),
+    st.integers(1, 9),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_a_long_gradient_alone_is_only_noted_until_it_repeats(
+    action: str, patience: int, in_a_row: int, half: bool
+) -> None:
+    rung = decide(Settings(action, patience=patience), Standing(in_a_row, True, half, 0, gradient_alone=True))
+    begins = {"skip": 1, "lower-lr": min(2, patience)}.get(action, patience)
+    assert (rung.action == "noted") == (in_a_row < begins)
+    assert rung.applied or rung.action != "noted"
+    if in_a_row >= begins:
+        expected = decide(Settings(action, patience=patience), Standing(in_a_row, True, half, 0))
+        assert (rung.action, rung.applied) == (expected.action, expected.applied)

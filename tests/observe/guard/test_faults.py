@@ -1,0 +1,206 @@
+"""A fault that is put into a training is found in the update in which it shows, and named where it was put."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from fairseq.trainer import Trainer
+
+from fairseq_plugins.errors import Diverged
+from fairseq_plugins.observe.recorder import read
+from tests.observe.guard.common import place_in, reports
+from tests.observe.guard.conftest import Faults, Training
+
+STOP = ("--divergence-action", "stop")
+INF, NAN = math.inf, math.nan
+EOS = 2 * 16 + 1
+"""Index of a number in the vector of the token that every sentence has."""
+
+
+WEIGHTS = {
+    "post_ln_transformer": {
+        "encoder.layers.0.self_attn.v_proj.weight": (INF, "encoder.layers.0.self_attn"),
+        "encoder.layers.1.fc1.weight": (INF, "encoder.layers.1.ffn"),
+        "decoder.layers.0.self_attn.q_proj.weight": (NAN, "decoder.layers.0.self_attn"),
+        "decoder.layers.1.encoder_attn.out_proj.bias": (INF, "decoder.layers.1.encoder_attn"),
+        "decoder.layers.1.fc2.weight": (NAN, "decoder.layers.1.ffn"),
+    },
+    "pre_ln_transformer": {
+        "encoder.layers.1.self_attn_layer_norm.weight": (INF, "encoder.layers.1.self_attn"),
+        "decoder.layers.0.self_attn.v_proj.bias": (INF, "decoder.layers.0.self_attn"),
+        "decoder.layers.1.encoder_attn.k_proj.weight": (INF, "decoder.layers.1.encoder_attn"),
+        "decoder.layers.1.final_layer_norm.bias": (NAN, "decoder.layers.1.ffn"),
+        "encoder.layer_norm.bias": (NAN, "encoder.layer_norm"),
+    },
+    "admin_transformer": {
+        "encoder.layers.1.ffn_residual.omega_trained": (INF, "encoder.layers.1.ffn"),
+        "decoder.layers.1.self_attn.out_proj.weight": (NAN, "decoder.layers.1.self_attn"),
+        "decoder.output_projection.weight": (INF, "decoder.output_projection"),
+        "decoder.embed_tokens.weight": (INF, "decoder.embed_tokens"),
+    },
+    "b2t_transformer": {
+        "encoder.layers.1.fc2.bias": (INF, "encoder.layers.1.ffn"),
+        "decoder.layers.0.final_layer_norm.bias": (NAN, "decoder.layers.0.ffn"),
+    },
+    # One alpha for all sub-layers of a layer: the first of them is where it shows.
+    "rezero_transformer": {"decoder.layers.0.self_attn_residual.alpha": (INF, "decoder.layers.0.self_attn")},
+    # No self-attention in the decoder: it is merged into the cross-attention.
+    "dsinit_matt_transformer": {
+        "encoder.layers.0.self_attn.k_proj.weight": (INF, "encoder.layers.0.self_attn"),
+        "decoder.layers.1.encoder_attn.v_proj.weight": (INF, "decoder.layers.1.encoder_attn"),
+    },
+    # Of fairseq itself, without residual connections.
+    "transformer": {
+        "encoder.layers.0.self_attn.k_proj.weight": (NAN, "encoder.layers.0.self_attn"),
+        "encoder.layers.1.fc1.weight": (NAN, "encoder.layers.1.ffn"),
+        "decoder.layers.1.encoder_attn.v_proj.weight": (INF, "decoder.layers.1.encoder_attn"),
+    },
+}
+"""One number of each of these weights is made infinite, or no number, and this is the place where that must show."""
+
+
+@pytest.mark.parametrize("arch", WEIGHTS)
+def test_a_weight(training: Training, faults: Faults, arch: str) -> None:
+    planned = WEIGHTS[arch]
+    for number, (path, (value, _)) in enumerate(planned.items(), start=1):
+        faults.weight(2 * number, path, value, index=EOS if "embed_tokens" in path else -1)
+    run = training.run("run", "--divergence-action", "skip", arch=arch, updates=len(planned) + 1)
+    written = sorted(reports(run), key=lambda report: int(report.split("update ")[1].split()[0]))
+    assert [place_in(report) for report in written] == [place for _, place in planned.values()]
+    for path, report in zip(planned, written, strict=True):
+        assert f"**Weights that are not finite**: `{path}`\n" in report
+
+
+def test_stop(training: Training, faults: Faults, said: Callable[[], list[str]]) -> None:
+    faults.weight(2, "decoder.layers.1.fc1.weight", INF)
+    where = re.escape(str(training.directory / "run" / "divergence" / "update-2.md"))
+    message = f"^diverged at update 2: the loss is not a number; first in decoder.layers.1.ffn; report: {where}$"
+    with pytest.raises(Diverged, match=message):
+        training.run("run", *STOP)
+    (line,) = said()
+    assert line.startswith("update 2: the loss is not a number; first in decoder.layers.1.ffn (the output of ")
+    assert "; stop: the training ends here; report: " in line
+    # Weights that are not finite are of no use; none are saved.
+    assert not list((training.directory / "run").rglob("*.pt"))
+
+
+def test_a_gradient(training: Training, faults: Faults) -> None:
+    """The forward pass is clean: what is not finite arises below the output of the second decoder layer's attention."""
+
+    def fault(trainer: Trainer) -> None:
+        module = trainer.get_model().decoder.layers[1].encoder_attn_residual
+        module.register_forward_hook(lambda _, inputs, total: total.register_hook(lambda grad: grad * INF) and None)
+
+    faults.before[2] = fault
+    with pytest.raises(Diverged, match="the gradient norm is not a number; first in decoder.layers.1.encoder_attn"):
+        training.run("run", *STOP, "--diagnostics-interval", "100")
+    (entry,) = read(training.directory / "run" / "recorder.jsonl")
+    assert (entry.update, entry.applied) == (2, False)
+    bad = [name for name, value in entry.values.items() if not math.isfinite(value)]
+    assert "decoder.layers.0.ffn/gradient_norm" in bad
+    assert "decoder.layers.1.ffn/gradient_norm" not in bad
+
+
+def test_an_exploding_learning_rate(training: Training, faults: Faults) -> None:
+    """For one update; the schedule sets it back. The next loss tells."""
+    faults.before[36] = lambda trainer: trainer.optimizer.set_lr(1.0)
+    with pytest.raises(Diverged) as caught:
+        training.run("run", *STOP, updates=45)
+    update = int(str(caught.value).removeprefix("diverged at update ").split(":")[0])
+    assert update == 37
+    (report,) = reports(training.directory / "run")
+    entries = {entry.update: entry for entry in read(training.directory / "run" / "recorder.jsonl")}
+    assert (max(entries), entries[update].applied) == (update, False)
+    # What is named was never before as it is since the fault.
+    place = place_in(report)
+    kind = report.split(f"`{place}` (")[1].split(" ")[0]
+    values = [entries[number].values[f"{place}/{kind}"] for number in range(1, 37)]
+    assert not min(values) <= entries[37].values[f"{place}/{kind}"] <= max(values)
+    assert "since update 37)" in report
+
+
+def test_a_learning_rate_that_is_too_high_from_the_start(training: Training) -> None:
+    with pytest.raises(Diverged, match=r"diverged at update \d: loss .* bits, more than twice"):
+        training.run("run", *STOP, "--lr", "50", "--lr-scheduler", "fixed", updates=20)
+
+
+HALF = ("--fp16", "--memory-efficient-fp16")
+
+
+@pytest.fixture
+def _overflows_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq moves one number to a GPU when it skips an overflow; that is all that keeps it from doing so on a CPU."""
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
+
+
+@pytest.mark.usefixtures("_overflows_on_a_cpu")
+def test_a_loss_scale_that_is_looked_for_is_no_fault(training: Training, said: Callable[[], list[str]]) -> None:
+    run = training.run("run", *HALF, *STOP, "--fp16-init-scale", str(2**26))
+    assert [entry.applied for entry in read(run / "recorder.jsonl")].count(False) > 3
+    assert said() == []
+
+
+@pytest.mark.usefixtures("_overflows_on_a_cpu")
+def test_a_loss_scale_at_its_minimum(training: Training) -> None:
+    with pytest.raises(Diverged, match="diverged at update 1: minimum loss scale reached; first in "):
+        training.run("run", *HALF, *STOP, "--fp16-init-scale", str(2**30), "--min-loss-scale", str(2**25))
+    (report,) = reports(training.directory / "run")
+    assert "| loss scale |" in report
+    assert (training.directory / "run" / "divergence" / "last.pt").exists()
+
+
+def test_a_second_run_overwrites_no_report(training: Training, faults: Faults) -> None:
+    faults.losses(2)
+    for _ in range(2):
+        with pytest.raises(Diverged):
+            training.run("run", *STOP)
+    names = sorted(path.name for path in (training.directory / "run" / "divergence").glob("*.md"))
+    assert names == ["update-2-2.md", "update-2.md"]
+
+
+@pytest.mark.usefixtures("pictures")
+def test_the_picture(training: Training, faults: Faults) -> None:
+    faults.losses(3)
+    with pytest.raises(Diverged):
+        training.run("run", *STOP)
+    picture = training.directory / "run" / "divergence" / "update-3.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    (report,) = reports(training.directory / "run")
+    assert "![loss, gradient norm, learning rate](update-3.png)" in report
+
+
+def test_a_batch_without_memory_for_it_is_left_out_as_fairseq_does(
+    training: Training, faults: Faults, said: Callable[[], list[str]]
+) -> None:
+    """It breaks off in the forward pass of an update that is recorded, its first batch has been seen already."""
+    seen: list[int] = []
+
+    def loss(call: int, value: torch.Tensor) -> torch.Tensor:
+        seen.append(call)
+        if call == 3 and seen.count(3) == 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return value
+
+    faults.loss = loss
+    flags = ("--divergence-action", "skip", "--update-freq", "2")
+    run = training.run("run", *flags, updates=4)
+    assert seen.count(3) == 2
+    faults.loss, faults.left_out = lambda call, value: value, {3}
+    without = training.run("without", *flags, updates=4)
+    assert read(run / "recorder.jsonl") == read(without / "recorder.jsonl")
+    assert [entry.update for entry in read(run / "recorder.jsonl")] == [1, 2, 3, 4]
+    assert said() == []
+    for trainer in faults.trainers:
+        assert not any(one._forward_hooks for one in trainer.get_model().modules())
+
+
+def test_what_the_hooks_leave_behind(training: Training, faults: Faults) -> None:
+    faults.losses(2)
+    training.run("run", "--divergence-action", "skip")
+    modules: list[Any] = list(faults.trainers[0].get_model().modules())
+    assert not any(one._forward_hooks for one in modules)

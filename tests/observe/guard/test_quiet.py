@@ -1,0 +1,148 @@
+"""A training in which nothing is wrong: not a word, not a bit changed; and one that learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_plugins.core.method import Axis
+from fairseq_plugins.errors import Diverged
+from fairseq_plugins.observe.guard import plateau
+from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins, target_entropy
+from fairseq_plugins.observe.recorder import read
+from fairseq_plugins.pipeline.training_log import unigram_entropy
+from tests import toy
+from tests.config.test_hydra import losses
+from tests.observe.guard.common import checkpoint, differing, reports
+from tests.observe.guard.conftest import FEW, ON, Training
+from tests.representatives import for_each
+from tests.speech_to_text import audio
+
+STOP = ("--divergence-action", "stop")
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags"),
+    [
+        ("admin_transformer", ("--update-freq", "2")),
+        ("pre_ln_transformer", ("--encoder-layerdrop", "0.5", "--bf16")),
+    ],
+)
+def test_the_training_is_bit_for_bit_that_without_it(
+    training: Training, said: Callable[[], list[str]], arch: str, flags: tuple[str, ...]
+) -> None:
+    found = []
+    for name, more in (("base", ()), ("guarded", (*ON, "--divergence-action", "lower-lr"))):
+        arguments = (*FEW, "12", *flags, *more)
+        cfg = toy.parse_training(training.data, training.directory / name, *arguments, arch=arch)
+        found.append(losses(toy.run_training, cfg))
+    assert found[0] == found[1]
+    base, guarded = (checkpoint(training.directory / name) for name in ("base", "guarded"))
+    assert differing(base, guarded) == []
+    assert said() == []
+
+
+@for_each("method", ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"], Axis.NORM, Axis.RESIDUAL)
+def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], method: str) -> None:
+    run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{method}_transformer", updates=36)
+    assert said() == []
+    assert not (run / "divergence").exists()
+
+
+def test_real_text_is_quiet(real_corpus: Callable[[str], Path], tmp_path: Path, said: Callable[[], list[str]]) -> None:
+    """Sentences of Multi30k by words, in batches that end with a small one."""
+    corpus = real_corpus("multi30k")
+    (tmp_path / "text").mkdir()
+    for language in ("de", "en"):
+        lines = (corpus / f"val.{language}").read_text(encoding="utf-8").splitlines()[:600]
+        (tmp_path / "text" / f"train.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data = toy.binarise_text(tmp_path, ("train",))
+    flags = (*ON, *FEW, "36", *STOP, "--max-tokens", "600", "--diagnostics-interval", "50")
+    toy.train_toy(data, tmp_path / "run", *flags, arch="b2t_transformer")
+    assert said() == []
+
+
+def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training) -> None:
+    from fairseq import tasks
+
+    task = tasks.setup_task(toy.parse_training(toy_data, training.directory).task)
+    task.load_dataset("train")
+    state = torch.random.get_rng_state()
+    with open(toy_data.parent / "text" / "train.en", encoding="utf-8") as lines:
+        assert target_entropy(task, "train") == pytest.approx(unigram_entropy(lines))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert target_entropy(object(), "train") is None
+
+
+def test_the_entropy_of_transcripts_is_counted_without_their_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairseq import tasks
+    from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
+
+    data = audio.write(tmp_path / "data")
+    task = tasks.setup_task(audio.parse_training(data, tmp_path, "pre_ln_s2t_transformer_s").task)
+    task.load_dataset("train")
+    monkeypatch.setattr(SpeechToTextDataset, "_get_source_audio", None)
+    texts = [task.dataset("train").get_tokenized_tgt_text(index) for index in range(len(task.dataset("train")))]
+    assert len(texts) > 1
+    assert target_entropy(task, "train") == pytest.approx(unigram_entropy(texts))
+
+
+class Data(list):
+    """A task whose training set is a list, with four tokens as frequent as each other: two bits."""
+
+    target_dictionary = Dictionary()
+
+    def __init__(self) -> None:
+        pad = self.target_dictionary.pad()
+        super().__init__([{"target": torch.tensor([[4, 5], [6, 7]][n % 2] + [pad])} for n in range(40)])
+
+    def dataset(self, name: str) -> Data:
+        assert name == "train"
+        return self
+
+
+def test_a_loss_at_the_entropy_has_failed_and_says_so_once() -> None:
+    watch, task = PlateauWatch(300), Data()
+    found = {update: watch.look(update, 1.95, task, "train") for update in range(1, 501)}
+    (update,) = [update for update, finding in found.items() if finding is not None]
+    assert update == 300
+    assert found[300].reason == (
+        "failed to train: training loss 1.95 bits a token after 300 updates, "
+        "the frequencies of the target tokens alone give 2.00"
+    )
+    # It learns after all, and is forgotten; then falls back, as Post-LN does after a spike.
+    assert not any(watch.look(update, 0.5, task, "train") for update in range(501, 1001))
+    assert not watch.failed
+    assert any(watch.look(update, 2.5, task, "train") for update in range(1001, 1501))
+
+
+@pytest.mark.parametrize("nll", [1.85, 0.1])
+def test_a_loss_below_it_has_not(nll: float) -> None:
+    watch = PlateauWatch(300)
+    assert not any(watch.look(update, nll, Data(), "train") for update in range(1, 501))
+
+
+def test_it_begins_after_warm_up(toy_data: Path, tmp_path: Path) -> None:
+    schedule = toy.parse_training(toy_data, tmp_path, "--warmup-updates", "700").lr_scheduler
+    assert (begins(schedule, 4000), begins(schedule, 0)) == (4700, 0)
+    assert not any(PlateauWatch(0).look(update, 9.0, Data(), "train") for update in range(1, 301))
+
+
+def test_a_training_that_never_learns_is_ended(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rate is so low that it stays where it started, above the entropy of the digits."""
+    monkeypatch.setattr(plateau, "EVERY", 10)
+    flags = ("--lr", "1e-9", "--divergence-plateau", "10", "--diagnostics-interval", "10")
+    with pytest.raises(Diverged, match="^failed to train: training loss [45].* after 20 updates, .*; report: "):
+        training.run("run", *STOP, *flags, updates=25)
+    (report,) = reports(training.directory / "run")
+    assert report.startswith("# Failed to train: update 20\n")
+    assert "A longer warm-up" in report
+    entry = read(training.directory / "run" / "recorder.jsonl")[-1]
+    norms = {name.split("/")[0]: value for name, value in entry.values.items() if name.endswith("/gradient_norm")}
+    assert f"**Where it is stuck**: `{min(norms, key=norms.get)}` (gradient_norm " in report

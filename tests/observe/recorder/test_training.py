@@ -1,0 +1,420 @@
+"""Recording a training changes nothing of it, and what is recorded is what the trainer itself has seen."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import progress_bar
+from fairseq.trainer import Trainer
+from fairseq_cli import train
+
+from fairseq_plugins.core.method import METHODS, Axis
+from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.errors import EXIT_CODE, UserError
+from fairseq_plugins.observe.recorder import Entry, read, recording, showing
+from tests import toy
+from tests.config.test_hydra import TINY, losses, recipe, run_hydra
+from tests.config.test_hydra import read as read_yaml
+from tests.language_model import text
+from tests.processes import Command
+from tests.representatives import for_each
+
+BASE = "label_smoothed_cross_entropy"
+ON = ("--criterion", f"{BASE}_with_diagnostics", "--diagnostics-interval", "1")
+FEW = ("--no-epoch-checkpoints", "--max-update")
+EXACT = ("--dropout", "0")
+
+
+def recorded(
+    data: Path, directory: Path, *flags: str, arch: str = "admin_transformer", updates: int = 2
+) -> list[Entry]:
+    toy.train_toy(data, directory, *ON, *FEW, str(updates), *flags, arch=arch)
+    return read(directory / "recorder.jsonl")
+
+
+def weights(directory: Path) -> dict[str, torch.Tensor]:
+    return torch.load(directory / "checkpoint_last.pt", weights_only=True)["model"]
+
+
+def close(found: Entry, expected: Entry, rel: float) -> None:
+    assert found.update == expected.update
+    assert dict(found.values) == pytest.approx(dict(expected.values), rel=rel, abs=1e-7)
+
+
+@pytest.fixture
+def clipped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Gradient norms as fairseq's trainer has found them."""
+    norms: list[float] = []
+    stock = Trainer.clip_grad_norm
+
+    def listen(self: Trainer, clip_norm: float) -> Any:
+        norm = stock(self, clip_norm)
+        norms.append(float(norm))
+        return norm
+
+    monkeypatch.setattr(Trainer, "clip_grad_norm", listen)
+    return norms
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags"),
+    [
+        ("admin_transformer", ()),
+        ("pre_ln_transformer", ("--encoder-layerdrop", "0.5", "--word-dropout", "0.2")),
+        ("admin_transformer", ("--checkpoint-activations", "--update-freq", "2")),
+        ("transformer", ()),
+    ],
+)
+def test_the_training_is_bit_for_bit_that_of_the_base(
+    toy_data: Path, tmp_path: Path, arch: str, flags: tuple[str, ...]
+) -> None:
+    common = (*FEW, "6", *flags)
+    base, with_it = (
+        losses(toy.run_training, toy.parse_training(toy_data, tmp_path / name, *common, *more, arch=arch))
+        for name, more in (("base", ()), ("with", ON))
+    )
+    assert base == with_it
+    assert len(read(tmp_path / "with" / "recorder.jsonl")) == 6
+    first, second = weights(tmp_path / "base"), weights(tmp_path / "with")
+    assert list(first) == list(second)
+    assert [name for name, value in first.items() if not torch.equal(value, second[name])] == []
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--update-freq", "2"),
+        ("--bf16",),
+        ("--memory-efficient-bf16",),
+        ("--fp16", "--memory-efficient-fp16", "--fp16-init-scale", "16"),
+        ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "16", "--update-freq", "2"),
+    ],
+)
+def test_the_norm_of_all_gradients_is_the_trainers(
+    toy_data: Path, tmp_path: Path, clipped: list[float], flags: tuple[str, ...]
+) -> None:
+    entries = recorded(toy_data, tmp_path, *flags, updates=3)
+    assert [entry.update for entry in entries] == [1, 2, 3]
+    half = any("16" in flag for flag in flags)
+    assert [entry.values["gradient_norm"] for entry in entries] == pytest.approx(clipped, rel=2e-3 if half else 1e-5)
+    for entry in entries:
+        assert entry.applied
+        parts = [value**2 for name, value in entry.values.items() if name.endswith("/gradient_norm")]
+        assert sum(parts) == pytest.approx(entry.values["gradient_norm"] ** 2)
+        assert entry.values.get("loss_scale") == (16.0 if "--fp16" in flags else None)
+
+
+def test_half_precision_shows_what_full_precision_does(toy_data: Path, tmp_path: Path) -> None:
+    flags = ("--fp16", "--memory-efficient-fp16", "--fp16-init-scale", "64")
+    (half,) = recorded(toy_data, tmp_path / "half", *EXACT, *flags, updates=1)
+    (full,) = recorded(toy_data, tmp_path / "full", *EXACT, updates=1)
+    values = {name: value for name, value in half.values.items() if name != "loss_scale"}
+    assert values == pytest.approx(dict(full.values), rel=0.02, abs=2e-4)
+
+
+def test_activation_checkpointing_shows_the_same(toy_data: Path, tmp_path: Path) -> None:
+    plain, checkpointed = (
+        recorded(toy_data, tmp_path / str(len(flags)), "--update-freq", "2", *flags)
+        for flags in ((), ("--checkpoint-activations",))
+    )
+    for one, other in zip(plain, checkpointed, strict=True):
+        close(other, one, rel=1e-6)
+
+
+def test_loss_and_rate_are_those_of_the_log(toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        entries = recorded(toy_data, tmp_path, "--log-format", "json", "--log-interval", "1", updates=3)
+    said = [json.loads(record.getMessage()) for record in caplog.records if record.name == "train_inner"]
+    assert [round(entry.values["loss"], 3) for entry in entries] == [float(one["loss"]) for one in said]
+    # The trainer logs the rate of the next update; the schedule warms up to 0.005 in four.
+    assert [entry.values["learning_rate"] for entry in entries] == pytest.approx([0, 0.00125, 0.0025])
+
+
+@pytest.mark.usefixtures("ranks")
+def test_two_processes_show_what_one_shows(toy_data: Path, tmp_path: Path) -> None:
+    # Not with Admin, whose profile is that of the first batch of every process.
+    flags, arch = (*ON, *FEW, "3", *EXACT), "b2t_transformer"
+    two = toy.parse_training(toy_data, tmp_path / "two", *flags, "--distributed-world-size", "2", arch=arch)
+    distributed_utils.call_main(two, train.main)
+    toy.train_toy(toy_data, tmp_path / "one", *flags, "--update-freq", "2", arch=arch)
+    both = [read(tmp_path / name / "recorder.jsonl") for name in ("two", "one")]
+    assert [len(entries) for entries in both] == [3, 3]
+    for found, expected in zip(*both, strict=True):
+        close(found, expected, rel=1e-4)
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> list[torch.nn.Module]:
+    """The models of the trainings that follow."""
+    built: list[torch.nn.Module] = []
+    stock = Trainer.__init__
+
+    def listen(self: Trainer, *args: Any, **kwargs: Any) -> None:
+        stock(self, *args, **kwargs)
+        built.append(self.get_model())
+
+    monkeypatch.setattr(Trainer, "__init__", listen)
+    return built
+
+
+def check_every_residual(model: torch.nn.Module, entry: Entry) -> None:
+    sub_layers = [name.removesuffix("_residual") for name, one in model.named_modules() if isinstance(one, Residual)]
+    assert sub_layers
+    for name in sub_layers:
+        for kind in ("branch_rms", "stream_rms", "branch_gradient_norm", "gradient_norm"):
+            assert math.isfinite(entry.values[f"{name}/{kind}"]), (name, kind)
+    assert not any(one._forward_hooks for one in model.modules())
+
+
+@for_each("method", METHODS, Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY)
+def test_every_method(toy_data: Path, tmp_path: Path, method: str, models: list[torch.nn.Module]) -> None:
+    (entry,) = recorded(toy_data, tmp_path, arch=f"{method}_transformer", updates=1)
+    check_every_residual(models[0], entry)
+
+
+def test_a_language_model(tmp_path: Path, models: list[torch.nn.Module]) -> None:
+    flags = [*text.RECIPE, *text.TINY_MODEL, "--criterion", "cross_entropy_with_diagnostics", *ON[2:]]
+    arguments = [str(text.binarise(tmp_path)), "--save-dir", str(tmp_path / "run"), "--disable-validation"]
+    arguments += ["--arch", "admin_transformer_lm", *flags, "--max-update", "2"]
+    args = toy.options.parse_args_and_arch(toy.options.get_training_parser(), input_args=arguments)
+    toy.run_training(toy.convert_namespace_to_omegaconf(args))
+    for entry in read(tmp_path / "run" / "recorder.jsonl"):
+        check_every_residual(models[0], entry)
+
+
+def test_what_a_residual_weighs(toy_data: Path, tmp_path: Path) -> None:
+    (rezero,) = recorded(toy_data, tmp_path / "a", "--rezero-alpha", "0.5", arch="rezero_transformer", updates=1)
+    assert rezero.values["encoder.layers.1.ffn/branch_scale"] == 0.5
+    assert rezero.values["encoder.layers.1.ffn/stream_scale"] == 1.0
+    (admin,) = recorded(toy_data, tmp_path / "b", updates=1)
+    checkpoint = weights(tmp_path / "b")
+    name = "decoder.layers.1.encoder_attn"
+    assert admin.values[f"{name}/stream_scale"] == pytest.approx(
+        float(checkpoint[f"{name}_residual.omega_profiled"].mean())
+    )
+    # At a Post-LN residual connection the stream is the output of the LayerNorm below it.
+    assert admin.values[f"{name}/stream_rms"] == pytest.approx(
+        admin.values["decoder.layers.1.self_attn/norm_output_rms"]
+    )
+    assert admin.values[f"{name}/norm_output_rms"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_stock_model_shows_gradients_and_norms(
+    toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        (entry,) = recorded(toy_data, tmp_path, arch="transformer", updates=1)
+    assert [record.getMessage() for record in caplog.records if "no residual connections" in record.getMessage()]
+    for name in ("encoder.layers.0.self_attn", "encoder.layers.1.ffn", "decoder.layers.1.encoder_attn"):
+        assert entry.values[f"{name}/gradient_norm"] > 0
+    assert entry.values["encoder.layers.1.final_layer_norm/norm_output_rms"] == pytest.approx(1.0, abs=1e-3)
+    assert not any("branch" in name for name in entry.values)
+
+
+def test_the_interval_and_what_is_kept(toy_data: Path, tmp_path: Path) -> None:
+    flags = ("--diagnostics-interval", "2", "--diagnostics-keep", "2")
+    assert [entry.update for entry in recorded(toy_data, tmp_path, *flags, updates=9)] == [6, 8]
+
+
+def test_resuming_goes_on_where_the_checkpoint_is(toy_data: Path, tmp_path: Path) -> None:
+    whole = recorded(toy_data, tmp_path / "whole", updates=5)
+    path = tmp_path / "parts" / "recorder.jsonl"
+    recorded(toy_data, path.parent, updates=3)
+    # Killed in the fifth update, two past its last checkpoint.
+    with path.open("a", encoding="utf-8") as file:
+        file.write(Entry(4, True, {"loss": 9.0}).to_json() + '\n{"update": 5, "appl')
+    assert recorded(toy_data, path.parent, updates=5) == whole
+
+
+def test_a_new_training_in_an_old_directory_starts_anew(toy_data: Path, tmp_path: Path) -> None:
+    recorded(toy_data, tmp_path, updates=3)
+    again = recorded(toy_data, tmp_path, "--reset-optimizer", "--reset-dataloader", "--reset-meters", updates=2)
+    assert [entry.update for entry in again] == [1, 2]
+
+
+def test_a_training_without_it_can_be_recorded_from_its_checkpoint_on_and_back(toy_data: Path, tmp_path: Path) -> None:
+    toy.train_toy(toy_data, tmp_path / "on", *FEW, "2", arch="admin_transformer")
+    entries = recorded(toy_data, tmp_path / "on", updates=4)
+    assert [entry.update for entry in entries] == [3, 4]
+    toy.train_toy(toy_data, tmp_path / "on", *FEW, "5", arch="admin_transformer")
+    toy.train_toy(toy_data, tmp_path / "base", *FEW, "5", arch="admin_transformer")
+    found, base = weights(tmp_path / "on"), weights(tmp_path / "base")
+    assert [name for name, value in base.items() if not torch.equal(value, found[name])] == []
+
+
+def test_by_yaml_as_by_flags(toy_data: Path, tmp_path: Path) -> None:
+    by_flags = recorded(toy_data, tmp_path / "flags", "--share-all-embeddings", "--dropout", "0.2", updates=2)
+    content = recipe(toy_data, tmp_path / "yaml", {"_name": "admin_transformer", **TINY})
+    content["criterion"].update(_name=ON[1], diagnostics_interval=1)
+    content["optimization"]["max_update"] = 2
+    run_hydra(read_yaml(tmp_path / "config", content))
+    assert read(tmp_path / "yaml" / "recorder.jsonl") == by_flags
+
+
+def test_an_overflow_is_recorded_as_not_applied(toy_data: Path, tmp_path: Path) -> None:
+    flags = ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", str(2**40))
+    with pytest.raises(UserError, match="gradient overflow"):
+        recorded(toy_data, tmp_path, *flags)
+    (entry,) = read(tmp_path / "recorder.jsonl")
+    assert (entry.update, entry.applied) == (1, False)
+    assert not math.isfinite(entry.values["gradient_norm"])
+    assert entry.values["loss_scale"] == 2**40
+
+
+def test_the_update_that_ends_a_training_is_recorded(
+    toy_data: Path, tmp_path: Path, models: list[torch.nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weight that is not a number, from the second update on."""
+
+    def poison(entry: Entry) -> None:
+        if entry.update == 1:
+            with torch.no_grad():
+                models[0].encoder.layers[1].fc1.weight[0, 0] = math.nan
+
+    stock = recording.Recorder.__init__
+
+    def with_observer(self: Any, *args: Any) -> None:
+        stock(self, *args)
+        self.observers.append(poison)
+
+    monkeypatch.setattr(recording.Recorder, "__init__", with_observer)
+    with pytest.raises(FloatingPointError):
+        recorded(toy_data, tmp_path, updates=3)
+    first, last = read(tmp_path / "recorder.jsonl")
+    assert (first.update, first.applied, last.update, last.applied) == (1, True, 2, False)
+    assert math.isnan(last.values["gradient_norm"])
+    assert math.isfinite(last.values["encoder.layers.0.ffn/branch_rms"])
+    assert math.isnan(last.values["encoder.layers.1.ffn/branch_rms"])
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], float]:
+    """What TensorBoard is given while training, by name and update."""
+    shown: dict[tuple[str, int], float] = {}
+
+    class Writer:
+        def __init__(self, directory: str) -> None:
+            self.tag = Path(directory).name
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            if self.tag == "train_inner":
+                shown[name, step] = value
+
+        def add_text(self, *args: Any) -> None: ...
+        def flush(self) -> None: ...
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(progress_bar, "SummaryWriter", Writer)
+    monkeypatch.setattr(progress_bar, "_tensorboard_writers", {})
+    return shown
+
+
+def test_tensorboard_has_every_number_and_the_terminal_a_summary(
+    toy_data: Path, tmp_path: Path, board: dict[tuple[str, int], float], caplog: pytest.LogCaptureFixture
+) -> None:
+    flags = ("--tensorboard-logdir", str(tmp_path / "board"), "--log-interval", "1", "--log-format", "simple")
+    with caplog.at_level(logging.INFO):
+        entries = recorded(toy_data, tmp_path / "run", *flags)
+    expected = {(f"diagnostics/{name}", one.update): value for one in entries for name, value in one.values.items()}
+    assert {key: value for key, value in board.items() if key[0].startswith("diagnostics/")} == expected
+    progress = [record.getMessage() for record in caplog.records if record.name.startswith("train")]
+    assert len(progress) >= 2
+    assert "diagnostics/" not in "".join(progress)
+    summaries = [json.loads(record.getMessage()) for record in caplog.records if record.name == showing.__name__]
+    assert [one["update"] for one in summaries] == [1, 2]
+    place, value = summaries[1]["branch_rms_most"]
+    kind = [number for name, number in entries[1].values.items() if name.endswith("/branch_rms")]
+    assert value == pytest.approx(entries[1].values[f"{place}/branch_rms"], rel=1e-3)
+    assert value == pytest.approx(max(kind), rel=1e-3)
+
+
+def test_weights_and_biases_has_every_number(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: dict[tuple[str, int], float] = {}
+
+    class Service:
+        config: dict[str, Any] = {}
+
+        @staticmethod
+        def init(**settings: Any) -> None:
+            assert settings["project"] == "deep"
+
+        @staticmethod
+        def log(values: dict[str, float], step: int) -> None:
+            shown.update({(name, step): value for name, value in values.items()})
+
+    monkeypatch.setattr(progress_bar, "wandb", Service)
+    entries = recorded(toy_data, tmp_path, "--wandb-project", "deep", "--log-interval", "1", "--log-format", "simple")
+    prefix = "train_inner/diagnostics/"
+    expected = {(f"{prefix}{name}", one.update): value for one in entries for name, value in one.values.items()}
+    assert {key: value for key, value in shown.items() if key[0].startswith(prefix)} == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "problems"),
+    [
+        (("--diagnostics-interval", "0"), ("--diagnostics-interval 0: it must be at least 1",)),
+        (
+            ("--diagnostics-interval", "-5", "--diagnostics-keep", "0"),
+            ("--diagnostics-interval -5: it must be at least 1", "--diagnostics-keep 0: it must be at least 1"),
+        ),
+    ],
+)
+def test_bad_settings(toy_data: Path, tmp_path: Path, flags: tuple[str, ...], problems: tuple[str, ...]) -> None:
+    with pytest.raises(UserError) as caught:
+        recorded(toy_data, tmp_path, *flags)
+    assert caught.value.problems == problems
+
+
+def test_sharded_parameters_are_refused(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As where fairscale is installed, which is what shards them.
+    monkeypatch.setattr(train, "fsdp_enable_wrap", lambda cfg: contextlib.nullcontext())
+    monkeypatch.setattr(train, "fsdp_wrap", lambda model: model)
+    with pytest.raises(UserError, match="cannot read the gradients of --ddp-backend fully_sharded"):
+        recorded(toy_data, tmp_path, "--ddp-backend", "fully_sharded")
+
+
+def test_a_file_that_cannot_be_written_ends_the_command_in_one_line(
+    toy_data: Path, tmp_path: Path, fairseq_deep: Command
+) -> None:
+    (tmp_path / "a run" / "recorder.jsonl").mkdir(parents=True)
+    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *ON, "--save-dir", str(tmp_path / "a run")]
+    ended = fairseq_deep("train", str(toy_data), *flags)
+    assert ended.code == EXIT_CODE, ended.errors
+    path = os.path.join(tmp_path / "a run", "recorder.jsonl")
+    assert ended.error == f"error: {path}: the recorder cannot write there: Is a directory"
+
+
+def test_installing_it_again_changes_nothing() -> None:
+    before = Trainer.__init__, Trainer.train_step, Trainer.clip_grad_norm
+    recording.install()
+    assert (Trainer.__init__, Trainer.train_step, Trainer.clip_grad_norm) == before
+
+
+def test_nothing_is_watched_between_recorded_updates(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: list[torch.nn.Module]
+) -> None:
+    hooks: list[int] = []
+    from fairseq.tasks.translation import TranslationTask
+
+    train_step = TranslationTask.train_step
+
+    def count(self: Any, *args: Any, **kwargs: Any) -> Any:
+        hooks.append(sum(len(one._forward_hooks) for one in models[0].modules()))
+        return train_step(self, *args, **kwargs)
+
+    monkeypatch.setattr(TranslationTask, "train_step", count)
+    recorded(toy_data, tmp_path, "--diagnostics-interval", "3", updates=7)
+    assert [number for number, count in enumerate(hooks, start=1) if count] == [3, 6]
+    assert list(itertools.filterfalse(None, hooks)) == [0] * 5

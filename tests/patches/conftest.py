@@ -1,0 +1,25 @@
+"""The toy corpus, once for all tests of this folder, with every mend applied as the plugin does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins import patches
+from tests import toy
+
+patches.apply()
+
+
+@pytest.fixture(scope="session")
+def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The binarised toy corpus: 120 training, 20 validation, 60 test sentences."""
+    return toy.binarise(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="session")
+def toy_checkpoint(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model trained for four updates, stored as ``fairseq-train --eval-bleu`` stores it."""
+    flags = ("--max-update", "4", "--no-epoch-checkpoints", "--eval-bleu", "--eval-bleu-args", '{"beam": 1}')
+    return toy.train_toy(toy_data, tmp_path_factory.mktemp("run"), *flags, "--log-format", "json", validate=True)

@@ -1,0 +1,224 @@
+"""A directory's training is continued by itself alone; what differs is named in one line."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from fairseq import checkpoint_utils
+
+from fairseq_plugins.checkpoints.files import num_updates
+from fairseq_plugins.errors import EXIT_CODE, UserError
+from fairseq_plugins.patches import another_training
+from tests import toy
+from tests.config.test_hydra import read, run_hydra
+from tests.processes import Command, in_its_own
+
+ARCH, OTHER = "post_ln_transformer", "deepnet_transformer"
+Training = Callable[..., Path]
+
+
+def updates(checkpoint: Path) -> int | None:
+    return num_updates(torch.load(checkpoint, weights_only=True))
+
+
+@pytest.fixture(scope="module")
+def begun(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy.train_toy(toy_data, tmp_path_factory.mktemp("begun"), "--max-update", "2", arch=ARCH).parent
+
+
+@pytest.fixture
+def here(begun: Path, tmp_path: Path) -> Path:
+    """A directory with a Post-LN training of two updates."""
+    return shutil.copytree(begun, tmp_path / "here")
+
+
+@pytest.fixture
+def go_on(here: Path, toy_data: Path) -> Training:
+    """Begin a training in that directory, for up to four updates."""
+
+    def run(*flags: str, arch: str = ARCH, data: Path = toy_data) -> Path:
+        return toy.train_toy(data, here, "--max-update", "4", *flags, arch=arch)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            "--decoder-layers 3 --dropout 0.3 --residual rezero --word-dropout 0.1",
+            "model.decoder_layers: 3, was 2; model.dropout: 0.3, was 0.1; model.residual: rezero, was plain; "
+            "model.word_dropout: 0.1, was 0.0",
+        ),
+        (
+            "--seed 4 --label-smoothing 0.2 --adam-betas (0.9,0.98) --warmup-updates 5",
+            "seed: 4, was 3; criterion.label_smoothing: 0.2, was 0.1; "
+            "optimizer.adam_betas: [0.9, 0.98], was [0.9, 0.999]; lr_scheduler.warmup_updates: 5, was 4",
+        ),
+        (
+            "--criterion label_smoothed_cross_entropy_with_rdrop --optimizer radam --lr-scheduler fixed --seed 4 "
+            "--dropout 0.3 --attention-dropout 0.3 --activation-dropout 0.3 --weight-decay 0.1",
+            "seed: 4, was 3; criterion: label_smoothed_cross_entropy_with_rdrop, was label_smoothed_cross_entropy; "
+            "optimizer: radam, was adam; learning rate schedule: fixed, was inverse_sqrt; "
+            "model.activation_dropout: 0.3, was 0.0; model.attention_dropout: 0.3, was 0.0; 2 more",
+        ),
+    ],
+)
+def test_other_settings(go_on: Training, here: Path, flags: str, said: str) -> None:
+    before = (here / "checkpoint_last.pt").read_bytes()
+    with pytest.raises(UserError) as caught:
+        go_on(*flags.split())
+    last = here / "checkpoint_last.pt"
+    assert str(caught.value) == (
+        f"{here}: holds a training with other settings ({said}); give another --save-dir, there with "
+        f"--finetune-from-model {last} if the new training is to start from its weights"
+    )
+    assert last.read_bytes() == before
+
+
+def test_another_architecture_of_the_same_size(go_on: Training) -> None:
+    with pytest.raises(UserError) as caught:
+        go_on(arch=OTHER)
+    for said in (f"(architecture: {OTHER}, was {ARCH}; ", "model.residual: deepnorm, was plain", "init: deepnorm, was"):
+        assert said in str(caught.value)
+
+
+def test_stock_trains_on_from_the_other_architecture(go_on: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_utils, "load_checkpoint", inspect.unwrap(checkpoint_utils.load_checkpoint))
+    state = torch.load(go_on(arch=OTHER), weights_only=True)
+    assert state["cfg"]["model"]["_name"] == OTHER
+    assert [each["num_updates"] for each in state["optimizer_history"]] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--lr 0.001 --clip-norm 5 --update-freq 2 --max-tokens 60 --num-workers 1 --max-epoch 9 --stop-min-lr 1e-9",
+        "--log-interval 3 --save-interval 2 --keep-last-epochs 3 --patience 5 --checkpoint-activations",
+        "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2",
+        "--source-lang de --target-lang en --adam-betas (0.9,0.999)",
+    ],
+)
+def test_what_may_change(go_on: Training, flags: str) -> None:
+    assert updates(go_on(*flags.split())) == 4
+
+
+def test_a_criterion_that_records_is_left_again(go_on: Training) -> None:
+    recording = "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2".split()
+    assert updates(go_on(*recording, "--max-update", "3")) == 3
+    assert updates(go_on()) == 4
+
+
+def test_a_stock_model_is_resumed_and_compared(toy_data: Path, tmp_path: Path) -> None:
+    """Its configuration is a namespace with every flag of the command."""
+    toy.train_toy(toy_data, tmp_path, "--max-update", "2")
+    assert updates(toy.train_toy(toy_data, tmp_path, "--max-update", "3", "--lr", "0.1", "--patience", "2")) == 3
+    with pytest.raises(UserError, match=r"settings \(model.dropout: 0.2, was 0.1\);"):
+        toy.train_toy(toy_data, tmp_path, "--max-update", "4", "--dropout", "0.2")
+    with pytest.raises(UserError, match=rf"settings \(architecture: {ARCH}, was transformer[;)]"):
+        toy.train_toy(toy_data, tmp_path, "--max-update", "4", arch=ARCH)
+
+
+@pytest.mark.parametrize(
+    ("flags", "accepted"),
+    [
+        ("--reset-optimizer --optimizer radam --label-smoothing 0 --lr-scheduler fixed", True),
+        ("--reset-lr-scheduler --lr-scheduler fixed", True),
+        ("--reset-lr-scheduler --optimizer radam", False),
+        ("--reset-optimizer --reset-lr-scheduler --reset-dataloader --reset-meters --dropout 0.3", False),
+    ],
+)
+def test_a_reset_excuses_what_it_resets(go_on: Training, flags: str, accepted: bool) -> None:
+    if accepted:
+        assert updates(go_on(*flags.split())) == 4
+    else:
+        with pytest.raises(UserError, match="other settings"):
+            go_on(*flags.split())
+
+
+def test_a_file_that_is_named_is_taken_as_it_is(go_on: Training, here: Path) -> None:
+    assert updates(go_on("--restore-file", str(here / "checkpoint_last.pt"), "--dropout", "0.3")) == 4
+
+
+def test_the_way_out_is_one(toy_data: Path, begun: Path, tmp_path: Path) -> None:
+    """Another directory with the weights of the first training, where the same command resumes afterwards."""
+    flags = ("--finetune-from-model", str(begun / "checkpoint_last.pt"))
+    for limit in (1, 2):
+        last = toy.train_toy(toy_data, tmp_path, *flags, "--max-update", str(limit), arch=OTHER)
+        assert updates(last) == limit
+
+
+def rewritten(directory: Path, old: str, new: str) -> Path:
+    """The toy corpus with another word in the place of one on the source side."""
+    toy.write_corpus(directory / "text")
+    for path in (directory / "text").iterdir():
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    return toy.binarise_text(directory, tuple(toy.SIZES))
+
+
+def test_a_dictionary_of_the_same_size(go_on: Training, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"settings \(source_dictionary: \w+, was \w+; target_dictionary: \w+, was"):
+        go_on(data=rewritten(tmp_path / "other", "eins", "onze"))
+
+
+def test_other_languages_with_the_same_words(go_on: Training, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"settings \(source_lang: nl, was de\);"):
+        go_on(data=toy.binarise(tmp_path / "other", source="nl"))
+
+
+def test_a_checkpoint_that_does_not_say_is_accepted(go_on: Training, here: Path, tmp_path: Path) -> None:
+    state = torch.load(here / "checkpoint_last.pt", weights_only=True)
+    del state["extra_state"][another_training.TRAINED_ON]
+    torch.save(state, here / "checkpoint_last.pt")
+    assert updates(go_on(data=rewritten(tmp_path / "other", "eins", "onze"))) == 4
+
+
+def test_two_processes_end_with_one_line(toy_data: Path, here: Path, fairseq_deep: Command) -> None:
+    flags = [*toy.TINY_MODEL, *toy.RECIPE, "--disable-validation", "--distributed-world-size", "2"]
+    ended = fairseq_deep("train", str(toy_data), "--save-dir", str(here), *flags, "--arch", OTHER)
+    assert ended.code == EXIT_CODE, ended.errors
+    assert f"architecture: {OTHER}, was {ARCH}" in ended.error
+
+
+def recipe(data: Path, directory: Path, **model: Any) -> dict[str, Any]:
+    """The toy recipe as a YAML file says it."""
+    one = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 2}
+    sizes = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in one.items()}
+    return {
+        "common": {"cpu": True, "seed": 3, "log_format": "none"},
+        "checkpoint": {"save_dir": str(directory)},
+        "dataset": {"num_workers": 0, "max_tokens": 120, "disable_validation": True},
+        "optimization": {"max_update": 4, "lr": [0.005], "clip_norm": 1.0},
+        "task": {"_name": "translation", "data": str(data)},
+        "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
+        "optimizer": {"_name": "adam", "adam_betas": [0.9, 0.999]},
+        "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 4},
+        "model": {**sizes, "dropout": 0.1, **model},
+    }
+
+
+def test_a_yaml_file(toy_data: Path, here: Path, tmp_path: Path) -> None:
+    """It goes on with what flags began, and another one does not."""
+    with pytest.raises(UserError, match=f"architecture: {OTHER}, was {ARCH}"):
+        run_hydra(read(tmp_path / OTHER, recipe(toy_data, here, _name=OTHER)))
+    run_hydra(read(tmp_path / ARCH, recipe(toy_data, here, _name=ARCH)))
+    assert updates(here / "checkpoint_last.pt") == 4
+
+
+@pytest.mark.slow
+def test_a_yaml_file_for_the_command(toy_data: Path, here: Path, tmp_path: Path) -> None:
+    ended = {}
+    for arch in (OTHER, ARCH):
+        (tmp_path / f"{arch}.yaml").write_text(yaml.safe_dump(recipe(toy_data, here, _name=arch)), encoding="utf-8")
+        hydra_train = in_its_own(tmp_path)
+        ended[arch] = hydra_train("hydra-train", "--config-dir", str(tmp_path), "--config-name", arch)
+    assert (ended[OTHER].code, ended[ARCH].code) == (EXIT_CODE, 0), ended[ARCH].errors
+    assert f"architecture: {OTHER}, was {ARCH}" in ended[OTHER].error
+    assert updates(here / "checkpoint_last.pt") == 4

@@ -1,0 +1,109 @@
+"""Two processes on CPUs train what one process trains on twice the batch."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models import distributed_fairseq_model
+from fairseq_cli import train
+
+from fairseq_plugins import patches
+from fairseq_plugins.errors import EXIT_CODE
+from fairseq_plugins.patches import cpu_processes
+from tests import toy
+from tests.processes import Command, Ended
+
+TWO = ("--distributed-world-size", "2")
+FLAGS = ("--max-update", "3", "--dropout", "0", "--no-epoch-checkpoints")
+
+without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="fairseq counts GPUs, and there is one")
+
+
+def start(data: Path, directory: Path, *flags: str, call_main=None) -> Path:
+    config = toy.parse_training(data, directory, *FLAGS, *flags)
+    (call_main or distributed_utils.call_main)(config, train.main)
+    return directory / "checkpoint_last.pt"
+
+
+@without_gpu
+def test_stock_trains_nothing(toy_data: Path, tmp_path: Path) -> None:
+    stock = inspect.unwrap(distributed_utils.call_main)
+    address = ("--distributed-init-method", f"tcp://localhost:{cpu_processes.free_port()}")
+    assert not start(toy_data, tmp_path, *TWO, *address, call_main=stock).exists()
+    with pytest.raises(AssertionError, match="available devices"):
+        start(toy_data, tmp_path, *TWO, call_main=stock)
+
+
+# In new processes, as users have them: the other fast tests copy this one instead.
+def test_two_processes_equal_one_with_both_batches(toy_data: Path, tmp_path: Path) -> None:
+    two = torch.load(start(toy_data, tmp_path / "two", *TWO), weights_only=True)  # the default, pytorch_ddp
+    one = torch.load(toy.train_toy(toy_data, tmp_path / "one", *FLAGS, "--update-freq", "2"), weights_only=True)
+    assert two["optimizer_history"][-1]["num_updates"] == 3
+    for name, weight in one["model"].items():
+        torch.testing.assert_close(two["model"][name], weight, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_a_user_error_in_a_worker_ends_the_command_with_one_line(
+    toy_data: Path, tmp_path: Path, fairseq_deep: Command
+) -> None:
+    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *TWO, "--save-dir", str(tmp_path)]
+    ended = fairseq_deep("train", str(toy_data), *flags, "--max-tokens", "7")
+    assert ended.code == EXIT_CODE, ended.errors
+    assert ended.error.startswith("error: --max-tokens 7 is smaller than the longest sentence")
+
+
+@pytest.mark.slow
+def test_a_user_error_in_a_worker_ends_stocks_command_with_one_line(toy_data: Path, tmp_path: Path) -> None:
+    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *TWO, "--save-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "fairseq_cli.train", str(toy_data), *flags, "--max-tokens", "7"]
+    user_dir = ["--user-dir", str(Path(patches.__file__).parents[1])]
+    ended = subprocess.run([*command, *user_dir], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert ended.returncode == EXIT_CODE, ended.stderr
+    assert Ended(ended.returncode, ended.stderr, "").error.startswith(
+        "error: --max-tokens 7 is smaller than the longest "
+    )
+
+
+def test_ranks_that_torchrun_started(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "4", "RANK": "3"}
+    for name, value in launcher.items():
+        monkeypatch.setitem(os.environ, name, value)
+    settings = toy.parse_training(toy_data, tmp_path).distributed_training
+    cpu_processes.address_processes(settings)
+    assert (settings.distributed_init_method, settings.distributed_backend) == ("env://", "gloo")
+    assert (settings.distributed_world_size, settings.distributed_rank, settings.distributed_no_spawn) == (4, 3, True)
+
+
+def test_what_the_user_chose_stays(toy_data: Path, tmp_path: Path) -> None:
+    chosen = ("--distributed-init-method", "tcp://localhost:1234", "--distributed-backend", "mpi", *TWO)
+    settings = toy.parse_training(toy_data, tmp_path, *chosen).distributed_training
+    cpu_processes.address_processes(settings)
+    assert (settings.distributed_init_method, settings.distributed_backend) == ("tcp://localhost:1234", "mpi")
+
+
+@pytest.fixture
+def gloo_group(tmp_path: Path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+def test_logs_that_cannot_be_summed_are_gathered(gloo_group) -> None:
+    logs = {"hypotheses": ["eins", "zwei"], "loss": 1.5}
+    assert distributed_utils.all_gather_list([logs], group=gloo_group) == [[logs]]
+
+
+def test_default_backend_wraps_a_model_on_cpu(gloo_group) -> None:
+    given = {"module": torch.nn.Linear(2, 2), "device_ids": [0], "output_device": 0, "process_group": gloo_group}
+    parallel = distributed_fairseq_model.DistributedDataParallel
+    assert isinstance(parallel(**given), torch.nn.parallel.DistributedDataParallel)
+    with pytest.raises(ValueError, match="device_ids"):
+        inspect.unwrap(parallel)(**given)

@@ -1,0 +1,420 @@
+"""How a run is decoded, and what is made of its translations: settings, counts, order, nothing lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline import averaging, evaluation
+from fairseq_plugins.pipeline.evaluation import NamedSplit
+from fairseq_plugins.pipeline.run import read_run
+from tests import toy
+from tests.pipeline.making import write_run
+
+TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
+
+
+def save(path: Path, task: Any, updates: int = 70, **groups: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    config = {"task": task, "model": {"_name": "transformer"}, **groups}
+    torch.save({"cfg": config, "model": {"w": torch.zeros(1)}, "optimizer_history": [{"num_updates": updates}]}, path)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """The toy corpus as a preparation script leaves it: 60 test sentences."""
+    toy.binarise(tmp_path / "data")
+    (tmp_path / "data" / "raw").mkdir()
+    (tmp_path / "data" / "raw" / "test.en").write_bytes((tmp_path / "data" / "text" / "test.en").read_bytes())
+    describe(tmp_path / "data", tokeniser="none")
+    return tmp_path / "data"
+
+
+def describe(data: Path, **content: Any) -> None:
+    """Let the preparation have said what its text is in."""
+    (data / "text.json").write_text(json.dumps(content))
+
+
+@pytest.fixture
+def run(tmp_path):
+    directory = write_run(tmp_path / "run")
+    save(directory / "checkpoints" / "checkpoint_last.pt", TRANSLATION, generation={"beam": 4, "lenpen": 0.6})
+    return directory
+
+
+def plan(run: Path, data: Path, *arguments: str) -> dict[str, list[str]]:
+    """The values of the plan by name."""
+    args = evaluation.parser().parse_args(["plan", "--device", "cpu", *arguments, "--", str(run), str(data)])
+    found: dict[str, list[str]] = {}
+    for name, value in evaluation.plan(args):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def test_beam_and_length_penalty_are_the_configuration_s(run, data):
+    found = plan(run, data)
+    assert (found["beam"], found["length_penalty"], found["updates"]) == (["4"], ["0.6"], ["70"])
+    assert found["decode_flag"] == ["--beam", "4", "--lenpen", "0.6"]
+    assert found["setting"] == ["beam=4", "lenpen=0.6", "text=none+none"]
+    assert found["test_set"] == [f"test\ttest\t{data}/raw/test.en"]
+    assert (found["source"], found["target"], found["cpu"], found["finished"]) == (["de"], ["en"], ["1"], ["1"])
+
+
+def test_the_user_can_say_otherwise(run, data):
+    found = plan(run, data, "--beam", "7", "--length-penalty", "1")
+    assert found["decode_flag"] == ["--beam", "7", "--lenpen", "1"]
+
+
+def test_the_whole_search_of_a_configuration_is_handed_on(run, data):
+    generation = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50}
+    save(run / "checkpoints" / "checkpoint_last.pt", TRANSLATION, generation=generation)
+    found = plan(run, data)
+    assert found["decode_flag"] == [
+        "--beam",
+        "4",
+        "--lenpen",
+        "0.6",
+        "--lenpen-form",
+        "gnmt",
+        "--max-len-a",
+        "1.0",
+        "--max-len-b",
+        "50",
+    ]
+    assert found["length_penalty"] == ["0.6 (gnmt)"]
+
+
+def test_languages_that_a_training_did_not_name_are_those_of_the_data(run, data):
+    save(run / "checkpoints" / "checkpoint_last.pt", {"_name": "translation"})
+    assert plan(run, data)["target"] == ["en"]
+
+
+def how_it_is_made_plain(run: Path, data: Path, *arguments: str) -> tuple[str, str, str]:
+    found = plan(run, data, *arguments)
+    return found["subwords"][0], found["tokenised"][0], found["lower_case"][0]
+
+
+def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_guessed(run, data):
+    # Traces of everything: of subwords, of tokens, of letters made small.
+    for name in ("codes", "sentencepiece.model"):
+        (data / name).write_text("")
+    (data / "text" / "test.tok.en").write_text("1 2 3\n" * 60)
+    (data / "raw" / "test.en").write_text("One\n" * 60)
+    assert how_it_is_made_plain(run, data) == ("none", "0", "0")
+    describe(data, tokeniser="moses", subwords="sentencepiece", lower_case=True)
+    assert how_it_is_made_plain(run, data) == ("sentencepiece", "1", "1")
+    assert plan(run, data)["setting"][-1] == "text=sentencepiece+moses+lower-case"
+
+
+def test_an_earlier_preparation_is_described_by_its_settings_where_these_leave_no_doubt(run, data):
+    (data / "text.json").unlink()
+    (data / "settings").write_text("TOKENISER=moses\nSUBWORDS=bpe\nLOWER_CASE=1\n")
+    assert how_it_is_made_plain(run, data) == ("subword_nmt", "1", "1")
+    # The text may have come in tokens and subwords, or in neither.
+    (data / "settings").write_text("TOKENISER=none\nSUBWORDS=none\nLOWER_CASE=0\n")
+    with pytest.raises(UserError) as caught:
+        plan(run, data)
+    assert caught.value.problems == (
+        f"{data}: no text.json of a preparation says what its text is in; give REMOVE_BPE and TOKENISED: "
+        "REMOVE_BPE=subword_nmt, sentencepiece or none, TOKENISED=moses or none",
+    )
+    given = ("--remove-bpe=subword_nmt", "--tokenised=moses")
+    assert how_it_is_made_plain(run, data, *given) == ("subword_nmt", "1", "0")
+
+
+def test_what_the_user_says_of_the_text_must_not_contradict_its_preparation(run, data):
+    assert how_it_is_made_plain(run, data, "--remove-bpe=none", "--tokenised=none") == ("none", "0", "0")
+    with pytest.raises(UserError, match=r"^REMOVE_BPE=subword_nmt is given, but the preparation of .*data says none "):
+        plan(run, data, "--remove-bpe=subword_nmt")
+    with pytest.raises(UserError, match="^LOWER_CASED=1 is given, but the preparation of .* says 0 "):
+        plan(run, data, "--lower-cased=1")
+
+
+def test_a_damaged_description_is_named(run, data):
+    describe(data, tokeniser="mose")
+    with pytest.raises(UserError, match=r"text.json: unknown tokeniser 'mose' \(did you mean 'moses'\?\)"):
+        plan(run, data)
+    describe(data, tokenizer="moses")
+    with pytest.raises(UserError, match=r"text.json: not as .* writes it: .*'tokenizer'"):
+        plan(run, data)
+
+
+def test_what_fairseq_preprocess_alone_has_made_needs_the_references_and_what_the_text_is_in(run, data, tmp_path):
+    alone, place = data / "data-bin", tmp_path / "mine"
+    given = ("--remove-bpe=none", "--tokenised=none")
+    with pytest.raises(UserError, match=r"data-bin/raw/test.en: no such file; REFERENCES=DIR names the directory"):
+        plan(run, alone, *given)
+    place.mkdir()
+    (data / "raw" / "test.en").rename(place / "test.en")
+    found = plan(run, alone, *given, f"--references={place}")
+    assert found["test_set"] == [f"test\ttest\t{place}/test.en"]
+    assert found["data"] == [str(alone)]
+
+
+def test_a_checkpoint_of_the_old_style_is_decoded_by_fairseq_s_defaults(run, data):
+    old = {"args": Namespace(task="translation", source_lang="de", target_lang="en"), "model": {"w": torch.zeros(1)}}
+    torch.save(old, run / "checkpoints" / "checkpoint_last.pt")
+    found = plan(run, data)
+    assert (found["kind"], found["decode_flag"]) == (["translation"], ["--beam", "5", "--lenpen", "1"])
+
+
+def test_speech_has_its_units_joined_by_the_task_alone(run, data):
+    # fairseq keeps the settings of this task in a Namespace.
+    save(run / "checkpoints" / "checkpoint_last.pt", Namespace(_name="speech_to_text", config_yaml="mine.yaml"))
+    (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 60)
+    found = plan(run, data)
+    assert (found["kind"], found["subwords"], found["target"]) == (["speech"], ["none"], ["en"])
+    assert found["decode_flag"][-2:] == ["--config-yaml", "mine.yaml"]
+    (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 59)
+    with pytest.raises(UserError, match=r"raw/test.en: 60 lines, but test.tsv in data-bin has 59 sentences"):
+        plan(run, data)
+
+
+def test_every_named_test_set_is_decoded_under_its_split(data):
+    (data / "test_sets").write_text("test\tnewstest2014\ntest1\tnewstest2015\n")
+    both = [NamedSplit("test", "newstest2014"), NamedSplit("test1", "newstest2015")]
+    assert evaluation.test_sets(data, []) == both
+    assert evaluation.test_sets(data, ["newstest2015"]) == both[1:]
+    assert evaluation.test_sets(data, ["valid"]) == [NamedSplit("valid", "valid")]
+    with pytest.raises(UserError, match=r"unknown test set 'newstest20144' \(did you mean 'newstest2014'\?\)"):
+        evaluation.test_sets(data, ["newstest20144"])
+    (data / "test_sets").write_text("test newstest2014\n")
+    with pytest.raises(UserError, match="test_sets: each line must be"):
+        evaluation.test_sets(data, [])
+
+
+def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
+    task = {"_name": "language_modeling", "sample_break_mode": "none", "tokens_per_sample": 512, "add_bos_token": True}
+    save(run / "checkpoints" / "checkpoint_last.pt", task, eval_lm={"context_window": 400})
+    found = plan(run, data)
+    assert found["kind"] == ["language_model"]
+    assert found["decode_flag"] == [
+        "--sample-break-mode",
+        "none",
+        "--tokens-per-sample",
+        "512",
+        "--context-window",
+        "400",
+        "--add-bos-token",
+    ]
+    assert "context-window=0" in plan(run, data, "--context-window", "0")["setting"]
+
+
+def test_references_of_another_test_set_are_refused(run, data):
+    (data / "raw" / "test.en").write_text("one\n" * 59)
+    with pytest.raises(UserError, match=r"raw/test.en: 59 lines, but test.de-en.en in data-bin has 60 sentences"):
+        plan(run, data)
+
+
+def test_what_is_missing_is_named(run, data, tmp_path):
+    (data / "raw" / "test.en").unlink()
+    with pytest.raises(UserError, match=r"raw/test.en: no such file"):
+        plan(run, data)
+    with pytest.raises(UserError, match="neither data-bin/ nor a dictionary"):
+        plan(run, run)
+    with pytest.raises(UserError, match="no such directory of prepared data"):
+        plan(run, tmp_path / "nowhere")
+    (run / "checkpoints" / "checkpoint_last.pt").unlink()
+    with pytest.raises(UserError, match="checkpoints: holds no checkpoint"):
+        plan(run, data)
+
+
+def test_a_task_that_is_not_known_is_named(run, data):
+    save(run / "checkpoints" / "checkpoint_last.pt", {"_name": "masked_lm"})
+    with pytest.raises(UserError, match="task 'masked_lm' is not evaluated here; tasks: translation, "):
+        plan(run, data)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--beam", "0", "BEAM must be a whole number of at least 1, not '0'"),
+        ("--beam", "x", "BEAM must be a whole number of at least 1, not 'x'"),
+        ("--length-penalty", "long", "LENGTH_PENALTY must be a number, not 'long'"),
+        ("--length-penalty", "nan", "LENGTH_PENALTY must be a number, not 'nan'"),
+        ("--length-penalty", "-inf", "LENGTH_PENALTY must be a number, not '-inf'"),
+        ("--context-window", "-1", "CONTEXT_WINDOW must be a whole number of at least 0, not '-1'"),
+        ("--metrics", "sacrebleu,blue", "unknown metric 'blue'; legal values: chrf, chrf++, "),
+        ("--average", "last-epoch=10", "AVERAGE=last-epoch=10: neither the path of a checkpoint nor a legal value"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(run, data, flag, value, message):
+    with pytest.raises(UserError) as caught:
+        plan(run, data, f"{flag}={value}")
+    assert caught.value.problems[0].startswith(message)
+
+
+def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, monkeypatch):
+    def loaded() -> None:
+        raise AssertionError("fairseq was loaded")
+
+    monkeypatch.setattr(evaluation.fairseq_plugins, "register", loaded)
+    assert evaluation.main(["plan", "--", str(run), str(data), "tset"]) == 2
+    line = f"error: {data}: unknown test set 'tset' (did you mean 'test'?); legal values: test, valid\n"
+    assert capsys.readouterr() == ("", line)
+
+
+def test_a_moses_that_is_none_is_told_before_anything_is_decoded(run, data, tmp_path, monkeypatch):
+    describe(data, tokeniser="moses")
+    monkeypatch.setenv("MOSES", str(tmp_path))
+    with pytest.raises(UserError, match=r"MOSES=.*: neither tokenizer/tokenizer.perl nor "):
+        plan(run, data)
+    describe(data, tokeniser="none")
+    assert plan(run, data)["tokenised"] == ["0"]
+
+
+def trained_on(run: Path, data: Path, fingerprint: str) -> None:
+    """Let ``run`` have been trained on ``data``, as ``train.sh`` writes it down."""
+    record = json.loads((run / "run.json").read_text())
+    configuration = {
+        "task": TRANSLATION,
+        "model": {},
+        "dataset": {"disable_validation": False, "valid_subset": "valid"},
+    }
+    record |= {"configuration": configuration, "data": str(data / "data-bin"), "data_fingerprint": fingerprint}
+    (run / "run.json").write_text(json.dumps(record))
+
+
+def test_data_of_another_training_are_refused(run, data, tmp_path):
+    binarised = data / "data-bin"
+    training = [binarised / f"train.de-en.{side}.bin" for side in ("de", "en")]
+    sizes = [f"{path.name} {path.stat().st_size}\n" for path in training]
+    content = b"".join((binarised / f"dict.{side}.txt").read_bytes() for side in ("de", "en"))
+    trained_on(run, data, hashlib.sha256(content + "".join(sizes).encode()).hexdigest())
+    moved = data.rename(tmp_path / "moved")
+    assert plan(run, moved)["test_set"] == [f"test\ttest\t{moved}/raw/test.en"]
+
+    dictionary = moved / "data-bin" / "dict.en.txt"
+    first, second, *others = dictionary.read_text().splitlines(keepends=True)
+    dictionary.write_text("".join([second, first, *others]))
+    with pytest.raises(UserError) as caught:
+        plan(run, moved)
+    assert caught.value.problems == (
+        f"{moved}: not what {run} was trained on, which was {data}: its dictionaries or training files are others",
+    )
+
+
+def test_the_published_row_says_what_is_averaged(tmp_path):
+    run = read_run(write_run(tmp_path / "run", config="iwslt14_de_en/admin_6e6d"))
+    assert averaging.choose(run, "") == "last-epochs=10"
+    assert averaging.choose(run, "last-updates=3") == "last-updates=3"
+    assert averaging.choose(run, "none") == "none"
+
+
+def test_without_a_published_row_the_last_that_are_there_are_averaged(tmp_path):
+    run = read_run(write_run(tmp_path / "run", config="mine/own"))
+    assert averaging.choose(run, "") == "none"
+    run.checkpoints.mkdir()
+    for epoch in range(1, 4):
+        (run.checkpoints / f"checkpoint{epoch}.pt").touch()
+    assert averaging.choose(run, "") == "last-epochs=3"
+    for update in range(10, 80, 10):
+        (run.checkpoints / f"checkpoint_1_{update}.pt").touch()
+    assert averaging.choose(run, "") == "last-updates=5"
+    assert averaging.newest(run.checkpoints).name == "checkpoint_1_70.pt"
+
+
+def test_flags_of_the_average(tmp_path):
+    assert averaging.flags("best=2", tmp_path) == ["--best", "2", "--checkpoints", str(tmp_path)]
+    assert averaging.flags("none", tmp_path) == ["--inputs", str(tmp_path / "checkpoint_last.pt")]
+    assert averaging.flags("a.pt", tmp_path) == ["--inputs", "a.pt"]
+
+
+# --- texts ----------------------------------------------------------------------------------------------------------
+
+plain = st.text(st.characters(exclude_characters="\t\n\r", codec="utf-8"))
+
+
+def generated(index: int, reference: str, translation: str) -> list[str]:
+    return [
+        f"S-{index}\tein Haus\n",
+        f"T-{index}\t{reference}\n",
+        f"H-{index}\t-0.5\tnot this\n",
+        f"D-{index}\t-0.5\t{translation}\n",
+        f"P-{index}\t-0.5 -0.5\n",
+    ]
+
+
+def write_texts(place: Path, lines: list[str], raw: list[str], tokenised: str = "") -> int:
+    (place / "generate.log").write_text("".join(lines), encoding="utf-8", newline="\n")
+    (place / "raw.en").write_text("".join(f"{line}\n" for line in raw), encoding="utf-8", newline="\n")
+    arguments = ["texts", "--log", str(place / "generate.log"), "--raw", str(place / "raw.en"), "--out", str(place)]
+    return evaluation.main([*arguments, "--tokenised", tokenised, str(place / "hypotheses.tok")])
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_bytes().decode().removesuffix("\n").split("\n")
+
+
+@settings(max_examples=40)
+@given(pairs=st.lists(st.tuples(plain, plain), min_size=1, max_size=20), seed=st.integers(0, 99))
+def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path_factory, pairs, seed):
+    place = tmp_path_factory.mktemp("texts")
+    order = list(range(len(pairs)))
+    random.Random(seed).shuffle(order)
+    raw = [f"{number}. as published" for number in range(len(pairs))]
+    assert write_texts(place, [line for index in order for line in generated(index, *pairs[index])], raw) == 0
+    assert lines_of(place / "references.tok") == [reference for reference, _ in pairs]
+    assert lines_of(place / "hypotheses.tok") == [translation for _, translation in pairs]
+    assert lines_of(place / "references.txt") == raw
+
+
+def test_tokenised_references_are_those_from_before_the_subwords(tmp_path):
+    (tmp_path / "test.tok.en").write_text("a rare word\n")
+    write_texts(tmp_path, generated(0, "a <<unk>> word", "a word"), ["A rare word"], str(tmp_path / "test.tok.en"))
+    assert lines_of(tmp_path / "references.tok") == ["a rare word"]
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([0, 2], "2 translations for 3 test sentences; the first missing is 1"),
+        ([2, 1, 0, 3], "4 translations for 3 test sentences"),
+        ([0, 1, 1, 2], "sentence 1 was translated twice"),
+    ],
+)
+def test_a_lost_sentence_stops_the_evaluation(tmp_path, capsys, indices, message):
+    lines = [line for index in indices for line in generated(index, "x", "x")]
+    assert write_texts(tmp_path, lines, ["x", "x", "x"]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'generate.log'}: {message}\n"
+    assert not (tmp_path / "hypotheses.tok").exists()
+
+
+def test_tokenised_references_of_another_length_are_refused(tmp_path, capsys):
+    (tmp_path / "test.tok.en").write_text("one\ntwo\n")
+    assert write_texts(tmp_path, generated(0, "x", "x"), ["x"], str(tmp_path / "test.tok.en")) == 2
+    assert "test.tok.en: 2 lines, but" in capsys.readouterr().err
+
+
+# --- language models ------------------------------------------------------------------------------------------------
+
+
+def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path):
+    (tmp_path / "eval-lm.log").write_text(
+        "2026 | INFO | fairseq_cli.eval_lm | Evaluated 1,000 tokens in 2.0s (500.00 tokens/s)\n"
+        "2026 | INFO | fairseq_cli.eval_lm | Loss (base 2): 3.0000, Perplexity: 8.00\n"
+    )
+    (tmp_path / "test").write_bytes(b"x" * 2000)
+    arguments = ["perplexity", "--log", str(tmp_path / "eval-lm.log"), "--raw", str(tmp_path / "test")]
+    assert evaluation.main([*arguments, str(tmp_path / "score.json")]) == 0
+    content = json.loads((tmp_path / "score.json").read_text())
+    # 1000 tokens of 3 bits are 3000 bits on 2000 bytes.
+    values = {metric["name"]: metric["value"] for metric in content["metrics"]}
+    assert values == {"perplexity": 8.0, "bits per token": 3.0, "bits per byte": 1.5}
+
+
+def test_a_language_model_without_a_result_is_one_line(tmp_path, capsys):
+    (tmp_path / "eval-lm.log").write_text("nothing\n")
+    arguments = ["perplexity", "--log", str(tmp_path / "eval-lm.log"), "--raw", str(tmp_path / "test")]
+    assert evaluation.main([*arguments, str(tmp_path / "score.json")]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'eval-lm.log'}: fairseq-deep eval-lm printed no loss\n"

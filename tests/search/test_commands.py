@@ -1,0 +1,231 @@
+"""The GNMT form through the commands: the scores that they print, with models of fairseq and of this package."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import interactive
+
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.cli.stock import USER_DIR
+from fairseq_plugins.errors import UserError
+from tests import toy
+from tests.search.searching import gnmt
+
+FORM = ("--lenpen-form", "gnmt", "--lenpen", "0.6")
+WIDE = ("--beam", "4", "--nbest", "4")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy.binarise(tmp_path_factory.mktemp("toy"), {**toy.SIZES, "test": 8})
+
+
+@pytest.fixture(scope="module")
+def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Models of the stock task ``translation``, stopped while they are still unsure of their sentences' ends."""
+    flags = ("--max-update", "40", "--no-epoch-checkpoints", "--task", "translation")
+    return {
+        arch: toy.train_toy(data, tmp_path_factory.mktemp(arch), *flags, arch=arch)
+        for arch in ("transformer", "admin_transformer")
+    }
+
+
+class Line(NamedTuple):
+    """One hypothesis as printed, in base 2: its score, and the log-probabilities of its tokens to four decimals."""
+
+    score: float
+    text: str
+    positional: list[float]
+
+
+def printed(report: str) -> dict[int, list[Line]]:
+    """The hypotheses of each sentence, in the order in which they stand in the report of a command."""
+    heads: list[tuple[int, float, str]] = []
+    found: dict[int, list[Line]] = {}
+    for line in report.splitlines():
+        if line.startswith("H-"):
+            number, score, text = line[2:].split("\t")
+            heads.append((int(number), float(score), text))
+        elif line.startswith("P-"):
+            number, text = line[2:].split("\t")
+            assert heads[-1][0] == int(number)
+            found.setdefault(int(number), []).append(Line(*heads[-1][1:], [float(one) for one in text.split()]))
+    return found
+
+
+def translated(data: Path, path: str, results: Path, *flags: str) -> dict[int, list[Line]]:
+    toy.translate_toy(data, Path(path), results, *flags)
+    return printed((results / "generate-test.txt").read_text(encoding="utf-8"))
+
+
+def assert_printed_in_form(found: dict[int, list[Line]], alpha: float) -> None:
+    """Each score is the sum of what is printed for the tokens, over the penalty of their number."""
+    lengths = set()
+    for lines in found.values():
+        for line in lines:
+            # The words of the text and the end mark; fairseq does not print special symbols, which may be chosen, too.
+            length = len(line.positional)
+            assert length >= len(line.text.split()) + 1
+            rounding = 5e-5 * length + 1e-4
+            assert line.score * gnmt(length, alpha) == pytest.approx(sum(line.positional), abs=rounding)
+            lengths.add(length)
+        assert [line.score for line in lines] == sorted((line.score for line in lines), reverse=True)
+    assert len(lengths) > 1
+
+
+@pytest.mark.parametrize("arch", ["transformer", "admin_transformer"])
+def test_generate(arch: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    found = translated(data, str(checkpoints[arch]), tmp_path, *FORM, *WIDE)
+    assert sorted(found) == list(range(8))
+    assert {len(lines) for lines in found.values()} == {4}
+    assert_printed_in_form(found, 0.6)
+    assert any(len(line.positional) == len(line.text.split()) + 1 for lines in found.values() for line in lines)
+
+
+def test_the_flag_changes_scores_and_order_and_nothing_else(
+    data: Path, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    path = str(checkpoints["transformer"])
+    ours = translated(data, path, tmp_path / "gnmt", *FORM, *WIDE)
+    stock = translated(data, path, tmp_path / "stock", "--lenpen", "0.6", *WIDE)
+    for number, lines in ours.items():
+        assert sorted((line.text, line.positional) for line in lines) == sorted(
+            (line.text, line.positional) for line in stock[number]
+        )
+        for line in stock[number]:
+            length = len(line.positional)
+            assert line.score * length**0.6 == pytest.approx(sum(line.positional), abs=5e-5 * length + 1e-4)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--prefix-size", "1"),
+        ("--score-reference",),
+        ("--sampling", "--sampling-topk", "5"),
+        ("--diverse-beam-groups", "2"),
+        ("--diversity-rate", "0.5"),
+        ("--print-alignment",),
+        ("--max-tokens", "40"),
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_generate_with(flags: tuple[str, ...], data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    wide = () if "--score-reference" in flags else WIDE
+    found = translated(data, str(checkpoints["admin_transformer"]), tmp_path, *FORM, *wide, *flags)
+    assert sorted(found) == list(range(8))
+    assert_printed_in_form(found, 0.6)
+
+
+def test_an_ensemble_of_both(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    found = translated(data, ":".join(map(str, checkpoints.values())), tmp_path, *FORM, *WIDE)
+    assert_printed_in_form(found, 0.6)
+
+
+@pytest.mark.parametrize("buffer", ["1", "3"])
+def test_interactive(
+    buffer: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = tmp_path / "lines.de"
+    lines.write_text("eins zwei drei\nneun\nvier vier vier vier vier vier\n", encoding="utf-8")
+    arguments = [str(data), "--path", str(checkpoints["transformer"]), "--input", str(lines), "--cpu", "-s", "de"]
+    arguments += ["-t", "en", "--buffer-size", buffer, "--batch-size", buffer, "--max-len-b", "12", *FORM, *WIDE]
+    args = options.parse_args_and_arch(options.get_interactive_generation_parser(), input_args=arguments)
+    interactive.main(convert_namespace_to_omegaconf(args))
+    found = printed(capsys.readouterr().out)
+    assert sorted(found) == [0, 1, 2]
+    assert_printed_in_form(found, 0.6)
+
+
+def test_our_own_command(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    flags = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--results-path", str(tmp_path), *FORM, *WIDE]
+    assert main(["generate", str(data), "--path", str(checkpoints["admin_transformer"]), *flags]) == 0
+    assert_printed_in_form(printed((tmp_path / "generate-test.txt").read_text(encoding="utf-8")), 0.6)
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (("--unnormalized",), "error: --lenpen-form gnmt asks for a length penalty and --unnormalized for none"),
+        (("--lenpen", "-1"), "error: --lenpen -1.0: with --lenpen-form gnmt it is the alpha of"),
+        (("--lenpen", "nan"), "error: --lenpen must be a finite number, not nan"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    flags: tuple[str, ...],
+    line: str,
+    data: Path,
+    checkpoints: dict[str, Path],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    given = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--results-path", str(tmp_path), *FORM, *flags]
+    assert main(["generate", str(data), "--path", str(checkpoints["transformer"]), *given]) == 2
+    (error,) = [text for text in capfd.readouterr().err.splitlines() if text.startswith("error: ")]
+    assert error.startswith(line)
+
+
+def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The option text of the documentation, in a training that validates."""
+    search = {"beam": 2, "max_len_b": 9, "lenpen": 0.6, "lenpen_form": "gnmt"}
+    flags = ("--eval-bleu", "--eval-bleu-args", json.dumps(search), "--max-update", "2", "--no-epoch-checkpoints")
+    with caplog.at_level(logging.INFO):
+        toy.train_toy(data, tmp_path, *flags, "--log-format", "json", validate=True)
+    assert "length penalty of the GNMT form: ((5 + length) / 6) ** 0.6, the end mark counted" in caplog.text
+    assert '"valid_bleu"' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("form", "validation", "refused"),
+    [
+        ("gnmt", ("--eval-bleu",), True),
+        ("gnmt", ("--eval-bleu", "--eval-bleu-args", '{"lenpen": 0.6}'), True),
+        ("gnmt", ("--eval-bleu", "--eval-bleu-args", '{"max_len_b": 9, "lenpen_form": "gnmt"}'), False),
+        ("gnmt", (), False),
+        ("fairseq", (), False),
+    ],
+)
+def test_a_training_may_carry_the_search_of_its_evaluation(
+    form: str, validation: tuple[str, ...], refused: bool, data: Path, tmp_path: Path
+) -> None:
+    """In a YAML file; but the BLEU of its own validation must not be in another form unnoticed."""
+    config = toy.parse_training(data, tmp_path, "--max-update", "1", *validation)
+    config.generation.lenpen_form = form
+    if not refused:
+        toy.run_training(config)
+        assert (tmp_path / "checkpoint_last.pt").exists()
+        return
+    with pytest.raises(UserError, match='write "lenpen_form": "gnmt" into task.eval_bleu_args, too'):
+        toy.run_training(config)
+    assert not (tmp_path / "checkpoint_last.pt").exists()
+
+
+@pytest.mark.slow
+def test_fairseq_s_own_command_in_its_own_process(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    """There the flag must be known before the options are read, by ``--user-dir`` alone."""
+    program = "import sys; from fairseq_cli.generate import cli_main; sys.exit(cli_main())"
+    flags = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--user-dir", USER_DIR, *FORM, *WIDE]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(data), "--path", str(checkpoints["transformer"]), *flags],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = printed(done.stdout)
+    assert sorted(found) == list(range(8))
+    assert_printed_in_form(found, 0.6)
+    assert all(math.isfinite(line.score) for lines in found.values() for line in lines)

@@ -1,0 +1,325 @@
+"""The GNMT form: equation 14 in numbers, the score of every hypothesis, and what wins by it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from fairseq.models import BaseFairseqModel
+from fairseq.models import build_model as build_any
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from torch import Tensor
+
+from fairseq_plugins.core.method import Axis
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.search.length_penalty import (
+    GNMTSequenceGenerator,
+    GNMTSequenceGeneratorWithAlignment,
+    checked_alpha,
+    gnmt_length_penalty,
+)
+from tests import models
+from tests.representatives import for_each
+from tests.search.searching import (
+    gnmt,
+    log_probability,
+    outspoken,
+    sample_of,
+    scores,
+    search,
+    settings,
+    stock_search,
+    words,
+)
+
+FORM: dict[str, Any] = {"lenpen_form": "gnmt"}
+END = models.dictionary().eos()
+
+
+@pytest.mark.parametrize(
+    ("length", "alpha", "value"),
+    [
+        (1, 0.0, 1.0),
+        (1, 0.6, 1.0),  # (5 + 1) / 6 is 1
+        (50, 0.0, 1.0),
+        (7, 1.0, 2.0),  # 12 / 6
+        (19, 0.5, 2.0),  # the root of 24 / 6
+        (43, 2 / 3, 4.0),  # 8 ** (2 / 3)
+        (25, 0.6, 2.6265278),  # 5 ** 0.6
+        (13, 0.2, 1.2457309),  # 3 ** 0.2
+    ],
+)
+def test_equation_14(length: int, alpha: float, value: float) -> None:
+    assert gnmt_length_penalty(length, alpha) == pytest.approx(value, rel=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [0, 0.0, 0.2, 0.6, 1, 2.5])
+def test_alpha_is_any_number_from_zero(alpha: float) -> None:
+    assert checked_alpha(alpha) == alpha
+
+
+@pytest.mark.parametrize("alpha", [-0.1, -1, math.nan, math.inf, -math.inf, "0.6", None, True, [0.6]])
+def test_alpha_is_nothing_else(alpha: Any) -> None:
+    with pytest.raises(UserError, match="finite and not negative, for instance 0.6") as caught:
+        checked_alpha(alpha)
+    assert str(caught.value).startswith(f"--lenpen {alpha}: ")
+    assert len(caught.value.problems) == 1
+
+
+def test_a_penalty_that_is_switched_off_is_refused() -> None:
+    with pytest.raises(UserError, match="--lenpen-form gnmt .* --unnormalized .*: leave one of them out"):
+        checked_alpha(0.6, normalized=False)
+    with pytest.raises(UserError) as caught:
+        checked_alpha(-1.0, normalized=False)
+    assert len(caught.value.problems) == 2
+    for wrong in ({"normalize_scores": False}, {"len_penalty": -1.0}):
+        with pytest.raises(UserError):
+            GNMTSequenceGenerator([outspoken()], models.dictionary(), **wrong)
+
+
+def stock_transformer() -> BaseFairseqModel:
+    """fairseq's own class of model, with random weights that prefer some words."""
+    torch.manual_seed(5)
+    model = build_any(models.configuration("--arch", "transformer"), models.task())
+    models.perturb(model)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(12)
+    return model.eval()
+
+
+ENSEMBLES: dict[str, Any] = {
+    "post_ln": lambda: [outspoken("post_ln")],
+    "admin": lambda: [outspoken("admin")],
+    "dsinit_matt": lambda: [outspoken("dsinit_matt")],
+    "stock": lambda: [stock_transformer()],
+    "ensemble": lambda: [outspoken("post_ln"), outspoken("ds_init", seed=2)],
+    "mixed ensemble": lambda: [outspoken("admin"), stock_transformer()],
+}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "beam": {},
+    "wide beam": {"beam": 12},
+    "greedy": {"beam": 1},
+    "sampling": {"sampling": True},
+    "sampling from few": {"sampling": True, "sampling_topk": 5},
+    "diverse beam": {"beam": 4, "diverse_beam_groups": 2},
+    "diverse siblings": {"diversity_rate": 0.3},
+    "no repeated bigram": {"no_repeat_ngram_size": 2},
+    "temperature": {"temperature": 1.7},
+    "unknown words": {"unkpen": 2.0},
+    "short": {"max_len_b": 2},
+    "alignment": {"print_alignment": "hard"},
+    "prefix": {"prefix": torch.tensor([[7, 8], [9, 1], [7, 7], [4, 5]])},  # the second is one word long
+}
+
+
+def assert_scored_by_equation_14(found: list[list[dict[str, Any]]], alpha: float) -> None:
+    for ranked in found:
+        assert ranked
+        for one in ranked:
+            assert one["tokens"][-1] == END
+            expected = log_probability(one) / gnmt(len(one["tokens"]), alpha)
+            assert float(one["score"]) == pytest.approx(expected, rel=1e-5)
+        assert scores(ranked) == sorted(scores(ranked), reverse=True)
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+@pytest.mark.parametrize("alpha", [0.6, 1.0, 2.0])
+def test_score_is_the_sum_over_the_penalty(name: str, alpha: float) -> None:
+    found = search(ENSEMBLES[name](), models.batch(), lenpen=alpha, **FORM)
+    assert_scored_by_equation_14(found, alpha)
+    assert len({len(one["tokens"]) for ranked in found for one in ranked}) > 1
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_kind_of_search_is_scored_so(name: str) -> None:
+    found = search([outspoken()], models.batch(), lenpen=0.6, **FORM, **SEARCHES[name])
+    assert_scored_by_equation_14(found, 0.6)
+
+
+def test_without_lenpen_alpha_is_one_as_fairseq_s_lenpen_is() -> None:
+    found = search([outspoken()], models.batch(), **FORM)
+    assert_scored_by_equation_14(found, 1.0)
+
+
+def test_prefixes_are_kept() -> None:
+    prefix = SEARCHES["prefix"]["prefix"]
+    found = search([outspoken()], models.batch(), prefix=prefix, **FORM)
+    assert all(one["tokens"][:2].tolist() == [7, 8] for one in found[0])
+    assert all(one["tokens"][0] == 9 for one in found[1])
+
+
+@pytest.mark.parametrize("name", [name for name in SEARCHES if "sampling" not in name and name != "prefix"])
+def test_the_search_itself_is_fairseq_s(name: str) -> None:
+    """The same hypotheses with the same positional scores, put into another order."""
+    members, data = [outspoken()], models.batch()
+    ours = search(members, data, lenpen=0.6, **FORM, **SEARCHES[name])
+    stock = stock_search(members, data, **SEARCHES[name])
+    for mine, theirs in zip(ours, stock, strict=True):
+        assert positional(mine) == positional(theirs)
+
+
+def positional(hypotheses: list[dict[str, Any]]) -> list[Any]:
+    """Tokens and their scores in an order of their own; diverse groups may hold the same tokens twice."""
+    return sorted((one["tokens"].tolist(), one["positional_scores"].tolist()) for one in hypotheses)
+
+
+@pytest.mark.parametrize("name", [name for name in SEARCHES if "sampling" not in name and name != "prefix"])
+def test_without_strength_both_forms_are_the_plain_sum(name: str) -> None:
+    members, data = [outspoken()], models.batch()
+    ours = search(members, data, lenpen=0, **FORM, **SEARCHES[name])
+    for others in (
+        stock_search(members, data, lenpen=0, **SEARCHES[name]),
+        stock_search(members, data, unnormalized=True, **SEARCHES[name]),
+    ):
+        for mine, theirs in zip(ours, others, strict=True):
+            assert words(mine) == words(theirs)
+            assert scores(mine) == scores(theirs)
+
+
+def test_hypotheses_as_long_as_the_source_must_be_stay_refused() -> None:
+    """``--match-source-len`` gives minus infinity to what is longer than the source; that stays the last."""
+    found = search([outspoken()], models.batch(), match_source_len=True, lenpen=0.6, **FORM)
+    for ranked in found:
+        assert scores(ranked) == sorted(scores(ranked), reverse=True)
+        for one in ranked:
+            expected = log_probability(one) / gnmt(len(one["tokens"]), 0.6)
+            assert float(one["score"]) in (pytest.approx(expected, rel=1e-5), -math.inf)
+
+
+def test_each_hypothesis_keeps_its_own_alignment() -> None:
+    data, members = models.batch(), [outspoken()]
+    ours = search(members, data, beam=6, lenpen=2.0, print_alignment="hard", **FORM)
+    stock = stock_search(members, data, beam=6, lenpen=0.0, print_alignment="hard")
+    assert [words(ranked) for ranked in ours] != [words(ranked) for ranked in stock]
+    for mine, theirs in zip(ours, stock, strict=True):
+        alignment = {tuple(one["tokens"].tolist()): one["alignment"] for one in theirs}
+        assert [one["alignment"] for one in mine] == [alignment[tuple(one["tokens"].tolist())] for one in mine]
+
+
+@for_each("case", ["post_ln", "admin", "dsinit_matt"], Axis.ATTENTION)
+def test_compiled_equals_eager(case: str) -> None:
+    model = models.trained(case)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(4)
+    generator = GNMTSequenceGenerator([model], models.dictionary(), beam_size=4, max_len_b=12, len_penalty=0.6)
+    data = models.batch(sentences=6)
+    sample = {"net_input": {"src_tokens": data.source, "src_lengths": data.lengths}}
+    expected = generator(sample)
+    assert_scored_by_equation_14(expected, 0.6)
+    with torch.no_grad(), torch.jit.optimized_execution(False):  # torch's rewriting for speed: in tests/contract
+        found = torch.jit.script(generator)(sample)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert words(mine) == words(theirs)
+        assert scores(mine) == pytest.approx(scores(theirs), abs=1e-4)
+
+
+def test_the_classes_stand_in_for_fairseq_s() -> None:
+    """Who asks for fairseq's class, or changes a setting of a search that is built, is served."""
+    assert issubclass(GNMTSequenceGenerator, SequenceGenerator)
+    assert issubclass(GNMTSequenceGeneratorWithAlignment, SequenceGeneratorWithAlignment)
+    generator = models.task().build_generator([outspoken()], settings(beam=4, max_len_b=9, **FORM))
+    assert (generator.beam_size, generator.max_len_b) == (4, 9)
+    generator.max_len_b = 2
+    found = generator.generate([], sample_of(models.batch()))
+    assert max(len(one["tokens"]) for ranked in found for one in ranked) == 3
+
+
+# A vocabulary of two words and a beam that holds everything: beam search is exhaustive, and an oracle can list it all.
+
+TWO_WORDS = (models.dictionary().index("w0"), models.dictionary().index("w1"))
+LONGEST = 4
+EVERYTHING = 2 + 4 + 8 + 16
+"""Sentences of 1 to 4 words out of two; also more than the open hypotheses and ends of any step."""
+
+
+def restricted(case: str) -> BaseFairseqModel:
+    """A model of two words and the end mark; all other entries are impossible."""
+    model = models.trained(case)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(3)
+    impossible = torch.full((len(models.dictionary()),), -math.inf)
+    impossible[[*TWO_WORDS, END]] = 0.0
+    forward = model.decoder.forward
+
+    def forward_restricted(previous: Tensor, **options: Any) -> Any:
+        logits, extra = forward(previous, **options)
+        return logits + impossible, extra
+
+    model.decoder.forward = forward_restricted
+    return model
+
+
+def listed(model: BaseFairseqModel, row: models.Batch) -> dict[tuple[int, ...], float]:
+    """Log-probability of every sentence that there is, each from one whole forward pass."""
+    result = {}
+    for length in range(1, LONGEST + 1):
+        for chosen in itertools.product(TWO_WORDS, repeat=length):
+            tokens = torch.tensor([*chosen, END])
+            previous = torch.tensor([[END, *chosen]])
+            encoder_out = model.encoder(row.source, row.lengths)
+            logits, _ = model.decoder.forward(previous, encoder_out=encoder_out)
+            found = logits[0].double().log_softmax(-1).gather(1, tokens.unsqueeze(1))
+            result[tuple(tokens.tolist())] = float(found.sum())
+    return result
+
+
+@pytest.mark.parametrize("case", ["post_ln", "admin", "rezero"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
+def test_an_exhaustive_search_ranks_as_the_oracle(case: str, alpha: float) -> None:
+    model, data = restricted(case), models.batch(sentences=2)
+    limits = {"beam": EVERYTHING, "max_len_b": LONGEST, "lenpen": alpha}
+    by_form = {form: search([model], data, lenpen_form=form, **limits) for form in ("fairseq", "gnmt")}
+    for sentence in range(2):
+        with torch.no_grad():
+            everything = listed(model, data.rows(sentence, sentence + 1))
+        assert len(everything) == EVERYTHING
+        for form, divide in (("gnmt", gnmt), ("fairseq", lambda length, power: length**power)):
+            oracle = {tokens: total / divide(len(tokens), alpha) for tokens, total in everything.items()}
+            expected = sorted(oracle, key=oracle.__getitem__, reverse=True)
+            ranked = by_form[form][sentence]
+            assert [tuple(each) for each in words(ranked)] == expected
+            assert scores(ranked) == pytest.approx([oracle[tokens] for tokens in expected], abs=1e-4)
+
+
+# Two sentences: "w0" with probability 0.7, and nine times "w1" with probability 0.3. With the end mark they have 2 and
+# 10 tokens. For lenpen 1 fairseq's penalty is 2 and 10, GNMT's is 7 / 6 and 15 / 6.
+
+SHORT, LONG = [TWO_WORDS[0], END], [TWO_WORDS[1]] * 9 + [END]
+
+
+def two_sentences() -> BaseFairseqModel:
+    model = models.trained("post_ln")
+
+    def forward(previous: Tensor, **options: Any) -> Any:
+        logits = torch.full((len(previous), 1, len(models.dictionary())), -math.inf)
+        for row, history in enumerate(previous.tolist()):
+            if len(history) == 1:
+                logits[row, 0, list(TWO_WORDS)] = torch.tensor([0.7, 0.3]).log()
+            elif len(history) < 10 and history[-1] == TWO_WORDS[1]:
+                logits[row, 0, TWO_WORDS[1]] = 0.0
+            else:
+                logits[row, 0, END] = 0.0
+        return logits, {"attn": [None]}
+
+    model.decoder.forward = forward
+    return model
+
+
+@pytest.mark.parametrize(
+    ("form", "best", "expected"),
+    [
+        ("fairseq", LONG, {"short": math.log(0.7) / 2, "long": math.log(0.3) / 10}),
+        ("gnmt", SHORT, {"short": math.log(0.7) * 6 / 7, "long": math.log(0.3) * 6 / 15}),
+    ],
+)
+def test_the_forms_choose_different_translations(form: str, best: list[int], expected: dict[str, float]) -> None:
+    (ranked,) = search([two_sentences()], models.batch(sentences=1), beam=2, lenpen=1.0, lenpen_form=form)
+    assert ranked[0]["tokens"].tolist() == best
+    found = dict(zip(map(tuple, words(ranked)), scores(ranked), strict=True))
+    assert found == {
+        tuple(SHORT): pytest.approx(expected["short"], rel=1e-6),
+        tuple(LONG): pytest.approx(expected["long"], rel=1e-6),
+    }

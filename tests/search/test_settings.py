@@ -1,0 +1,355 @@
+"""``lenpen_form``: how it is set, what it goes with, what it is refused with; without it fairseq stays fairseq."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import math
+from argparse import Namespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq import options, tasks
+from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
+from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.sequence_scorer import SequenceScorer
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.tasks.translation_lev import TranslationLevenshteinConfig, TranslationLevenshteinTask
+from fairseq.token_generation_constraints import pack_constraints
+from hydra import compose, initialize_config_module
+from hydra.errors import ConfigCompositionException
+from omegaconf import OmegaConf
+
+import fairseq_plugins.search
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.search.length_penalty import (
+    GNMTSequenceGenerator,
+    GNMTSequenceGeneratorWithAlignment,
+    GNMTSequenceScorer,
+)
+from tests import models
+from tests.search.searching import (
+    gnmt,
+    log_probability,
+    outspoken,
+    sample_of,
+    scores,
+    search,
+    settings,
+    stock_search,
+    words,
+)
+
+NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
+    "not said": {},
+    "fairseq": {"lenpen_form": "fairseq"},
+    "lenpen": {"lenpen_form": "fairseq", "lenpen": 0.6},
+    "unnormalized": {"lenpen_form": "fairseq", "unnormalized": True},
+    "negative": {"lenpen_form": "fairseq", "lenpen": -1.0},
+    "alignment": {"print_alignment": "soft"},
+    "diverse": {"diverse_beam_groups": 3, "lenpen": 2},
+    "reference": {"score_reference": True},
+}
+
+
+@pytest.mark.parametrize("name", NOT_ASKED_FOR)
+def test_fairseq_s_form_is_fairseq_untouched(name: str) -> None:
+    values, members, data = NOT_ASKED_FOR[name], [outspoken()], models.batch()
+    generator = models.task().build_generator(members, settings(**values))
+    assert type(generator) in (SequenceGenerator, SequenceGeneratorWithAlignment, SequenceScorer)
+    ours, stock = search(members, data, **values), stock_search(members, data, **values)
+    for mine, theirs in zip(ours, stock, strict=True):
+        assert words(mine) == words(theirs)
+        assert scores(mine) == scores(theirs)
+        for one, other in zip(mine, theirs, strict=True):
+            assert torch.equal(one["positional_scores"], other["positional_scores"])
+
+
+def test_older_configurations_mean_fairseq_s_form() -> None:
+    """A checkpoint stores the settings of its day, closed to new keys."""
+    older = OmegaConf.structured(GenerationConfig)
+    assert "lenpen_form" not in older
+    OmegaConf.set_struct(older, True)
+    assert type(models.task().build_generator([outspoken()], older)) is SequenceGenerator
+
+
+@pytest.mark.parametrize("given", ["gnmd", "GNMT", "wu", "", None, 0.6])
+def test_an_unknown_form_is_refused(given: Any) -> None:
+    with pytest.raises(UserError, match=r"^unknown --lenpen-form '.*legal values: fairseq, gnmt$"):
+        models.task().build_generator([outspoken()], settings(lenpen_form=given))
+
+
+def test_the_nearest_form_is_named() -> None:
+    with pytest.raises(UserError, match="'gnmd' .did you mean 'gnmt'"):
+        models.task().build_generator([outspoken()], settings(lenpen_form="gnmd"))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"unnormalized": True}, "--unnormalized for none: leave one of them out"),
+        ({"lenpen": -0.6}, "--lenpen -0.6: "),
+        ({"lenpen": math.nan}, "--lenpen nan: "),
+        ({"lenpen": math.inf}, "--lenpen inf: "),
+        ({"lenpen": "0.6"}, "--lenpen 0.6: "),
+    ],
+)
+@pytest.mark.parametrize("reference", [False, True])
+def test_contradictions_are_refused(values: dict[str, Any], message: str, reference: bool) -> None:
+    with pytest.raises(UserError) as caught:
+        models.task().build_generator([outspoken()], settings(lenpen_form="gnmt", score_reference=reference, **values))
+    assert message in str(caught.value)
+    assert len(caught.value.problems) == 1
+
+
+def test_fairseq_s_own_refusals_remain() -> None:
+    with pytest.raises(ValueError, match="mutually exclusive"):
+        search([outspoken()], models.batch(), lenpen_form="gnmt", sampling=True, diverse_beam_groups=2)
+
+
+# --score-reference
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_reference_is_scored_by_equation_14(members: int) -> None:
+    ensemble, data = [outspoken(seed=seed) for seed in range(1, members + 1)], models.batch()
+    ours = search(ensemble, data, lenpen_form="gnmt", lenpen=0.6, score_reference=True)
+    stock = stock_search(ensemble, data, score_reference=True)
+    lengths = set()
+    for (mine,), (theirs,), target in zip(ours, stock, data.target, strict=True):
+        assert torch.equal(mine["tokens"], target[target.ne(models.dictionary().pad())])
+        assert torch.equal(mine["positional_scores"], theirs["positional_scores"])
+        length = len(mine["tokens"])
+        assert float(mine["score"]) == pytest.approx(log_probability(mine) / gnmt(length, 0.6), rel=1e-5)
+        assert float(theirs["score"]) == pytest.approx(log_probability(theirs) / length, rel=1e-5)
+        lengths.add(length)
+    assert len(lengths) > 1
+
+
+def test_a_hypothesis_and_the_same_sentence_as_reference_have_one_score() -> None:
+    # `outspoken` counts the words of a step, which a whole forward pass does not have; here a plain model is needed.
+    member, data = models.trained("admin"), models.batch(sentences=1)
+    (ranked,) = search([member], data, lenpen_form="gnmt", lenpen=0.6)
+    tokens = ranked[0]["tokens"].unsqueeze(0)
+    previous = torch.cat([tokens[:, -1:], tokens[:, :-1]], dim=1)
+    again = data._replace(previous=previous, target=tokens)
+    ((reference,),) = search([member], again, lenpen_form="gnmt", lenpen=0.6, score_reference=True)
+    assert float(reference["score"]) == pytest.approx(float(ranked[0]["score"]), abs=1e-4)
+
+
+# Tasks with a search of their own, and searches handed over
+
+
+def test_a_task_that_would_ignore_the_form_is_refused() -> None:
+    config, both = TranslationLevenshteinConfig(), models.dictionary()
+    task = TranslationLevenshteinTask(config, both, both)
+    for quiet in ({}, {"lenpen_form": "fairseq"}):
+        assert type(task.build_generator([outspoken()], whole(**quiet))) is IterativeRefinementGenerator
+    with pytest.raises(UserError) as caught:
+        task.build_generator([outspoken()], whole(lenpen_form="gnmt"))
+    assert str(caught.value) == (
+        "--lenpen-form gnmt: TranslationLevenshteinTask searches with IterativeRefinementGenerator, which knows only "
+        "its own length penalty; leave --lenpen-form out"
+    )
+
+
+def whole(**values: Any) -> Namespace:
+    """Every setting, as the commands give them."""
+    return Namespace(**{**vars(GenerationConfig()), **values})
+
+
+def test_a_task_that_is_registered_later_is_watched_too() -> None:
+    class Late(TranslationTask):
+        def build_generator(self, models: Any, args: Any, **unused: Any) -> Any:
+            return SequenceGenerator(models, self.target_dictionary, len_penalty=args.lenpen)
+
+    class LaterStill(Late):
+        pass
+
+    for late in (Late, LaterStill):
+        task = late(TranslationConfig(), models.dictionary(), models.dictionary())
+        assert type(task.build_generator([outspoken()], whole())) is SequenceGenerator
+        with pytest.raises(UserError, match=f"{late.__name__} searches with SequenceGenerator, which knows only its"):
+            task.build_generator([outspoken()], whole(lenpen_form="gnmt"))
+
+
+def test_a_task_that_builds_on_fairseq_s_search_is_served() -> None:
+    class Adding(TranslationTask):
+        def build_generator(
+            self,
+            models: Any,
+            args: Any,
+            seq_gen_cls: Any = None,
+            extra_gen_cls_kwargs: Any = None,
+            prefix_allowed_tokens_fn: Any = None,
+        ) -> Any:
+            extra = {"symbols_to_strip_from_output": {5}}
+            return super().build_generator(models, args, extra_gen_cls_kwargs=extra)
+
+    task = Adding(TranslationConfig(), models.dictionary(), models.dictionary())
+    generator = task.build_generator([outspoken()], whole(lenpen_form="gnmt", lenpen=0.6))
+    assert type(generator) is GNMTSequenceGenerator
+    assert generator.alpha == 0.6
+    assert generator.symbols_to_strip_from_output == {5, models.dictionary().eos()}
+
+
+def test_a_class_handed_over_is_replaced_or_refused() -> None:
+    class Other(SequenceGenerator):
+        pass
+
+    build, members, asked = models.task().build_generator, [outspoken()], settings(lenpen_form="gnmt")
+    assert type(build(members, asked, seq_gen_cls=SequenceGenerator)) is GNMTSequenceGenerator
+    aligned = build(members, asked, seq_gen_cls=SequenceGeneratorWithAlignment)
+    assert type(aligned) is GNMTSequenceGeneratorWithAlignment
+    assert type(build(members, settings(), seq_gen_cls=Other)) is Other
+    with pytest.raises(UserError, match="TranslationTask searches with Other, which knows only its own"):
+        build(members, asked, seq_gen_cls=Other)
+
+
+def test_what_a_caller_hands_over_is_not_changed() -> None:
+    extra: dict[str, Any] = {"lm_weight": 0.5}
+    asked = settings(lenpen_form="gnmt", print_alignment="soft")
+    assert models.task().build_generator([outspoken()], asked, extra_gen_cls_kwargs=extra).lm_weight == 0.5
+    assert extra == {"lm_weight": 0.5}
+
+
+def test_allowed_words_still_bind_the_search() -> None:
+    allowed = [models.dictionary().index("w3"), models.dictionary().eos()]
+    generator = models.task().build_generator(
+        [outspoken()], settings(lenpen_form="gnmt", beam=1), prefix_allowed_tokens_fn=lambda row, tokens: allowed
+    )
+    for (one,) in generator.generate([], sample_of(models.batch())):
+        assert set(one["tokens"].tolist()) == set(allowed)
+        assert float(one["score"]) == pytest.approx(log_probability(one) / gnmt(len(one["tokens"]), 1.0), rel=1e-5)
+
+
+def test_words_that_must_occur_still_do() -> None:
+    wanted = models.dictionary().index("w7")
+    generator = models.task().build_generator(
+        [outspoken()], settings(lenpen_form="gnmt", lenpen=0.6, beam=4, constraints="ordered")
+    )
+    constraints = pack_constraints([[torch.tensor([wanted])]] * 4)
+    found = models.task().inference_step(generator, [], sample_of(models.batch()), constraints=constraints)
+    for ranked in found:
+        assert wanted in ranked[0]["tokens"]
+        for one in ranked:
+            assert float(one["score"]) == pytest.approx(log_probability(one) / gnmt(len(one["tokens"]), 0.6), rel=1e-5)
+
+
+# Flags and configurations
+
+
+def flags(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
+    return {
+        name: [type(action), action.default, action.choices and list(action.choices), action.nargs, action.help]
+        for action in parser._actions
+        for name in action.option_strings
+    }
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_one_flag_is_added_and_none_changed(interactive: bool) -> None:
+    stock = argparse.ArgumentParser()
+    gen_parser_from_dataclass(stock, GenerationConfig())
+    ours = flags(options.get_generation_parser(interactive=interactive))
+    assert {name: ours[name] for name in flags(stock) if name not in ("-h", "--help")} == {
+        name: value for name, value in flags(stock).items() if name not in ("-h", "--help")
+    }
+    assert "--lenpen-form" not in flags(stock)
+    kind, default, choices, _, text = ours["--lenpen-form"]
+    assert (default, choices) == ("fairseq", ["fairseq", "gnmt"])
+    assert "length ** lenpen" in text
+    assert "((5 + length) / 6) ** lenpen" in text
+
+
+def configured(*given: str, task: str = "translation") -> Any:
+    arguments = ["data", "--task", task, "--path", "model.pt", *given]
+    parser = options.get_generation_parser(default_task=task)
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, arguments))
+
+
+@pytest.mark.parametrize("task", ["translation", "audio_finetuning", "nlu_finetuning", "speech_to_text"])
+def test_the_flag_becomes_a_setting_of_generation(task: str) -> None:
+    """Two of these tasks have settings of fairseq's own class among theirs."""
+    asked = configured("--lenpen-form", "gnmt", "--lenpen", "0.6", task=task).generation
+    assert (asked.lenpen_form, asked.lenpen) == ("gnmt", 0.6)
+    assert isinstance(asked.lenpen_form, str)
+    assert configured(task=task).generation.lenpen_form == "fairseq"
+
+
+def test_a_misspelt_flag_value_ends_with_the_legal_ones() -> None:
+    with pytest.raises(UserError, match=r"unknown --lenpen-form 'gnmd' \(did you mean 'gnmt'\?\); legal"):
+        configured("--lenpen-form", "gnmd")
+
+
+def composed(*overrides: str) -> Any:
+    with initialize_config_module("fairseq.config", version_base="1.1"):
+        return compose("config", overrides=list(overrides))
+
+
+def test_hydra_knows_the_setting() -> None:
+    assert composed().generation.lenpen_form == "fairseq"
+    asked = composed("generation.lenpen_form=gnmt", "generation.lenpen=0.6").generation
+    assert type(models.task().build_generator([outspoken()], asked)) is GNMTSequenceGenerator
+    plain = OmegaConf.create(OmegaConf.to_container(composed("generation.lenpen_form=gnmt"), enum_to_str=True))
+    assert plain.generation.lenpen_form == "gnmt"
+    with pytest.raises(ConfigCompositionException) as caught:
+        composed("generation.lenpen_form=gnmd")
+    assert "expected one of [fairseq, gnmt]" in str(caught.value.__cause__)
+
+
+def test_fairseq_s_whole_configuration_can_be_made_in_both_ways() -> None:
+    assert OmegaConf.structured(FairseqConfig).generation.lenpen_form == "fairseq"
+    assert OmegaConf.structured(FairseqConfig()).generation.beam == 5
+
+
+def test_repeating_changes_nothing() -> None:
+    before = (FairseqTask.build_generator, FairseqTask.__init__, options.GenerationConfig)
+    fairseq_plugins.search.register()
+    TranslationTask(TranslationConfig(), models.dictionary(), models.dictionary())
+    assert (FairseqTask.build_generator, FairseqTask.__init__, options.GenerationConfig) == before
+    assert inspect.unwrap(FairseqTask.build_generator).__module__ == "fairseq.tasks.fairseq_task"
+
+
+# --eval-bleu
+
+
+def training_task(tmp_path: Any, text: str) -> Any:
+    for language in ("de", "en"):
+        models.dictionary().save(str(tmp_path / f"dict.{language}.txt"))
+    config = TranslationConfig(
+        data=str(tmp_path), source_lang="de", target_lang="en", eval_bleu=True, eval_bleu_args=text
+    )
+    return tasks.setup_task(OmegaConf.merge(OmegaConf.structured(config), {"_name": "translation"}))
+
+
+def test_validation_while_training_searches_so(tmp_path: Any) -> None:
+    task = training_task(tmp_path, '{"beam": 2, "max_len_b": 9, "lenpen": 0.6, "lenpen_form": "gnmt"}')
+    model = task.build_model(models.configuration(*models.CASES["post_ln"]))
+    assert type(task.sequence_generator) is GNMTSequenceGenerator
+    assert (task.sequence_generator.alpha, task.sequence_generator.beam_size) == (0.6, 2)
+    (one, *_), *_ = task.inference_step(task.sequence_generator, [model], sample_of(models.batch()))
+    assert float(one["score"]) == pytest.approx(log_probability(one) / gnmt(len(one["tokens"]), 0.6), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"lenpen_form": "gnmd"}', "did you mean 'gnmt'"),
+        ('{"lenpen_form": "gnmt", "unnormalized": true}', "leave one of them out"),
+        ('{"lenpen_form": "gnmt", "lenpen": "0.6"}', "--lenpen 0.6: "),
+    ],
+)
+def test_a_mistake_ends_the_training_before_it_begins(text: str, message: str, tmp_path: Any) -> None:
+    with pytest.raises(UserError, match=message):
+        training_task(tmp_path, text).build_model(models.configuration(*models.CASES["post_ln"]))
+
+
+def test_the_scorer_is_fairseq_s_with_another_score() -> None:
+    generator = models.task().build_generator([], settings(lenpen_form="gnmt", lenpen=0.2, score_reference=True))
+    assert isinstance(generator, GNMTSequenceScorer)
+    assert (generator.alpha, generator.eos) == (0.2, models.dictionary().eos())

@@ -1,0 +1,111 @@
+"""Lines are strict UTF-8, end at the line feed alone, and files appear when they are whole."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.text.lines import in_step, read_lines, write_lines
+from fairseq_plugins.text.split import split
+
+LINE_ENDS_ELSEWHERE = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def problem(*paths: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        list(read_lines(*paths))
+    return str(caught.value)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])), min_size=1))
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    path = tmp_path_factory.mktemp("lines") / "text"
+    lines[0] = lines[0].lstrip("\ufeff")
+    assert write_lines(path, lines) == len(lines)
+    assert path.read_bytes().count(b"\n") == len(lines)
+    assert list(read_lines(path)) == lines
+
+
+def test_no_other_character_ends_a_line(tmp_path: Path) -> None:
+    path = written(tmp_path / "text", f"a{LINE_ENDS_ELSEWHERE}b\nc\n".encode())
+    assert list(read_lines(path)) == [f"a{LINE_ENDS_ELSEWHERE}b", "c"]
+
+
+def test_files_are_read_behind_one_another_without_byte_order_marks(tmp_path: Path) -> None:
+    first = written(tmp_path / "one", b"\xef\xbb\xbfEins\nZwei")
+    second = written(tmp_path / "two.gz", gzip.compress("Drei\n\ufeffVier\n".encode()))
+    assert list(read_lines(first, second)) == ["Eins", "Zwei", "Drei", "\ufeffVier"]
+
+
+def test_latin_1_is_refused_with_the_number_of_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path / "train.de", "gut\nschön\n".encode("latin-1"))
+    assert problem(path) == f"{path}: line 2: not UTF-8 (byte 0xf6)"
+
+
+def test_surrogates_are_not_utf_8(tmp_path: Path) -> None:
+    path = written(tmp_path / "text", b"\xed\xa0\x80\n")
+    assert problem(path) == f"{path}: line 1: not UTF-8 (byte 0xed)"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "cause"),
+    [
+        ("empty", b"", "empty"),
+        ("empty.gz", gzip.compress(b"", mtime=0), "empty"),
+        ("no.gz", b"plain text", "not a whole gzip file"),
+        ("half.gz", gzip.compress(b"a sentence\n" * 40, mtime=0)[:-4], "not a whole gzip file"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, cause: str) -> None:
+    path = written(tmp_path / name, content)
+    assert problem(path) == f"{path}: {cause}"
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    assert problem(tmp_path / "absent") == f"{tmp_path / 'absent'}: no such file"
+    assert problem(tmp_path) == f"{tmp_path}: is a directory"
+
+
+def test_files_of_unequal_length_are_told_apart_by_their_counts(tmp_path: Path) -> None:
+    two, four = written(tmp_path / "a.de", b"1\n2\n"), written(tmp_path / "a.en", b"1\n2\n3\n4\n")
+    for files, counts in (((two, four), ("2", "4")), ((four, two), ("4", "2"))):
+        with pytest.raises(UserError) as caught:
+            list(in_step(files))
+        found = ", ".join(f"{file} has {count} lines" for file, count in zip(files, counts, strict=True))
+        assert str(caught.value) == f"{files[0]}: not parallel: {found}; line k must translate line k"
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    text = written(tmp_path / "text", b"a\nb\n")
+    (tmp_path / "two.partial").symlink_to("/dev/full")
+    with pytest.raises(UserError) as caught:
+        split(text, tmp_path / "one", tmp_path / "two", every=2)
+    assert str(caught.value) == f"{tmp_path / 'two'}: cannot be written: no space left on device"
+    assert list(tmp_path.iterdir()) == [text]
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be written: no such file"):
+        write_lines(tmp_path / "absent" / "text", ["a"])
+
+
+def test_an_error_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "text", b"old\n")
+
+    def lines():
+        yield "new"
+        raise UserError("no more")
+
+    with pytest.raises(UserError, match="no more"):
+        write_lines(path, lines())
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old\n"]

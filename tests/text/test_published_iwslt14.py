@@ -1,0 +1,77 @@
+"""The published IWSLT'14 files: the archive's XML gives the published tokens, the published merges the subwords."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sacremoses import MosesTokenizer
+
+from fairseq_plugins.text.bpe import load
+from fairseq_plugins.text.lines import read_lines, write_lines
+from fairseq_plugins.text.lower_case import lower_case
+from fairseq_plugins.text.ted import segments
+from fairseq_plugins.text.tokenise import Tokenisation, tokenised
+
+TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+SENTENCES = 6750
+LANGUAGES = pytest.mark.parametrize("language", ["de", "en"])
+
+LACKED_BY_SACREMOSES = {"de": 16, "en": 15}
+"""Lines of the test set that sacremoses alone splits otherwise: they end in an abbreviation."""
+
+
+@pytest.fixture(scope="module")
+def published(real_corpus: Callable[[str], Path]) -> Path:
+    return real_corpus("iwslt14_deen")
+
+
+def raw_sentences(published: Path, language: str) -> list[str]:
+    files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.{language}.xml" for name in TEST_SETS]
+    return list(segments(read_lines(*files), straight_apostrophes=True))
+
+
+def written(path: Path, lines) -> bytes:
+    write_lines(path, lines)
+    return path.read_bytes()
+
+
+@LANGUAGES
+def test_tokens_of_the_test_set_are_the_published_bytes(
+    published: Path, language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MOSES", raising=False)
+    raw = raw_sentences(published, language)
+    assert len(raw) == SENTENCES
+    tokens = written(tmp_path / "tokens", tokenised(Tokenisation(language, lower_case=True), raw))
+    assert tokens == (published / f"test.tok.{language}").read_bytes()
+
+
+@LANGUAGES
+def test_perl_gives_the_published_bytes(published: Path, language: str, tmp_path: Path) -> None:
+    if not os.environ.get("MOSES"):
+        pytest.skip("MOSES names no checkout of Moses")
+    raw = raw_sentences(published, language)
+    tokens = written(tmp_path / "tokens", tokenised(Tokenisation(language, lower_case=True), raw))
+    assert tokens == (published / f"test.tok.{language}").read_bytes()
+
+
+@LANGUAGES
+def test_sacremoses_alone_gives_other_ends_of_lines(published: Path, language: str) -> None:
+    tokenise = MosesTokenizer(lang=language).tokenize
+    raw = raw_sentences(published, language)
+    expected = read_lines(published / f"test.tok.{language}")
+    found = [lower_case(tokenise(line, return_str=True)) for line in raw]
+    other = [(ours, theirs) for ours, theirs in zip(found, expected, strict=True) if ours != theirs]
+    assert len(other) == LACKED_BY_SACREMOSES[language]
+    assert all(ours.endswith(".") and ours[:-1] + " ." == theirs for ours, theirs in other)
+
+
+@LANGUAGES
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_subwords_are_the_published_bytes(published: Path, language: str, split: str, tmp_path: Path) -> None:
+    bpe = load(published / "code")
+    subwords = map(bpe.process_line, read_lines(published / f"{split}.tok.{language}"))
+    assert written(tmp_path / "subwords", subwords) == (published / f"{split}.{language}").read_bytes()

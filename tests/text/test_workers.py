@@ -1,0 +1,76 @@
+"""Several processes give what one gives, in order, and end when they should."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.text import workers
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("lines", [0, 1, 7, 100])
+def test_the_order_is_kept(monkeypatch: pytest.MonkeyPatch, processes: int, lines: int) -> None:
+    monkeypatch.setattr(workers, "CHUNK", 2)
+    text = [str(number) for number in range(lines)]
+    assert list(workers.map_lines(lambda: lambda line: line + "!", text, processes)) == [line + "!" for line in text]
+
+
+def test_a_corpus_without_end_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "CHUNK", 2)
+    mapped = workers.map_lines(lambda: str.upper, (f"line {number}" for number in count()), 2)
+    assert [next(mapped) for _ in range(3)] == ["LINE 0", "LINE 1", "LINE 2"]
+    mapped.close()
+
+
+def test_a_users_mistake_comes_out_of_a_worker() -> None:
+    def refuse(line: str) -> str:
+        raise UserError(f"{line}: no")
+
+    with pytest.raises(UserError, match="^a: no$"):
+        list(workers.map_lines(lambda: refuse, ["a"], 2))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_a_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, sys, time\n"
+        "from fairseq_plugins.text.workers import map_lines\n"
+        "def work(line):\n"
+        "    pathlib.Path(sys.argv[1], str(os.getpid())).touch()\n"
+        "    time.sleep(600)\n"
+        "list(map_lines(lambda: work, ['a'], 2))\n"
+    )
+    script = tmp_path / "fairseq-deep.py"  # by this name the package knows that it need not load fairseq
+    script.write_text(program)
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    parent = subprocess.Popen([sys.executable, str(script), str(pids)], env={**os.environ, "PYTHONPATH": os.getcwd()})
+    until(lambda: any(pids.iterdir()))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    [worker] = [int(file.name) for file in pids.iterdir()]
+    until(lambda: not alive(worker))
+
+
+def until(condition) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came to be")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
