@@ -110,6 +110,7 @@ for directory in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 class TestHydraTrain:
     """In processes of their own, since Hydra keeps state that outlives a run; all fork from one that has imported."""
 
@@ -143,7 +144,6 @@ class TestHydraTrain:
         assert (ended[""] / "code").read_text() == "0", (ended[""] / "stderr").read_text()
         self.check_saved(ended[""])
 
-    @pytest.mark.slow
     def test_a_process_that_is_started_for_it_trains_the_same(self, data: Path, tmp_path: Path) -> None:
         self.prepare(data, tmp_path)
         command = ["-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", "--config-name", "tiny"]

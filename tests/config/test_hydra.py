@@ -196,7 +196,7 @@ def run_hydra(config: DictConfig) -> None:
 @pytest.mark.parametrize(
     ("arch", "choices"),
     [
-        ("admin_transformer_iwslt_de_en", {"admin_profile": "released,paper"}),
+        pytest.param("admin_transformer_iwslt_de_en", {"admin_profile": "released,paper"}, marks=pytest.mark.slow),
         ("deep_transformer", {"residual": "b2t", "attention": "matt", "norm": "post,none", "base_init": "xavier"}),
     ],
 )

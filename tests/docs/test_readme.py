@@ -73,6 +73,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     made: dict[str, Callable[[], bool]] = {

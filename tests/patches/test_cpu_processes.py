@@ -42,7 +42,8 @@ def test_stock_trains_nothing(toy_data: Path, tmp_path: Path) -> None:
         start(toy_data, tmp_path, *TWO, call_main=stock)
 
 
-# In new processes, as users have them: the other fast tests copy this one instead.
+# In new processes, as users have them: the fast tests copy this one instead.
+@pytest.mark.slow
 def test_two_processes_equal_one_with_both_batches(toy_data: Path, tmp_path: Path) -> None:
     two = torch.load(start(toy_data, tmp_path / "two", *TWO), weights_only=True)  # the default, pytorch_ddp
     one = torch.load(toy.train_toy(toy_data, tmp_path / "one", *FLAGS, "--update-freq", "2"), weights_only=True)

@@ -26,7 +26,7 @@ def stock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "load_checkpoint", inspect.unwrap(Trainer.load_checkpoint))
 
 
-@pytest.mark.parametrize("flags", [(), ("--ema-fp32",)], ids=["", "fp32"])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--ema-fp32",), marks=pytest.mark.slow)], ids=["", "fp32"])
 def test_an_average_starts_from_the_weights_of_a_plain_checkpoint(
     flags: tuple[str, ...], toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

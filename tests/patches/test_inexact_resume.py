@@ -54,7 +54,14 @@ def uninterrupted(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     return batches, torch.load(path, weights_only=True)
 
 
-@pytest.mark.parametrize("stop", [UPDATES_PER_EPOCH, UPDATES_PER_EPOCH + 5, 2 * UPDATES_PER_EPOCH])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(UPDATES_PER_EPOCH, marks=pytest.mark.slow),
+        UPDATES_PER_EPOCH + 5,
+        pytest.param(2 * UPDATES_PER_EPOCH, marks=pytest.mark.slow),
+    ],
+)
 def test_resumed_equals_uninterrupted(
     stop: int,
     toy_data: Path,

@@ -138,7 +138,7 @@ def test_by_yaml_too(toy_data: Path, tmp_path: Path) -> None:
     assert_average_of_all_updates(tmp_path / "run")
 
 
-@pytest.mark.parametrize("flags", [(), ("--ema-fp32",)], ids=["", "fp32"])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--ema-fp32",), marks=pytest.mark.slow)], ids=["", "fp32"])
 def test_resumed_equals_uninterrupted(flags: tuple[str, ...], toy_data: Path, tmp_path: Path, whole: Whole) -> None:
     uninterrupted = whole(*flags)["extra_state"]
     train(toy_data, tmp_path, *flags, updates=UPDATES // 2)

@@ -25,7 +25,7 @@ def run(data: Path, directory: Path, *flags: str) -> int | None:
     "limit",
     [
         pytest.param(1, marks=pytest.mark.slow),
-        UPDATES_PER_EPOCH - 1,
+        pytest.param(UPDATES_PER_EPOCH - 1, marks=pytest.mark.slow),
         UPDATES_PER_EPOCH,
         pytest.param(UPDATES_PER_EPOCH + 1, marks=pytest.mark.slow),
     ],

@@ -43,6 +43,7 @@ def test_seeds_that_are_none_are_refused_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_from_prepared_text_to_a_report(tmp_path: Path) -> None:
     """What is expected is trained, averaged and translated in this process."""
     data, out = test_evaluate.prepare(tmp_path / "my corpus"), tmp_path / "out"

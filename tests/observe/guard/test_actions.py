@@ -94,7 +94,7 @@ FP32 = ("--divergence-action", "fp32", "--bf16")
         pytest.param("1", FP32, marks=pytest.mark.slow),
         pytest.param("7", STOP, marks=pytest.mark.slow),
         ("7", LOWER),
-        ("7", FP32),
+        pytest.param("7", FP32, marks=pytest.mark.slow),
     ],
 )
 def test_a_long_gradient_alone_is_noted_and_made(

@@ -34,7 +34,7 @@ def fails_in_half(faults: Faults, call: int, by: float = math.nan) -> None:
     "flags",
     [
         ("--amp",),
-        ("--memory-efficient-bf16",),
+        pytest.param(("--memory-efficient-bf16",), marks=pytest.mark.slow),
         ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "16"),
     ],
 )

@@ -70,7 +70,7 @@ def clipped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 @pytest.mark.parametrize(
     ("arch", "flags"),
     [
-        ("admin_transformer", ()),
+        pytest.param("admin_transformer", (), marks=pytest.mark.slow),
         ("pre_ln_transformer", ("--encoder-layerdrop", "0.5", "--word-dropout", "0.2")),
         ("admin_transformer", ("--checkpoint-activations", "--update-freq", "2")),
         ("transformer", ()),
