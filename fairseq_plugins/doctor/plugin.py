@@ -109,7 +109,7 @@ def mends() -> Iterator[Finding]:
 
 def in_place(mend: Any) -> bool:
     """Whether every function that ``mend.apply`` would wrap is wrapped by it."""
-    from fairseq_plugins.patches.wrapping import is_wrapped
+    from fairseq_plugins.patches.wrapping import name_of, wrappers_of
 
     wanted: list[tuple[Any, str, Callable[..., Any]]] = []
     wrap = getattr(mend, "wrap", None)
@@ -121,4 +121,6 @@ def in_place(mend: Any) -> bool:
         mend.apply()
     finally:
         mend.wrap = wrap
-    return bool(wanted) and all(is_wrapped(getattr(owner, name), wrapper) for owner, name, wrapper in wanted)
+    return bool(wanted) and all(
+        name_of(wrapper) in wrappers_of(getattr(owner, name)) for owner, name, wrapper in wanted
+    )

@@ -50,7 +50,7 @@ MODULES: tuple[str, ...] = (
     "half_binarised",
     "unchecked_text",
 )
-"""In the order in which they are applied: of two that wrap one function, the later is the outer."""
+"""Which of two that wrap one function is the outer is a matter of :mod:`~fairseq_plugins.patches.events`."""
 
 
 def apply() -> None:

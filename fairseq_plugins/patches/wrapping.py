@@ -1,40 +1,66 @@
-"""Put a function around one of fairseq's, once, at the place where fairseq looks it up."""
+"""Put functions around one of fairseq's, at the place where fairseq looks it up: once each, in a stated order."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
+from fairseq_plugins.patches.events import ORDER
 
-def _layers(function: Any) -> Iterator[Any]:
-    """``function`` and everything it wraps, outermost first."""
-    while function is not None:
-        yield function
-        function = getattr(function, "__wrapped__", None)
-
-
-def is_wrapped(function: Any, wrapper: Callable[..., Any]) -> bool:
-    """Whether ``wrapper`` is already around ``function``, perhaps under later layers."""
-    name = f"{wrapper.__module__}.{wrapper.__qualname__}"
-    return any(getattr(layer, "mended_by", None) == name for layer in _layers(function))
+Wrapper = Callable[..., Any]
+WRAPPERS = "fairseq_plugins_wrappers"
+"""Attribute of a wrapped function: its wrappers, the outermost first."""
 
 
-def wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
-    """Replace ``owner.name`` by ``wrapper(original, ...)``; a second call changes nothing.
+def full_name(owner: Any, name: str) -> str:
+    """``fairseq.trainer.Trainer.train_step``; ``owner`` is a class or a module."""
+    return f"{owner.__module__}.{owner.__qualname__}.{name}" if isinstance(owner, type) else f"{owner.__name__}.{name}"
+
+
+def name_of(wrapper: Wrapper) -> str:
+    """The name of a wrapper in :data:`~fairseq_plugins.patches.events.ORDER`."""
+    return f"{wrapper.__module__}.{wrapper.__qualname__}".removeprefix("fairseq_plugins.")
+
+
+def wrappers_of(function: Any) -> tuple[str, ...]:
+    """Names of the wrappers around ``function``, the outermost first."""
+    return tuple(map(name_of, getattr(function, WRAPPERS, ())))
+
+
+def wrap(owner: Any, name: str, wrapper: Wrapper) -> None:
+    """Put ``wrapper(original, ...)`` around ``owner.name``, in the place that ``ORDER`` gives it; once is enough.
 
     Args:
         owner: the module or class on which fairseq looks the function up.
         name: the attribute.
-        wrapper: called with the original function first, then the caller's arguments.
+        wrapper: called with the function inside of it first, then the caller's arguments.
+
+    Raises:
+        ValueError: the function has other wrappers, and the order does not name this one.
     """
-    original = getattr(owner, name)
-    if is_wrapped(original, wrapper):
+    found = vars(owner).get(name)
+    wrappers: list[Wrapper] = getattr(found, WRAPPERS, [])
+    if name_of(wrapper) in map(name_of, wrappers):
         return
+    wrappers.append(wrapper)
+    order = ORDER.get(full_name(owner, name), ())
+    if len(wrappers) > 1 and (missing := set(map(name_of, wrappers)) - set(order)):
+        wrappers.remove(wrapper)
+        raise ValueError(f"{full_name(owner, name)}: patches/events.py gives no place to {', '.join(sorted(missing))}")
+    if len(wrappers) > 1:
+        wrappers.sort(key=lambda one: order.index(name_of(one)))
+    else:
+        setattr(owner, name, _wrapped(getattr(owner, name), wrappers))
 
+
+def _wrapped(original: Any, wrappers: list[Wrapper]) -> Any:
     @functools.wraps(original)
-    def mended(*args: Any, **kwargs: Any) -> Any:
-        return wrapper(original, *args, **kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        inner = original
+        for wrapper in reversed(wrappers):
+            inner = functools.partial(wrapper, inner)
+        return inner(*args, **kwargs)
 
-    mended.mended_by = f"{wrapper.__module__}.{wrapper.__qualname__}"  # type: ignore[attr-defined]
-    setattr(owner, name, mended)
+    setattr(call, WRAPPERS, wrappers)
+    return call

@@ -23,17 +23,25 @@ _MAX_UPDATE = re.compile(r"'max_update': (\d+)")
 _LOSS_SCALE_EXHAUSTED = "Minimum loss scale reached"
 _OVERFLOW = "gradient overflow detected"
 _DONE = "done training in"
-_GUARD = re.compile(r"divergence guard: update (\d+): (.+)$")
-_RUNG = re.compile(r"; (?:stop|[\w-]+, then stop): ")
-_HOW = re.compile(r"(?<=\S) \([^()]*(?:\([^()]*\)[^()]*)*\)$")
-GUARD_ENDS = "the training ends here"
-"""What the divergence guard says of an update with which it ends a training."""
 _NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
 
 OK, DIVERGED, FAILED_TO_TRAIN, UNKNOWN = "ok", "diverged", "failed to train", "unknown"
 
 FAILED_TO_LEARN_MARGIN = 0.05
 """A valid loss above (1 - this) times the unigram entropy counts as having learned nothing of translation."""
+
+
+def guard_record(update: int, text: str, ends: str = "") -> str:
+    """What the divergence guard did with an update, as the line of a log that :class:`TrainingLog` reads.
+
+    Args:
+        update: its number.
+        text: what was wrong and what was done, for a reader.
+        ends: why the training ends with it, if it does.
+    """
+    record = json.dumps({"divergence_guard": text, "update": update, "ends": ends})
+    # A record holds no other braces, so that it is found at the end of a line.
+    return "{" + record[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
 
 
 @dataclass
@@ -84,8 +92,6 @@ class TrainingLog:
             self.not_finite = True
         if _LOSS_SCALE_EXHAUSTED in line:
             self.not_finite = self.loss_scale_exhausted = True
-        if match := _GUARD.search(line):
-            self._take_guard(int(match[1]), match[2])
         if _OVERFLOW in line:
             self.overflows += 1
         if _DONE in line:
@@ -93,14 +99,12 @@ class TrainingLog:
         if _RECORD_AS_TEXT.search(line):
             self.as_text = True
 
-    def _take_guard(self, update: int, text: str) -> None:
-        self.guarded[update] = text
-        if GUARD_ENDS in text:
-            reason = _RUNG.split(text)[0]
-            self.ended_by_guard = _HOW.sub("", reason)
-
     def _take_record(self, record: dict[str, Any]) -> bool:
-        """Read a record of training or validation, told by its names; whether it was one."""
+        """Read a record of training, validation or the divergence guard, told by its names; whether it was one."""
+        if "divergence_guard" in record:
+            self.guarded[int(record["update"])] = record["divergence_guard"]
+            self.ended_by_guard = record["ends"]
+            return True
         if "valid_num_updates" in record:
             self._note(self.valid_loss, record, "valid_num_updates", "valid_")
             _keep(self.valid_bleu, record, "valid_num_updates", "valid_bleu")

@@ -17,6 +17,7 @@ from fairseq_plugins.pipeline.training_log import (
     UNKNOWN,
     LogReader,
     TrainingLog,
+    guard_record,
     judge,
     unigram_entropy,
 )
@@ -65,9 +66,19 @@ def test_a_resumed_training_counts_each_update_once():
 
 
 def test_updates_before_one_that_the_guard_speaks_of_were_made():
-    said = "divergence guard: update 3: loss 40 bits; stop: the training ends here; report: divergence/update-3.md\n"
+    said = guard_record(3, "loss 40 bits; stop", ends="loss 40 bits") + "\n"
     assert log_of(f"{PREFIX} fairseq_cli.train | {said}").updates == 2
     assert log_of(said, train_line(10, "9.5")).updates == 10
+
+
+def test_what_the_guard_did_is_read_as_it_was_written():
+    text = "loss 40 bits; first in a {b} (c); skip"
+    log = log_of(f"{PREFIX} fairseq_cli.train.guard | {guard_record(3, text)}\n")
+    assert (log.guarded, log.ended_by_guard, log.failure) == ({3: text}, "", "")
+    log = log_of(guard_record(3, text), guard_record(7, text, ends="loss 40 bits"))
+    assert (log.guarded, log.ended_by_guard, log.failure) == ({3: text, 7: text}, "loss 40 bits", DIVERGED)
+    # The sentence of the terminal is for readers only.
+    assert not log_of(f"divergence guard: update 3: {text}; the training ends here\n").guarded
 
 
 def test_a_log_is_read_as_it_grows(tmp_path):

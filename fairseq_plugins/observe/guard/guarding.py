@@ -40,7 +40,7 @@ from fairseq_plugins.observe.guard.signals import GRADIENT_SPIKE, NOT_FINITE, PL
 from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.observe.recorder.gradients import loss_scale
 from fairseq_plugins.observe.recorder.recording import recorder_of
-from fairseq_plugins.pipeline.training_log import GUARD_ENDS
+from fairseq_plugins.pipeline.training_log import guard_record
 
 # Below the logger that --log-file writes down, so that whoever reads such a file is told, too.
 logger = logging.getLogger("fairseq_cli.train.guard")
@@ -232,9 +232,11 @@ class Guard:
             return
         self._reports.write(incident, self._history)
         place, how = incident.place, "stuck" if incident.finding.kind == PLATEAU else "first"
-        where = f"; {how} in {place.name} ({place.how})" if place else ""
-        report = self._named(incident)
-        logger.warning("divergence guard: update %d: %s%s; %s%s", update.number, finding.reason, where, says, report)
+        where = f"; {how} in {place.name}" if place else ""
+        detail = f" ({place.how})" if place else ""
+        text = f"{finding.reason}{where}{detail}; {says}{self._named(incident)}"
+        logger.warning("divergence guard: update %d: %s", update.number, text)
+        logger.info(guard_record(update.number, text, finding.reason + where if incident.ends else ""))
 
     def _named(self, incident: Incident) -> str:
         """Where the report is; other processes than the first know only its directory."""
@@ -328,7 +330,7 @@ class Guard:
         if finding is None:
             return
         stops = self.settings.action == settings.STOP
-        says = f"stop: {GUARD_ENDS}" if stops else f"nothing is done: {self.settings.action} would not help"
+        says = f"stop: {ladder.ENDS}" if stops else f"nothing is done: {self.settings.action} would not help"
         incident = Incident(update, finding, ends=stops)
         if self.places.last is not None:
             values = self.places.last.values

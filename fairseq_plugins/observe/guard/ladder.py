@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairseq_plugins.observe.guard.settings import FP32, LOWER_LR, SKIP, STOP, Settings
-from fairseq_plugins.pipeline.training_log import GUARD_ENDS as ENDS
 
+ENDS = "the training ends here"
 NOTED = "noted"
 """No action: the update is reported and made."""
 MOST_HALVINGS = 10

@@ -14,7 +14,7 @@ from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, raised_in_worker
 from fairseq_plugins.observe.watch import command as watch
 from fairseq_plugins.pipeline import ending
-from fairseq_plugins.pipeline.training_log import judge, read_log
+from fairseq_plugins.pipeline.training_log import guard_record, judge, read_log
 from tests import processes, toy
 from tests.observe.guard.common import place_in, reports
 from tests.observe.guard.conftest import ON
@@ -77,8 +77,8 @@ def test_scripts_and_watch_call_it_diverged(
 def test_a_run_that_failed_to_train_is_called_that(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     text = "failed to train: training loss 9.01 bits a token after 4400 updates, the frequencies alone give 9.1"
-    prefix = "2026-01-01 00:00:00 | WARNING | fairseq_plugins.observe.guard.guarding | divergence guard: update 4400: "
-    log.write_text(f"{prefix}{text}; stop: the training ends here; report: x\nerror: {text}\n")
+    prefix = "2026-01-01 00:00:00 | INFO | fairseq_cli.train.guard | "
+    log.write_text(f"{prefix}{guard_record(4400, f'{text}; stop', ends=text)}\nerror: {text}\n")
     assert ending.main([str(tmp_path), "--code", "3", "--log", str(log)]) == 1
     assert json.loads((tmp_path / "finished").read_text())["outcome"] == "failed to train"
     assert judge(read_log(log), None).outcome == "failed to train"
