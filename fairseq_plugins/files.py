@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Another name to write to, renamed to ``path`` when the block has ended well; otherwise all stays as it was."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+
+
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file under another name and rename it when it is whole; where that fails, leave all as it was.
+    """Write a text file, whole or not at all.
 
     Raises:
         OSError: it cannot be written.
     """
-    partial = path.with_name(path.name + ".partial")
-    try:
+    with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise

@@ -34,8 +34,9 @@ from fairseq_plugins.checkpoints.selection import (
     best_checkpoints,
     last_checkpoints,
 )
-from fairseq_plugins.errors import EXIT_CODE, UserError, report
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.outcome import exit_code
 
 
 def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:
@@ -191,16 +192,14 @@ def _chosen(args: argparse.Namespace) -> list[Path]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Average as the flags say; 0, or 2 after one line for each problem."""
-    try:
-        args = parser().read(argv)
-        inputs = _chosen(args)
-        average_checkpoints(inputs, args.output, ema=args.ema)
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
+    return exit_code(lambda: _average(parser().read(argv)))
+
+
+def _average(args: Namespace) -> None:
+    inputs = _chosen(args)
+    average_checkpoints(inputs, args.output, ema=args.ema)
     of = "moving averages in " if args.ema else ""
     print(f"{args.output}: mean of {of}{len(inputs)}: {', '.join(path.name for path in inputs)}")
-    return 0
 
 
 if __name__ == "__main__":

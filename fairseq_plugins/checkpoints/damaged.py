@@ -6,7 +6,6 @@ leaves a piece under the very name from which it resumes.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import zipfile
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import whole_file
 
 LAST = "checkpoint_last.pt"
 LEFT_OVERS = ("checkpoint*.pt.tmp", "checkpoint*.pt.partial")
@@ -45,9 +45,8 @@ def mend_last_checkpoint(directory: Path) -> list[str]:
     said = [f"{path}: cut off by a kill, removed" for path in damaged]
     last = directory / LAST
     if not last.is_file() and (newest := _newest(directory)):
-        partial = last.with_name(f"{last.name}.partial")
-        shutil.copyfile(newest, partial)
-        os.replace(partial, last)
+        with whole_file(last) as partial:
+            shutil.copyfile(newest, partial)
         said.append(f"{last}: restored from {newest.name}")
     return said
 

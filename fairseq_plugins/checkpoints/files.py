@@ -5,7 +5,6 @@ Nothing in a file is ever executed, and a file appears under its name only when 
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import whole_file
 
 # These describe a training, not its weights: the optimiser's moments belong to other weights, and the meters would
 # make two results from the same files differ by the clock.
@@ -89,20 +89,16 @@ def write_checkpoint(state: dict[str, Any], output: Path) -> None:
         UserError: the file cannot be written.
     """
     require_file_name(output)
-    partial = output.with_name(output.name + ".partial")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         # An open file, not a name: torch would write the name into the file, and equal results would differ.
-        with open(partial, "wb") as stream:
+        with whole_file(output) as partial, open(partial, "wb") as stream:
             torch.save(state, stream)
-        os.replace(partial, output)
     except (OSError, RuntimeError) as error:
         refusal = _refusal_of_system(error)
         if refusal is None:
             raise
         raise UserError(f"{output}: cannot be written: {refusal.strerror or refusal}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _refusal_of_system(error: BaseException | None) -> OSError | None:

@@ -44,8 +44,9 @@ from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
-from fairseq_plugins.errors import EXIT_CODE, UserError, report
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.patches.mismatched_checkpoints import explain
 
 STOCK_ARCH = "transformer"
@@ -367,14 +368,11 @@ def parser() -> OneLineParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Fold as the flags say; 0, or 2 after one line for each problem."""
-    try:
-        args = parser().read(argv)
-        lines = fold_checkpoint(args.checkpoint, args.out, args.force)
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
-    print("\n".join(lines))
-    return 0
+    return exit_code(lambda: _fold(parser().read(argv)))
+
+
+def _fold(args: Namespace) -> None:
+    print("\n".join(fold_checkpoint(args.checkpoint, args.out, args.force)))
 
 
 if __name__ == "__main__":

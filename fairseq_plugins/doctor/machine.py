@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.doctor.finding import UPSTREAM, Finding, Level
+from fairseq_plugins.pipeline.machine import core_count
 
 GIB = 1 << 30
 SHARED_MEMORY = Path("/dev/shm")
@@ -20,11 +21,10 @@ BF16, TENSOR_CORES, FP16 = (8, 0), (7, 0), (5, 3)
 
 def processor() -> Iterator[Finding]:
     """Cores that this process may use, and memory that it may fill."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _container_limit(Path("/sys/fs/cgroup/memory.max"))
     usable = min(total, limit) if limit else total
-    says = f"{cores} cores, {usable / GIB:.0f} GiB of memory"
+    says = f"{core_count()} cores, {usable / GIB:.0f} GiB of memory"
     yield Finding(Level.OK, "processor", says + (" (limited by the container)" if usable < total else ""))
 
 

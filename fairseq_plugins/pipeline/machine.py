@@ -44,18 +44,19 @@ def this_machine(*, cpu_wanted: bool = False) -> Machine:
 
     count = 0 if cpu_wanted or not torch.cuda.is_available() else torch.cuda.device_count()
     if not count:
-        return Machine((), _free_memory(), True, _processor(), _cores())
+        return Machine((), _free_memory(), True, _processor(), core_count())
     properties = [torch.cuda.get_device_properties(index) for index in range(count)]
     return Machine(
         tuple(torch.cuda.get_device_name(index) for index in range(count)),
         min(int(each.total_memory) for each in properties),
         min((each.major, each.minor) for each in properties) >= BF16_CAPABILITY,
         _processor(),
-        _cores(),
+        core_count(),
     )
 
 
-def _cores() -> int:
+def core_count() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

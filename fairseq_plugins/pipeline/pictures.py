@@ -8,6 +8,8 @@ from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.files import whole_file
+
 # Line style, marker, colour; the colours run from dark to light in grey and are apart for the colour-blind.
 LOOKS = (
     ("-", "o", "#000000"),
@@ -107,7 +109,6 @@ def looks() -> Iterator[tuple[str, str, str]]:
 
 def save(pyplot: Any, figure: Any, path: Path) -> None:
     """Write a figure as PNG, whole or not at all, and close it. Equal figures make equal files."""
-    partial = path.with_name(path.name + ".partial")
-    figure.savefig(partial, dpi=130, format="png", metadata={"Software": None})
+    with whole_file(path) as partial:
+        figure.savefig(partial, dpi=130, format="png", metadata={"Software": None})
     pyplot.close(figure)
-    partial.replace(path)

@@ -18,8 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report, unknown_name
+from fairseq_plugins.errors import UserError, nearest, unknown_name
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.scoring.forms import Forms
 from fairseq_plugins.scoring.inputs import sets_of
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, metric_named
@@ -243,19 +244,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What sacreBLEU and rouge-score remark about themselves is not for this command's reader.
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
     logging.getLogger("absl").setLevel(logging.ERROR)
-    try:
-        args = parse(sys.argv[1:] if argv is None else argv)
-        for path in args.output or ():
-            _format_of(path, args.format)
-        scored = {name: scores_of(test_set, args) for name, test_set in sets_of(args).items()}
-        for name, scores in scored.items():
-            for warning in scores.warnings:
-                print(f"warning: {name + ': ' if name else ''}{warning}", file=sys.stderr)
-        write(scored[""] if "" in scored else average_over(scored), args)
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
-    return 0
+    return exit_code(lambda: _score(parse(sys.argv[1:] if argv is None else argv)))
+
+
+def _score(args: argparse.Namespace) -> None:
+    for path in args.output or ():
+        _format_of(path, args.format)
+    scored = {name: scores_of(test_set, args) for name, test_set in sets_of(args).items()}
+    for name, scores in scored.items():
+        for warning in scores.warnings:
+            print(f"warning: {name + ': ' if name else ''}{warning}", file=sys.stderr)
+    write(scored[""] if "" in scored else average_over(scored), args)
 
 
 if __name__ == "__main__":

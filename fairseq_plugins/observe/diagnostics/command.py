@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from fairseq.data import Dictionary
 
-from fairseq_plugins.errors import EXIT_CODE, UserError, nearest, report
+from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.observe.diagnostics import analyses, papers, plots, tables, trainings
 from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
 from fairseq_plugins.observe.diagnostics.models import (
@@ -29,6 +29,7 @@ from fairseq_plugins.observe.diagnostics.models import (
 )
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, positive
 from fairseq_plugins.observe.diagnostics.trainings import Training
+from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline.tables import text_table
 
 EVERYTHING = "all"
@@ -359,12 +360,8 @@ def writing(directory: Path) -> Iterator[None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Diagnose as the arguments say; 0, or 2 after one line for each problem."""
-    try:
-        with quiet():
-            return diagnose(list(sys.argv[1:] if argv is None else argv))
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
+    with quiet():
+        return exit_code(lambda: diagnose(list(sys.argv[1:] if argv is None else argv)))
 
 
 def diagnose(argv: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fairseq_plugins.files import whole_file
 from fairseq_plugins.pipeline.pictures import load_pyplot, looks
 
 NO_MATPLOTLIB = "no plots: matplotlib is not installed (pip install 'fairseq-deep[plots]'); all numbers are written"
@@ -146,12 +147,11 @@ def draw(figure: Figure, directory: Path) -> list[Path]:
     files = []
     for ending in ENDINGS:
         path = directory / f"{figure.name}.{ending}"
-        partial = path.with_name(path.name + ".partial")
         # Without program and date, so that equal numbers make equal files.
         metadata = {"Software": None} if ending == "png" else {"CreationDate": None, "Producer": None, "Creator": None}
-        canvas.savefig(partial, format=ending, dpi=100, metadata=metadata)
+        with whole_file(path) as partial:
+            canvas.savefig(partial, format=ending, dpi=100, metadata=metadata)
         canvas.set_layout_engine("none")  # laid out once; with many panels that takes as long as drawing them
-        partial.replace(path)
         files.append(path)
     pyplot.close(canvas)
     return files
