@@ -32,11 +32,17 @@ setup(
     install_requires=[
         "fairseq-fixed==0.12.3.1",
         "torch>=2.6",
-        "sacrebleu>=2.0",
+        "hydra-core",
+        "numpy",
+        "omegaconf",
+        "PyYAML",
         "regex",
+        "sacrebleu>=2.0",
         "sacremoses",
+        "scipy",
         "sentencepiece",
         "subword-nmt",
+        "tabulate",
         # fairseq imports it and does not always declare it.
         "scikit-learn",
     ],

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 import fairseq_plugins
 
 PACKAGE = Path(fairseq_plugins.__file__).parent
+SETUP = PACKAGE.parent / "setup.py"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
@@ -103,3 +107,24 @@ def test_what_registers_by_itself_imports_fairseq_no_sooner() -> None:
         "    assert 'fairseq' not in sys.modules, name\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    """``fairseq_cli`` and ``fairseq`` are of one distribution, ``yaml`` of PyYAML."""
+    keywords = [node for node in ast.walk(ast.parse(SETUP.read_text())) if isinstance(node, ast.keyword)]
+    said = {each.arg: ast.literal_eval(each.value) for each in keywords if str(each.arg).endswith("_require")}
+    said |= {each.arg: ast.literal_eval(each.value) for each in keywords if each.arg == "install_requires"}
+    requirements = [*said["install_requires"], *itertools.chain(*said["extras_require"].values())]
+    declared = {re.split("[=<>]", requirement)[0].lower() for requirement in requirements}
+    distributions = packages_distributions()
+    missing = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names = [node.module]
+            for name in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"fairseq_plugins"}:
+                owners = {owner.lower().replace("_", "-") for owner in distributions.get(name, [name])}
+                if not owners & declared:
+                    missing[name] = path.relative_to(PACKAGE)
+    assert missing == {}

@@ -66,7 +66,10 @@ COMMANDS: Mapping[str, Command] = {
         needs_fairseq=False,
     ),
     "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
-    "fold": Command("turn an Admin checkpoint into a plain Post-LN one", "fairseq_plugins.checkpoints.fold"),
+    "fold": Command(
+        "turn a checkpoint with a scaled residual stream into a stock Post-LN one",
+        "fairseq_plugins.checkpoints.fold",
+    ),
 }
 
 

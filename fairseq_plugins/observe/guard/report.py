@@ -27,12 +27,12 @@ ADVICE = {
     NOT_FINITE: (
         "If the same weights are not finite in the last checkpoint, go back to one before it.",
         "In half precision: `--divergence-action fp32`, or `--bf16`.",
-        "A method that bounds the branches: `admin`, `b2t`, `ds_init`, `deepnet` (docs/methods.md).",
+        "A method that bounds the branches (docs/methods.md).",
     ),
     SPIKE: (
         "A lower learning rate or a longer warm-up; `--clip-norm`.",
         "`--divergence-action skip` where single batches are to blame, `lower-lr` where it comes again.",
-        "A method that bounds the branches: `admin`, `b2t`, `ds_init`, `deepnet` (docs/methods.md).",
+        "A method that bounds the branches (docs/methods.md).",
     ),
     GRADIENT_SPIKE: (
         "Nothing, if the loss goes on falling: `--clip-norm` bounds what one such gradient can do.",
