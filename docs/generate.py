@@ -247,19 +247,26 @@ def arch(method: Method) -> str:
     return f"{method.name}_transformer"
 
 
-def overview() -> str:
+def names_table() -> str:
     """One row a method, for the README."""
     rows = [
+        (f"[{method.title}](docs/methods.md#{_anchor(method.title)})", code(arch(method)), _linked(method.paper))
+        for method in ordered_methods()
+    ]
+    return table(("method", "`--arch`", "paper"), rows)
+
+
+def equations_table() -> str:
+    """The equation of every method, and whether a trained model of it folds into a stock one."""
+    rows = [
         (
-            f"[{method.title}](docs/methods.md#{_anchor(method.title)})",
-            code(arch(method)),
+            f"[{method.title}](#{_anchor(method.title)})",
             method.equation.partition(";")[0],
-            _linked(method.paper),
             "no" if no_fold_reasons(method) else "yes",
         )
         for method in ordered_methods()
     ]
-    return table(("method", "`--arch`", "what", "paper", "folds"), rows)
+    return table(("method", "what", "folds"), rows)
 
 
 def ordered_methods() -> list[Method]:
@@ -451,7 +458,7 @@ def options_section() -> str:
 
 def methods_page() -> str:
     """``docs/methods.md``."""
-    sections = [INTRODUCTION.rstrip(), choices_table(), architectures()]
+    sections = [INTRODUCTION.rstrip(), equations_table(), choices_table(), architectures()]
     sections += [method_section(method) for method in ordered_methods()]
     sections += [parts_section(), options_section()]
     return "\n\n".join(sections) + "\n"
@@ -530,7 +537,7 @@ def pages() -> dict[Path, str]:
     readme, fairseq, reproduction = (ROOT / name for name in ("README.md", "docs/fairseq.md", "docs/reproduction.md"))
     return {
         ROOT / "docs" / "methods.md": methods_page(),
-        readme: with_block(readme.read_text(encoding="utf-8"), "methods", overview()),
+        readme: with_block(readme.read_text(encoding="utf-8"), "methods", names_table()),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "mends", mends()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
     }

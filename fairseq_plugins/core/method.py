@@ -133,8 +133,8 @@ class Method:
         name: ``<name>_transformer`` is its architecture.
         title: how the papers call it.
         paper: authors, venue, year and address.
-        equation: the sub-layer equation in Markdown with formulas as $`...`$, and its number in the paper; the README
-            shows it up to the first semicolon.
+        equation: the sub-layer equation in Markdown with formulas as $`...`$, and its number in the paper; the first
+            table of docs/methods.md shows it up to the first semicolon.
         departures: where the released code departs from the text, and what this package does.
         options: settings that differ from their defaults: options of its parts, dropouts, sizes.
         norm, residual, attention, history, bias, init, base_init: names of parts; ``encoder,decoder`` where they

@@ -1,4 +1,4 @@
-"""The README's commands run as they are written, on a toy corpus and with a tiny model, and print what it says."""
+"""The commands of README and docs/using.md run as written, with a tiny model, and print what the pages say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fairseq_plugins.pipeline.published import ROWS
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, USING = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/using.md"))
 USER_DIR = str(Path(fairseq_plugins.__file__).parent)
 SMALLER: dict[str, list[str]] = {
     "train": [*toy.TINY_MODEL, *"--cpu --max-epoch 5 --num-workers 0 --log-format none".split()],
@@ -31,8 +31,8 @@ SMALLER: dict[str, list[str]] = {
 """What is added to a command of the README so that it takes a second."""
 
 
-def blocks(language: str, text: str = README) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README + USING, flags=re.MULTILINE | re.DOTALL)
 
 
 def commands(block: str) -> list[list[str]]:
@@ -109,12 +109,12 @@ def test_every_command_is_in_the_table() -> None:
 
 
 def test_yaml_command_names_a_file_that_is_there() -> None:
-    ((directory, name),) = re.findall(r"hydra-train --config-dir (\S+) --config-name (\S+)", README)
+    ((directory, name),) = re.findall(r"hydra-train --config-dir (\S+) --config-name (\S+)", USING)
     assert (ROOT / directory / f"{name}.yaml").is_file()
 
 
 def test_every_training_has_a_directory_of_its_own() -> None:
-    said = re.findall(r"--save-dir (\S+)", README)
+    said = re.findall(r"--save-dir (\S+)", README + USING)
     assert said
     files = sorted((ROOT / "configs").glob("*/*.yaml"))
     said += [yaml.safe_load(file.read_text(encoding="utf-8"))["checkpoint"]["save_dir"] for file in files]
