@@ -578,7 +578,7 @@ AROUND = (
         "CHRF(word_order=word_order, lowercase=lower_case)",
         "CHRF(word_order=word_order, lowercase=lower_case, beta=1)",
         "chrF weighs recall as much as precision",
-        ("tests/scoring/test_against_sacrebleu.py",),
+        ("tests/scoring/test_values.py",),
     ),
     Break(
         "bleu-smoothing",

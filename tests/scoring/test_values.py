@@ -72,6 +72,17 @@ def test_ter_by_hand(hypothesis: str, edits: int) -> None:
     assert value("ter", [hypothesis], ["the cat sat on the mat"]) == pytest.approx(100 * edits / 6)
 
 
+def test_chrf_by_hand() -> None:
+    """Popovic (WMT 2015, WMT 2017): F of the mean precision and recall over the orders that both texts have, beta 2.
+
+    "ab" has 2 of the 3 letters and 1 of the 2 pairs of "abc"; chrF++ adds a word of each that does not match.
+    """
+    recall = (2 / 3 + 1 / 2) / 2
+    assert value("chrf", ["ab"], ["abc"]) == pytest.approx(100 * 5 * recall / (4 + recall))
+    precision, recall = (1 + 1 + 0) / 3, (2 / 3 + 1 / 2 + 0) / 3
+    assert value("chrf++", ["ab"], ["abc"]) == pytest.approx(100 * 5 * precision * recall / (4 * precision + recall))
+
+
 def test_word_errors_by_hand() -> None:
     """Over the whole set: a substitution, a deletion and an insertion in 6 + 2 words."""
     found = value("wer", ["the cat sat on a", "it rained hard"], ["the cat sat on the mat", "it rained"])
