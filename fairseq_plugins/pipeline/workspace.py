@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import unified_diff
 from pathlib import Path
@@ -77,21 +77,41 @@ class Workspace:
         """
         if self.dry_run:
             return
-        pairs = settings.items() if isinstance(settings, Mapping) else settings
-        lines = [f"{name}={value}" for name, value in pairs]
+        pairs = list(settings.items() if isinstance(settings, Mapping) else settings)
         path = self.directory / SETTINGS
         if path.is_file():
-            before = path.read_text(encoding="utf-8").splitlines()
-            if changed := _differences(lines, before):
-                raise UserError(
-                    f"{self.directory} was made with other settings ({'; '.join(changed)}); give another directory, "
-                    "or delete it"
-                )
+            self.require(pairs)
             return
         try:
-            write_whole(path, "".join(f"{line}\n" for line in lines))
+            write_whole(path, "".join(f"{name}={value}\n" for name, value in pairs))
         except OSError:
             raise UserError(f"{path}: cannot be written; is the disk full?") from None
+
+    def require(
+        self,
+        settings: Mapping[str, object] | Iterable[tuple[str, object]],
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Refuse a directory that was made with other settings; one without settings is no such directory.
+
+        Args:
+            settings: as for :meth:`remember`.
+            only: names to compare; by default all.
+
+        Raises:
+            UserError: a setting differs.
+        """
+        path = self.directory / SETTINGS
+        if not path.is_file():
+            return
+        lines = path.read_text(encoding="utf-8").splitlines()
+        before = [line for line in lines if only is None or line.partition("=")[0] in only]
+        pairs = settings.items() if isinstance(settings, Mapping) else settings
+        if changed := _differences([f"{name}={value}" for name, value in pairs], before):
+            raise UserError(
+                f"{self.directory} was made with other settings ({'; '.join(changed)}); give another directory, "
+                "or delete it"
+            )
 
     def make(self, target: Path, make: Callable[[Path], None]) -> bool:
         """Make one file or directory unless it is there; return whether it was made now.
