@@ -36,13 +36,13 @@ if [[ ! -e $DIR/raw ]]; then
     fairseq_deep download enwik8.zip https://mattmahoney.net/dc/enwik8.zip http://mattmahoney.net/dc/enwik8.zip \
         https://cs.fit.edu/~mmahoney/compression/enwik8.zip https://data.deepai.org/enwik8.zip
     # The archive is read, cut and forgotten; only the parts stay.
-    once "$DIR/archive" text unpack --only enwik8 "${ARCHIVE_DIR:-$CACHE}/enwik8.zip" "$DIR/archive"
-    run rm -rf -- "$DIR/raw.partial"
-    run mkdir -p -- "$DIR/raw.partial"
-    text cut-bytes "$DIR/archive/enwik8" "$DIR/raw.partial"
-    run mv -T -- "$DIR/raw.partial" "$DIR/raw"
+    made=$DIR/raw.partial
+    run rm -rf -- "$made"
+    text unpack --only enwik8 "${ARCHIVE_DIR:-$CACHE}/enwik8.zip" "$made/archive"
+    text cut-bytes "$made/archive/enwik8" "$made"
+    run rm -rf -- "$made/archive"
+    run mv -T -- "$made" "$DIR/raw"
 fi
-run rm -rf -- "$DIR/archive"
 for split in train valid test; do
     once "$DIR/text/$split.txt" text bytes "$DIR/raw/$split" "$DIR/text/$split.txt"
 done

@@ -64,24 +64,25 @@ fairseq_deep prepare "$DIR" "${meaning[@]}" --valid "$VALID" --settings-of "IWSL
 
 claim "$DIR/published"
 published=$DIR/published/sentences
-archive=$DIR/published/archive
-if [[ ! -e $published/test.raw.en ]]; then
+if [[ ! -e $published ]]; then
     fairseq_deep download de-en.tgz \
         https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz \
         https://wit3.fbk.eu/archive/2014-01/texts/de/en/de-en.tgz # the publisher's own, dead since 2020
-    once "$archive" text unpack "${ARCHIVE_DIR:-$CACHE}/de-en.tgz" "$archive"
+    made=$published.partial
+    run rm -rf -- "$made"
+    text unpack "${ARCHIVE_DIR:-$CACHE}/de-en.tgz" "$made/archive"
     for language in de en; do
         # fairseq's order; the test set is all of them.
         tests=()
         for name in TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012; do
-            tests+=("$archive/de-en/IWSLT14.$name.de-en.$language.xml")
+            tests+=("$made/archive/de-en/IWSLT14.$name.de-en.$language.xml")
         done
-        once "$published/train.$language" text ted --tags "$archive/de-en/train.tags.de-en.$language" \
-            "$published/train.$language"
-        once "$published/test.$language" text ted --xml --straight-apostrophes "${tests[@]}" "$published/test.$language"
-        once "$published/test.raw.$language" text ted --xml "${tests[@]}" "$published/test.raw.$language"
+        text ted --tags "$made/archive/de-en/train.tags.de-en.$language" "$made/train.$language"
+        text ted --xml --straight-apostrophes "${tests[@]}" "$made/test.$language"
+        text ted --xml "${tests[@]}" "$made/test.raw.$language"
     done
-    run rm -rf -- "$archive"
+    run rm -rf -- "$made/archive"
+    run mv -T -- "$made" "$published"
 fi
 train=$published/train
 if [[ $VARIANT == dsinit ]]; then # every 23rd pair, before cleaning

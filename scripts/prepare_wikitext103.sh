@@ -33,14 +33,15 @@ claim "$DIR"
 if [[ ! -e $DIR/raw ]]; then
     fairseq_deep download wikitext-103-v1.zip https://wikitext.smerity.com/wikitext-103-v1.zip \
         https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-103-v1.zip
-    once "$DIR/archive" text unpack --only '*.tokens' "${ARCHIVE_DIR:-$CACHE}/wikitext-103-v1.zip" "$DIR/archive"
-    run mkdir -p -- "$DIR/raw.partial"
+    made=$DIR/raw.partial
+    run rm -rf -- "$made"
+    text unpack --only '*.tokens' "${ARCHIVE_DIR:-$CACHE}/wikitext-103-v1.zip" "$made/archive"
     for split in train valid test; do
-        run cp -- "$DIR/archive/wikitext-103/wiki.$split.tokens" "$DIR/raw.partial/$split"
+        run mv -- "$made/archive/wikitext-103/wiki.$split.tokens" "$made/$split"
     done
-    run mv -T -- "$DIR/raw.partial" "$DIR/raw"
+    run rm -rf -- "$made/archive"
+    run mv -T -- "$made" "$DIR/raw"
 fi
-run rm -rf -- "$DIR/archive"
 text describe --tokeniser none "$DIR/text.json"
 if [[ ! -e $DIR/data-bin ]]; then
     run rm -rf -- "$DIR/data-bin.partial"

@@ -391,7 +391,13 @@ def _parser() -> OneLineParser:
     flags.add_argument(
         "--train", nargs="+", action="extend", default=[], metavar="PREFIX", help="put behind one another"
     )
-    flags.add_argument("--valid", metavar="PREFIX", help="or every-23rd (any number): so many of the training pairs")
+    flags.add_argument(
+        "--valid",
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help="or every-23rd (any number): so many of the training pairs",
+    )
     flags.add_argument(
         "--test", nargs="+", action="extend", default=[], metavar="NAME=PREFIX", help="test sets, any names"
     )
@@ -434,7 +440,7 @@ def main(argv: Sequence[str]) -> int:
     os.environ["MOSES"] = values["moses"] = values["moses"] or os.environ.get("MOSES", "")
     values["workers"] = values["workers"] or str(cores())
     if args.settings_of is not None:
-        require_only(args.settings_of, Settings(**values), directory, every_of(args.valid))
+        require_only(args.settings_of, Settings(**values), directory, every_of(args.valid[-1] if args.valid else ""))
         return 0
     sets = sets_of(args.train, args.valid, args.test, args.raw, args.changed)
     settings = Settings(**values)

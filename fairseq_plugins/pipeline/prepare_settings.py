@@ -189,14 +189,14 @@ class Sets:
 
 
 def sets_of(
-    train: Sequence[str], valid: str | None, tests: Sequence[str], raw: Sequence[str], changed: Sequence[str]
+    train: Sequence[str], valid: Sequence[str], tests: Sequence[str], raw: Sequence[str], changed: Sequence[str]
 ) -> Sets:
     """The sets that flags ask for; all but ``train`` and ``valid`` are words ``NAME=VALUE``.
 
     Raises:
         UserError: a set is missing, given twice or misnamed.
     """
-    prefixes = _prefixes([*([] if valid is None else [f"valid={valid}"]), *tests])
+    prefixes = _prefixes([*(f"valid={prefix}" for prefix in valid), *tests])
     if not train:
         raise UserError("no train=PREFIX given")
     if "valid" not in prefixes:
@@ -213,13 +213,13 @@ def sets_of(
     return Sets(train, every, given)
 
 
-def every_of(valid: str | None) -> int | None:
+def every_of(valid: str) -> int | None:
     """N of ``every-Nth``; None for a prefix.
 
     Raises:
         UserError: no training pair would be left.
     """
-    found = _EVERY.fullmatch(valid or "")
+    found = _EVERY.fullmatch(valid)
     if found and int(found[1]) < 2:
         raise UserError(f"valid={valid} would leave no training pair")
     return int(found[1]) if found else None
