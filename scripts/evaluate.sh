@@ -122,7 +122,7 @@ texts() { step texts --log "$1/$log" --raw "$2" --tokenised "$3" --out "$1" "$4"
 detokenise() {
     local -a recase=()
     [[ ${plan[truecased]:-0} == 0 ]] || recase=(--recase)
-    if [[ $1 == none ]]; then run cp -- "$2" "$3"; else corpora detokenise --language "$1" "${recase[@]}" "$2" "$3"; fi
+    if [[ $1 == none ]]; then run cp -- "$2" "$3"; else text detokenise --language "$1" "${recase[@]}" "$2" "$3"; fi
 }
 
 score() {

@@ -24,8 +24,11 @@ if [[ -z ${PYTHON:-} ]]; then
     fi
 fi
 
-# What one script was told, the scripts that it calls know.
-export DRY_RUN PYTHON
+# Where downloads are kept.
+CACHE=${CACHE:-$ROOT/data/cache}
+
+# What one script was told, the programs that it calls know.
+export DRY_RUN PYTHON CACHE
 
 # say WORD ...: one line about what is done now.
 say() { printf '%s\n' "$*"; }
@@ -83,28 +86,6 @@ require_choice() {
     die "unknown $name '$value'; legal values: $*"
 }
 
-# open_settings NAME=VALUE ...: settings of the user's choice, exported; VALUE where nothing was chosen.
-open_settings() {
-    local setting name
-    for setting in "$@"; do
-        name=${setting%%=*}
-        declare -gx "$name=${!name:-${setting#*=}}"
-    done
-}
-
-# fixed_settings WHAT NAME=VALUE ...: settings that are part of what WHAT means, exported. Another choice is refused.
-fixed_settings() {
-    local what=$1 setting name value
-    shift
-    for setting in "$@"; do
-        name=${setting%%=*} value=${setting#*=}
-        [[ -z ${!name:-} || ${!name} == "$value" ]] ||
-            die "$name=${!name} is given, but $what means ${name}=${value:-(none)}; scripts/prepare.sh takes text of" \
-                "your own with any setting"
-        declare -gx "$name=$value"
-    done
-}
-
 # make_directory DIR: it is there, with all above it.
 make_directory() {
     local problem
@@ -131,8 +112,24 @@ run() {
 # deep COMMAND [ARGUMENT ...]: fairseq-deep, of the same Python as everything else.
 deep() { run "$PYTHON" -m fairseq_plugins.cli "$@"; }
 
-# corpora STEP [ARGUMENT ...]: one step of the preparation of text.
-corpora() { run "$PYTHON" -m fairseq_plugins.text "$@"; }
+# fairseq_deep COMMAND [ARGUMENT ...]: a command that prints its own steps under DRY_RUN=1.
+fairseq_deep() {
+    local -a dry_run=()
+    ((!DRY_RUN)) || dry_run=(--dry-run)
+    "$PYTHON" -m fairseq_plugins.cli "$@" "${dry_run[@]}"
+}
+
+# once TARGET COMMAND [ARGUMENT ...]: run it unless TARGET is there. For commands that leave it whole or not at all.
+once() {
+    local target=$1
+    shift
+    [[ ! -e $target ]] || return 0
+    run mkdir -p -- "$(dirname -- "$target")"
+    "$@"
+}
+
+# text STEP [ARGUMENT ...]: one step of the preparation of text.
+text() { run "$PYTHON" -m fairseq_plugins.text "$@"; }
 
 # make_once TARGET COMMAND [ARGUMENT ...]: the stage. Never call it where a failure is caught (`if`, `||`, `&&`): bash
 # would then go on after a failed command inside it.
@@ -183,145 +180,6 @@ remember_settings() {
     fi
     { printf '%s\n' "$new" >"$file.partial" && mv -- "$file.partial" "$file"; } 2>/dev/null ||
         die "$file: cannot be written; is the disk full?"
-}
-
-# Where downloads are kept. ARCHIVE_DIR=DIR uses your own copies in DIR instead, and never the network.
-# CHECKSUMS names the file of known sums; every user may pin more there.
-CACHE=${CACHE:-$ROOT/data/cache}
-ARCHIVE_DIR=${ARCHIVE_DIR:-}
-CHECKSUMS=${CHECKSUMS:-$ROOT/scripts/checksums}
-
-# archive NAME: the path that `fetch NAME ...` leaves it under.
-archive() { printf '%s\n' "${ARCHIVE_DIR:-$CACHE}/$1"; }
-
-# known_sum NAME: its MD5, SHA-1 or SHA-256 as in CHECKSUMS, or nothing.
-known_sum() { NAME=$1 awk '$2 == ENVIRON["NAME"] { print $1; exit }' "$CHECKSUMS"; }
-
-# sum_of FILE [KNOWN]: its sum, of the kind of the sum KNOWN (told by its length); SHA-256 without one.
-sum_of() {
-    local kind=sha256sum
-    [[ ${#2} != 32 ]] || kind=md5sum
-    [[ ${#2} != 40 ]] || kind=sha1sum
-    "$kind" <"$1" | cut -d ' ' -f 1
-}
-
-# what_is_wrong NAME FILE: nothing where FILE is what NAME should be, otherwise what is wrong with it, in one line.
-# Without a known sum, the archive is read to its end: a mirror's error page and a cut-off file are noticed.
-what_is_wrong() {
-    local known found
-    known=$(known_sum "$1")
-    if [[ -n $known ]]; then
-        found=$(sum_of "$2" "$known")
-        [[ $known == "$found" ]] || printf 'wrong checksum: %s expected, %s found\n' "$known" "$found"
-        return 0
-    fi
-    "$PYTHON" -m fairseq_plugins.text check-archive --name "$1" "$2" 2>&1 >/dev/null | tail -n 1 |
-        sed 's/^error: //' || true
-}
-
-# download URL FILE: what is missing at the end of FILE. A connection that breaks is taken up again as long as it brings
-# anything. Fails with curl's code, and with the caller's `problem` set.
-download() {
-    local url=$1 file=$2 before after code status
-    local -a progress=(--silent)
-    [[ ! -t 2 ]] || progress=(--progress-bar)
-    while true; do
-        before=$(stat -c %s -- "$file" 2>/dev/null || printf 0)
-        code=0
-        status=$(curl --fail --location --continue-at - --retry 3 --connect-timeout 30 --speed-limit 1000 \
-            --speed-time 60 "${progress[@]}" --write-out '%{http_code}' --output "$file" "$url") || code=$?
-        # 416: there is nothing behind what we have, so it is all; whether it is the right file is checked next.
-        ((code)) && [[ $status != 416 ]] || return 0
-        after=$(stat -c %s -- "$file" 2>/dev/null || printf 0)
-        case $code in
-            6) problem='no such host' ;;
-            7) problem='no connection' ;;
-            22) problem="HTTP status $status" ;;
-            23) die "$file: cannot be written; is the disk full?" ;;
-            28) problem='no answer in time' ;;
-            *) problem="curl's error $code" ;;
-        esac
-        ((after > before && code != 33)) || return "$code"
-    done
-}
-
-# from_mirrors NAME URL ...: each in turn until one has given NAME. What went wrong is added to the caller's `problems`,
-# and `restart` is set where a part on the disk was in the way: a server cannot continue it, or it belongs to
-# another file.
-from_mirrors() {
-    local name=$1 part=$CACHE/$1.part url code problem began
-    shift
-    for url in "$@"; do
-        began=0
-        [[ ! -s $part ]] || began=1
-        say "$name: from $url"
-        code=0
-        download "$url" "$part" || code=$?
-        if ((code)); then
-            problems+=("$url: $problem")
-            [[ $code != 33 && $code != 36 ]] || restart=1
-            continue
-        fi
-        problem=$(what_is_wrong "$name" "$part")
-        [[ -n $problem ]] || return 0
-        mv -T -- "$part" "$CACHE/$name.wrong"
-        problems+=("$url: ${problem#"$part: "}")
-        ((!began)) || restart=1
-    done
-    return 1
-}
-
-# fetch NAME URL ...: the file NAME, from the first of these mirrors that has it, under `archive NAME`. An interrupted
-# download is continued. What has the wrong sum, or is not whole, is kept as NAME.wrong and never used.
-fetch() {
-    local name=$1 target part lock problem restart=0
-    local -a problems=()
-    target=$(archive "$name")
-    part=$target.part
-    shift
-    [[ -r $CHECKSUMS ]] || die "$CHECKSUMS: cannot be read; CHECKSUMS names the file of known sums"
-    if ((DRY_RUN)); then
-        [[ -n $ARCHIVE_DIR ]] || printf 'curl --output %q %q\n' "$target" "$1"
-        return 0
-    fi
-    if [[ -n $ARCHIVE_DIR ]]; then
-        [[ -e $target ]] || die "$target: no such file; ARCHIVE_DIR is set, so it is not downloaded from $*"
-        require_file "$target"
-        problem=$(what_is_wrong "$name" "$target")
-        [[ -z $problem ]] || die "$target: ${problem#"$target: "}"
-        return 0
-    fi
-    require_command curl flock md5sum sha1sum sha256sum
-    make_directory "$CACHE"
-    # A second job waits here for the first one's download, then finds it.
-    { exec {lock}>"$CACHE/.$name.lock"; } 2>/dev/null || die "$CACHE: cannot be written"
-    flock "$lock"
-    if [[ -e $target ]]; then
-        say "$target: there already, kept"
-    elif from_mirrors "$name" "$@" || { ((restart)) && rm -f -- "$part" && from_mirrors "$name" "$@"; }; then
-        [[ -n $(known_sum "$name") ]] || printf '%s: this sum is not pinned; scripts/checksums could say: %s  %s\n' \
-            "$target" "$(sum_of "$part" '')" "$name"
-        mv -T -- "$part" "$target"
-    else
-        problem=$(printf '%s; ' "${problems[@]}")
-        [[ ! -e $target.wrong ]] || problem+="what came is kept as $target.wrong; "
-        die "$target: not downloaded: ${problem}or put a copy of your own into a directory and set ARCHIVE_DIR to it"
-    fi
-    exec {lock}>&-
-}
-
-# unpack_once DIR NAME [--only PATTERN ...] URL ...: the archive NAME, unpacked as DIR. With DIR there, the archive is
-# needed no more. --only unpacks the members whose paths match a pattern, such as '*.de-en.*'.
-unpack_once() {
-    local dir=$1 name=$2
-    local -a only=()
-    shift 2
-    while [[ $1 == --only ]]; do
-        only+=(--only "$2")
-        shift 2
-    done
-    [[ -e $dir ]] || fetch "$name" "$@"
-    make_once "$dir" corpora unpack --sums "$CHECKSUMS" "${only[@]}" "$(archive "$name")"
 }
 
 # Bash would take another word for the name of a variable.

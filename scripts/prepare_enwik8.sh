@@ -17,48 +17,40 @@
 #
 # settings
 #   WORKERS=<cores>             processes
-#   CACHE= ARCHIVE_DIR=         where downloads are kept; where your own copies are
-#   CHECKSUMS=scripts/checksums
+#   CACHE= ARCHIVE_DIR= CHECKSUMS=   see docs/downloads.md
 #   DRY_RUN=1                   print the commands, make nothing
 #
 # time: 5 minutes; disk: 900 MB.
 set -euo pipefail
-{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
-
-WORKERS=${WORKERS:-$(nproc)}
-URLS=(
-    "https://mattmahoney.net/dc/enwik8.zip"
-    "http://mattmahoney.net/dc/enwik8.zip"
-    "https://cs.fit.edu/~mmahoney/compression/enwik8.zip"
-    "https://data.deepai.org/enwik8.zip"
-)
-
 (($# <= 1)) || die "one directory, not $#: $*"
+WORKERS=${WORKERS:-$(nproc)}
+require_number WORKERS "$WORKERS"
 DIR=${1:-$ROOT/data/enwik8}
 DIR=${DIR%/}
-require_number WORKERS "$WORKERS"
 
-# The archive is read, cut and forgotten; only the parts stay.
-parts() {
-    corpora unpack --only enwik8 --sums "$CHECKSUMS" "$(archive enwik8.zip)" "$1/archive"
-    corpora cut-bytes "$1/archive/enwik8" "$1"
-    run rm -rf -- "$1/archive"
-}
-
-binarised() {
-    deep preprocess --only-source --workers "$WORKERS" --trainpref "$DIR/text/train.txt" \
-        --validpref "$DIR/text/valid.txt" --testpref "$DIR/text/test.txt" --destdir "$1"
-}
-
-require_package
 claim "$DIR"
-[[ -e $DIR/raw ]] || fetch enwik8.zip "${URLS[@]}"
-make_once "$DIR/raw" parts
-for split in train valid test; do make_once "$DIR/text/$split.txt" corpora bytes "$DIR/raw/$split"; done
-corpora describe --tokeniser bytes "$DIR/text.json"
-make_once "$DIR/data-bin" binarised
+if [[ ! -e $DIR/raw ]]; then
+    fairseq_deep download enwik8.zip https://mattmahoney.net/dc/enwik8.zip http://mattmahoney.net/dc/enwik8.zip \
+        https://cs.fit.edu/~mmahoney/compression/enwik8.zip https://data.deepai.org/enwik8.zip
+    # The archive is read, cut and forgotten; only the parts stay.
+    made=$DIR/raw.partial
+    run rm -rf -- "$made"
+    text unpack --only enwik8 "${ARCHIVE_DIR:-$CACHE}/enwik8.zip" "$made/archive"
+    text cut-bytes "$made/archive/enwik8" "$made"
+    run rm -rf -- "$made/archive"
+    run mv -T -- "$made" "$DIR/raw"
+fi
+for split in train valid test; do
+    once "$DIR/text/$split.txt" text bytes "$DIR/raw/$split" "$DIR/text/$split.txt"
+done
+text describe --tokeniser bytes "$DIR/text.json"
+if [[ ! -e $DIR/data-bin ]]; then
+    run rm -rf -- "$DIR/data-bin.partial"
+    deep preprocess --only-source --workers "$WORKERS" --trainpref "$DIR/text/train.txt" \
+        --validpref "$DIR/text/valid.txt" --testpref "$DIR/text/test.txt" --destdir "$DIR/data-bin.partial"
+    run mv -T -- "$DIR/data-bin.partial" "$DIR/data-bin"
+fi
 say "$DIR: prepared"
-}; exit

@@ -13,7 +13,7 @@
 #
 # outputs, in DIR (default: data/iwslt14_de_en; with SOURCE=en: data/iwslt14_en_de; of dsinit with _dsinit behind)
 #   published/    the sentences of the archive without markup
-#   raw/ text/ codes data-bin/ settings: see scripts/prepare.sh, which does the rest
+#   raw/ text/ codes data-bin/ settings: see scripts/prepare.sh
 #
 # settings
 #   SOURCE=de TARGET=en         direction
@@ -23,89 +23,74 @@
 #                               state.
 #   JOINED=1                    one dictionary, as Admin's recipe has it (--share-all-embeddings); 0: one for each
 #                               language, as fairseq's own recipe has it
-#   JOINT_CODES=1               0: merges for each language by itself
-#   VOCABULARY_THRESHOLD=0      see scripts/prepare.sh
 #   SIZE=10000                  merges
-#   CODES= SOURCE_DICT= TARGET_DICT=   merges and dictionaries of somebody's checkpoints, instead of learning them
-#   WORKERS=<cores>             processes
-#   MOSES=                      a checkout of Moses: use its Perl tools (the test set comes out the same without)
-#   CACHE= ARCHIVE_DIR=         where downloads are kept; where your own copies are
-#   CHECKSUMS=scripts/checksums
+#   JOINT_CODES=1 VOCABULARY_THRESHOLD=0 CODES= SOURCE_DICT= TARGET_DICT= WORKERS=<cores> MOSES=
+#                               see scripts/prepare.sh; its other settings are part of what IWSLT'14 means here, and
+#                               another choice is refused
+#   CACHE= ARCHIVE_DIR= CHECKSUMS=   see docs/downloads.md
 #   DRY_RUN=1                   print the commands, make nothing
-# What else scripts/prepare.sh can be told is part of what IWSLT'14 means here; another choice is refused.
 #
 # time: 3 minutes after the download; disk: 250 MB, of which 150 MB stay. Both are estimates from a smaller corpus.
 set -euo pipefail
-{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
 
 SOURCE=${SOURCE:-de}
 TARGET=${TARGET:-$([[ $SOURCE == en ]] && printf de || printf en)}
-export SOURCE TARGET
 VARIANT=${VARIANT:-fairseq}
-require_choice VARIANT "$VARIANT" fairseq dsinit
-fixed_settings "IWSLT'14" NORMALISE=none TOKENISER=moses AGGRESSIVE=0 ESCAPE=1 LOWER_CASE=1 SUBWORDS=bpe CLEAN=tokens \
-    MIN_LENGTH=1 MAX_LENGTH=175 RATIO=1.5 TYPES=0
-[[ $VARIANT != dsinit ]] || open_settings SIZE=30000 JOINED=0
-open_settings SIZE=10000 JOINED=1
-
-URLS=(
-    "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
-    # The first publisher's own; his server moved in 2020.
-    "https://wit3.fbk.eu/archive/2014-01/texts/de/en/de-en.tgz"
-)
-# fairseq's order; the test set is all of them.
-TEST_SETS=(TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012)
-
-[[ ${1:-} != -* ]] || die "unknown option '$1'; scripts/prepare_iwslt14_de_en.sh --help says more"
-(($# <= 1)) || die "one directory, not $#: $*"
 [[ $SOURCE-$TARGET == de-en || $SOURCE-$TARGET == en-de ]] || die "SOURCE-TARGET is $SOURCE-$TARGET; legal: de-en, en-de"
-DEFAULT=$ROOT/data/iwslt14_${SOURCE}_$TARGET
-[[ $VARIANT != dsinit ]] || DEFAULT+=_dsinit
-DIR=${1:-$DEFAULT}
+case $VARIANT in
+    fairseq) DIR=$ROOT/data/iwslt14_${SOURCE}_$TARGET SIZE=${SIZE:-10000} JOINED=${JOINED:-1} ;;
+    dsinit) DIR=$ROOT/data/iwslt14_${SOURCE}_${TARGET}_dsinit SIZE=${SIZE:-30000} JOINED=${JOINED:-0} ;;
+    *) die "unknown VARIANT '$VARIANT'; legal values: fairseq dsinit" ;;
+esac
+(($# <= 1)) || die "one directory, not $#: $*"
+DIR=${1:-$DIR}
 DIR=${DIR%/}
-require_choice JOINED "$JOINED" 0 1
-require_number SIZE "$SIZE"
 
-# sentences OUTPUT: what the archive says, without its markup, one sentence a line.
-sentences() {
-    local to=$1 from=$1/archive/de-en language name
-    local -a files
-    run mkdir -p -- "$to"
-    corpora unpack --sums "$CHECKSUMS" "$(archive de-en.tgz)" "$to/archive"
-    for language in de en; do
-        files=()
-        for name in "${TEST_SETS[@]}"; do files+=("$from/IWSLT14.$name.de-en.$language.xml"); done
-        corpora ted --tags "$from/train.tags.de-en.$language" "$to/train.$language"
-        corpora ted --xml --straight-apostrophes "${files[@]}" "$to/test.$language"
-        corpora ted --xml "${files[@]}" "$to/test.raw.$language"
-    done
-    run rm -rf -- "$to/archive"
-}
-
-# split_before_cleaning OUTPUT: every 23rd pair apart.
-split_before_cleaning() {
-    local language
-    run mkdir -p -- "$1"
-    for language in de en; do
-        corpora split --every 23 "$FROM/train.$language" "$1/train.$language" "$1/valid.$language"
-    done
-}
+meaning=(
+    --source "$SOURCE" --target "$TARGET"
+    --tokeniser moses --lower-case 1
+    --clean tokens --min-length 1 --max-length 175 --ratio 1.5
+    --subwords bpe --size "$SIZE" --joint-codes "${JOINT_CODES:-1}" --codes "${CODES:-}"
+    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-0}"
+    --joined "$JOINED" --source-dict "${SOURCE_DICT:-}" --target-dict "${TARGET_DICT:-}"
+    --workers "${WORKERS:-}"
+)
+VALID=every-23rd
+[[ $VARIANT == fairseq ]] || VALID=$DIR/published/split/valid
+fairseq_deep prepare "$DIR" "${meaning[@]}" --valid "$VALID" --settings-of "IWSLT'14"
 
 claim "$DIR/published"
-if [[ ! -e $DIR/published/sentences ]]; then
-    require_package
-    fetch de-en.tgz "${URLS[@]}"
+published=$DIR/published/sentences
+if [[ ! -e $published ]]; then
+    fairseq_deep download de-en.tgz \
+        https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz \
+        https://wit3.fbk.eu/archive/2014-01/texts/de/en/de-en.tgz # the publisher's own, dead since 2020
+    made=$published.partial
+    run rm -rf -- "$made"
+    text unpack "${ARCHIVE_DIR:-$CACHE}/de-en.tgz" "$made/archive"
+    for language in de en; do
+        # fairseq's order; the test set is all of them.
+        tests=()
+        for name in TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012; do
+            tests+=("$made/archive/de-en/IWSLT14.$name.de-en.$language.xml")
+        done
+        text ted --tags "$made/archive/de-en/train.tags.de-en.$language" "$made/train.$language"
+        text ted --xml --straight-apostrophes "${tests[@]}" "$made/test.$language"
+        text ted --xml "${tests[@]}" "$made/test.raw.$language"
+    done
+    run rm -rf -- "$made/archive"
+    run mv -T -- "$made" "$published"
 fi
-make_once "$DIR/published/sentences" sentences
-FROM=$DIR/published/sentences
-TRAIN=$FROM/train VALID=every-23rd
-if [[ $VARIANT == dsinit ]]; then
-    TRAIN=$DIR/published/split/train VALID=$DIR/published/split/valid
-    make_once "$DIR/published/split" split_before_cleaning
+train=$published/train
+if [[ $VARIANT == dsinit ]]; then # every 23rd pair, before cleaning
+    train=$DIR/published/split/train
+    for language in de en; do
+        once "$VALID.$language" text split --every 23 "$published/train.$language" "$train.$language" "$VALID.$language"
+    done
 fi
-"$ROOT/scripts/prepare.sh" "$DIR" train="$TRAIN" valid="$VALID" test="$FROM/test" test.raw="$FROM/test.raw" \
-    test.changed=apostrophes
-}; exit
+
+fairseq_deep prepare "$DIR" "${meaning[@]}" --train "$train" --valid "$VALID" \
+    --test "test=$published/test" --raw "test=$published/test.raw" --changed test=apostrophes

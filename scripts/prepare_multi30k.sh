@@ -14,23 +14,20 @@
 #
 # Time: a minute. Disk: 40 MB.
 set -euo pipefail
-{ # Read whole before it runs: an edit of this file does not reach a running job.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
 (($# == 1)) || die "usage: prepare_multi30k.sh DIR; --help says more"
 
-SOURCE=${SOURCE:-de} TARGET=${TARGET:-en} SIZE=${SIZE:-4000}
-export SOURCE TARGET SIZE
-URL=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw
+export SOURCE=${SOURCE:-de} TARGET=${TARGET:-en} SIZE=${SIZE:-4000}
 if [[ -z ${RAW:-} ]]; then
     # Their names say nothing of the corpus, so they have a folder of their own.
-    CACHE=$CACHE/multi30k
+    export CACHE=$CACHE/multi30k
     for part in train val test_2016_flickr; do
         for language in "$SOURCE" "$TARGET"; do
-            fetch "$part.$language.gz" "$URL/$part.$language.gz"
+            fairseq_deep download "$part.$language.gz" \
+                "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/$part.$language.gz"
         done
     done
-    RAW=$(dirname -- "$(archive train)")
+    RAW=${ARCHIVE_DIR:-$CACHE}
 fi
-exec "$ROOT/scripts/prepare.sh" "$1" "train=$RAW/train" "valid=$RAW/val" "test=$RAW/test_2016_flickr"
-}
+"$ROOT/scripts/prepare.sh" "$1" "train=$RAW/train" "valid=$RAW/val" "test=$RAW/test_2016_flickr"

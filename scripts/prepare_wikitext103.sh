@@ -15,47 +15,38 @@
 #
 # settings
 #   WORKERS=<cores>             processes
-#   CACHE= ARCHIVE_DIR=         where downloads are kept; where your own copies are
-#   CHECKSUMS=scripts/checksums
+#   CACHE= ARCHIVE_DIR= CHECKSUMS=   see docs/downloads.md
 #   DRY_RUN=1                   print the commands, make nothing
 #
 # time: 5 minutes; disk: 1.2 GB.
 set -euo pipefail
-{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 usage_and_exit_if_asked "$@"
-
-WORKERS=${WORKERS:-$(nproc)}
-URLS=(
-    "https://wikitext.smerity.com/wikitext-103-v1.zip"
-    "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-103-v1.zip"
-)
-
 (($# <= 1)) || die "one directory, not $#: $*"
+WORKERS=${WORKERS:-$(nproc)}
+require_number WORKERS "$WORKERS"
 DIR=${1:-$ROOT/data/wikitext103}
 DIR=${DIR%/}
-require_number WORKERS "$WORKERS"
 
-published() {
-    local split
-    corpora unpack --only '*.tokens' --sums "$CHECKSUMS" "$(archive wikitext-103-v1.zip)" "$1/archive"
-    for split in train valid test; do
-        run mv -T -- "$1/archive/wikitext-103/wiki.$split.tokens" "$1/$split"
-    done
-    run rm -rf -- "$1/archive"
-}
-
-binarised() {
-    deep preprocess --only-source --workers "$WORKERS" --trainpref "$DIR/raw/train" --validpref "$DIR/raw/valid" \
-        --testpref "$DIR/raw/test" --destdir "$1"
-}
-
-require_package
 claim "$DIR"
-[[ -e $DIR/raw ]] || fetch wikitext-103-v1.zip "${URLS[@]}"
-make_once "$DIR/raw" published
-corpora describe --tokeniser none "$DIR/text.json"
-make_once "$DIR/data-bin" binarised
+if [[ ! -e $DIR/raw ]]; then
+    fairseq_deep download wikitext-103-v1.zip https://wikitext.smerity.com/wikitext-103-v1.zip \
+        https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-103-v1.zip
+    made=$DIR/raw.partial
+    run rm -rf -- "$made"
+    text unpack --only '*.tokens' "${ARCHIVE_DIR:-$CACHE}/wikitext-103-v1.zip" "$made/archive"
+    for split in train valid test; do
+        run mv -- "$made/archive/wikitext-103/wiki.$split.tokens" "$made/$split"
+    done
+    run rm -rf -- "$made/archive"
+    run mv -T -- "$made" "$DIR/raw"
+fi
+text describe --tokeniser none "$DIR/text.json"
+if [[ ! -e $DIR/data-bin ]]; then
+    run rm -rf -- "$DIR/data-bin.partial"
+    deep preprocess --only-source --workers "$WORKERS" --trainpref "$DIR/raw/train" --validpref "$DIR/raw/valid" \
+        --testpref "$DIR/raw/test" --destdir "$DIR/data-bin.partial"
+    run mv -T -- "$DIR/data-bin.partial" "$DIR/data-bin"
+fi
 say "$DIR: prepared"
-}; exit

@@ -35,7 +35,7 @@
 # inputs, downloaded from statmt.org (1.7 GB), or copied by you into ARCHIVE_DIR under these names
 #   training-parallel-{europarl-v7,commoncrawl}.tgz, training-parallel-nc-v9.tgz (or v11, v12), wmt14-test-full.tgz (or
 #   wmt14-test-filtered.tgz), wmt{10,11,12,13,15,16,17,18}-test.tgz: the test.tgz of each workshop
-#   Their checksums are in scripts/checksums; the lines of each text are counted. Training texts that statmt.org does
+#   Their checksums are known; the lines of each text are counted. Training texts that statmt.org does
 #   not give come from the Hugging Face Hub (or its mirror HF_ENDPOINT), as NAME.zip.
 #
 # outputs, in DIR (default: data/wmt14_en_de, wmt14_en_de_admin, wmt17_en_de, wmt14_en_de_dsinit, wmt16_en_de_raw,
@@ -49,125 +49,133 @@
 #   VARIANT=wmt14               see above
 #   VALID=                      newstest2013 or every-100th, if not as above
 #   SIZE=                       merges, if not as above
-#   JOINT_CODES=1               0: merges for each language by itself; of dsinit 0
-#   JOINED=1                    one dictionary; 0: one for each language; of dsinit 0
-#   VOCABULARY_THRESHOLD=0      see scripts/prepare.sh; of dsinit 50
+#   JOINT_CODES=1 JOINED=1 VOCABULARY_THRESHOLD=0      see scripts/prepare.sh; of dsinit 0, 0 and 50
 #   TEST_SETS="newstest2014 newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016"
 #                               any of newstest2010 to newstest2018, and newstest2014-filtered: the 2,737 pairs of the
 #                               shared task, which sacreBLEU calls wmt14; newstest2014 has 3,003 (wmt14/full)
 #   APOSTROPHE=straight         ' for ’ in the tokens of the test sets, as the scripts behind wmt14, admin and wmt17 have it;
 #                               keep: as published; of dsinit and wmt16 keep. The references in raw/ stay as published.
-#   WORKERS=<cores>             processes
-#   MOSES=                      a checkout of Moses: use its Perl tools
-#   CACHE=data/cache ARCHIVE_DIR=   where downloads are kept; where your own copies are
-#   CHECKSUMS=scripts/checksums
+#   WORKERS=<cores> MOSES=      see scripts/prepare.sh; its other settings are part of what the names above mean, and
+#                               another choice is refused
+#   CACHE= ARCHIVE_DIR= CHECKSUMS=   see docs/downloads.md
 #   DRY_RUN=1                   print the commands, make nothing
-# What else scripts/prepare.sh can be told is part of what the names above mean; another choice is refused.
 #
 # Otherwise test sets keep their punctuation; of wmt14, admin and wmt17 training and validation text is normalised.
 #
 # time: about two hours on 8 cores after the download (wmt16-google: 15 minutes); disk: 20 GB, of which 8 GB stay.
 # Both are estimates.
 set -euo pipefail
-{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-# shellcheck source=scripts/wmt.sh
-source "$(dirname "${BASH_SOURCE[0]}")/wmt.sh"
 usage_and_exit_if_asked "$@"
-
-VARIANT=${VARIANT:-wmt14}
-TEST_SETS=${TEST_SETS:-}
 (($# <= 1)) || die "one directory, not $#: $*"
-require_choice VARIANT "$VARIANT" wmt14 admin wmt17 dsinit wmt16-raw wmt16-google
 
-# News Commentary: its archive, and the text in it.
-NC9=(wmt14/training-parallel-nc-v9.tgz training/news-commentary-v9.de-en)
-NC11=(wmt16/translation-task/training-parallel-nc-v11.tgz training-parallel-nc-v11/news-commentary-v11.de-en)
-NC12=(wmt17/translation-task/training-parallel-nc-v12.tgz training/news-commentary-v12.de-en)
-# What a variant means, and its values of what is left open.
-means=(TOKENISER=moses ESCAPE=1 SUBWORDS=bpe)
+# wmt14, admin and wmt17 differ in these; the others say below what else they are.
+VARIANT=${VARIANT:-wmt14}
+test_sets="newstest2014 newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016"
+news=news-commentary-v9 size=32000 valid=newstest2013 apostrophe=straight joint_codes=1 joined=1 threshold=0
+meaning=(--normalise train --aggressive 1)
 case $VARIANT in
-    wmt14)
-        NAME=wmt14_en_de NEWS_COMMENTARY=("${NC9[@]}")
-        means+=(NORMALISE=train AGGRESSIVE=1 CLEAN=subwords MAX_LENGTH=250 RATIO=1.5 TYPES=0)
-        open_settings SIZE=32000
-        ;;
+    wmt14) name=wmt14_en_de meaning+=(--clean subwords --max-length 250 --ratio 1.5) ;;
     admin)
-        NAME=wmt14_en_de_admin NEWS_COMMENTARY=("${NC12[@]}")
-        means+=(NORMALISE=train AGGRESSIVE=1 CLEAN=tokens MAX_LENGTH=80 RATIO=9 TYPES=0)
-        open_settings SIZE=32764
+        name=wmt14_en_de_admin news=news-commentary-v12 size=32764
+        meaning+=(--clean tokens --max-length 80 --ratio 9)
         ;;
     wmt17)
-        NAME=wmt17_en_de NEWS_COMMENTARY=("${NC12[@]}")
-        means+=(NORMALISE=train AGGRESSIVE=1 CLEAN=subwords MAX_LENGTH=250 RATIO=1.5 TYPES=0)
-        open_settings SIZE=40000 VALID=every-100th
+        name=wmt17_en_de news=news-commentary-v12 size=40000 valid=every-100th
+        meaning+=(--clean subwords --max-length 250 --ratio 1.5)
         ;;
     dsinit)
-        NAME=wmt14_en_de_dsinit NEWS_COMMENTARY=("${NC9[@]}")
+        name=wmt14_en_de_dsinit joint_codes=0 joined=0 threshold=50 apostrophe=keep
+        test_sets="newstest2014-filtered newstest2014 newstest2015 newstest2016 newstest2017 newstest2018"
         # No pair of these lengths has a higher ratio.
-        means+=(NORMALISE=none AGGRESSIVE=1 CLEAN=tokens MAX_LENGTH=250 RATIO=250 TYPES=0)
-        open_settings SIZE=32000 JOINT_CODES=0 JOINED=0 VOCABULARY_THRESHOLD=50 APOSTROPHE=keep \
-            TEST_SETS="newstest2014-filtered newstest2014 newstest2015 newstest2016 newstest2017 newstest2018"
+        meaning=(--normalise none --aggressive 1 --clean tokens --max-length 250 --ratio 250)
         ;;
     wmt16-raw)
-        NAME=wmt16_en_de_raw NEWS_COMMENTARY=("${NC11[@]}")
+        name=wmt16_en_de_raw news=news-commentary-v11 apostrophe=keep
         # The dictionary is cut as fairseq's recipe for Google's text has it.
-        means+=(NORMALISE=none AGGRESSIVE=0 CLEAN=tokens MAX_LENGTH=80 RATIO=9 TYPES=32768)
-        open_settings SIZE=32000 APOSTROPHE=keep
+        meaning=(--normalise none --aggressive 0 --clean tokens --max-length 80 --ratio 9 --types 32768)
         ;;
     wmt16-google)
-        NAME=wmt16_en_de
-        means=(NORMALISE=none TOKENISER=none GIVEN_TOKENISER=moses AGGRESSIVE=0 ESCAPE=1 SUBWORDS=none
-            GIVEN_SUBWORDS=bpe CLEAN=none MAX_LENGTH=250 RATIO=1.5 TYPES=32768 SIZE=32000
-            JOINT_CODES=1 JOINED=1 VOCABULARY_THRESHOLD=0 VALID=newstest2013 APOSTROPHE=keep)
+        name=wmt16_en_de apostrophe=keep
+        meaning=(--tokeniser none --given-tokeniser moses --subwords none --given-subwords bpe --clean none --types 32768)
+        for fixed in SIZE=$size JOINT_CODES=1 JOINED=1 VOCABULARY_THRESHOLD=0 VALID=$valid APOSTROPHE=keep; do
+            given=${fixed%%=*}
+            [[ -z ${!given:-} || $given=${!given} == "$fixed" ]] ||
+                die "$given=${!given} is given, but VARIANT=$VARIANT means $fixed"
+        done
+        ;;
+    *) die "unknown VARIANT '$VARIANT'; legal values: wmt14 admin wmt17 dsinit wmt16-raw wmt16-google" ;;
+esac
+valid=${VALID:-$valid}
+apostrophe=${APOSTROPHE:-$apostrophe}
+read -r -a test_sets <<<"${TEST_SETS:-$test_sets}"
+[[ $valid == newstest2013 || $valid == every-100th ]] || die "unknown VALID '$valid'; legal values: newstest2013 every-100th"
+[[ $apostrophe == straight || $apostrophe == keep ]] || die "unknown APOSTROPHE '$apostrophe'; legal values: straight keep"
+meaning+=(
+    --source en --target de --size "${SIZE:-$size}"
+    --joint-codes "${JOINT_CODES:-$joint_codes}" --joined "${JOINED:-$joined}"
+    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-$threshold}" --workers "${WORKERS:-}"
+)
+DIR=${1:-$ROOT/data/$name}
+DIR=${DIR%/}
+original=$DIR/original
+fairseq_deep prepare "$DIR" "${meaning[@]}" --valid "$valid" --settings-of "VARIANT=$VARIANT"
+if [[ -e $DIR/data-bin && -e $DIR/test_sets && ! -e $original ]]; then
+    say "$DIR: prepared already, kept ($original is deleted)"
+    exit
+fi
+
+if [[ $VARIANT == wmt16-google ]]; then
+    google=$original/wmt16_en_de
+    claim "$original"
+    if [[ ! -e $google ]]; then
+        fairseq_deep download wmt16_en_de.tar.gz \
+            "https://drive.google.com/uc?export=download&id=0B_bZck-ksdkpM25jRUN2X2UxMm8"
+        once "$google" text unpack --only '*train.tok.clean.bpe.32000.*' --only '*newstest20*' --only '*bpe.32000' \
+            "${ARCHIVE_DIR:-$CACHE}/wmt16_en_de.tar.gz" "$google"
+    fi
+    sets=(--train "$google/train.tok.clean.bpe.32000")
+    sets+=(--valid "$google/newstest2013.tok.bpe.32000" --raw "valid=$google/newstest2013")
+    for name in "${test_sets[@]}"; do
+        sets+=(--test "$name=$google/$name.tok.bpe.32000" --raw "$name=$google/$name")
+    done
+    fairseq_deep prepare "$DIR" "${meaning[@]}" "${sets[@]}"
+    exit
+fi
+
+texts=(europarl-v7 commoncrawl "$news")
+[[ $valid == every-* ]] || texts+=("$valid")
+fairseq_deep wmt --pair en-de --to "$original" "${texts[@]}" "${test_sets[@]}"
+claim "$original/test"
+sets=(
+    --train "$original/training-parallel-europarl-v7/training/europarl-v7.de-en"
+    --train "$original/training-parallel-commoncrawl/commoncrawl.de-en"
+)
+case $news in
+    *-v11) sets+=(--train "$original/training-parallel-nc-v11/training-parallel-nc-v11/$news.de-en") ;;
+    *) sets+=(--train "$original/training-parallel-nc-${news##*-}/training/$news.de-en") ;;
+esac
+case "$valid ${meaning[*]}" in
+    every-*) sets+=(--valid "$valid") ;;
+    *"--normalise none"*) sets+=(--valid "$original/test/$valid") ;;
+    *) # with the punctuation of the training text
+        for language in en de; do
+            once "$original/normalised/$valid.$language" text normalise --language "$language" \
+                "$original/test/$valid.$language" "$original/normalised/$valid.$language"
+        done
+        sets+=(--valid "$original/normalised/$valid" --raw "valid=$original/test/$valid" --changed valid=punctuation)
         ;;
 esac
-fixed_settings "VARIANT=$VARIANT" SOURCE=en TARGET=de LOWER_CASE=0 MIN_LENGTH=1 CODES= SOURCE_DICT= TARGET_DICT= \
-    "${means[@]}"
-open_settings VALID=newstest2013 JOINT_CODES=1 JOINED=1 VOCABULARY_THRESHOLD=0 APOSTROPHE=straight \
-    TEST_SETS="newstest2014 newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016"
-require_choice VALID "$VALID" newstest2013 every-100th
-require_choice APOSTROPHE "$APOSTROPHE" straight keep
-
-DIR=${1:-$ROOT/data/$NAME}
-DIR=${DIR%/}
-ORIGINAL=$DIR/original
-read -r -a NAMES <<<"$TEST_SETS"
-for name in "${NAMES[@]}"; do require_choice 'test set' "$name" "${!TEST_SET[@]}"; done
-sets=()
-
-# ---- those that start from text ----------------------------------------------------------------------------------
-
-from_text() {
-    training_text wmt13/training-parallel-europarl-v7.tgz training/europarl-v7.de-en
-    training_text wmt13/training-parallel-commoncrawl.tgz commoncrawl.de-en
-    training_text "${NEWS_COMMENTARY[@]}"
-    held_out_sets
-}
-
-# ---- Google's ----------------------------------------------------------------------------------------------------
-
-from_google() {
-    local name
-    unpack_once "$GOOGLE" wmt16_en_de.tar.gz --only '*train.tok.clean.bpe.32000.*' --only '*newstest20*' \
-        --only '*bpe.32000' "https://drive.google.com/uc?export=download&id=0B_bZck-ksdkpM25jRUN2X2UxMm8"
-    sets=("train=$GOOGLE/train.tok.clean.bpe.32000")
-    sets+=("valid=$GOOGLE/newstest2013.tok.bpe.32000" "valid.raw=$GOOGLE/newstest2013")
-    for name in "${NAMES[@]}"; do
-        sets+=("$name=$GOOGLE/$name.tok.bpe.32000" "$name.raw=$GOOGLE/$name")
+for name in "${test_sets[@]}"; do
+    if [[ $apostrophe == keep ]]; then
+        sets+=(--test "$name=$original/test/$name")
+        continue
+    fi
+    for language in en de; do
+        once "$original/straight/$name.$language" \
+            text straighten "$original/test/$name.$language" "$original/straight/$name.$language"
     done
-}
-
-require_package
-stop_if_finished "$DIR"
-claim "$ORIGINAL"
-remember_settings "$ORIGINAL" "VARIANT=$VARIANT"
-if [[ $VARIANT == wmt16-google ]]; then
-    GOOGLE=$ORIGINAL/wmt16_en_de
-    from_google
-else
-    from_text
-fi
-"$ROOT/scripts/prepare.sh" "$DIR" "${sets[@]}"
-}; exit
+    sets+=(--test "$name=$original/straight/$name" --raw "$name=$original/test/$name" --changed "$name=apostrophes")
+done
+fairseq_deep prepare "$DIR" "${meaning[@]}" "${sets[@]}"

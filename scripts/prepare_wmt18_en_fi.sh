@@ -15,29 +15,61 @@
 #
 # settings
 #   SIZE=32000                  merges
-#   JOINT_CODES=0               1: merges for both languages together
-#   JOINED=0                    1: one dictionary
-#   VOCABULARY_THRESHOLD=50     see scripts/prepare.sh; docs/usage of the authors' toolkit
-#   WORKERS=<cores>             processes
-#   MOSES=                      a checkout of Moses: use its Perl tools
-#   CACHE=data/cache ARCHIVE_DIR=   where downloads are kept; where your own copies are
-#   CHECKSUMS=scripts/checksums
+#   JOINT_CODES=0 JOINED=0      1: merges for both languages together; one dictionary
+#   VOCABULARY_THRESHOLD=50     as docs/usage of the authors' toolkit has it
+#   WORKERS=<cores> MOSES=      see scripts/prepare.sh; its other settings are part of what the paper's text is, and
+#                               another choice is refused
+#   CACHE= ARCHIVE_DIR= CHECKSUMS=   see docs/downloads.md
 #   DRY_RUN=1                   print the commands, make nothing
-# What else scripts/prepare.sh can be told is part of what the paper's text is; another choice is refused.
 #
 # The test sets are made like the training text: normalised punctuation, Moses' tokens (hyphens split), and truecased
 # by what the training text itself shows; the organisers' own truecaser is not needed.
 #
 # time and disk: half a day, 15 GB, of which 5 GB stay. Both are estimates: nobody has run this script on all the data yet.
 set -euo pipefail
-{ # Read whole before it runs: an edit of this file does not reach a running job.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-# shellcheck source=scripts/wmt.sh
-source "$(dirname "${BASH_SOURCE[0]}")/wmt.sh"
 usage_and_exit_if_asked "$@"
-
 (($# <= 1)) || die "one directory, not $#: $*"
-fixed_settings "WMT'18 English-Finnish" SOURCE=en TARGET=fi
-wmt18 fi-en "${1:-$ROOT/data/wmt18_en_fi}"
-}; exit
+
+DIR=${1:-$ROOT/data/wmt18_en_fi}
+DIR=${DIR%/}
+original=$DIR/original
+meaning=(
+    --source en --target "fi" --tokeniser none --given-tokeniser moses --given-truecased 1 --clean none
+    --size "${SIZE:-32000}" --joint-codes "${JOINT_CODES:-0}" --joined "${JOINED:-0}"
+    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-50}" --workers "${WORKERS:-}"
+)
+fairseq_deep prepare "$DIR" "${meaning[@]}" --settings-of "WMT'18 English-Finnish"
+if [[ -e $DIR/data-bin && -e $DIR/test_sets && ! -e $original ]]; then
+    say "$DIR: prepared already, kept ($original is deleted)"
+    exit
+fi
+
+fairseq_deep wmt --pair en-fi --to "$original" newstest2017 newstest2018
+claim "$original/test"
+archive=wmt18-fi-en-corpus.gz
+if [[ ! -e $original/training/train.en ]]; then
+    path=wmt18/translation-task/preprocessed/fi-en/corpus.gz
+    fairseq_deep download "$archive" "https://data.statmt.org/$path" "http://data.statmt.org/$path"
+fi
+once "$original/training/train.en" text columns "${ARCHIVE_DIR:-$CACHE}/$archive" \
+    "$original/training/train.fi" "$original/training/train.en"
+
+# The test sets as the training text is: its punctuation, tokens and case.
+for language in en "fi"; do
+    once "$original/truecaser.$language" \
+        text learn-truecaser "$original/training/train.$language" "$original/truecaser.$language"
+    for name in newstest2017 newstest2018; do
+        tokens=$original/tokens/$name.$language
+        once "$tokens" text tokenise --language "$language" --normalise --aggressive \
+            "$original/test/$name.$language" "$tokens.tokens"
+        once "$tokens" text truecase --model "$original/truecaser.$language" "$tokens.tokens" "$tokens"
+        run rm -f -- "$tokens.tokens"
+    done
+done
+fairseq_deep prepare "$DIR" "${meaning[@]}" --train "$original/training/train" \
+    --valid "$original/tokens/newstest2017" \
+    --test "newstest2018=$original/tokens/newstest2018" \
+    --raw "valid=$original/test/newstest2017" "newstest2018=$original/test/newstest2018" \
+    --changed valid=punctuation newstest2018=punctuation

@@ -53,6 +53,15 @@ COMMANDS: Mapping[str, Command] = {
         "fairseq_plugins.scoring.command",
         needs_fairseq=False,
     ),
+    "download": Command(
+        "download an archive, from mirrors, and check it", "fairseq_plugins.pipeline.download", needs_fairseq=False
+    ),
+    "prepare": Command(
+        "prepare a parallel corpus: tokenise, clean, split into subwords, binarise",
+        "fairseq_plugins.pipeline.prepare",
+        needs_fairseq=False,
+    ),
+    "wmt": Command("training texts and test sets of WMT by name", "fairseq_plugins.pipeline.wmt", needs_fairseq=False),
     "demo": Command("train every method on a small corpus and compare them", "fairseq_plugins.demo.__main__"),
     "doctor": Command("say what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
     "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.text.verify"),

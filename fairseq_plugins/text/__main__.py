@@ -32,6 +32,7 @@ STEPS: Mapping[str, Step] = {
     "sgm": Step("take the sentences out of a test set of WMT", f"{_HERE}.sgm"),
     "ted": Step("take the sentences out of the files of a TED release", f"{_HERE}.ted"),
     "normalise": Step("one form for punctuation; no control characters", f"{_HERE}.normalise"),
+    "straighten": Step("' for ’", f"{_HERE}.normalise", "main_of_straighten"),
     "tokenise": Step("split words from punctuation", f"{_HERE}.tokenise"),
     "detokenise": Step("put words and punctuation together again", f"{_HERE}.tokenise", "main_of_detokenise"),
     "learn-truecaser": Step("learn which words begin with a capital", f"{_HERE}.truecase", "main_of_learn"),
@@ -48,6 +49,7 @@ STEPS: Mapping[str, Step] = {
     "apply-bpe": Step("split words by learned merges", f"{_HERE}.bpe", "main_of_apply"),
     "learn-sentencepiece": Step("learn a SentencePiece model", f"{_HERE}.pieces", "main_of_learn"),
     "apply-sentencepiece": Step("split lines by a SentencePiece model", f"{_HERE}.pieces", "main_of_apply"),
+    "join-subwords": Step("put words together again that came in subwords", f"{_HERE}.join"),
     "cut-bytes": Step("cut a file into parts of 90, 5 and 5 hundredths of its bytes", f"{_HERE}.bytes", "main_of_cut"),
     "bytes": Step("one token a byte", f"{_HERE}.bytes"),
     "count": Step("lines, tokens and types of files", f"{_HERE}.count"),
@@ -57,10 +59,15 @@ STEPS: Mapping[str, Step] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one step with ``argv`` (default: the command line) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_code(lambda: _dispatch(arguments))
+    return exit_code(lambda: run_step(arguments))
 
 
-def _dispatch(argv: Sequence[str]) -> int:
+def run_step(argv: Sequence[str]) -> int:
+    """Run one step inside this process and return its exit code.
+
+    Raises:
+        UserError: there is no such step, or it failed.
+    """
     if not argv:
         raise UserError(f"no step given; one of: {', '.join(STEPS)}")
     name, *rest = argv

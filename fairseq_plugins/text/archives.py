@@ -11,6 +11,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import os
 import shutil
 import tarfile
 import zipfile
@@ -39,6 +40,7 @@ _WEB_PAGE = (b"<!doctype html", b"<html", b"<head", b"<?xml")
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 _PIECE = 1 << 20
 _KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
+_CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
 @dataclass
@@ -110,14 +112,26 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
     return len(files)
 
 
-def read_sums(path: Path) -> dict[str, str]:
-    """The sums of a file in ``sha256sum``'s format, by name; lines that begin with ``#`` are remarks."""
-    lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+def known_checksums(path: Path | None = None) -> dict[str, str]:
+    """The checksums of a file in ``sha256sum``'s format, by name; lines that begin with ``#`` are remarks.
+
+    Args:
+        path: by default the file that ``CHECKSUMS`` names, or else the one of this package.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    path = path or Path(os.environ.get("CHECKSUMS") or _CHECKSUMS)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"{path}: cannot be read; CHECKSUMS names the file of known checksums") from None
+    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
     return {words[1]: words[0] for words in lines if len(words) == 2 and len(words[0]) in _KINDS}
 
 
-def sum_like(known: str, path: Path) -> str:
-    """The sum of a file, in hexadecimal, of the kind of ``known``, which its length tells."""
+def checksum_like(known: str, path: Path) -> str:
+    """The checksum of a file, in hexadecimal, of the kind of ``known``, which its length tells."""
     state = hashlib.new(_KINDS[len(known)], usedforsecurity=False)
     with open(path, "rb") as stream:
         while piece := stream.read(_PIECE):
@@ -137,7 +151,7 @@ def _require_unpackable(archive: Path, directory: Path) -> None:
 def _check_sums(archive: Path, files: Sequence[Path], sums: Mapping[str, str]) -> None:
     for path in files:
         known = sums.get(path.name)
-        if known is not None and known != (found := sum_like(known, path)):
+        if known is not None and known != (found := checksum_like(known, path)):
             raise UserError(f"{archive}: {path.name}: wrong checksum: {known} expected, {found} found")
 
 
@@ -262,11 +276,10 @@ def main_of_unpack(argv: Sequence[str]) -> int:
     """The step ``unpack``."""
     parser = argparse.ArgumentParser(prog="unpack", description="Unpack an archive as a directory.")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="leave out what matches none")
-    parser.add_argument("--sums", type=Path, help="known checksums of members, by base name")
+    parser.add_argument("--sums", type=Path, help="known checksums of members, by base name; default: CHECKSUMS")
     parser.add_argument("archive", type=Path)
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args(argv)
-    sums = read_sums(arguments.sums) if arguments.sums else None
-    count = unpack(arguments.archive, arguments.directory, arguments.only, sums)
+    count = unpack(arguments.archive, arguments.directory, arguments.only, known_checksums(arguments.sums))
     print(f"{arguments.archive.name}: {count} files unpacked")
     return 0

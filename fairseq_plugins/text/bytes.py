@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.text.command import parser_of
+from fairseq_plugins.text.lines import whole_files
 
 SPLITS = ("train", "valid", "test")
 SHARES = (90, 5, 5)
@@ -51,14 +52,14 @@ def write_tokens(source: Path, output: Path) -> None:
     """Write the bytes of ``source`` to ``output``, one token each.
 
     Raises:
-        UserError: ``source`` is empty.
-        OSError: it cannot be read, or nothing can be written.
+        UserError: ``source`` is empty, or nothing can be written.
+        OSError: ``source`` cannot be read.
     """
     size = source.stat().st_size
     if size == 0:
         raise UserError(f"{source}: empty")
     last = b""
-    with open(source, "rb") as stream, open(output, "wb") as text:
+    with open(source, "rb") as stream, whole_files(output) as [text]:
         for piece in _pieces(stream, size):
             text.write(tokens_of(piece))
             last = piece[-1:]

@@ -52,3 +52,12 @@ def main(argv: Sequence[str]) -> int:
     else:
         write_lines(args.output, map_lines(lambda: normaliser(args.language), lines, args.workers))
     return 0
+
+
+def main_of_straighten(argv: Sequence[str]) -> int:
+    """``straighten INPUT ... OUTPUT``."""
+    flags = parser_of("straighten", "Write ' for ’, as the preparations of fairseq do with test sets.")
+    add_files(flags)
+    args = flags.parse_args(argv)
+    write_lines(args.output, (line.replace("’", "'") for line in read_lines(*args.inputs)))
+    return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,7 +28,9 @@ def learn(lines: Iterable[str], model: Path) -> None:
             if weight == 1:
                 casing[word][written] += 1
     truecaser.model = {"casing": casing}
-    truecaser.save_model(str(model))
+    partial = model.with_name(model.name + ".partial")
+    truecaser.save_model(str(partial))
+    os.replace(partial, model)
 
 
 def truecaser_of(model: Path) -> Transform:

@@ -22,6 +22,11 @@ Transform = Callable[[str], str]
 _transform: Transform = str
 
 
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def map_lines(make: Callable[[], Transform], lines: Iterable[str], workers: int = 1) -> Iterator[str]:
     """``make()(line)`` for every line, in order.
 

@@ -19,8 +19,8 @@ class Server:
     ``files`` has the content of each NAME, or of a whole path.
 
     ``/whole/NAME`` gives the file and continues it; ``/plain/NAME`` cannot continue; ``/drops/NAME`` breaks off after
-    1,000 bytes each time; ``/page/NAME`` gives a web page; ``/moved/NAME`` redirects to ``/whole/NAME``; the rest is
-    404.
+    1,000 bytes each time; ``/page/NAME`` gives a web page; ``/moved/NAME`` redirects to ``/whole/NAME``;
+    ``/busy/NAME`` is 503; the rest is 404.
     """
 
     def __init__(self) -> None:
@@ -66,6 +66,8 @@ class Handler(BaseHTTPRequestHandler):
         how = "whole" if self.path in self.of.files else how
         if how == "page":
             self.give(200, PAGE)
+        elif how == "busy":
+            self.give(503, b"")
         elif how == "moved":
             self.give(302, b"", {"Location": f"/whole/{name}"})
         elif content is None or how not in ("whole", "plain", "drops"):

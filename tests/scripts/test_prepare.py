@@ -7,11 +7,14 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary, data_utils
 
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.pipeline.prepare_settings import Settings
 from tests import toy
 from tests.scripts.fakes import without_binarising
 from tests.scripts.running import ROOT, contents, refusal, run
@@ -265,15 +268,15 @@ def test_settings_choose_the_commands(text: Path) -> None:
 def test_subwords_of_each_language_by_itself(text: Path) -> None:
     pieces = commands(text, SUBWORDS="sentencepiece", JOINT_CODES="0", SIZE="77")
     for language in ("de", "en"):
-        model = f"{text}/dry/sentencepiece.model.{language}".replace(" ", "\\ ")
-        tokens = f"{text}/dry/work/cleaned/train.{language}".replace(" ", "\\ ")
-        assert f"learn-sentencepiece --size 77 {tokens} {model}.partial" in pieces
-        assert f"apply-sentencepiece --model {model} --workers" in pieces
+        model = f"{text}/dry/sentencepiece.model.{language}"
+        tokens = f"{text}/dry/work/cleaned/train.{language}"
+        assert f"learn-sentencepiece --size 77 '{tokens}' '{model}.partial'" in pieces
+        assert f"apply-sentencepiece --model '{model}' --workers" in pieces
     given = commands(text, JOINT_CODES="0", CODES="mine", VOCABULARY_THRESHOLD="5", TYPES="99")
     assert "learn-bpe" not in given
     for language in ("de", "en"):
         assert f"copy mine.{language} " in given
-        assert f"/codes.{language} --vocabulary" in given
+        assert f"/codes.{language}' --vocabulary" in given
     assert "--joined-dictionary --nwordssrc 99 --nwordstgt 99" in given
 
 
@@ -284,6 +287,20 @@ def test_help_is_the_head_of_the_script() -> None:
     assert ended.stdout.endswith("(DIR/work).\n")
 
 
+def as_flags(arguments: list[str], settings: dict[str, str]) -> list[str]:
+    """The words of `fairseq-deep prepare` for those of the script."""
+    words = arguments[:1]
+    for argument in arguments[1:]:
+        name, _, value = argument.partition("=")
+        if name in ("train", "valid"):
+            words += [f"--{name}", value]
+        elif name.endswith((".raw", ".changed")):
+            words += [f"--{name.rpartition('.')[2]}", f"{name.rpartition('.')[0]}={value}"]
+        else:
+            words += ["--test", argument]
+    return [*words, *(f"--{name.lower().replace('_', '-')}={value}" for name, value in settings.items())]
+
+
 # ---- bad input ---------------------------------------------------------------------------------------------------
 
 TRAIN, VALID = "train={text}/one", "valid={text}/first"
@@ -292,9 +309,9 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
 @pytest.mark.parametrize(
     ("arguments", "settings", "line"),
     [
-        ([], {}, "no directory given; scripts/prepare.sh --help says more"),
         (["train=x"], {}, "the first argument is the directory to make, not 'train=x'"),
-        (["--hlep"], {}, "unknown option '--hlep'; scripts/prepare.sh --help says more"),
+        ([""], {}, "'' cannot be the directory to make"),
+        (["/"], {}, "'/' cannot be the directory to make"),
         (["{out},b", TRAIN], {}, "{out},b: a comma in the name of the directory; fairseq cannot read it"),
         (["{out}", "text"], {}, "'text' is no NAME=PREFIX"),
         (["{out}", VALID], {}, "no train=PREFIX given"),
@@ -361,24 +378,43 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_made(
-    text: Path, tmp_path: Path, arguments: list[str], settings: dict[str, str], line: str
+    text: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    settings: dict[str, str],
+    line: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def filled(value: str) -> str:
         return value.replace("{text}", str(text)).replace("{out}", str(tmp_path / "out"))
 
-    found = refusal(SCRIPT, *map(filled, arguments), **{name: filled(value) for name, value in settings.items()})
-    assert found == filled(line)
+    words = as_flags(list(map(filled, arguments)), {name: filled(value) for name, value in settings.items()})
+    assert main(["prepare", *words]) == 2
+    assert capsys.readouterr() == ("", f"error: {filled(line)}\n")
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_script_asks_for_what_it_was_told(text: Path, tmp_path: Path) -> None:
+    """As :func:`as_flags` has it, which the refusals above rely on."""
+    assert refusal(SCRIPT) == "no directory given; scripts/prepare.sh --help says more"
+    assert refusal(SCRIPT, "--hlep").startswith("unknown option '--hlep'")
+    words = [f"{tmp_path}/out", f"train={text}/one", f"valid={text}/first", "b=x", "b.raw=y", "b.changed=case"]
+    assert refusal(SCRIPT, *words) == "unknown b.changed 'case'; legal values: apostrophes punctuation"
+    assert refusal(SCRIPT, *words[:3], GIVEN_SUBWORDS="bpe") == (
+        "GIVEN_SUBWORDS=bpe goes with TOKENISER=none SUBWORDS=none"
+    )
+
+
 @pytest.mark.parametrize("kind", ["empty", "unequal", "latin-1", "nothing left"])
-def test_bad_text_is_one_line_that_names_the_file(text: Path, tmp_path: Path, kind: str) -> None:
+def test_bad_text_is_one_line_that_names_the_file(
+    text: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     german = {"empty": b"", "unequal": b"a\nb\n", "latin-1": b"sch\xf6n\n", "nothing left": b"a b\n"}[kind]
     (tmp_path / "bad.de").write_bytes(german)
     (tmp_path / "bad.en").write_bytes(b"a\n")
-    found = refusal(SCRIPT, tmp_path / "out", f"train={tmp_path / 'bad'}", f"valid={text / 'first'}")
+    assert main(["prepare", f"{tmp_path}/out", "--train", f"{tmp_path}/bad", "--valid", f"{text}/first"]) == 2
     assert (
-        found
+        capsys.readouterr().err.removeprefix("error: ").removesuffix("\n")
         == {
             "empty": f"{tmp_path}/bad.de: empty",
             "unequal": f"{tmp_path}/bad.de: not parallel: {tmp_path}/bad.de has 2 lines, "
@@ -391,17 +427,20 @@ def test_bad_text_is_one_line_that_names_the_file(text: Path, tmp_path: Path, ki
     assert not (tmp_path / "out" / "data-bin").exists()
 
 
-def test_a_second_job_is_kept_out(text: Path, tmp_path: Path) -> None:
+def test_a_second_job_is_kept_out(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out").mkdir()
     with open(tmp_path / "out" / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = refusal(SCRIPT, tmp_path / "out", f"train={text / 'one'}", f"valid={text / 'first'}")
-    assert found == f"{tmp_path}/out: another job is at work there; wait for it, or give another directory"
+        assert main(["prepare", f"{tmp_path}/out", "--train", f"{text}/one", "--valid", f"{text}/first"]) == 2
+    assert (
+        capsys.readouterr().err
+        == f"error: {tmp_path}/out: another job is at work there; wait for it, or give another directory\n"
+    )
 
 
 def test_the_header_names_every_setting_of_the_script() -> None:
     script = (ROOT / "scripts" / SCRIPT).read_text(encoding="utf-8")
     header, _, body = script.partition("set -euo pipefail")
-    settings = set(re.findall(r"^([A-Z_]+)=\$\{\1:-", body, flags=re.MULTILINE))
-    assert settings
+    settings = {each.name.upper() for each in fields(Settings)}
+    assert {name for name in settings if not re.search(rf"\b{name}\b", body)} == set()
     assert {name for name in settings if not re.search(rf"\b{name}=", header)} == set()

@@ -136,7 +136,7 @@ def test_a_dry_run_prints_the_commands_and_makes_nothing(place: Path, settings: 
     assert contents(place) == before
     assert not (place / "dry run").exists()
     commands = [line for line in ended.stdout.splitlines() if not line.startswith("#")]
-    steps = [line.split("fairseq_plugins.text ")[1].split()[0] for line in commands if "corpora " in line]
+    steps = [line.split("fairseq_plugins.text ")[1].split()[0] for line in commands if "fairseq_plugins.text " in line]
     assert [step for number, step in enumerate(steps) if step not in steps[:number]] == [
         "unpack",
         "ted",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from functools import cache
@@ -10,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.running import ROOT, environment, run
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.prepare_settings import Settings, require_only
+from fairseq_plugins.pipeline.workspace import Workspace
+from tests.scripts.running import ROOT, run
 
-SCRIPTS = sorted(path for path in (ROOT / "scripts").glob("*.sh") if path.name not in ("lib.sh", "wmt.sh", "chain.sh"))
+SCRIPTS = sorted(path for path in (ROOT / "scripts").glob("*.sh") if path.name not in ("lib.sh", "chain.sh"))
 PREPARATIONS = [script for script in SCRIPTS if script.name.startswith("prepare")]
 
 # Another value than any default; a name that is not here is a number.
@@ -52,7 +54,7 @@ def head(script: Path) -> str:
 
 def documented(script: Path) -> list[str]:
     """The names in the head before a =, but for the examples of calls."""
-    lines = [line for line in head(script).splitlines() if "scripts/" not in line.split("CHECKSUMS=scripts/")[0]]
+    lines = [line for line in head(script).splitlines() if "scripts/" not in line or "see scripts/" in line]
     return list(dict.fromkeys(re.findall(r"\b([A-Z][A-Z_]+)=", "\n".join(lines))))
 
 
@@ -115,18 +117,26 @@ def test_what_the_name_of_a_corpus_means_cannot_be_set_otherwise(script: str, na
     assert re.fullmatch(rf"error: {name}=\S+ is given, but .* means {name}=.*\n", ended.stderr)
 
 
-def test_settings_left_open_and_settings_that_are_part_of_a_name() -> None:
-    program = f"""
-source {ROOT}/scripts/lib.sh
-open_settings A=1 B=2
-fixed_settings this A=1 C=3 D=
-printf '%s ' "$A" "$B" "$C" "[$D]"
-env | grep -c '^[ABCD]='
-"""
-    command = ["bash", "-euo", "pipefail", "-c", program]
-    done = subprocess.run(command, env=environment(B="mine", C="3"), capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("1 mine 3 [] 4\n", "")
-    refused = subprocess.run(command, env=environment(D="x"), capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("error: D=x is given, but this means D=(none); ")
-    assert os.linesep not in refused.stderr.strip()
+def test_settings_that_are_part_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.__dataclass_fields__:
+        monkeypatch.delenv(name.upper(), raising=False)
+    meant = Settings(size="3", workers="1")
+    monkeypatch.setenv("SIZE", "3")
+    require_only("this", meant, tmp_path, None)
+    for name, value, meaning in (("CODES", "x", "(none)"), ("RATIO", "3", "1.5")):
+        monkeypatch.setenv(name, value)
+        with pytest.raises(UserError) as caught:
+            require_only("this", meant, tmp_path, None)
+        line = f"{name}={value} is given, but this means {name}={meaning}; scripts/prepare.sh takes text of your own"
+        assert str(caught.value).startswith(line)
+        monkeypatch.delenv(name)
+
+
+def test_a_directory_made_with_other_settings_is_refused_before_anything_is_downloaded(tmp_path: Path) -> None:
+    meant = Settings(size="3", workers="1")
+    Workspace(tmp_path).remember([*meant.remembered(None).items(), ("train.de", "1"), ("CODES", "2")])
+    require_only("this", meant, tmp_path, None)
+    with pytest.raises(UserError, match=r"was made with other settings \(valid=every-23; was valid=\)"):
+        require_only("this", meant, tmp_path, 23)
+    with pytest.raises(UserError, match=r"other settings \(TYPES=5\)"):
+        require_only("this", Settings(size="3", workers="1", types="5"), tmp_path, None)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.cli.main import main
 from fairseq_plugins.demo.archives import write_archive
 from fairseq_plugins.text.bpe import learn
 from tests.scripts import made_archives as made
@@ -146,7 +147,7 @@ def test_wmt14_from_archives_to_numbers(here: Path) -> None:
 
     other = run(here, "prepare_wmt14_en_de.sh", VARIANT="wmt17")
     assert other.returncode == 2
-    assert "other settings (VARIANT=wmt17; was VARIANT=wmt14)" in other.stderr
+    assert "other settings (valid=every-100; was valid=)" in other.stderr
 
 
 def test_googles_text_comes_in_subwords(here: Path) -> None:
@@ -330,28 +331,15 @@ def test_wmt18_from_where_it_is_and_what_it_needs(here: Path) -> None:
     assert broken.stderr == f"error: {archive}: line 2 has 1 columns, not 2\n"
 
 
-def training_text(here: Path, server: Server, **settings: str) -> subprocess.CompletedProcess[str]:
-    """``training_text`` of News Commentary 9 with the publisher and the Hub on this machine."""
-    program = f"""
-set -euo pipefail
-source "{SCRIPTS}/lib.sh"
-source "{SCRIPTS}/wmt.sh"
-addresses() {{ echo {server.url}/whole/training-parallel-nc-v9.tgz; }}
-SOURCE=en TARGET=de ORIGINAL="{here}/original" sets=()
-training_text wmt14/training-parallel-nc-v9.tgz training/news-commentary-v9.de-en
-echo "${{sets[@]}}"
-"""
-    environment = {
-        **os.environ,
-        "PYTHON": sys.executable,
-        "CACHE": str(here / "cache"),
-        "CHECKSUMS": "/dev/null",
-        "HF_ENDPOINT": server.url,
-        "no_proxy": "*",
-        "ARCHIVE_DIR": "",
-        **settings,
-    }
-    return subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+def training_text(here: Path, server: Server, monkeypatch: pytest.MonkeyPatch, own: str = "") -> Path:
+    """News Commentary 9 with the publisher and the Hub on this machine; the prefix of both sides."""
+    url = f"{server.url}/whole/training-parallel-nc-v9.tgz"
+    monkeypatch.setattr("fairseq_plugins.pipeline.wmt.addresses", lambda path: [url])
+    environment = {"CACHE": f"{here}/cache", "CHECKSUMS": "/dev/null", "HF_ENDPOINT": server.url, "no_proxy": "*"}
+    for name, value in {**environment, "ARCHIVE_DIR": own}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["wmt", "--pair", "en-de", "--to", f"{here}/original", "news-commentary-v9"]) == 0
+    return here / "original/training-parallel-nc-v9"
 
 
 @pytest.mark.slow
@@ -372,30 +360,46 @@ def test_dsinits_french_is_developed_on_two_years(here: Path) -> None:
     assert "--joined-dictionary" not in (here / "asked").read_text()
 
 
-def test_the_hub_gives_what_the_publisher_has_lost(here: Path) -> None:
+def test_the_hub_gives_what_the_publisher_has_lost(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = made.pair("training/news-commentary-v9.de-en", texts(5, "nc", "de"))
     write_archive(here / "nc.zip", members)
     hub = "/datasets/wmt/wmt14/resolve/main-zip/training-parallel-nc-v9.zip"
     with serving() as server:
         server.files[hub] = (here / "nc.zip").read_bytes()
-        done = training_text(here, server)
-        assert done.returncode == 0, done.stderr
-        directory = here / "original/training-parallel-nc-v9"
-        assert done.stdout.splitlines()[-1] == f"train={directory}/training/news-commentary-v9.de-en"
+        directory = training_text(here, server, monkeypatch)
         for name, content in members.items():
             assert (directory / name).read_bytes() == content
         assert server.asked_for() == ["/whole/training-parallel-nc-v9.tgz", hub]
         # What is there is not asked for again.
-        assert training_text(here, server).returncode == 0
+        training_text(here, server, monkeypatch)
         assert len(server.asked) == 2
 
 
-def test_a_copy_of_ones_own_may_be_the_one_of_the_hub(here: Path) -> None:
+def test_a_copy_of_ones_own_may_be_the_one_of_the_hub(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = made.pair("training/news-commentary-v9.de-en", texts(5, "nc", "de"))
     write_archive(here / "archives/training-parallel-nc-v9.zip", members)
     with serving() as server:
-        done = training_text(here, server, ARCHIVE_DIR=str(here / "archives"))
-        assert (done.returncode, server.asked) == (0, []), done.stderr
+        directory = training_text(here, server, monkeypatch, own=str(here / "archives"))
+        assert server.asked == []
+    assert {path.name for path in (directory / "training").iterdir()} == {
+        f"news-commentary-v9.de-en.{language}" for language in ("de", "en")
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--pair", "de-fr", "un"], "--pair de-fr: not two languages of which one is en, as en-de"),
+        (["--pair", "en-de", "un"], "un: not for en-de; there is fr with en"),
+        (["--pair", "en-de", "europarl-7"], "unknown text of WMT 'europarl-7' (did you mean 'europarl-v7'?); legal"),
+    ],
+)
+def test_a_text_that_there_is_not(
+    words: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["wmt", "--to", str(tmp_path / "made"), *words]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {line}")
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_dry_run_makes_nothing(here: Path) -> None:
@@ -411,7 +415,7 @@ STEPS = {
     "wmt14": ["nc-v9", "--max 250", "--ratio 1.5", "--merges 32000", "normalised/newstest2013"],
     "admin": ["nc-v12", "--max 80", "--ratio 9", "--merges 32764", "normalised/newstest2013"],
     "wmt17": ["nc-v12", "--max 250", "--ratio 1.5", "--merges 40000", "split --every 100"],
-    "dsinit": ["nc-v9", "--min 1 --max 250 --ratio 250", "--merges 32000", "--threshold 50", "codes.de --vocabulary"],
+    "dsinit": ["nc-v9", "--min 1 --max 250 --ratio 250", "--merges 32000", "--threshold 50", "codes.de' --vocabulary"],
     # google/seq2seq, bin/data/wmt16_en_de.sh: tokenizer.perl without -a, clean-corpus-n 1 80, 32,000 joint merges.
     "wmt16-raw": ["nc-v11", "--max 80 --ratio 9", "--merges 32000", "--nwordssrc 32768 --nwordstgt 32768"],
 }
@@ -437,7 +441,7 @@ def test_each_variant_is_prepared_as_its_authors_do(here: Path, variant: str) ->
             {"VARIANT": "wmt15"},
             "unknown VARIANT 'wmt15'; legal values: wmt14 admin wmt17 dsinit wmt16-raw wmt16-google",
         ),
-        ({"TEST_SETS": "newstest2014 newtest2015"}, "unknown test set 'newtest2015'"),
+        ({"TEST_SETS": "newstest2014 newtest2015"}, "unknown text of WMT 'newtest2015' (did you mean 'newstest2015'?)"),
         ({"VALID": "newstest2012"}, "unknown VALID 'newstest2012'"),
         ({"VARIANT": "wmt16-google"}, "SIZE=60 is given, but VARIANT=wmt16-google means SIZE=32000"),
         (

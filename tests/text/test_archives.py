@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.text.__main__ import main
-from fairseq_plugins.text.archives import check_archive, read_sums, unpack
+from fairseq_plugins.text.archives import check_archive, known_checksums, unpack
 
 FILES = {
     "a/x.de": random.Random(1).randbytes(3000),
@@ -143,8 +143,8 @@ def test_members_with_known_sums(tmp_path: Path, kind: str) -> None:
     right = hashlib.new(kind, FILES["a/x.de"]).hexdigest()
     wrong = hashlib.new(kind, b"?").hexdigest()
     sums = written(tmp_path, "sums", f"# about\n\n{right}  x.de\n{wrong}  not-here\nno sum  y.en\n".encode())
-    assert read_sums(sums) == {"x.de": right, "not-here": wrong}
-    unpack(path, tmp_path / "to", sums=read_sums(sums))
+    assert known_checksums(sums) == {"x.de": right, "not-here": wrong}
+    unpack(path, tmp_path / "to", sums=known_checksums(sums))
     message = problem(lambda: unpack(path, tmp_path / "other", sums={"x.de": wrong}))
     assert message == f"{path}: x.de: wrong checksum: {wrong} expected, {right} found"
     assert not (tmp_path / "other").exists()

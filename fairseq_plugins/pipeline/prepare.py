@@ -1,0 +1,452 @@
+"""``fairseq-deep prepare``: from parallel sentences to a directory to train on, in one pass.
+
+Check, tokenise, clean, split off a validation set, learn and apply subwords, binarise. The stages stand
+in :meth:`Preparation.run` in this order; each is one command of ``python -m fairseq_plugins.text``, or fairseq's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.pipeline.commands import Commands, interruptible
+from fairseq_plugins.pipeline.prepare_settings import LEGAL, Sets, Settings, every_of, require_only, sets_of
+from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
+from fairseq_plugins.text import moses
+from fairseq_plugins.text.description import CHANGES
+from fairseq_plugins.text.workers import cores
+
+Stage = Callable[[Path], None]
+"""Writes one file or directory under the name that it is given."""
+
+
+class Preparation:
+    """Prepares one directory.
+
+    Args:
+        directory: the result.
+        sets: the texts.
+        settings: how they are prepared.
+        dry_run: print the commands, make nothing.
+
+    Raises:
+        UserError: a file is missing or empty; sets and settings contradict each other.
+    """
+
+    def __init__(self, directory: Path, sets: Sets, settings: Settings, *, dry_run: bool = False) -> None:
+        self.directory = directory
+        self.work = directory / "work"
+        # Subwords that the text came in stand where its tokens would, until the tokens are made of them.
+        self.tokens = self.work / "given" if settings.in_subwords else directory / "text"
+        self.sets = sets
+        self.settings = settings
+        self.dry_run = dry_run
+        self.commands = Commands(dry_run=dry_run)
+        self.workspace = Workspace(directory, dry_run=dry_run)
+        self.make = self.workspace.make
+        if settings.given_tokeniser == "moses" or settings.in_subwords:
+            for name in sets.tests:
+                if sets.given[name].raw is None:
+                    raise UserError(
+                        f"no {name}.raw=PREFIX given: the text of {name} comes in tokens or subwords, and scores want "
+                        "it as published"
+                    )
+        self.training = {
+            language: [_file(prefix, language) for prefix in sets.train] for language in settings.languages
+        }
+        self.fingerprints = list(self._fingerprints())
+
+    def run(self) -> None:
+        """From text to numbers; what is there already is kept.
+
+        Raises:
+            UserError: bad text, other settings than before, another job in the directory, a failed step.
+        """
+        with self.workspace.claimed():
+            # Settings name the text by its content: where they are remembered, it has been checked. Bad text leaves
+            # none, so that the same directory serves when the text is corrected.
+            if not (self.directory / SETTINGS).is_file():
+                self._check_texts()
+            self.workspace.remember([*self.settings.remembered(self.sets.every).items(), *self.fingerprints])
+            self._describe()
+            if _is_prepared(self.directory) and not self.dry_run:
+                remove(self.work)
+                say(f"{self.directory}: prepared already, kept")
+                return
+            for name in self.sets.given:
+                self._tokenise_given(name)
+            source = self._tokenise_and_clean_training()
+            self._learn_subwords(source)
+            for name in ["train"] if self.sets.every is None else ["train", "valid"]:
+                self._make_subwords_of_training(name, source)
+            for name in self.sets.given:
+                self._make_subwords_of_given(name)
+            self.make(self.directory / "test_sets", self._named_test_sets)
+            self.make(self.directory / "data-bin", self._binarised)
+            if self.dry_run:
+                self.commands.run("rm", "-rf", "--", self.work)
+                return
+            remove(self.work)
+            say(f"{self.directory}: prepared")
+
+    def _tokenise_given(self, name: str) -> None:
+        given = self.sets.given[name]
+        for language in self.settings.languages:
+            raw = _file(given.raw or given.prefix, language)
+            self.make(self.directory / "raw" / f"{name}.{language}", self._copied(raw))
+            stage = self._tokenised(name, language, [_file(given.prefix, language)])
+            self.make(self.tokens / f"{name}.tok.{language}", stage)
+
+    def _tokenise_and_clean_training(self) -> Path:
+        """The directory that holds the training text, and what was split off it."""
+        source = self.work / "tokens"
+        for language in self.settings.languages:
+            self.make(source / f"train.{language}", self._tokenised("train", language, self.training[language]))
+        if self.settings.clean == "tokens":
+            self.make(self.work / "cleaned", self._cleaned(source, "train"))
+            source = self.work / "cleaned"
+        if self.sets.every is not None:
+            self.make(self.work / "split", self._split_off(source))
+            source = self.work / "split"
+        return source
+
+    def _learn_subwords(self, source: Path) -> None:
+        settings = self.settings
+        if settings.subwords == "none":
+            return
+        for end, languages in settings.languages_by_end.items():
+            codes = self._copied(Path(settings.codes + end)) if settings.codes else self._learned(source, languages)
+            self.make(self._codes(languages[0]), codes)
+        if settings.vocabulary_threshold != "0":
+            for language in settings.languages:
+                self.make(self.directory / f"vocabulary.{language}", self._vocabulary(source, language))
+
+    def _make_subwords_of_training(self, name: str, source: Path) -> None:
+        """Training text, or what was split off it: in subwords, cleaned where subwords are counted, and in tokens."""
+        languages, text, cut = self.settings.languages, self.directory / "text", self.work / "subwords"
+        for language in languages:
+            self.make(cut / f"{name}.{language}", self._in_subwords(language, source / f"{name}.{language}"))
+        kept = None
+        if self.settings.clean == "subwords":
+            self.make(self.work / f"cleaned-{name}", self._cleaned(cut, name))
+            cut = self.work / f"cleaned-{name}"
+            kept = cut / "kept"
+        for language in languages:
+            final = text / f"{name}.{language}"
+            self.make(final, self._placed(cut / f"{name}.{language}"))
+            # What cleaning took out of the subwords goes from the tokens, too: line k stays line k.
+            in_tokens = self._selected(kept, source / f"{name}.{language}")
+            stage = in_tokens if self.tokens == text else self._without_subwords(final)
+            self.make(text / f"{name}.tok.{language}", stage)
+            if name == "valid":
+                raw = self._selected(kept, source / f"valid.raw.{language}")
+                self.make(self.directory / "raw" / f"valid.{language}", raw)
+
+    def _make_subwords_of_given(self, name: str) -> None:
+        text = self.directory / "text"
+        for language in self.settings.languages:
+            cut = text / f"{name}.{language}"
+            self.make(cut, self._in_subwords(language, self.tokens / f"{name}.tok.{language}"))
+            if self.tokens != text:
+                self.make(text / f"{name}.tok.{language}", self._without_subwords(cut))
+
+    # ---- before the first stage ----------------------------------------------------------------------------------
+
+    def _fingerprints(self) -> Iterable[tuple[str, str]]:
+        """What tells the texts from others, by the names that the file ``settings`` has for them."""
+        for name, path in self._files():
+            yield name, self._fingerprint(path)
+
+    def _files(self) -> Iterable[tuple[str, Path]]:
+        settings = self.settings
+        for pair in zip(*self.training.values(), strict=True):
+            yield from ((f"train.{language}", path) for language, path in zip(settings.languages, pair, strict=True))
+        for name, given in self.sets.given.items():
+            for language in settings.languages:
+                yield f"{name}.{language}", _file(given.prefix, language)
+                if given.raw is not None:
+                    yield f"{name}.raw.{language}", _file(given.raw, language)
+        dictionaries = {"SOURCE_DICT": settings.source_dict, "TARGET_DICT": settings.target_dict}
+        yield from ((name, Path(path)) for name, path in dictionaries.items() if path)
+        if settings.codes:
+            yield from ((f"CODES{end}", Path(settings.codes + end)) for end in settings.languages_by_end)
+
+    def _fingerprint(self, path: Path) -> str:
+        """Refuses a file that is not there, before anything is made."""
+        if self.dry_run:
+            return ""
+        if not path.exists():
+            raise UserError(f"{path}: no such file")
+        if not path.is_file() or not os.access(path, os.R_OK):
+            raise UserError(f"{path}: cannot be read")
+        if not path.stat().st_size:
+            raise UserError(f"{path}: empty")
+        state = hashlib.sha256()
+        with open(path, "rb") as stream:
+            while piece := stream.read(1 << 20):
+                state.update(piece)
+        return state.hexdigest()[:16]
+
+    def _check_texts(self) -> None:
+        """Every pair of files is UTF-8, not empty and of equal length."""
+        source, target = self.settings.languages
+        for pair in zip(*self.training.values(), strict=True):
+            self.commands.text("check", *pair)
+        for given in self.sets.given.values():
+            self.commands.text("check", _file(given.prefix, source), _file(given.prefix, target))
+            if given.raw is not None:
+                for language in self.settings.languages:
+                    self.commands.text("check", _file(given.prefix, language), _file(given.raw, language))
+        untouched = (self.settings.tokeniser, self.settings.subwords, self.settings.given_subwords)
+        if untouched == ("none", "none", ""):
+            # Text in subwords that was not said to be would be scored with its marks.
+            self.commands.text("marks", *self.training[source], *self.training[target])
+
+    def _describe(self) -> None:
+        """What the text is in: as it is given, or as it is made here."""
+        settings, sets = self.settings, self.sets
+        tokeniser = settings.tokeniser if settings.tokeniser != "none" else settings.given_tokeniser or "none"
+        subwords = settings.subwords if settings.subwords != "none" else settings.given_subwords or "none"
+        words = ["--tokeniser", tokeniser, "--subwords", subwords]
+        words += ["--lower-case"] if "1" in (settings.lower_case, settings.given_lower_case) else []
+        words += ["--truecased"] if settings.given_truecased == "1" else []
+        for name in ["valid", *sets.tests]:
+            if name in sets.given and sets.given[name].changed:
+                words += ["--changed", f"{name}={','.join(sets.given[name].changed)}"]
+            of_training = name == "valid" and sets.every is not None
+            if settings.normalise == "all" or (settings.normalise == "train" and of_training):
+                words += ["--changed", f"{name}=punctuation"]
+        self.commands.text("describe", *words, self.directory / "text.json")
+
+    # ---- stages: each writes the name that it is given -----------------------------------------------------------
+
+    def _copied(self, path: Path) -> Stage:
+        return lambda output: self.commands.text("copy", path, output)
+
+    def _tokenised(self, name: str, language: str, inputs: Sequence[Path]) -> Stage:
+        settings = self.settings
+        options = ["--language", language, "--kind", settings.tokeniser, "--workers", settings.workers]
+        if settings.normalise == "all" or (settings.normalise == "train" and name == "train"):
+            options.append("--normalise")
+        options += ["--aggressive"] if settings.aggressive == "1" else []
+        options += ["--no-escape"] if settings.escape == "0" else []
+        options += ["--lower-case"] if settings.lower_case == "1" else []
+        return lambda output: self.commands.text("tokenise", *options, *inputs, output)
+
+    def _cleaned(self, source: Path, name: str) -> Stage:
+        """Both languages of a set, and ``kept``: the numbers of the lines that stay."""
+        settings = self.settings
+        limits = ["--min", settings.min_length, "--max", settings.max_length, "--ratio", settings.ratio]
+
+        def clean(output: Path) -> None:
+            self._mkdir(output)
+            inputs, outputs = (
+                [directory / f"{name}.{language}" for language in settings.languages] for directory in (source, output)
+            )
+            self.commands.text("clean", *limits, *inputs, *outputs, output / "kept")
+
+        return clean
+
+    def _split_off(self, source: Path) -> Stage:
+        """Training and validation set, and the raw lines of the latter."""
+        every = ["--every", str(self.sets.every)]
+        cleaned = self.settings.clean == "tokens"
+
+        def split(output: Path) -> None:
+            self._mkdir(output)
+            for language in self.settings.languages:
+                parts = [output / f"{name}.{language}" for name in ("train", "valid")]
+                self.commands.text("split", *every, source / f"train.{language}", *parts)
+            if cleaned:
+                self.commands.text("split", *every, source / "kept", output / "train.kept", output / "valid.kept")
+            which = ["--lines", output / "valid.kept"] if cleaned else every
+            for language in self.settings.languages:
+                self.commands.text("select", *which, *self.training[language], output / f"valid.raw.{language}")
+
+        return split
+
+    def _learned(self, source: Path, languages: Sequence[str]) -> Stage:
+        """Merges or a model."""
+        settings = self.settings
+        step, size = ("learn-bpe", "--merges") if settings.subwords == "bpe" else ("learn-sentencepiece", "--size")
+        inputs = [source / f"train.{language}" for language in languages]
+        return lambda output: self.commands.text(step, size, settings.size, *inputs, output)
+
+    def _codes(self, language: str) -> Path:
+        name = "codes" if self.settings.subwords == "bpe" else "sentencepiece.model"
+        return self.directory / (name + ("" if self.settings.joint_codes == "1" else f".{language}"))
+
+    def _vocabulary(self, source: Path, language: str) -> Stage:
+        """Subwords of the training text and their counts, none of them split as rare."""
+        unfiltered = self.work / f"unfiltered.{language}"
+        options = ["--codes", self._codes(language), "--workers", self.settings.workers]
+
+        def count(output: Path) -> None:
+            self.commands.text("apply-bpe", *options, source / f"train.{language}", unfiltered)
+            self.commands.text("count", unfiltered, "--vocabulary", output)
+            self.commands.run("rm", "-f", "--", unfiltered)
+
+        return count
+
+    def _in_subwords(self, language: str, path: Path) -> Stage:
+        settings = self.settings
+        if settings.subwords == "none":
+            return self._placed(path)
+        workers = ["--workers", settings.workers]
+        if settings.subwords == "sentencepiece":
+            model = ["--model", self._codes(language)]
+            return lambda output: self.commands.text("apply-sentencepiece", *model, *workers, path, output)
+        options = ["--codes", self._codes(language)]
+        if settings.vocabulary_threshold != "0":
+            vocabulary = self.directory / f"vocabulary.{language}"
+            options += ["--vocabulary", vocabulary, "--threshold", settings.vocabulary_threshold]
+        return lambda output: self.commands.text("apply-bpe", *options, *workers, path, output)
+
+    def _without_subwords(self, path: Path) -> Stage:
+        kind = self.settings.given_subwords
+        return lambda output: self.commands.text("join-subwords", "--kind", kind, path, output)
+
+    def _selected(self, kept: Path | None, path: Path) -> Stage:
+        if kept is None:
+            return self._placed(path)
+        return lambda output: self.commands.text("select", "--lines", kept, path, output)
+
+    def _placed(self, path: Path) -> Stage:
+        """The same file under a second name, or a copy where a file can have only one."""
+
+        def place(output: Path) -> None:
+            if self.dry_run:
+                self.commands.run("cp", "--link", "--", path, output)
+                return
+            with suppress(OSError):
+                os.link(path, output)
+                return
+            self.commands.text("copy", path, output)
+
+        return place
+
+    def _named_test_sets(self, output: Path) -> None:
+        """The name that fairseq has, and the given name of each test set."""
+        if not self.dry_run:
+            lines = [f"test{index or ''}\t{name}\n" for index, name in enumerate(self.sets.tests)]
+            write_whole(output, "".join(lines))
+
+    def _binarised(self, output: Path) -> None:
+        settings, text = self.settings, self.directory / "text"
+        words = ["--source-lang", settings.source, "--target-lang", settings.target, "--workers", settings.workers]
+        words += ["--destdir", str(output), "--trainpref", f"{text}/train", "--validpref", f"{text}/valid"]
+        words += ["--testpref", ",".join(f"{text}/{name}" for name in self.sets.tests)] if self.sets.tests else []
+        words += ["--joined-dictionary"] if settings.joined == "1" else []
+        words += ["--nwordssrc", settings.types, "--nwordstgt", settings.types] if settings.types != "0" else []
+        words += ["--srcdict", settings.source_dict] if settings.source_dict else []
+        words += ["--tgtdict", settings.target_dict] if settings.target_dict else []
+        self.commands.deep("preprocess", *words)
+
+    def _mkdir(self, directory: Path) -> None:
+        if self.dry_run:
+            self.commands.run("mkdir", "-p", "--", directory)
+        else:
+            directory.mkdir(parents=True, exist_ok=True)
+
+
+def _file(prefix: str, language: str) -> Path:
+    """The file itself, or the one with .gz."""
+    path = Path(f"{prefix}.{language}")
+    compressed = Path(f"{path}.gz")
+    return compressed if not path.exists() and compressed.exists() else path
+
+
+def _is_prepared(directory: Path) -> bool:
+    return (directory / "data-bin").exists() and (directory / "test_sets").exists()
+
+
+def _require_name(directory: str) -> Path:
+    path = directory.removesuffix("/")
+    if not path:
+        raise UserError(f"'{directory}' cannot be the directory to make")
+    if "=" in path:
+        raise UserError(f"the first argument is the directory to make, not '{path}'")
+    if "," in path:
+        # fairseq takes a comma in a path for the end of it.
+        raise UserError(f"{path}: a comma in the name of the directory; fairseq cannot read it")
+    return Path(path)
+
+
+def _parser() -> OneLineParser:
+    flags = OneLineParser(
+        prog="fairseq-deep prepare",
+        description="Prepare a parallel corpus for training: check, tokenise, clean, split into subwords, binarise. "
+        "PREFIX names two parallel files PREFIX.SOURCE and PREFIX.TARGET, or these with .gz; UTF-8, a sentence a line. "
+        "A stopped preparation continues when the same command is given again; other settings or other text for the "
+        "same DIR are refused.",
+    )
+    flags.add_argument("directory", metavar="DIR", help="the result: raw/, text/, codes, data-bin/, settings, ...")
+    flags.add_argument(
+        "--train", nargs="+", action="extend", default=[], metavar="PREFIX", help="put behind one another"
+    )
+    flags.add_argument(
+        "--valid",
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help="or every-23rd (any number): so many of the training pairs",
+    )
+    flags.add_argument(
+        "--test", nargs="+", action="extend", default=[], metavar="NAME=PREFIX", help="test sets, any names"
+    )
+    flags.add_argument(
+        "--raw",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=PREFIX",
+        help="references of a set as published, where they are not what is to be tokenised",
+    )
+    flags.add_argument(
+        "--changed",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=CHANGE,...",
+        help=f"how the text of a set differs from its references: {', '.join(CHANGES)}",
+    )
+    for each in fields(Settings):
+        legal = LEGAL.get(each.name, ())
+        help = each.metadata["help"] + (f" [{', '.join(filter(None, legal))}]" if legal else "")
+        help += f" (default: {each.default})" if each.default else ""
+        flags.add_argument(f"--{each.name.replace('_', '-')}", default=each.default, metavar="VALUE", help=help)
+    flags.add_argument(
+        "--settings-of",
+        metavar="WHAT",
+        help="only check the settings: that they are legal, are those of DIR, and that no variable of the environment "
+        "(SIZE for --size) asks for another, since they are part of what WHAT means",
+    )
+    flags.add_argument("--dry-run", action="store_true", help="print the commands, make nothing")
+    return flags
+
+
+def main(argv: Sequence[str]) -> int:
+    """``fairseq-deep prepare DIR --train PREFIX ... --valid PREFIX|every-Nth [--test NAME=PREFIX ...]``."""
+    args = _parser().read(argv)
+    directory = _require_name(args.directory)
+    values = {each.name: getattr(args, each.name) for each in fields(Settings)}
+    os.environ["MOSES"] = values["moses"] = values["moses"] or os.environ.get("MOSES", "")
+    values["workers"] = values["workers"] or str(cores())
+    if args.settings_of is not None:
+        require_only(args.settings_of, Settings(**values), directory, every_of(args.valid[-1] if args.valid else ""))
+        return 0
+    sets = sets_of(args.train, args.valid, args.test, args.raw, args.changed)
+    settings = Settings(**values)
+    preparation = Preparation(directory, sets, settings, dry_run=args.dry_run)
+    # Before settings say that Perl made the tokens.
+    moses.scripts()
+    with interruptible():
+        preparation.run()
+    return 0

@@ -1,0 +1,208 @@
+"""``fairseq-deep wmt``: training texts and test sets of WMT by their names: downloaded, unpacked, out of SGML, counted.
+
+What is where stands in ``wmt.tsv``: the archive on the server, both sides in it, and how many lines others have counted
+(English-French: tensorflow/lingvo; News Commentary 12 from a published log of fairseq's script; test sets: sacreBLEU).
+The counts hold for archives whose checksums are known; others are not counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fairseq_plugins.errors import UserError, report, unknown_name
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.pipeline.commands import Commands, interruptible
+from fairseq_plugins.pipeline.download import Downloads, chosen
+from fairseq_plugins.pipeline.workspace import Workspace, say
+from fairseq_plugins.text.lines import raw_lines
+
+
+@dataclass(frozen=True)
+class Text:
+    """One row of ``wmt.tsv``.
+
+    Args:
+        name: what a user calls it; a test set is a ``newstest``.
+        languages: those that are paired with English in it, with blanks between them.
+        archive: its path on the server.
+        source, target: paths in the archive, without language and ending; ``{pair}`` is ``de-en``, ``{joined}`` is
+            ``deen``, ``{direction}`` is ``ende`` of English to German.
+        lines: ``PAIR=COUNT`` with blanks between them; of a text that differs by direction, only of that direction.
+    """
+
+    name: str
+    languages: str
+    archive: str
+    source: str
+    target: str
+    lines: str
+
+    @property
+    def is_test_set(self) -> bool:
+        """Whether it comes in SGML."""
+        return self.name.startswith("newstest")
+
+
+@cache
+def texts() -> Mapping[str, Text]:
+    """All rows, by name."""
+    with open(Path(__file__).with_name("wmt.tsv"), encoding="utf-8", newline="") as stream:
+        return {row["name"]: Text(**row) for row in csv.DictReader(stream, delimiter="\t")}
+
+
+def addresses(path: str) -> list[str]:
+    """Where an archive is: the workshops until 2015 are on the one server, the later ones on the other."""
+    if "/translation-task/" in path:
+        return [f"https://data.statmt.org/{path}", f"http://data.statmt.org/{path}"]
+    return [f"https://www.statmt.org/{path}", f"https://statmt.org/{path}", f"http://www.statmt.org/{path}"]
+
+
+def on_the_hub(path: str) -> str:
+    """The same files as a zip archive of the Hugging Face Hub, or of its mirror ``HF_ENDPOINT``."""
+    workshop, _, rest = path.partition("/")
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    return f"{endpoint}/datasets/wmt/{workshop}/resolve/main-zip/{_stem(rest)}.zip"
+
+
+def _stem(archive: str) -> str:
+    return archive.rpartition(".t")[0]
+
+
+class Texts:
+    """The texts of one translation direction, below one directory.
+
+    Args:
+        directory: the result: training texts as their archives have them, test sets as ``test/NAME.LANGUAGE``.
+        source, target: two languages, one of them English.
+        downloads: where the archives come from.
+        dry_run: print the commands, make nothing.
+    """
+
+    def __init__(
+        self, directory: Path, source: str, target: str, downloads: Downloads, *, dry_run: bool = False
+    ) -> None:
+        self.directory = directory
+        self.languages = (source, target)
+        other = target if source == "en" else source
+        self.forms = {"pair": f"{other}-en", "joined": f"{other}en", "direction": f"{source}{target}"}
+        self.downloads = downloads
+        self.dry_run = dry_run
+        self.commands = Commands(dry_run=dry_run)
+        self.make = Workspace(directory, dry_run=dry_run).make
+
+    def training_text(self, text: Text) -> None:
+        """Both sides as the archive has them; where no address of the publisher gives it, from the Hub.
+
+        Raises:
+            UserError: it cannot be had, is not whole, or has another number of lines.
+        """
+        member = text.source.format(**self.forms)
+        archive = text.archive.rpartition("/")[2]
+        directory = self.directory / _stem(archive)
+        urls = addresses(text.archive)
+        if self._is_on_the_hub_only(text, archive, directory, urls):
+            archive, urls = f"{_stem(archive)}.zip", [on_the_hub(text.archive)]
+        self._unpack(directory, archive, [f"*{member.rpartition('/')[2]}.{each}*" for each in self.languages], urls)
+        self._count(text, archive, directory / member, Path(f"{directory}.lines"))
+
+    def _is_on_the_hub_only(self, text: Text, archive: str, directory: Path, urls: Sequence[str]) -> bool:
+        compressed = f"{_stem(archive)}.zip"
+        if self.downloads.path(compressed).exists() and not self.downloads.path(archive).exists():
+            return True
+        if directory.exists() or self.downloads.own is not None or self.dry_run:
+            return False
+        try:
+            self.downloads.get(archive, urls)
+        except UserError as error:
+            report(error)
+            say(f"{text.name}: {compressed} instead")
+            return True
+        return False
+
+    def test_set(self, text: Text) -> None:
+        """Both sides, a sentence a line.
+
+        Raises:
+            UserError: as for :meth:`training_text`; or the two sides do not belong together.
+        """
+        source, target = self.languages
+        server, _, file = text.archive.rpartition("/")
+        # Every workshop calls its archive test.tgz.
+        archive = f"{server.partition('/')[0]}-{file}"
+        directory = self.directory / archive.removesuffix(".tgz")
+        members = [
+            f"{text.source.format(**self.forms)}.{source}.sgm",
+            f"{text.target.format(**self.forms)}.{target}.sgm",
+        ]
+        self._unpack(directory, archive, [f"*{member}" for member in members], addresses(text.archive))
+        test = self.directory / "test"
+        for language, own, other in ((source, *members), (target, *reversed(members))):
+            self.make(test / f"{text.name}.{language}", self._sentences(directory / own, like=directory / other))
+        self._count(text, archive, test / text.name, test / f"{text.name}.lines")
+
+    def _sentences(self, path: Path, like: Path) -> Callable[[Path], None]:
+        return lambda output: self.commands.text("sgm", "--like", like, path, output)
+
+    def _unpack(self, directory: Path, archive: str, members: Sequence[str], urls: Sequence[str]) -> None:
+        """With the directory there, the archive is needed no more."""
+        path = self.downloads.path(archive)
+        if not directory.exists():
+            self.downloads.get(archive, urls)
+        only = [word for member in members for word in ("--only", member)]
+        self.make(directory, lambda output: self.commands.text("unpack", *only, path, output))
+
+    def _count(self, text: Text, archive: str, prefix: Path, output: Path) -> None:
+        """As many lines as there must be: a text that is cut at other characters than the line feed has others."""
+        source, target = self.languages
+        counts = dict(word.split("=") for word in text.lines.split())
+        expected = counts.get(f"{source}-{target}", counts.get(self.forms["pair"]))
+
+        def count(partial: Path) -> None:
+            if expected is None or archive not in self.downloads.checksums:
+                say(f"{text.name}: how many lines {archive} should give is not known, they are not counted")
+                write_whole(partial, "")
+                return
+            for language in self.languages:
+                path = Path(f"{prefix}.{language}")
+                path = path if path.exists() else Path(f"{path}.gz")
+                found = sum(1 for _ in raw_lines(path))
+                if found != int(expected):
+                    raise UserError(f"{prefix}.{language}: {expected} lines expected, {found} found")
+            write_whole(partial, f"{expected}\n")
+
+        if not self.dry_run:
+            self.make(output, count)
+
+
+def main(argv: Sequence[str]) -> int:
+    """``fairseq-deep wmt --pair SOURCE-TARGET --to DIR NAME ...``."""
+    flags = OneLineParser(
+        prog="fairseq-deep wmt",
+        description="Training texts and test sets of WMT by their names. Training texts are left in DIR as their "
+        "archives have them, test sets as DIR/test/NAME.LANGUAGE, a sentence a line and otherwise as published. "
+        "Downloads follow CACHE, ARCHIVE_DIR and CHECKSUMS in the environment, as fairseq-deep download does.",
+    )
+    flags.add_argument("names", nargs="+", metavar="NAME", help=f"one of {', '.join(texts())}")
+    flags.add_argument("--pair", required=True, metavar="SOURCE-TARGET", help="direction, as en-de; one is English")
+    flags.add_argument("--to", required=True, type=Path, metavar="DIR")
+    flags.add_argument("--dry-run", action="store_true", help="print the commands, make nothing")
+    args = flags.read(argv)
+    source, _, target = args.pair.partition("-")
+    if "en" not in (source, target) or source == target:
+        raise UserError(f"--pair {args.pair}: not two languages of which one is en, as en-de")
+    for name in args.names:
+        if name not in texts():
+            raise UserError(unknown_name("text of WMT", name, texts()))
+        if not {source, target} & set(texts()[name].languages.split()):
+            raise UserError(f"{name}: not for {args.pair}; there is {texts()[name].languages} with en")
+    wanted = Texts(args.to, source, target, chosen(dry_run=args.dry_run), dry_run=args.dry_run)
+    with interruptible(), Workspace(args.to, dry_run=args.dry_run).claimed():
+        for text in (texts()[name] for name in dict.fromkeys(args.names)):
+            (wanted.test_set if text.is_test_set else wanted.training_text)(text)
+    return 0
