@@ -57,10 +57,15 @@ STEPS: Mapping[str, Step] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one step with ``argv`` (default: the command line) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_code(lambda: _dispatch(arguments))
+    return exit_code(lambda: run_step(arguments))
 
 
-def _dispatch(argv: Sequence[str]) -> int:
+def run_step(argv: Sequence[str]) -> int:
+    """Run one step inside this process and return its exit code.
+
+    Raises:
+        UserError: there is no such step, or it failed.
+    """
     if not argv:
         raise UserError(f"no step given; one of: {', '.join(STEPS)}")
     name, *rest = argv

@@ -1,0 +1,75 @@
+"""Steps of a pipeline: run or printed, and how a failure or an interruption of one ends us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.commands import Commands
+from tests.scripts.running import environment
+
+
+def test_a_step_of_text_runs_in_this_process(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("ONE\n")
+    Commands().text("lower-case", tmp_path / "text", tmp_path / "small")
+    assert (tmp_path / "small").read_text() == "one\n"
+    with pytest.raises(UserError, match="absent: no such file"):
+        Commands().text("lower-case", tmp_path / "absent", tmp_path / "small")
+
+
+def test_output_goes_to_a_file_and_settings_to_the_command(tmp_path: Path) -> None:
+    Commands().run("bash", "-c", "echo $GREETING", output=tmp_path / "out", environment={"GREETING": "hello"})
+    assert (tmp_path / "out").read_text() == "hello\n"
+
+
+@pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("kill -KILL $$", 128 + signal.SIGKILL)])
+def test_a_failure_ends_us_with_its_code(command: str, code: int) -> None:
+    with pytest.raises(SystemExit) as caught:
+        Commands().run("bash", "-c", command)
+    assert caught.value.code == code
+
+
+def test_a_dry_run_prints_what_one_could_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = Commands(dry_run=True)
+    commands.text("lower-case", "a b", "c")
+    commands.deep("generate", "--beam", 4, output=tmp_path / "out", environment={"NAME": "a b"})
+    commands.run("rm", "-rf", "/")
+    python = sys.executable
+    assert capsys.readouterr().out.splitlines() == [
+        f"{python} -m fairseq_plugins.text lower-case 'a b' c",
+        f"NAME='a b' {python} -m fairseq_plugins.cli generate --beam 4 > {tmp_path}/out",
+        "rm -rf /",
+    ]
+
+
+def test_whoever_ends_us_ends_the_command(tmp_path: Path) -> None:
+    program = f"""
+import sys
+sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
+WAIT = 'echo $$ >{tmp_path}/child.partial; mv {tmp_path}/child.partial {tmp_path}/child; read'
+from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.pipeline.commands import Commands, interruptible
+def job():
+    with interruptible():
+        Commands().run("bash", "-c", WAIT)
+sys.exit(exit_code(job))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        while not (tmp_path / "child").exists():
+            assert job.poll() is None
+            time.sleep(0.01)
+        job.terminate()
+        assert job.stderr is not None
+        assert job.stderr.read() == "\ninterrupted; the same command continues where this one stopped\n"
+        assert job.wait() == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "child").read_text()), 0)

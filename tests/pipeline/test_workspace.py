@@ -1,0 +1,148 @@
+"""A directory of results: one job, one set of settings, whole files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.workspace import Workspace
+from tests.scripts.running import environment
+
+
+def refusal(call: object, *arguments: object) -> str:
+    with pytest.raises(UserError) as caught:
+        call(*arguments)  # type: ignore[operator]
+    [line] = caught.value.problems
+    return line
+
+
+def enter(workspace: Workspace) -> None:
+    with workspace.claimed():
+        pass
+
+
+def test_a_directory_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    below = tmp_path / "file" / "below"
+    line = f"{below}: cannot be made: Not a directory"
+    assert refusal(enter, Workspace(below)) == line
+    assert refusal(Workspace(below).make, below / "stage", Path.touch) == line
+
+
+def test_a_directory_that_cannot_be_locked(tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    assert refusal(enter, Workspace(tmp_path)) == f"{tmp_path}: cannot be written"
+
+
+def test_a_second_job_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> None:
+    with Workspace(tmp_path).claimed():
+        line = f"{tmp_path}: another job is at work there; wait for it, or give another directory"
+        assert refusal(enter, Workspace(tmp_path)) == line
+    enter(Workspace(tmp_path))
+
+
+def test_an_error_of_the_job_is_not_taken_for_a_second_job(tmp_path: Path) -> None:
+    with pytest.raises(BlockingIOError), Workspace(tmp_path).claimed():
+        raise BlockingIOError
+
+
+def test_a_child_that_outlives_a_killed_job_keeps_the_lock(tmp_path: Path) -> None:
+    program = f"""
+import sys
+sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
+WAIT = 'echo $$ >{tmp_path}/child.partial; mv {tmp_path}/child.partial {tmp_path}/child; read'
+from pathlib import Path
+from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline.workspace import Workspace
+with Workspace(Path({str(tmp_path)!r})).claimed():
+    Commands().run("bash", "-c", WAIT)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], env=environment(), stdin=subprocess.PIPE) as job:
+        while not (tmp_path / "child").exists():
+            assert job.poll() is None
+            time.sleep(0.01)
+        job.kill()
+        job.wait()
+        assert "another job is at work" in refusal(enter, Workspace(tmp_path))
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            enter(Workspace(tmp_path))
+            return
+        except UserError:
+            time.sleep(0.01)
+    pytest.fail("the lock outlives all processes")
+
+
+def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.remember({"SIZE": 3, "SOURCE": "de"})
+    assert (tmp_path / "settings").read_text() == "SIZE=3\nSOURCE=de\n"
+    workspace.remember({"SIZE": "3", "SOURCE": "de"})
+    line = refusal(workspace.remember, {"SIZE": 4, "SOURCE": "de", "NEW": 1})
+    assert line == (
+        f"{tmp_path} was made with other settings (SIZE=4; was SIZE=3; NEW=1); give another directory, or delete it"
+    )
+
+
+def test_a_name_may_have_several_values(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.remember([("train.de", "a"), ("train.en", "b"), ("train.de", "c")])
+    assert (tmp_path / "settings").read_text() == "train.de=a\ntrain.en=b\ntrain.de=c\n"
+    assert "(was train.de=c)" in refusal(workspace.remember, [("train.de", "a"), ("train.en", "b")])
+
+
+@pytest.mark.parametrize("obstacle", ["a directory", "a full disk"])
+def test_settings_that_cannot_be_written(tmp_path: Path, obstacle: str) -> None:
+    if obstacle == "a directory":
+        (tmp_path / "settings.partial").mkdir()
+    else:
+        (tmp_path / "settings.partial").symlink_to("/dev/full")
+    line = refusal(Workspace(tmp_path).remember, {"SIZE": 3})
+    assert line == f"{tmp_path}/settings: cannot be written; is the disk full?"
+    assert not (tmp_path / "settings").exists()
+
+
+def test_a_stage_that_was_stopped_is_made_again_and_a_whole_one_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace, target = Workspace(tmp_path), tmp_path / "below" / "target"
+
+    def stopped(partial: Path) -> None:
+        partial.mkdir()
+        (partial / "half").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        workspace.make(target, stopped)
+    assert [path.name for path in target.parent.iterdir()] == ["target.partial"]
+    assert workspace.make(target, lambda partial: (partial.mkdir(), (partial / "whole").touch()) and None)
+    assert [path.name for path in target.parent.rglob("*")] == ["target", "whole"]
+    assert not workspace.make(target, stopped)
+    assert capsys.readouterr().out == f"{target}: making it\n" * 2 + f"{target}: there already, kept\n"
+
+
+def test_a_stage_that_makes_nothing_is_a_failure(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    line = refusal(Workspace(tmp_path).make, target, lambda partial: None)
+    assert line == f"{target}: not made, although no command failed"
+
+
+def test_a_dry_run_names_what_it_would_make_and_touches_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    workspace = Workspace(out, dry_run=True)
+    with workspace.claimed():
+        workspace.remember({"SIZE": 3})
+        workspace.make(out / "stage", lambda partial: print(f"touch {partial}"))
+    assert capsys.readouterr().out == f"# {out}/stage\ntouch {out}/stage.partial\n"
+    assert not out.exists()
