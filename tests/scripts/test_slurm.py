@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fairseq_plugins.patches.cpu_processes import free_port
-from fairseq_plugins.pipeline.plan import Request
+from fairseq_plugins.pipeline.train import Request
 from tests.scripts.fakes import slurm_of_two_nodes, watched_python
 from tests.scripts.running import ROOT
 from tests.scripts.test_evaluate import prepare
@@ -94,12 +94,13 @@ def test_a_script_that_is_not_there_and_words_that_are_too_few(slurm: dict[str, 
 @pytest.mark.parametrize("script", ["reproduce/admin_table2.sh", "compare.sh"])
 def test_several_machines_without_slurm_are_refused(script: str, tmp_path: Path) -> None:
     settings = {"PATH": "/usr/bin:/bin", "NODES": "2", "OUT": str(tmp_path / "out")}
-    command = [str(SCRIPTS / script), str(tmp_path), str(tmp_path / "out"), str(POST_LN)]
+    words = ["iwslt14_de_en"] if "/" in script else [str(tmp_path), str(tmp_path / "out"), str(POST_LN)]
+    command = [str(SCRIPTS / script), *words]
     done = subprocess.run(command, env=settings, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == (
-        "error: NODES=2: on several machines, submit it to Slurm: "
-        f"sbatch --nodes 2 [OPTION ...] scripts/slurm.sh {SCRIPTS / script}\n"
+        "error: --nodes 2: on several machines, submit it to Slurm: "
+        "sbatch --nodes 2 [OPTION ...] scripts/slurm.sh SCRIPT, with a script of scripts/\n"
     )
     assert not (tmp_path / "out").exists()
 
@@ -138,7 +139,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     assert (record["nodes"], record["processes"], record["update_freq"]) == (2, 2, [1])
 
     asked = Counter((tmp_path / "asked").read_text().splitlines())
-    planned = {where: asked[f"{where} fairseq_plugins.pipeline.plan --command-file"] for where in ("0", "1", "batch")}
+    planned = {where: asked[f"{where} fairseq_plugins.pipeline.train --command-file"] for where in ("0", "1", "batch")}
     assert planned == {"0": 1, "1": 1, "batch": 0}
     others = [line for line in asked.elements() if line.startswith("1 ") and "runs.plan" not in line]
     assert others == []
