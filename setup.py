@@ -3,8 +3,22 @@
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
+
+
+class BuildWithConfigurations(build_py):
+    """Puts ``configs/`` into the package, where commands find it without a checkout; a checkout needs no copy."""
+
+    def run(self) -> None:
+        """Build, then copy."""
+        super().run()
+        for file in [] if self.editable_mode else sorted(HERE.glob("configs/*/*.yaml")):
+            target = Path(self.build_lib, "fairseq_plugins", file.relative_to(HERE))
+            self.mkpath(str(target.parent))
+            self.copy_file(str(file), str(target))
+
 
 setup(
     name="fairseq-deep",
@@ -28,6 +42,7 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
     package_data={"fairseq_plugins": ["py.typed", "**/*.txt", "**/*.tsv", "**/*.json", "**/*.yaml"]},
+    cmdclass={"build_py": BuildWithConfigurations},
     zip_safe=False,
     install_requires=[
         "fairseq-fixed==0.12.3.1",

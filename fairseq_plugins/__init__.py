@@ -17,10 +17,6 @@ BY_THEMSELVES = (
     "cli",
     "text",
     "demo.archives",
-    "pipeline.ending",
-    "pipeline.evaluation",
-    "pipeline.plan",
-    "pipeline.rows",
 )
 """Modules that, run with ``python -m``, call :func:`register` where they need it."""
 

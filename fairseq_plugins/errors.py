@@ -31,6 +31,10 @@ class UserError(ValueError):
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("; ".join(self.problems))
 
+    def __reduce__(self) -> tuple[type[UserError], tuple[tuple[str, ...]]]:
+        # Another process gets the problems one by one, as they were.
+        return type(self), (self.problems,)
+
 
 class Diverged(UserError):
     """A training that was ended since it diverged or failed to train: a result, but one line all the same."""

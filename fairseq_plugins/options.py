@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -83,6 +84,79 @@ class OneLineParser(argparse.ArgumentParser):
         except Exception as error:
             kind = KINDS.get(getattr(convert, "__name__", ""), "a value of the kind that is wanted")
             raise UserError(f"{_name(action)} {arg_string}: not {kind}") from error
+
+
+class ScriptParser(OneLineParser):
+    """Parser of a command that a script in ``scripts/`` calls with the settings that it was given.
+
+    ``--from-environment`` reads each option that is not on the command line from the environment variable of its name:
+    ``BEAM=4`` is ``--beam 4``. Without it nothing is read there: variables of such names may mean other things.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.add_argument(
+            FROM_ENVIRONMENT,
+            action="store_true",
+            help="an option that is not given is the variable of its name, as BEAM for --beam; the scripts say this",
+        )
+
+    def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
+        """Read the command line, and the environment where the command line says so.
+
+        Raises:
+            UserError: as :meth:`OneLineParser.read`; a switch in the environment is neither 0 nor 1.
+        """
+        words = list(sys.argv[1:] if argv is None else argv)
+        if FROM_ENVIRONMENT in words:
+            given = {word.partition("=")[0] for word in words}
+            words += self._settings(given)
+        return super().read(words)
+
+    def _settings(self, given: set[str]) -> Iterator[str]:
+        for action in self._actions:
+            if action.option_strings and given.isdisjoint(action.option_strings):
+                name = action.dest.upper()
+                if value := os.environ.get(name, ""):
+                    yield from _words(action, name, value)
+
+
+FROM_ENVIRONMENT = "--from-environment"
+
+
+def _words(action: argparse.Action, name: str, value: str) -> list[str]:
+    """What gives ``value``, as an environment variable holds it, to an option."""
+    if action.nargs == "+":
+        return [action.option_strings[0], *value.split()]
+    if action.nargs != 0:
+        return [f"{action.option_strings[0]}={value}"]
+    if value not in ("0", "1"):
+        raise UserError(unknown_name(name, value, ("0", "1")))
+    # An option that can be switched off has a second name for that.
+    return list(action.option_strings[:1] if value == "1" else action.option_strings[1:])
+
+
+def given_again(args: argparse.Namespace, actions: Iterable[argparse.Action]) -> list[str]:
+    """The words that give another command the same values of these options, those at their defaults left out."""
+    words: list[str] = []
+    for action in actions:
+        value = getattr(args, action.dest)
+        if value != action.default and action.nargs == 0:
+            words += action.option_strings[:1] if value else action.option_strings[1:]
+        elif value != action.default:
+            words.append(f"{action.option_strings[0]}={value}")
+    return words
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an option that is a whole number from ``least`` on."""
+
+    def convert(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"not a whole number of at least {least}")
+        return int(text)
+
+    return convert
 
 
 def _name(action: argparse.Action) -> str:

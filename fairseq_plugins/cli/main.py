@@ -68,6 +68,22 @@ COMMANDS: Mapping[str, Command] = {
     "diagnose": Command(
         "the papers' analyses of a method or a checkpoint", "fairseq_plugins.observe.diagnostics.command"
     ),
+    "run": Command(
+        "train a YAML file as published, on this machine, in a directory of its own",
+        "fairseq_plugins.pipeline.train",
+        needs_fairseq=False,
+    ),
+    "evaluate": Command(
+        "average, translate and score a training of run", "fairseq_plugins.pipeline.evaluate", needs_fairseq=False
+    ),
+    "compare": Command(
+        "train, evaluate and report several YAML files", "fairseq_plugins.pipeline.compare", needs_fairseq=False
+    ),
+    "reproduce": Command(
+        "the trainings of a published table, from raw text to a report",
+        "fairseq_plugins.pipeline.reproduce",
+        needs_fairseq=False,
+    ),
     "report": Command("what trainings reached, in one table", "fairseq_plugins.pipeline.report", needs_fairseq=False),
     "watch": Command(
         "losses and gradient norms of trainings, while they run",

@@ -31,13 +31,13 @@ def choose(run: Run, asked: str) -> str:
     if asked:
         if asked != "none" and not _COUNTED.fullmatch(asked) and not Path(asked).is_file():
             raise UserError(
-                f"AVERAGE={asked}: neither the path of a checkpoint nor a legal value: last-epochs=N, last-updates=N, "
-                "best=N, none"
+                f"--average {asked}: neither the path of a checkpoint nor a legal value: last-epochs=N, "
+                "last-updates=N, best=N, none"
             )
         return asked
     published = sorted({row.average for row in published_rows(run)})
     if len(published) > 1:
-        raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); set AVERAGE")
+        raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); give --average")
     return published[0] if published else _what_there_is(run.checkpoints)
 
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq_plugins.errors import UserError, nearest
 
@@ -26,9 +26,23 @@ def quoted(value: object) -> str:
     return f"'{escaped}{chr(92) * trailing}'"
 
 
-def read_configuration(
-    path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]
-) -> tuple[Any, tuple[str, ...]]:
+class Configuration(NamedTuple):
+    """A training as its YAML file and the user's changes describe it.
+
+    Args:
+        file: the YAML file.
+        config: all of it, every default filled in.
+        overrides: the user's changes as Hydra wants them.
+        processes: GPUs that it was written for, whose batches make an update.
+    """
+
+    file: Path
+    config: Any
+    overrides: tuple[str, ...]
+    processes: int
+
+
+def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]) -> Configuration:
     """Compose the configuration of a training and check all that is said in it.
 
     Args:
@@ -37,16 +51,11 @@ def read_configuration(
         data: value of ``task.data``.
         fixed: keys that are not the user's to set, and what to do instead.
 
-    Returns:
-        The complete configuration, and ``changes`` as Hydra wants them.
-
     Raises:
-        UserError: there is no such file, or a key or value in it or in ``changes`` is not legal.
+        UserError: a key or value in the file or in ``changes`` is not legal.
     """
     import fairseq_plugins
 
-    if not path.is_file():
-        raise UserError(_no_such_file(path))
     fairseq_plugins.register()
     split = [_split(change) for change in changes]
     if problems := [f"{key} cannot be set here: {fixed[key]}" for key, _ in split if key in fixed]:
@@ -61,12 +70,7 @@ def read_configuration(
         problem for group in GROUPS_BY_NAME if (problem := _unknown_choice(group, _name_in(config, group)))
     ]:
         raise UserError(problems)
-    return _completed(path, config), overrides
-
-
-def _no_such_file(path: Path) -> str:
-    others = sorted(str(each) for each in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-    return f"{path}: no such file{nearest(str(path), others)}"
+    return Configuration(path, _completed(path, config), overrides, _processes(path, dict(split)))
 
 
 def _split(change: str) -> tuple[str, str]:
@@ -185,7 +189,8 @@ def _dataclass_of(group: str, name: str) -> Any:
 
 def _unknown_key(key: str, legal: set[str]) -> str:
     if key.isupper():
-        return f"{key} is a setting of the script: write {key}=VALUE before the command, not behind it"
+        option = "--" + key.lower().replace("_", "-")
+        return f"{key} is no key of a configuration: give {option}, or set it before the command of a script"
     group, _, name = key.rpartition(".")
     siblings = sorted(each for each in legal if each.startswith(f"{group}."))
     hint = nearest(key, siblings) or nearest(key, sorted(legal))
@@ -195,39 +200,16 @@ def _unknown_key(key: str, legal: set[str]) -> str:
     return f"unknown key '{key}'{hint}"
 
 
-def configured_processes(path: Path, changes: Sequence[str]) -> int:
+def _processes(path: Path, changes: Mapping[str, str]) -> int:
     """GPUs that the configuration was written for; 1 where it does not say.
 
     fairseq's own default is the number of GPUs that are found, which would make the batch depend on the machine.
-
-    Raises:
-        UserError: the number is none.
     """
     from omegaconf import OmegaConf
 
     key = "distributed_training.distributed_world_size"
     said = OmegaConf.select(OmegaConf.load(path), key)
-    value = dict(_split(change) for change in changes).get(key, 1 if said is None else said)
+    value = changes.get(key, 1 if said is None else said)
     if not str(value).isdigit() or int(value) < 1:
         raise UserError(f"{key} must be a whole number of at least 1, not '{value}'")
     return int(value)
-
-
-def configured_precision(config: Any) -> str:
-    """One of fp32, fp16, bf16 and amp: what the configuration switches on."""
-    common = config.common
-    if common.fp16 or common.memory_efficient_fp16:
-        return "fp16"
-    if common.bf16 or common.memory_efficient_bf16:
-        return "bf16"
-    return "amp" if common.amp else "fp32"
-
-
-def precision_overrides(precision: str, config: Any) -> list[str]:
-    """The overrides that switch ``precision`` on; none where the configuration does."""
-    if precision == configured_precision(config):
-        # By its flag, --memory-efficient-fp16 switches --fp16 on; by its key in a YAML file, it does not.
-        on = precision == "fp32" or config.common[precision]
-        return [] if on else [f"common.{precision}=true"]
-    chosen = [f"common.{name}={str(name == precision).lower()}" for name in ("fp16", "bf16", "amp")]
-    return [*chosen, "common.memory_efficient_fp16=false", "common.memory_efficient_bf16=false"]

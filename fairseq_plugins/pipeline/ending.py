@@ -6,7 +6,6 @@ it again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from fairseq_plugins.errors import EXIT_CODE, UserError, report
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.pipeline.training_log import DIVERGED, TrainingLog
 
@@ -48,7 +47,7 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """Of the script: 0 for a training that reached its end, 1 for one that diverged."""
+        """Of the command: 0 for a training that reached its end, 1 for one that diverged."""
         return 1 if self.reason else 0
 
     def sentence(self) -> str:
@@ -148,24 +147,3 @@ def tell(lines: Sequence[str], stream: TextIO | None = None) -> None:
         print("\n".join(lines), file=stream, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Say how the training of ``RUN`` ended: 0 at its end, 1 if it diverged, 2 after one line for any other reason."""
-    flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.pipeline.ending", description=main.__doc__)
-    flags.add_argument("run", type=Path, metavar="RUN")
-    flags.add_argument("--code", type=int, required=True, help="exit code of the training")
-    flags.add_argument("--log", type=Path, required=True, help="what it said")
-    flags.add_argument("--since", type=int, default=0, help="bytes of the log that are of earlier attempts")
-    args = flags.parse_args(argv)
-    try:
-        ending = say_how_it_ended(args.run, args.code, args.log, args.since)
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
-    tell([f"{args.run}: {ending.sentence()}"], sys.stderr if ending.exit_code else sys.stdout)
-    return ending.exit_code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,14 +1,22 @@
-"""What ``fairseq-generate`` wrote: the translations of a test set, none lost, in the order of the test set."""
+"""What fairseq's commands printed of a test set: its translations, none lost, in its order; or the loss of its text."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.pipeline.run import REFERENCES
+from fairseq_plugins.scoring.text import read_sentences
 
 _HYPOTHESIS = re.compile(r"^D-(\d+)\t[^\t]*\t(.*)$")
 _REFERENCE = re.compile(r"^T-(\d+)\t(.*)$")
+_LOSS = re.compile(r"Loss \(base 2\): ([\d.]+|nan|inf), Perplexity: ([\d.]+|nan|inf)")
+_TOKENS = re.compile(r"Evaluated ([\d,]+) tokens")
 
 
 def hypotheses_in_order(lines: Iterable[str], expected: int) -> list[str]:
@@ -43,3 +51,61 @@ def _in_order(pattern: re.Pattern[str], lines: Iterable[str], expected: int) -> 
         first = f"; the first missing is {missing[0]}" if missing else ""
         raise UserError(f"{len(found)} translations for {expected} test sentences{first}")
     return [found[index] for index in range(expected)]
+
+
+def write_texts(log: Path, published: Path, tokenised: Path, target: Path) -> None:
+    """Write ``hypotheses.tok``, ``references.tok`` and ``references.txt`` into the place of a test set.
+
+    The tokenised references are those from before the subwords, so that no unknown word is replaced in them; where a
+    corpus has none, what ``fairseq-generate`` printed.
+
+    Raises:
+        UserError: not every sentence was translated, once.
+    """
+    raw = read_sentences(published)
+    with open(log, encoding="utf-8", newline="\n") as lines:
+        content = list(lines)
+    try:
+        hypotheses = hypotheses_in_order(content, len(raw))
+        printed = references_in_order(content, len(raw))
+    except UserError as error:
+        raise UserError(f"{log}: {error}") from None
+    references = read_sentences(tokenised) if tokenised.is_file() else printed
+    if len(references) != len(raw):
+        raise UserError(f"{tokenised}: {len(references)} lines, but {published} has {len(raw)}")
+    write_lines(target.parent / "references.tok", references)
+    write_lines(target.parent / REFERENCES, raw)
+    write_lines(target, hypotheses)
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
+    """Write lines, each ended by a line feed."""
+    write_whole(path, "".join(line + "\n" for line in lines))
+
+
+def write_perplexity(log: Path, raw: Path, target: Path) -> None:
+    """Write the scores of a language model, from what ``eval-lm`` printed.
+
+    Bits per byte are the bits of the whole text over its bytes, so that they can be compared whatever the tokens are.
+
+    Raises:
+        UserError: the log holds no result.
+    """
+    printed = log.read_text(encoding="utf-8", errors="replace")
+    loss, tokens = _LOSS.search(printed), _TOKENS.search(printed)
+    if loss is None or tokens is None:
+        raise UserError(f"{log}: fairseq-deep eval-lm printed no loss")
+    bits, count = float(loss[1]), int(tokens[1].replace(",", ""))
+    how = f"eval-lm|tokens:{count}"
+    metrics = [_metric("perplexity", 2**bits, how), _metric("bits per token", bits, how)]
+    if raw.is_file():
+        size = raw.stat().st_size
+        metrics.append(_metric("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
+    content = {"tokens": count, "metrics": metrics}
+    shown = [f"{metric['name']:<16}{metric['value']:.4f}  {metric['signature']}\n" for metric in metrics]
+    write_whole(target.parent / "score.txt", "".join(shown))
+    write_whole(target, json.dumps(content, indent=1) + "\n")
+
+
+def _metric(name: str, value: float, signature: str) -> dict[str, Any]:
+    return {"name": name, "value": value, "signature": signature, "higher_is_better": False}

@@ -6,6 +6,7 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from fairseq_plugins.errors import UserError, unknown_name
 
@@ -79,7 +80,26 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or "CPU"
 
 
-def choose_precision(wanted: str, configured: str, machine: Machine) -> str:
+class Precision(NamedTuple):
+    """The precision of a training: its name, what the configuration says, and the overrides that switch it on."""
+
+    name: str
+    configured: str
+    overrides: tuple[str, ...]
+
+
+def choose_precision(wanted: str, config: Any, machine: Machine) -> Precision:
+    """The precision to train in: :func:`chosen` from what is wanted and what the configuration says.
+
+    Raises:
+        UserError: ``wanted`` is unknown, or this machine does not have it.
+    """
+    configured = configured_precision(config)
+    name = chosen(wanted, configured, machine)
+    return Precision(name, configured, tuple(precision_overrides(name, config)))
+
+
+def chosen(wanted: str, configured: str, machine: Machine) -> str:
     """The precision to train in.
 
     ``auto`` is what the configuration says where the device has it; else the nearest that the device has: fp16 for
@@ -94,13 +114,33 @@ def choose_precision(wanted: str, configured: str, machine: Machine) -> str:
         UserError: ``wanted`` is unknown, or this machine does not have it.
     """
     if wanted not in ("auto", *PRECISIONS):
-        raise UserError(unknown_name("PRECISION", wanted, ("auto", *PRECISIONS)))
+        raise UserError(unknown_name("--precision", wanted, ("auto", *PRECISIONS)))
     if wanted == "auto":
         if machine.on_cpu:
             return configured if configured == "bf16" else "fp32"
         return "fp16" if configured == "bf16" and not machine.has_bf16 else configured
     if machine.on_cpu and wanted in ("fp16", "amp"):
-        raise UserError(f"PRECISION={wanted} needs a GPU; on a CPU there are fp32 and bf16")
+        raise UserError(f"--precision {wanted} needs a GPU; on a CPU there are fp32 and bf16")
     if wanted == "bf16" and not machine.has_bf16:
-        raise UserError(f"PRECISION=bf16: {machine.gpus[0]} has no bfloat16; PRECISION=fp16 is the nearest")
+        raise UserError(f"--precision bf16: {machine.gpus[0]} has no bfloat16; fp16 is the nearest")
     return wanted
+
+
+def configured_precision(config: Any) -> str:
+    """One of fp32, fp16, bf16 and amp: what the configuration switches on."""
+    common = config.common
+    if common.fp16 or common.memory_efficient_fp16:
+        return "fp16"
+    if common.bf16 or common.memory_efficient_bf16:
+        return "bf16"
+    return "amp" if common.amp else "fp32"
+
+
+def precision_overrides(precision: str, config: Any) -> list[str]:
+    """The overrides that switch ``precision`` on; none where the configuration does."""
+    if precision == configured_precision(config):
+        # By its flag, --memory-efficient-fp16 switches --fp16 on; by its key in a YAML file, it does not.
+        on = precision == "fp32" or config.common[precision]
+        return [] if on else [f"common.{precision}=true"]
+    chosen = [f"common.{name}={str(name == precision).lower()}" for name in ("fp16", "bf16", "amp")]
+    return [*chosen, "common.memory_efficient_fp16=false", "common.memory_efficient_bf16=false"]

@@ -6,6 +6,8 @@ tokens. What comes out must be what was published. Else the scores of any transl
 
 from __future__ import annotations
 
+import json
+import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
 from fairseq_plugins.scoring.sacre import bleu
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.bytes import tokens_of
@@ -111,11 +114,24 @@ def checked(kind: str, references: References, accepted: str = "") -> Result:
         raise UserError(
             [
                 f"{references.data}: {references.name}: {result.problem}; no score would mean anything. "
-                'ACCEPT_REFERENCES="reason" goes on all the same',
+                '--accept-references "reason" goes on all the same',
                 *result.examples,
             ]
         )
     return replace(result, accepted=accepted)
+
+
+def write_check(kind: str, references: References, target: Path, accepted: str = "") -> None:
+    """Write what :func:`checked` found to ``target`` and say it in one line.
+
+    Raises:
+        UserError: as :func:`checked`.
+    """
+    result = checked(kind, references, accepted)
+    write_whole(target, json.dumps(result.as_dict(), indent=1, ensure_ascii=False) + "\n")
+    print(f"{references.name}: the prepared references against the published ones: {result}", flush=True)
+    if result.accepted:
+        print(f"warning: {references.name}: {result.problem}; accepted: {result.accepted}", file=sys.stderr)
 
 
 # --- the prepared references -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, lcm
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fairseq_plugins.errors import UserError
 
@@ -32,6 +32,20 @@ class Batches:
     longest: int | None = 1
     sample: int = 0
     multiple: int = 8
+
+    @classmethod
+    def of(cls, config: Any, processes: int, longest: int | None) -> Batches:
+        """The batches of one update of a configuration that was written for so many processes."""
+        dataset, task = config.dataset, config.task
+        equal = task.get("sample_break_mode", "") in ("none", None)
+        return cls(
+            tuple(processes * int(each) for each in config.optimization.update_freq),
+            dataset.max_tokens,
+            dataset.batch_size,
+            longest,
+            int(task.tokens_per_sample) if equal else 0,
+            int(dataset.required_batch_size_multiple),
+        )
 
     def __str__(self) -> str:
         shown = " then ".join(map(str, self.counts))
@@ -79,6 +93,11 @@ class Batches:
         """Tokens of an update at most; sentences where tokens are not limited."""
         return (self.max_tokens or self.batch_size or 0) * self.counts[-1]
 
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of an update at most; None where they are not limited."""
+        return self.largest if self.max_tokens else None
+
     def limits(self) -> dict[str, int]:
         """The limits of one batch that are given, by fairseq's names."""
         limits = {"max_tokens": self.max_tokens, "batch_size": self.batch_size}
@@ -105,6 +124,15 @@ class Sharing:
     update_freq: tuple[int, ...]
     batches: Batches
     note: str = ""
+
+    def overrides(self, config: Any) -> list[str]:
+        """What gives each process its share; where the batches are cut, those of validation stay as they are."""
+        overrides = [f"optimization.update_freq=[{','.join(map(str, self.update_freq))}]"]
+        if not self.note:
+            return overrides
+        for name, limit in self.batches.limits().items():
+            overrides += [f"dataset.{name}={limit}", f"dataset.{name}_valid={config.dataset[f'{name}_valid']}"]
+        return [*overrides, f"dataset.required_batch_size_multiple={self.batches.multiple}"]
 
 
 def share(batches: Batches, nodes: int, asked: int | None, found: int) -> Sharing:
@@ -137,10 +165,10 @@ def _refuse(batches: Batches, nodes: int, asked: int | None, processes: int, obs
     legal = [count for count in counts if not batches.obstacle(batches.parts(count * nodes))]
     problem = f"{batches} cannot be shared equally among {processes * nodes} processes ({obstacle})"
     if not legal:
-        raise UserError(f"{problem}, nor among fewer on {nodes} machines: give other NODES")
-    advice = f"the nearest PROCESSES is {max(legal)}"
+        raise UserError(f"{problem}, nor among fewer on {nodes} machines: give other --nodes")
+    advice = f"the nearest --processes is {max(legal)}"
     if asked is None:
-        advice = f"GPUs are left idle only where you say so: PROCESSES={max(legal)} uses the most"
+        advice = f"GPUs are left idle only where you say so: --processes {max(legal)} uses the most"
     raise UserError(f"{problem}; {advice}; legal values: {', '.join(map(str, legal))}")
 
 
@@ -149,5 +177,5 @@ def _note(batches: Batches, cut: Batches, nodes: int, processes: int) -> str:
     before = "as before" if cut.largest == batches.largest else f"instead of {batches.largest:,}"
     total = f"{cut.largest:,} {'tokens' if cut.max_tokens else 'sentences'} per update {before}"
     uncut = [count for count in range(1, processes) if batches.parts(count * nodes) == 1]
-    kept = f" (PROCESSES={max(uncut)} keeps them whole)" if uncut else ""
+    kept = f" (--processes {max(uncut)} keeps them whole)" if uncut else ""
     return f"batches are cut: {changed} on {processes * nodes} processes, {total}{kept}"

@@ -4,6 +4,10 @@
 #     scripts/reproduce/admin_figure10.sh [NAME ...]
 #
 # 45 trainings. Those that diverge are part of the figure.
+# Settings: OUT=DIR DATA=DIR SEEDS="1 2" SMOKE=1 DRY_RUN=1 ARCHIVE_DIR=DIR, and those of train.sh and evaluate.sh;
+# fairseq-deep reproduce --help says what they are.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-reproduce Admin 'Figure 10' "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+usage_and_exit_if_asked "$@"
+require_package
+exec "$PYTHON" -m fairseq_plugins.cli reproduce Admin 'Figure 10' "$@" --from-environment

@@ -5,8 +5,11 @@
 #
 # The text is Google's WMT'16 English-German, whose link is dead: put wmt16_en_de.tar.gz into a directory and name it by
 # ARCHIVE_DIR, or set VARIANT=wmt16-raw, which builds the text from the parts that are still published.
+# Settings: OUT=DIR DATA=DIR SEEDS="1 2" SMOKE=1 DRY_RUN=1 ARCHIVE_DIR=DIR, and those of train.sh and evaluate.sh;
+# fairseq-deep reproduce --help says what they are.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+usage_and_exit_if_asked "$@"
+require_package
 # A figure of validation losses: the report draws them, and nothing is translated.
-evaluate_run() { :; }
-reproduce B2T 'Figure 9' "$@"
+exec "$PYTHON" -m fairseq_plugins.cli reproduce B2T 'Figure 9' "$@" --train-only --from-environment

@@ -5,16 +5,21 @@
 #
 # With the OUT of a finished dsinit_table3.sh nothing is trained again. The perplexity is in evaluation/valid/validate.log
 # of each run. The columns on training text are left out: the 3,000 pairs were drawn at random.
+# Settings: OUT=DIR DATA=DIR SEEDS="1 2" SMOKE=1 DRY_RUN=1 ARCHIVE_DIR=DIR, and those of train.sh and evaluate.sh;
+# fairseq-deep reproduce --help says what they are.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/table.sh"
-TEXT[wmt14_en_de]="VARIANT=dsinit"
-# validated MODEL DATA FILE: what `validate` prints of the validation set.
-validated() {
-    local -a command=(deep validate "$2/data-bin" --path "$1" --max-tokens "${MAX_TOKENS:-4000}" --no-progress-bar)
-    if ((DRY_RUN)); then "${command[@]}"; else "${command[@]}" >"$3"; fi
-}
-evaluate_run() {
-    run "$ROOT/scripts/evaluate.sh" "$1" "$2" valid
-    make_once "$1/evaluation/valid/validate.log" validated "$1/averaged.pt" "$2"
-}
-reproduce DS-Init 'Table 4' "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+usage_and_exit_if_asked "$@"
+require_package
+OUT=${OUT:-$ROOT/runs/dsinit_table4} DATA=${DATA:-$OUT/data}
+export OUT DATA
+"$PYTHON" -m fairseq_plugins.cli reproduce DS-Init 'Table 4' "$@" --prepare wmt14_en_de:VARIANT=dsinit --evaluate valid \
+    --from-environment
+for run in "$OUT"/wmt14_en_de/*/seed*; do
+    log=$run/evaluation/valid/validate.log
+    # A training that diverged has no average.
+    [[ $DRY_RUN == 0 && -e $run/averaged.pt && ! -e $log ]] || continue
+    "$PYTHON" -m fairseq_plugins.cli validate "$DATA/wmt14_en_de/data-bin" --path "$run/averaged.pt" \
+        --max-tokens "${MAX_TOKENS:-4000}" --no-progress-bar >"$log.partial"
+    mv -- "$log.partial" "$log"
+done

@@ -13,8 +13,7 @@ from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_plugins.demo.archives import write_archives
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline import evaluation
-from fairseq_plugins.pipeline.self_check import References, Result, checked
+from fairseq_plugins.pipeline.self_check import References, Result, checked, write_check
 from fairseq_plugins.text.__main__ import main as steps
 from fairseq_plugins.text.bytes import tokens_of
 from fairseq_plugins.text.description import Description, described
@@ -217,10 +216,12 @@ def googles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "data"
 
 
-def check_of(data: Path, out: Path) -> int:
-    arguments = ["check", "--data", str(data), "--raw", str(data / "raw" / "newstest2014.de"), "--kind", "translation"]
-    arguments += ["--subset", "test", "--name", "newstest2014", "--source", "en", "--language", "de"]
-    return evaluation.main([*arguments, str(out)])
+def check_of(data: Path, out: Path) -> None:
+    published = data / "raw" / "newstest2014.de"
+    references = References(
+        data, data / "data-bin", "test", "newstest2014", published, "en", "de", description=described(data)
+    )
+    write_check("translation", references, out)
 
 
 @pytest.mark.slow
@@ -228,21 +229,22 @@ def test_text_that_came_in_subwords_is_joined_and_detokenised(googles, tmp_path,
     assert described(googles) == Description("moses", "subword_nmt")
     assert "@@ " in (googles / "text" / "newstest2014.de").read_text(encoding="utf-8")
     assert "@@" not in (googles / "text" / "newstest2014.tok.de").read_text(encoding="utf-8")
-    assert check_of(googles, tmp_path / "out.json") == 0
+    check_of(googles, tmp_path / "out.json")
     said = "newstest2014: the prepared references against the published ones: 100.00 BLEU, 0 of 8 lines differ"
     assert capsys.readouterr().out.startswith(said)
     assert json.loads((tmp_path / "out.json").read_text())["bleu"] == 100
 
 
 @pytest.mark.slow
-def test_the_same_text_taken_for_plain_text_stops_it(googles, tmp_path, capsys):
+def test_the_same_text_taken_for_plain_text_stops_it(googles, tmp_path):
     right = (googles / "text.json").read_bytes()
     try:
         assert describe(["--tokeniser", "none", "--subwords", "none", str(googles / "text.json")]) == 0
-        assert check_of(googles, tmp_path / "out.json") == 2
+        with pytest.raises(UserError) as stopped:
+            check_of(googles, tmp_path / "out.json")
     finally:
         (googles / "text.json").write_bytes(right)
-    problem, *examples = capsys.readouterr().err.splitlines()
+    problem, *examples = stopped.value.problems
     assert "newstest2014: a perfect translation would have " in problem
     assert "subwords (none) joined and tokens (none) put together" in problem
     assert len(examples) == 3
@@ -271,7 +273,7 @@ def test_every_token_of_a_language_model_is_the_published_word_or_byte(tmp_path)
     as_bytes.published.write_bytes(text.replace(b"a", b"u"))
     assert refusal("language_model", as_bytes) == (
         f"{as_bytes.data}: test: 2 of 4 binarised lines are not those of {as_bytes.published}; no score would mean "
-        'anything. ACCEPT_REFERENCES="reason" goes on all the same',
+        'anything. --accept-references "reason" goes on all the same',
         "line 1: prepared '69 105 110 32 72 97 117 115 46', published '69 105 110 32 72 117 117 115 46'",
         "line 4: prepared '110 97 99 104 116', published '110 117 99 104 116'",
     )

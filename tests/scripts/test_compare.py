@@ -1,46 +1,154 @@
-"""``scripts/compare.sh``: a whole chain to its report, and refusals that come before days of training."""
+"""``scripts/compare.sh`` and its command: a chain to its report, and refusals that come before days of training."""
 
 from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from fairseq_plugins.pipeline.plan import Request
+from fairseq_plugins.pipeline import compare
+from fairseq_plugins.pipeline.compare import How, Training, run_directory, train_all
+from fairseq_plugins.pipeline.train import Request
 from tests import toy
+from tests.processes import Ended
 from tests.scripts import test_evaluate, test_train
 from tests.scripts.running import refusal, run
 
 ADMIN, POST_LN = (f"configs/multi30k_de_en/{method}_3e3d.yaml" for method in ("admin", "post_ln"))
 
 
+def compared(capfd: pytest.CaptureFixture[str], *words: object) -> Ended:
+    """``fairseq-deep compare`` in this process."""
+    code = compare.main([str(word) for word in words])
+    printed = capfd.readouterr()
+    return Ended(code, printed.err, printed.out)
+
+
 @pytest.mark.parametrize("name", ["admin", "3e3d", "configs/multi30k_de_en/admin_3e3d.yaml"])
-def test_a_baseline_that_is_no_row_is_refused_at_once(tmp_path: Path, name: str) -> None:
-    line = refusal("compare.sh", tmp_path, tmp_path / "out", ADMIN, POST_LN, BASELINE=name)
-    assert line == (
-        f"unknown BASELINE '{name.removesuffix('.yaml')}'; legal values: admin_3e3d multi30k_de_en/admin_3e3d "
-        "post_ln_3e3d multi30k_de_en/post_ln_3e3d"
+def test_a_baseline_that_is_no_row_is_refused_at_once(
+    tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended = compared(capfd, tmp_path, tmp_path / "out", ADMIN, POST_LN, "--baseline", name)
+    assert (ended.code, ended.output) == (2, "")
+    assert ended.error.startswith(f"error: unknown --baseline '{name.removesuffix('.yaml')}'")
+    assert ended.error.endswith(
+        "; legal values: admin_3e3d, multi30k_de_en/admin_3e3d, multi30k_de_en/post_ln_3e3d, post_ln_3e3d"
     )
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["post_ln_3e3d", "multi30k_de_en/post_ln_3e3d.yaml"])
-def test_a_baseline_is_handed_to_the_report(tmp_path: Path, name: str) -> None:
-    ended = run("compare.sh", tmp_path, tmp_path / "out", ADMIN, POST_LN, BASELINE=name, SEEDS="7", DRY_RUN="1")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    report = ended.stdout.splitlines()[-1].split()
+def test_a_baseline_is_handed_to_the_report(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    words = (tmp_path, tmp_path / "out", ADMIN, POST_LN, "--baseline", name, "--seeds", "7", "--dry-run")
+    ended = compared(capfd, *words)
+    assert (ended.code, ended.errors) == (0, "")
+    report = ended.output.splitlines()[-1].split()
     assert report[report.index("--baseline") + 1] == name
 
 
-def test_seeds_that_are_none_are_refused_at_once(tmp_path: Path) -> None:
-    line = "SEEDS must be whole numbers, not 'x'"
-    assert refusal("compare.sh", tmp_path, tmp_path / "out", ADMIN, SEEDS="1 x") == line
-    assert refusal("reproduce/admin_table2.sh", "iwslt14_de_en", SEEDS="1 x", OUT=str(tmp_path / "out")) == line
+def test_the_settings_of_the_script_reach_each_training_and_each_evaluation(tmp_path: Path) -> None:
+    settings = {"SEEDS": "1 2", "PRECISION": "fp32", "CHECKS": "0", "BEAM": "7", "DRY_RUN": "1", "QUIET": "0"}
+    ended = run("compare.sh", tmp_path, tmp_path / "out", "multi30k_de_en/admin_3e3d", "model.dropout=0", **settings)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    commands = [line.partition(" fairseq_plugins.cli ")[2] for line in ended.stdout.splitlines()]
+    places = [f"{tmp_path}/out/admin_3e3d/seed{seed}" for seed in (1, 2)]
+    config = Path(ADMIN).resolve()
+    assert commands[:-1] == [
+        command
+        for seed, place in enumerate(places, start=1)
+        for command in (
+            f"run {config} {tmp_path} {place} common.seed={seed} model.dropout=0 --precision=fp32 --no-checks",
+            f"evaluate {place} {tmp_path} --beam=7",
+        )
+    ]
+    assert commands[-1] == f"report {places[0]} {places[1]} --output {tmp_path}/out/report"
     assert not (tmp_path / "out").exists()
+
+
+def test_seeds_that_are_none_are_refused_at_once(tmp_path: Path) -> None:
+    line = "--seeds x: not a whole number of at least 0 (fairseq-deep {} --help says more)"
+    assert refusal("compare.sh", tmp_path, tmp_path / "out", ADMIN, SEEDS="1 x") == line.format("compare")
+    refused = refusal("reproduce/admin_table2.sh", "iwslt14_de_en", SEEDS="1 x", OUT=str(tmp_path / "out"))
+    assert refused == line.format("reproduce")
+    assert not (tmp_path / "out").exists()
+
+
+STEP = """
+import os, sys, time
+from pathlib import Path
+command, place = sys.argv[3], Path(sys.argv[6] if sys.argv[3] == "run" else sys.argv[4])
+place.mkdir(parents=True, exist_ok=True)
+print(command, place.parent.name, place.name)
+if command == "run":
+    (place / "begun").touch()
+    deadline = time.monotonic() + 60
+    while len(list(place.parents[1].glob("*/*/begun"))) < int(os.environ["WANTED"]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+sys.exit(int(os.environ.get(f"{command}_{place.parent.name}", "0")))
+"""
+
+
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple[list[Training], How]:
+    """Trainings of a and b, and a Python whose ``run`` waits until so many are begun."""
+    program = tmp_path / "python"
+    (tmp_path / "step.py").write_text(STEP)
+    program.write_text(f'#!/usr/bin/env bash\nexec {sys.executable} {tmp_path}/step.py "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(compare.sys, "executable", str(program))
+    monkeypatch.setenv("WANTED", str(wanted))
+    trainings = [
+        Training(Path(f"{name}.yaml"), tmp_path, run_directory(tmp_path, Path(f"{name}.yaml"), 1), ()) for name in "ab"
+    ]
+    return trainings, How(parallel=wanted, output=tmp_path / "said")
+
+
+def test_as_many_trainings_at_a_time_as_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainings, how = steps(tmp_path, monkeypatch, 2)
+    train_all(trainings, how)
+    said = (tmp_path / "said").read_text().splitlines()
+    assert sorted(said[:2]) == ["run a seed1", "run b seed1"]
+    assert sorted(said) == ["evaluate a seed1", "evaluate b seed1", "run a seed1", "run b seed1"]
+
+
+def test_a_training_that_diverges_is_not_evaluated_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("run_a", "1")
+    trainings, how = steps(tmp_path, monkeypatch, 1)
+    told: list[str] = []
+    train_all(trainings, how, told.append)
+    assert told == [f"{tmp_path}/a/seed1: diverged; nothing to translate with"]
+    assert (tmp_path / "said").read_text().splitlines() == ["run a seed1", "run b seed1", "evaluate b seed1"]
+
+
+@pytest.mark.parametrize("step", ["run", "evaluate"])
+def test_what_fails_ends_all_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    monkeypatch.setenv(f"{step}_a", "2")
+    trainings, how = steps(tmp_path, monkeypatch, 1)
+    with pytest.raises(SystemExit) as ended:
+        train_all(trainings, how)
+    assert ended.value.code == 2
+    assert "b seed1" not in (tmp_path / "said").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ((), "admin_6e6d"),
+        (
+            ("optimization.lr=[0.0005]", "optimizer.adam_betas='(0.9, 0.98)'"),
+            "admin_6e6d,lr=0.0005,adam_betas=0.9_0.98",
+        ),
+    ],
+)
+def test_a_change_of_the_recipe_is_another_run(changes: tuple[str, ...], name: str) -> None:
+    place = run_directory(Path("out"), Path("configs/iwslt14_de_en/admin_6e6d.yaml"), 3, changes)
+    assert place == Path("out") / name / "seed3"
 
 
 @pytest.mark.slow

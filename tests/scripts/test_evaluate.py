@@ -12,6 +12,7 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.checkpoints.files import read_checkpoint
+from fairseq_plugins.pipeline import evaluate
 from tests import toy
 from tests.scripts.running import refusal, run, times
 
@@ -131,16 +132,49 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
 @pytest.mark.parametrize(
     ("arguments", "settings", "line"),
     [
-        ([], {}, "give RUN DATA [TEST_SET ...]; --help says more"),
-        (["x", "y"], {"DEVICE": "tpu"}, "unknown DEVICE 'tpu'; legal values: auto cpu gpu"),
-        (["x", "y"], {"MAX_TOKENS": "0"}, "MAX_TOKENS must be a whole number of at least 1, not '0'"),
-        (["x", "y"], {"REMOVE_BPE": "bpe"}, "unknown REMOVE_BPE 'bpe'; legal values: subword_nmt sentencepiece none"),
-        (["x", "y"], {"TOKENISED": "1"}, "unknown TOKENISED '1'; legal values: moses none"),
+        ([], {}, "the following arguments are required: RUN, DATA (fairseq-deep evaluate --help says more)"),
+        (["x", "y"], {"DEVICE": "tpu"}, "unknown --device 'tpu' (did you mean 'gpu'?); legal values: auto, cpu, gpu"),
+        (
+            ["x", "y"],
+            {"MAX_TOKENS": "0"},
+            "--max-tokens 0: not a whole number of at least 1 (fairseq-deep evaluate --help says more)",
+        ),
+        (
+            ["x", "y"],
+            {"REMOVE_BPE": "bpe"},
+            "unknown --remove-bpe 'bpe'; legal values: none, sentencepiece, subword_nmt",
+        ),
+        (["x", "y"], {"TOKENISED": "1"}, "unknown --tokenised '1'; legal values: moses, none"),
+        (["x", "y"], {"EMA": "yes"}, "unknown EMA 'yes'; legal values: 0, 1"),
         (["nowhere", "y"], {}, "nowhere: no such directory"),
     ],
 )
-def test_bad_input_is_one_line(arguments: list[str], settings: dict[str, str], line: str) -> None:
-    assert refusal("evaluate.sh", *arguments, **{**UNSET, **settings}) == line
+def test_bad_input_is_one_line(
+    arguments: list[str],
+    settings: dict[str, str],
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As the script calls it: with the settings of the environment."""
+    for name, value in {**UNSET, **settings}.items():
+        monkeypatch.setenv(name, value)
+    assert evaluate.main(["--from-environment", *arguments]) == 2
+    assert capsys.readouterr() == ("", f"error: {line}\n")
+
+
+def test_a_setting_reaches_the_command_and_a_mistake_is_its_line() -> None:
+    assert refusal("evaluate.sh", "x", "y", **{**UNSET, "TOKENISED": "mose"}) == (
+        "unknown --tokenised 'mose' (did you mean 'moses'?); legal values: moses, none"
+    )
+
+
+def test_without_being_asked_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``BEAM`` or ``OUTPUT`` may be meant for another program."""
+    monkeypatch.setenv("BEAM", "7")
+    assert evaluate.parser().read(["x", "y"]).beam is None
+    assert evaluate.parser().read(["x", "y", "--from-environment"]).beam == 7
+    assert evaluate.parser().read(["x", "y", "--from-environment", "--beam", "3"]).beam == 3
 
 
 def test_help_is_the_head_of_the_script() -> None:

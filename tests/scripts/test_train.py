@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from fairseq_plugins.pipeline.machine import Machine
-from fairseq_plugins.pipeline.plan import Request, make_plan
+from fairseq_plugins.pipeline.train import Request, make_plan
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,7 +116,7 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
     child.send_signal(signal.SIGINT)
     output, errors = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert errors.strip() == "interrupted; the last checkpoint is kept, and the same command continues from it"
+    assert errors.strip() == "interrupted; the same command continues where this one stopped"
     assert f"{last}: cut off by a kill, removed" in output
 
     output, errors = train(prepared, run, *LENGTH)

@@ -1,4 +1,4 @@
-"""What ``scripts/train.sh`` decides before it starts: batches, precision, and what does not fit."""
+"""What ``fairseq-deep run`` decides before it starts: batches, precision, and what does not fit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline import ending, fits, plan
+from fairseq_plugins.pipeline import fits, train
 from fairseq_plugins.pipeline.configuration import quoted
 from fairseq_plugins.pipeline.ending import finished, say_how_it_ended
 from fairseq_plugins.pipeline.fits import kept_checkpoints, length_of
-from fairseq_plugins.pipeline.machine import Machine, choose_precision
-from fairseq_plugins.pipeline.plan import Plan, Request, make_plan
+from fairseq_plugins.pipeline.machine import Machine, chosen
 from fairseq_plugins.pipeline.sharing import Batches, share
+from fairseq_plugins.pipeline.train import Plan, Request, begun, make_plan
 from tests import toy
+from tests.processes import Command
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ADMIN = CONFIGS / "multi30k_de_en" / "admin_3e3d.yaml"
@@ -107,9 +108,9 @@ def test_every_number_that_is_offered_is_legal(given_: Batches, nodes: int, aske
         share(given_, nodes, asked, 16)
     except UserError as error:
         refused = str(error)
-    if refused and "give other NODES" not in refused:
+    if refused and "give other --nodes" not in refused:
         legal = [int(each) for each in refused.rpartition("legal values: ")[2].split(", ")]
-        assert f"the nearest PROCESSES is {max(legal)}; " in refused
+        assert f"the nearest --processes is {max(legal)}; " in refused
         assert [share(given_, nodes, each, 16).processes for each in legal] == legal
 
 
@@ -124,24 +125,24 @@ def test_examples_of_sharing() -> None:
     assert (admin.processes, admin.update_freq, admin.batches.max_tokens, admin.batches.multiple) == (8, (1,), 2048, 2)
     assert admin.note == (
         "batches are cut: max_tokens 8192 -> 2048 on 16 processes, 32,768 tokens per update as before "
-        "(PROCESSES=2 keeps them whole)"
+        "(--processes 2 keeps them whole)"
     )
     # That of DS-Init there: tokens are whole.
     assert share(of(8, tokens=3125), 2, None, 8).note == (
         "batches are cut: max_tokens 3125 -> 1562 on 16 processes, 24,992 tokens per update instead of 25,000 "
-        "(PROCESSES=4 keeps them whole)"
+        "(--processes 4 keeps them whole)"
     )
     assert share(of(4), 2, 2, 8).note == ""
     with pytest.raises(UserError) as refused:
         share(of(4, longest=3000), 1, None, 6)
     assert str(refused.value) == (
         "4 batches of 8192 tokens an update cannot be shared equally among 6 processes (the longest sentence has 3000 "
-        "tokens, more than 8192 / 3 = 2730); GPUs are left idle only where you say so: PROCESSES=4 uses the most; "
+        "tokens, more than 8192 / 3 = 2730); GPUs are left idle only where you say so: --processes 4 uses the most; "
         "legal values: 1, 2, 4"
     )
-    with pytest.raises(UserError, match=r"\(.* 8192 / 3 = 2730\); the nearest PROCESSES is 2; legal values: 1, 2$"):
+    with pytest.raises(UserError, match=r"\(.* 8192 / 3 = 2730\); the nearest --processes is 2; legal values: 1, 2$"):
         share(of(8, longest=3000), 1, 3, 8)
-    with pytest.raises(UserError, match="nor among fewer on 3 machines: give other NODES"):
+    with pytest.raises(UserError, match="nor among fewer on 3 machines: give other --nodes"):
         share(of(8, longest=3000), 3, None, 8)
     with pytest.raises(UserError, match="length of the longest sentence, .* is not known"):
         share(of(4, longest=None), 1, None, 8)
@@ -161,7 +162,7 @@ def test_batches_that_are_cut(data: Path, tmp_path: Path) -> None:
     assert record["tokens_per_update"] == 4096
     whole = planned(data, tmp_path, *changes, machine=V100, processes=1)
     assert (overrides(whole)["dataset.max_tokens"], "dataset.max_tokens_valid" in overrides(whole)) == ("4096", False)
-    plan.check_unchanged(whole.record, record, tmp_path)
+    train.check_unchanged(whole.record, record, tmp_path)
     with pytest.raises(UserError, match=r"the longest sentence has \d+ tokens, more than 24 / 8 = 3\)"):
         planned(data, tmp_path, "common.cpu=false", "dataset.max_tokens=24", machine=V100)
 
@@ -173,7 +174,7 @@ def test_the_gpus_of_a_configuration_count(data: Path, tmp_path: Path) -> None:
     assert overrides(found)["distributed_training.distributed_world_size"] == "8"
     assert found.record["tokens_per_update"] == 4096 * 4 * 4
     assert found.command[found.command.index("--nproc_per_node") + 1] == "8"
-    with pytest.raises(UserError, match="PROCESSES=8: this machine has 1 GPUs"):
+    with pytest.raises(UserError, match="--processes 8: this machine has 1 GPUs"):
         planned(data, tmp_path, *written_for, machine=Machine(("T4",), 2**40, False), processes=8)
 
 
@@ -201,7 +202,7 @@ def test_several_machines(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "configured", "machine", "chosen"),
+    ("wanted", "configured", "machine", "expected"),
     [
         ("auto", "fp16", H100, "fp16"),
         ("auto", "fp32", H100, "fp32"),
@@ -214,17 +215,17 @@ def test_several_machines(data: Path, tmp_path: Path) -> None:
         ("auto", "amp", CPU, "fp32"),
     ],
 )
-def test_precision(wanted: str, configured: str, machine: Machine, chosen: str) -> None:
-    assert choose_precision(wanted, configured, machine) == chosen
+def test_precision(wanted: str, configured: str, machine: Machine, expected: str) -> None:
+    assert chosen(wanted, configured, machine) == expected
 
 
 def test_precisions_that_are_not_there() -> None:
-    with pytest.raises(UserError, match="PRECISION=fp16 needs a GPU"):
-        choose_precision("fp16", "fp32", CPU)
-    with pytest.raises(UserError, match="V100 has no bfloat16; PRECISION=fp16 is the nearest"):
-        choose_precision("bf16", "fp32", V100)
-    with pytest.raises(UserError, match=r"unknown PRECISION 'fp61' \(did you mean 'fp16'\?\)"):
-        choose_precision("fp61", "fp32", H100)
+    with pytest.raises(UserError, match="--precision fp16 needs a GPU"):
+        chosen("fp16", "fp32", CPU)
+    with pytest.raises(UserError, match="V100 has no bfloat16; fp16 is the nearest"):
+        chosen("bf16", "fp32", V100)
+    with pytest.raises(UserError, match=r"unknown --precision 'fp61' \(did you mean 'fp16'\?\)"):
+        chosen("fp61", "fp32", H100)
 
 
 def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_path: Path) -> None:
@@ -286,7 +287,10 @@ def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
             r"unknown model\._name 'admn_transformer' \(did you mean 'admin_transformer'\?\)",
         ),
         (["task.data=x"], "task.data cannot be set here: it is the second argument, DATA"),
-        (["PRECISION=fp16"], "PRECISION is a setting of the script: write PRECISION=VALUE before the command"),
+        (
+            ["PRECISION=fp16"],
+            "PRECISION is no key of a configuration: give --precision, or set it before the command of a script",
+        ),
         (["max_update"], "'max_update' is not of the form KEY=VALUE"),
         (
             ["optimizer._name=adan"],
@@ -325,15 +329,15 @@ def test_a_full_disk_and_a_small_memory(data: Path, tmp_path: Path, monkeypatch:
 
 
 def test_loggers_that_are_not_installed(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_installed", lambda _: False)
+    monkeypatch.setattr(train, "_installed", lambda _: False)
     with pytest.raises(
-        UserError, match="TENSORBOARD=1 needs a package that is not installed: pip install tensorboardX"
+        UserError, match="--tensorboard needs a package that is not installed: pip install tensorboardX"
     ):
         planned(data, tmp_path, tensorboard=True)
     with pytest.raises(UserError, match="pip install wandb"):
         planned(data, tmp_path, wandb_project="deep")
     monkeypatch.undo()
-    monkeypatch.setattr(plan, "_installed", lambda _: True)
+    monkeypatch.setattr(train, "_installed", lambda _: True)
     found = overrides(planned(data, tmp_path, tensorboard=True, wandb_project="deep"))
     assert found["common.tensorboard_logdir"] == f"'{tmp_path}/tensorboard'"
     assert found["common.wandb_project"] == "'deep'"
@@ -381,17 +385,15 @@ def log_of(directory: Path, *lines: str) -> Path:
 TRAIN = '2026-01-01 | INFO | train | {"epoch": 7, "train_loss": "3", "train_num_updates": "312"}'
 
 
-def test_a_loss_that_is_not_finite_is_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_loss_that_is_not_finite_is_a_result(tmp_path: Path) -> None:
     error = "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering"
     log = log_of(tmp_path, TRAIN, "Traceback (most recent call last):", error)
-    assert ending.main([str(tmp_path), "--code", "1", "--log", str(log)]) == 1
-    said = f"{tmp_path}: diverged after 312 updates, 7 epochs (Minimum loss scale reached (0.0001))\n"
-    assert capsys.readouterr() == ("", said)
+    ended = say_how_it_ended(tmp_path, 1, log, since=0)
+    assert ended.exit_code == 1
+    assert ended.sentence() == "diverged after 312 updates, 7 epochs (Minimum loss scale reached (0.0001))"
     written = json.loads((tmp_path / "finished").read_text())
     assert (written["outcome"], written["num_updates"]) == ("diverged", 312)
-    again = finished(tmp_path)
-    assert again is not None
-    assert again.exit_code == 1
+    assert finished(tmp_path) == ended
 
 
 def test_a_mistake_is_said_in_its_own_words_and_is_no_end(tmp_path: Path) -> None:
@@ -412,41 +414,52 @@ def test_a_mistake_is_said_in_its_own_words_and_is_no_end(tmp_path: Path) -> Non
     assert finished(tmp_path) is None
 
 
-def begin(arguments: Sequence[str], directory: Path) -> int:
-    return plan.main([*arguments, "--command-file", str(directory / "command")])
-
-
-def test_a_finished_run_is_left_alone_and_other_settings_are_refused(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_is_left_alone_and_other_settings_are_refused(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = [str(ADMIN), str(data), str(run)]
-    assert begin(command, tmp_path) == 0
-    assert (tmp_path / "command").read_bytes().endswith(b"\0")
+    request, other = Request(ADMIN, data, run), Request(ADMIN, data, run, ("optimization.lr=[0.5]",))
+    begun(request)
     before = (run / "run.json").read_bytes()
     # Nothing is lost by other settings before there is a checkpoint.
-    assert begin([*command, "optimization.lr=[0.5]"], tmp_path) == 0
+    begun(other)
     assert (run / "run.json").read_bytes() != before
-    assert begin(command, tmp_path) == 0
+    assert begun(request).ending is None
     (run / "checkpoints").mkdir()
     torch.save({"model": {}}, run / "checkpoints" / "checkpoint1.pt")
-    capsys.readouterr()
-    assert begin([*command, "optimization.lr=[0.5]"], tmp_path) == 2
-    said = "optimization.lr: [0.5], was [0.001]); give another directory, or delete it\n"
-    assert capsys.readouterr().err == f"error: {run}: holds a training with other settings ({said}"
-    (tmp_path / "command").unlink()
+    with pytest.raises(UserError) as refused:
+        begun(other)
+    said = "optimization.lr: [0.5], was [0.001]); give another directory, or delete it"
+    assert str(refused.value) == f"{run}: holds a training with other settings ({said}"
     (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
-    assert begin(command, tmp_path) == 0
-    assert capsys.readouterr().out == f"{run}: finished (1200 updates, 9 epochs) already, nothing to do\n"
-    assert not (tmp_path / "command").exists()
+    (line,) = (again := begun(request)).lines
+    assert line == f"{run}: finished (1200 updates, 9 epochs) already, nothing to do"
+    assert again.ending is not None
+    assert (again.ending.exit_code, again.command) == (0, ())
     assert (run / "run.json").read_bytes() == before
+
+
+def test_a_mistake_is_one_line_for_each_problem(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
+    """The plan is made in a copy of the process; what it refuses is said here as it was said there."""
+    ended = fairseq_deep("run", str(ADMIN), str(data), str(tmp_path / "run"), "model.droput=1", "dropot=1")
+    assert (ended.code, ended.output) == (2, "")
+    assert ended.errors.splitlines() == [
+        "error: unknown key 'model.droput' (did you mean 'model.dropout'?)",
+        "error: unknown key 'dropot' (did you mean 'model.dropout'?)",
+    ]
+
+
+def test_a_configuration_by_its_name_and_a_dry_run(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
+    ended = fairseq_deep("run", "multi30k_de_en/admin_3e3d", str(data), str(tmp_path / "run"), "--dry-run")
+    assert (ended.code, ended.errors) == (0, "")
+    *_, command = ended.output.splitlines()
+    assert f"hydra-train --config-dir {ADMIN.parent} --config-name admin_3e3d" in command
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path) -> None:
     old = planned(data, tmp_path).record
     shutil.copytree(data, tmp_path / "moved")
-    plan.check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
+    train.check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
     (tmp_path / "moved" / "dict.en.txt").write_text((data / "dict.en.txt").read_text() + "neu 1\n")
     other = planned(tmp_path / "moved", tmp_path, "model.share_all_embeddings=false").record
     with pytest.raises(UserError, match=r"data_fingerprint: \w{12}…, was \w{12}…; model.share_all_embeddings: False"):
-        plan.check_unchanged(old, other, tmp_path)
+        train.check_unchanged(old, other, tmp_path)

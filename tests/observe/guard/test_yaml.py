@@ -1,4 +1,4 @@
-"""The guard's flags in a YAML of ``configs/``, with the overrides that ``scripts/train.sh`` hands on."""
+"""The guard's flags in a YAML of ``configs/``, with the overrides that ``fairseq-deep run`` hands on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.observe.guard.guarding import guard_of
 from fairseq_plugins.observe.guard.settings import Settings
 from fairseq_plugins.pipeline.machine import Machine
-from fairseq_plugins.pipeline.plan import Request, make_plan
+from fairseq_plugins.pipeline.train import Request, make_plan
 from tests import toy
 from tests.observe.guard.common import reports
 from tests.observe.guard.conftest import Faults
@@ -37,7 +37,7 @@ TINY = (
 
 
 def configured(data: Path, run: Path, *overrides: str) -> DictConfig:
-    """What ``fairseq-hydra-train`` is given by the plan of ``scripts/train.sh CONFIG DATA RUN KEY=VALUE ...``."""
+    """What ``fairseq-hydra-train`` is given by the plan of ``fairseq-deep run CONFIG DATA RUN KEY=VALUE ...``."""
     plan = make_plan(Request(CONFIG, data, run, (*TINY, *overrides)), Machine((), None, True))
     words = list(plan.command)
     changes = [word for word in words[words.index("--config-name") + 2 :] if not word.startswith("hydra")]

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline import averaging, evaluation
-from fairseq_plugins.pipeline.evaluation import NamedSplit
+from fairseq_plugins.pipeline import averaging, evaluate
+from fairseq_plugins.pipeline.evaluate import Plan, TestSet, make_plan, parser
+from fairseq_plugins.pipeline.generated import write_perplexity, write_texts
 from fairseq_plugins.pipeline.run import read_run
 from tests import toy
 from tests.pipeline.making import write_run
@@ -52,34 +53,30 @@ def run(tmp_path):
     return directory
 
 
-def plan(run: Path, data: Path, *arguments: str) -> dict[str, list[str]]:
-    """The values of the plan by name."""
-    args = evaluation.parser().parse_args(["plan", "--device", "cpu", *arguments, "--", str(run), str(data)])
-    found: dict[str, list[str]] = {}
-    for name, value in evaluation.plan(args):
-        found.setdefault(name, []).append(value)
-    return found
+def plan(run: Path, data: Path, *arguments: str) -> Plan:
+    return make_plan(parser().read([str(run), str(data), "--device", "cpu", *arguments]))
 
 
 def test_beam_and_length_penalty_are_the_configuration_s(run, data):
     found = plan(run, data)
-    assert (found["beam"], found["length_penalty"], found["updates"]) == (["4"], ["0.6"], ["70"])
-    assert found["decode_flag"] == ["--beam", "4", "--lenpen", "0.6"]
-    assert found["setting"] == ["beam=4", "lenpen=0.6", "text=none+none"]
-    assert found["test_set"] == [f"test\ttest\t{data}/raw/test.en"]
-    assert (found["source"], found["target"], found["cpu"], found["finished"]) == (["de"], ["en"], ["1"], ["1"])
+    assert (found.beam, found.length_penalty, found.updates) == ("4", "0.6", 70)
+    assert found.decode_flags == ("--beam", "4", "--lenpen", "0.6")
+    assert found.settings == (("beam", "4"), ("lenpen", "0.6"), ("text", "none+none"))
+    assert found.test_sets == (TestSet("test", "test", data / "raw" / "test.en"),)
+    assert (found.source, found.target, found.on_cpu) == ("de", "en", True)
+    assert found.run.finished is not None
 
 
 def test_the_user_can_say_otherwise(run, data):
     found = plan(run, data, "--beam", "7", "--length-penalty", "1")
-    assert found["decode_flag"] == ["--beam", "7", "--lenpen", "1"]
+    assert found.decode_flags == ("--beam", "7", "--lenpen", "1")
 
 
 def test_the_whole_search_of_a_configuration_is_handed_on(run, data):
     generation = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50}
     save(run / "checkpoints" / "checkpoint_last.pt", TRANSLATION, generation=generation)
     found = plan(run, data)
-    assert found["decode_flag"] == [
+    assert found.decode_flags == (
         "--beam",
         "4",
         "--lenpen",
@@ -90,18 +87,19 @@ def test_the_whole_search_of_a_configuration_is_handed_on(run, data):
         "1.0",
         "--max-len-b",
         "50",
-    ]
-    assert found["length_penalty"] == ["0.6 (gnmt)"]
+    )
+    assert found.length_penalty == "0.6 (gnmt)"
 
 
 def test_languages_that_a_training_did_not_name_are_those_of_the_data(run, data):
     save(run / "checkpoints" / "checkpoint_last.pt", {"_name": "translation"})
-    assert plan(run, data)["target"] == ["en"]
+    assert plan(run, data).target == "en"
 
 
-def how_it_is_made_plain(run: Path, data: Path, *arguments: str) -> tuple[str, str, str]:
-    found = plan(run, data, *arguments)
-    return found["subwords"][0], found["tokenised"][0], found["lower_case"][0]
+def how_it_is_made_plain(run: Path, data: Path, *arguments: str) -> tuple[str, str, bool]:
+    text = plan(run, data, *arguments).text
+    assert text is not None
+    return text.subwords, text.tokeniser, text.lower_case
 
 
 def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_guessed(run, data):
@@ -110,34 +108,34 @@ def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_g
         (data / name).write_text("")
     (data / "text" / "test.tok.en").write_text("1 2 3\n" * 60)
     (data / "raw" / "test.en").write_text("One\n" * 60)
-    assert how_it_is_made_plain(run, data) == ("none", "0", "0")
+    assert how_it_is_made_plain(run, data) == ("none", "none", False)
     describe(data, tokeniser="moses", subwords="sentencepiece", lower_case=True)
-    assert how_it_is_made_plain(run, data) == ("sentencepiece", "1", "1")
-    assert plan(run, data)["setting"][-1] == "text=sentencepiece+moses+lower-case"
+    assert how_it_is_made_plain(run, data) == ("sentencepiece", "moses", True)
+    assert plan(run, data).settings[-1] == ("text", "sentencepiece+moses+lower-case")
 
 
 def test_an_earlier_preparation_is_described_by_its_settings_where_these_leave_no_doubt(run, data):
     (data / "text.json").unlink()
     (data / "settings").write_text("TOKENISER=moses\nSUBWORDS=bpe\nLOWER_CASE=1\n")
-    assert how_it_is_made_plain(run, data) == ("subword_nmt", "1", "1")
+    assert how_it_is_made_plain(run, data) == ("subword_nmt", "moses", True)
     # The text may have come in tokens and subwords, or in neither.
     (data / "settings").write_text("TOKENISER=none\nSUBWORDS=none\nLOWER_CASE=0\n")
     with pytest.raises(UserError) as caught:
         plan(run, data)
     assert caught.value.problems == (
-        f"{data}: no text.json of a preparation says what its text is in; give REMOVE_BPE and TOKENISED: "
-        "REMOVE_BPE=subword_nmt, sentencepiece or none, TOKENISED=moses or none",
+        f"{data}: no text.json of a preparation says what its text is in; give --remove-bpe and "
+        "--tokenised: --remove-bpe subword_nmt, sentencepiece or none, --tokenised moses or none",
     )
     given = ("--remove-bpe=subword_nmt", "--tokenised=moses")
-    assert how_it_is_made_plain(run, data, *given) == ("subword_nmt", "1", "0")
+    assert how_it_is_made_plain(run, data, *given) == ("subword_nmt", "moses", False)
 
 
 def test_what_the_user_says_of_the_text_must_not_contradict_its_preparation(run, data):
-    assert how_it_is_made_plain(run, data, "--remove-bpe=none", "--tokenised=none") == ("none", "0", "0")
-    with pytest.raises(UserError, match=r"^REMOVE_BPE=subword_nmt is given, but the preparation of .*data says none "):
+    assert how_it_is_made_plain(run, data, "--remove-bpe=none", "--tokenised=none") == ("none", "none", False)
+    with pytest.raises(UserError, match=r"^--remove-bpe says subword_nmt, but the preparation of .*data says none "):
         plan(run, data, "--remove-bpe=subword_nmt")
-    with pytest.raises(UserError, match="^LOWER_CASED=1 is given, but the preparation of .* says 0 "):
-        plan(run, data, "--lower-cased=1")
+    with pytest.raises(UserError, match="^--lower-cased says True, but the preparation of .* says False "):
+        plan(run, data, "--lower-cased")
 
 
 def test_a_damaged_description_is_named(run, data):
@@ -152,20 +150,20 @@ def test_a_damaged_description_is_named(run, data):
 def test_what_fairseq_preprocess_alone_has_made_needs_the_references_and_what_the_text_is_in(run, data, tmp_path):
     alone, place = data / "data-bin", tmp_path / "mine"
     given = ("--remove-bpe=none", "--tokenised=none")
-    with pytest.raises(UserError, match=r"data-bin/raw/test.en: no such file; REFERENCES=DIR names the directory"):
+    with pytest.raises(UserError, match=r"data-bin/raw/test.en: no such file; --references DIR names the directory"):
         plan(run, alone, *given)
     place.mkdir()
     (data / "raw" / "test.en").rename(place / "test.en")
     found = plan(run, alone, *given, f"--references={place}")
-    assert found["test_set"] == [f"test\ttest\t{place}/test.en"]
-    assert found["data"] == [str(alone)]
+    assert found.test_sets == (TestSet("test", "test", place / "test.en"),)
+    assert found.binarised == alone
 
 
 def test_a_checkpoint_of_the_old_style_is_decoded_by_fairseq_s_defaults(run, data):
     old = {"args": Namespace(task="translation", source_lang="de", target_lang="en"), "model": {"w": torch.zeros(1)}}
     torch.save(old, run / "checkpoints" / "checkpoint_last.pt")
     found = plan(run, data)
-    assert (found["kind"], found["decode_flag"]) == (["translation"], ["--beam", "5", "--lenpen", "1"])
+    assert (found.kind, found.decode_flags) == ("translation", ("--beam", "5", "--lenpen", "1"))
 
 
 def test_speech_has_its_units_joined_by_the_task_alone(run, data):
@@ -173,8 +171,8 @@ def test_speech_has_its_units_joined_by_the_task_alone(run, data):
     save(run / "checkpoints" / "checkpoint_last.pt", Namespace(_name="speech_to_text", config_yaml="mine.yaml"))
     (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 60)
     found = plan(run, data)
-    assert (found["kind"], found["subwords"], found["target"]) == (["speech"], ["none"], ["en"])
-    assert found["decode_flag"][-2:] == ["--config-yaml", "mine.yaml"]
+    assert (found.kind, found.text, found.target) == ("speech", None, "en")
+    assert found.decode_flags[-2:] == ("--config-yaml", "mine.yaml")
     (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 59)
     with pytest.raises(UserError, match=r"raw/test.en: 60 lines, but test.tsv in data-bin has 59 sentences"):
         plan(run, data)
@@ -182,23 +180,23 @@ def test_speech_has_its_units_joined_by_the_task_alone(run, data):
 
 def test_every_named_test_set_is_decoded_under_its_split(data):
     (data / "test_sets").write_text("test\tnewstest2014\ntest1\tnewstest2015\n")
-    both = [NamedSplit("test", "newstest2014"), NamedSplit("test1", "newstest2015")]
-    assert evaluation.test_sets(data, []) == both
-    assert evaluation.test_sets(data, ["newstest2015"]) == both[1:]
-    assert evaluation.test_sets(data, ["valid"]) == [NamedSplit("valid", "valid")]
+    both = [TestSet("test", "newstest2014"), TestSet("test1", "newstest2015")]
+    assert evaluate.test_sets(data, []) == both
+    assert evaluate.test_sets(data, ["newstest2015"]) == both[1:]
+    assert evaluate.test_sets(data, ["valid"]) == [TestSet("valid", "valid")]
     with pytest.raises(UserError, match=r"unknown test set 'newstest20144' \(did you mean 'newstest2014'\?\)"):
-        evaluation.test_sets(data, ["newstest20144"])
+        evaluate.test_sets(data, ["newstest20144"])
     (data / "test_sets").write_text("test newstest2014\n")
     with pytest.raises(UserError, match="test_sets: each line must be"):
-        evaluation.test_sets(data, [])
+        evaluate.test_sets(data, [])
 
 
 def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
     task = {"_name": "language_modeling", "sample_break_mode": "none", "tokens_per_sample": 512, "add_bos_token": True}
     save(run / "checkpoints" / "checkpoint_last.pt", task, eval_lm={"context_window": 400})
     found = plan(run, data)
-    assert found["kind"] == ["language_model"]
-    assert found["decode_flag"] == [
+    assert found.kind == "language_model"
+    assert found.decode_flags == (
         "--sample-break-mode",
         "none",
         "--tokens-per-sample",
@@ -206,8 +204,8 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
         "--context-window",
         "400",
         "--add-bos-token",
-    ]
-    assert "context-window=0" in plan(run, data, "--context-window", "0")["setting"]
+    )
+    assert ("context-window", "0") in plan(run, data, "--context-window", "0").settings
 
 
 def test_references_of_another_test_set_are_refused(run, data):
@@ -238,14 +236,14 @@ def test_a_task_that_is_not_known_is_named(run, data):
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--beam", "0", "BEAM must be a whole number of at least 1, not '0'"),
-        ("--beam", "x", "BEAM must be a whole number of at least 1, not 'x'"),
-        ("--length-penalty", "long", "LENGTH_PENALTY must be a number, not 'long'"),
-        ("--length-penalty", "nan", "LENGTH_PENALTY must be a number, not 'nan'"),
-        ("--length-penalty", "-inf", "LENGTH_PENALTY must be a number, not '-inf'"),
-        ("--context-window", "-1", "CONTEXT_WINDOW must be a whole number of at least 0, not '-1'"),
+        ("--beam", "0", "--beam 0: not a whole number of at least 1"),
+        ("--beam", "x", "--beam x: not a whole number of at least 1"),
+        ("--length-penalty", "long", "--length-penalty long: not a number"),
+        ("--length-penalty", "nan", "--length-penalty nan: not a number"),
+        ("--length-penalty", "-inf", "--length-penalty -inf: not a number"),
+        ("--context-window", "-1", "--context-window -1: not a whole number of at least 0"),
         ("--metrics", "sacrebleu,blue", "unknown metric 'blue'; legal values: chrf, chrf++, "),
-        ("--average", "last-epoch=10", "AVERAGE=last-epoch=10: neither the path of a checkpoint nor a legal value"),
+        ("--average", "last-epoch=10", "--average last-epoch=10: neither the path of a checkpoint nor a legal value"),
     ],
 )
 def test_a_wrong_setting_is_one_line(run, data, flag, value, message):
@@ -258,8 +256,8 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
     def loaded() -> None:
         raise AssertionError("fairseq was loaded")
 
-    monkeypatch.setattr(evaluation.fairseq_plugins, "register", loaded)
-    assert evaluation.main(["plan", "--", str(run), str(data), "tset"]) == 2
+    monkeypatch.setattr(evaluate.fairseq_plugins, "register", loaded)
+    assert evaluate.main([str(run), str(data), "tset"]) == 2
     line = f"error: {data}: unknown test set 'tset' (did you mean 'test'?); legal values: test, valid\n"
     assert capsys.readouterr() == ("", line)
 
@@ -270,7 +268,7 @@ def test_a_moses_that_is_none_is_told_before_anything_is_decoded(run, data, tmp_
     with pytest.raises(UserError, match=r"MOSES=.*: neither tokenizer/tokenizer.perl nor "):
         plan(run, data)
     describe(data, tokeniser="none")
-    assert plan(run, data)["tokenised"] == ["0"]
+    assert how_it_is_made_plain(run, data)[1] == "none"
 
 
 def trained_on(run: Path, data: Path, fingerprint: str) -> None:
@@ -292,7 +290,7 @@ def test_data_of_another_training_are_refused(run, data, tmp_path):
     content = b"".join((binarised / f"dict.{side}.txt").read_bytes() for side in ("de", "en"))
     trained_on(run, data, hashlib.sha256(content + "".join(sizes).encode()).hexdigest())
     moved = data.rename(tmp_path / "moved")
-    assert plan(run, moved)["test_set"] == [f"test\ttest\t{moved}/raw/test.en"]
+    assert plan(run, moved).test_sets == (TestSet("test", "test", moved / "raw" / "test.en"),)
 
     dictionary = moved / "data-bin" / "dict.en.txt"
     first, second, *others = dictionary.read_text().splitlines(keepends=True)
@@ -345,11 +343,10 @@ def generated(index: int, reference: str, translation: str) -> list[str]:
     ]
 
 
-def write_texts(place: Path, lines: list[str], raw: list[str], tokenised: str = "") -> int:
+def write(place: Path, lines: list[str], raw: list[str]) -> None:
     (place / "generate.log").write_text("".join(lines), encoding="utf-8", newline="\n")
     (place / "raw.en").write_text("".join(f"{line}\n" for line in raw), encoding="utf-8", newline="\n")
-    arguments = ["texts", "--log", str(place / "generate.log"), "--raw", str(place / "raw.en"), "--out", str(place)]
-    return evaluation.main([*arguments, "--tokenised", tokenised, str(place / "hypotheses.tok")])
+    write_texts(place / "generate.log", place / "raw.en", place / "test.tok.en", place / "hypotheses.tok")
 
 
 def lines_of(path: Path) -> list[str]:
@@ -363,7 +360,7 @@ def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path
     order = list(range(len(pairs)))
     random.Random(seed).shuffle(order)
     raw = [f"{number}. as published" for number in range(len(pairs))]
-    assert write_texts(place, [line for index in order for line in generated(index, *pairs[index])], raw) == 0
+    write(place, [line for index in order for line in generated(index, *pairs[index])], raw)
     assert lines_of(place / "references.tok") == [reference for reference, _ in pairs]
     assert lines_of(place / "hypotheses.tok") == [translation for _, translation in pairs]
     assert lines_of(place / "references.txt") == raw
@@ -371,7 +368,7 @@ def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path
 
 def test_tokenised_references_are_those_from_before_the_subwords(tmp_path):
     (tmp_path / "test.tok.en").write_text("a rare word\n")
-    write_texts(tmp_path, generated(0, "a <<unk>> word", "a word"), ["A rare word"], str(tmp_path / "test.tok.en"))
+    write(tmp_path, generated(0, "a <<unk>> word", "a word"), ["A rare word"])
     assert lines_of(tmp_path / "references.tok") == ["a rare word"]
 
 
@@ -383,17 +380,18 @@ def test_tokenised_references_are_those_from_before_the_subwords(tmp_path):
         ([0, 1, 1, 2], "sentence 1 was translated twice"),
     ],
 )
-def test_a_lost_sentence_stops_the_evaluation(tmp_path, capsys, indices, message):
+def test_a_lost_sentence_stops_the_evaluation(tmp_path, indices, message):
     lines = [line for index in indices for line in generated(index, "x", "x")]
-    assert write_texts(tmp_path, lines, ["x", "x", "x"]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / 'generate.log'}: {message}\n"
+    with pytest.raises(UserError) as caught:
+        write(tmp_path, lines, ["x", "x", "x"])
+    assert str(caught.value) == f"{tmp_path / 'generate.log'}: {message}"
     assert not (tmp_path / "hypotheses.tok").exists()
 
 
-def test_tokenised_references_of_another_length_are_refused(tmp_path, capsys):
+def test_tokenised_references_of_another_length_are_refused(tmp_path):
     (tmp_path / "test.tok.en").write_text("one\ntwo\n")
-    assert write_texts(tmp_path, generated(0, "x", "x"), ["x"], str(tmp_path / "test.tok.en")) == 2
-    assert "test.tok.en: 2 lines, but" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"test\.tok\.en: 2 lines, but"):
+        write(tmp_path, generated(0, "x", "x"), ["x"])
 
 
 # --- language models ------------------------------------------------------------------------------------------------
@@ -405,16 +403,16 @@ def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path):
         "2026 | INFO | fairseq_cli.eval_lm | Loss (base 2): 3.0000, Perplexity: 8.00\n"
     )
     (tmp_path / "test").write_bytes(b"x" * 2000)
-    arguments = ["perplexity", "--log", str(tmp_path / "eval-lm.log"), "--raw", str(tmp_path / "test")]
-    assert evaluation.main([*arguments, str(tmp_path / "score.json")]) == 0
+    write_perplexity(tmp_path / "eval-lm.log", tmp_path / "test", tmp_path / "score.json")
     content = json.loads((tmp_path / "score.json").read_text())
     # 1000 tokens of 3 bits are 3000 bits on 2000 bytes.
     values = {metric["name"]: metric["value"] for metric in content["metrics"]}
     assert values == {"perplexity": 8.0, "bits per token": 3.0, "bits per byte": 1.5}
 
 
-def test_a_language_model_without_a_result_is_one_line(tmp_path, capsys):
-    (tmp_path / "eval-lm.log").write_text("nothing\n")
-    arguments = ["perplexity", "--log", str(tmp_path / "eval-lm.log"), "--raw", str(tmp_path / "test")]
-    assert evaluation.main([*arguments, str(tmp_path / "score.json")]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / 'eval-lm.log'}: fairseq-deep eval-lm printed no loss\n"
+def test_a_language_model_without_a_result_is_one_line(tmp_path):
+    log = tmp_path / "eval-lm.log"
+    log.write_text("nothing\n")
+    with pytest.raises(UserError) as caught:
+        write_perplexity(log, tmp_path / "test", tmp_path / "score.json")
+    assert str(caught.value) == f"{log}: fairseq-deep eval-lm printed no loss"

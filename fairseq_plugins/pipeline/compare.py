@@ -1,0 +1,310 @@
+"""``fairseq-deep compare DATA OUT CONFIG ... [KEY=VALUE ...]``: train, evaluate and report several configurations.
+
+Each training is ``fairseq-deep run``, then ``fairseq-deep evaluate``, in a directory of its own. Both skip what is
+done, so the same command continues where it was stopped. A training that diverges is a result, a row of the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.options import ScriptParser, at_least, given_again
+from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.pipeline import corpus, evaluate, train
+from fairseq_plugins.pipeline.checkout import checkout, configuration_file
+from fairseq_plugins.pipeline.commands import GRACE_SECONDS, Commands, interruptible
+from fairseq_plugins.pipeline.configuration import CHANGE
+from fairseq_plugins.pipeline.workspace import Workspace, say
+
+DIVERGED = 1
+"""Exit code of a training whose loss was not finite."""
+POLLED = 0.1
+"""Seconds between two looks at the children."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One configuration with one seed: where its YAML file, its data and its results are, and what is changed in it."""
+
+    config: Path
+    data: Path
+    run: Path
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class How:
+    """How the trainings of a comparison are made.
+
+    Args:
+        training: flags of ``fairseq-deep run``.
+        evaluation: flags of ``fairseq-deep evaluate``.
+        parallel: trainings at a time.
+        nodes: machines of each training; more than one only in a job of Slurm.
+        dry_run: only print the commands.
+        output: a file that the commands' standard output is added to; by default it goes where ours goes.
+    """
+
+    training: tuple[str, ...] = ()
+    evaluation: tuple[str, ...] = ()
+    parallel: int = 1
+    nodes: int = 1
+    dry_run: bool = False
+    output: Path | None = None
+
+
+def compare(
+    data: Path,
+    out: Path,
+    configs: Sequence[Path],
+    changes: Sequence[str] = (),
+    *,
+    seeds: Sequence[int] = (1, 2, 3),
+    baseline: str = "",
+    how: How | None = None,
+    tell: Callable[[str], None] = say,
+) -> None:
+    """Train, average, decode and score every configuration with every seed, and report them in ``OUT/report``.
+
+    Args:
+        data: a prepared directory.
+        out: gets ``OUT/CONFIGURATION/seedN`` for each run, and ``OUT/report``.
+        configs: YAML files; the first is what the others are tested against.
+        changes: KEY=VALUE, for all of them.
+        seeds: one training each.
+        baseline: the configuration that the others are tested against, in place of the first.
+        how: parallel trainings, and the flags of each.
+        tell: is given each line that says what is going on.
+
+    Raises:
+        UserError: a file or a name is not there, or ``out`` was made with other settings.
+        SystemExit: a command failed, and has said why.
+    """
+    how = how or How()
+    require_slurm(how.nodes)
+    files = [configuration_file(config) for config in configs]
+    _check_baseline(baseline, files)
+    if not how.dry_run:
+        corpus.binarised(data)
+    workspace = Workspace(out, dry_run=how.dry_run)
+    with interruptible(), workspace.claimed():
+        workspace.remember({"overrides": " ".join(changes), "data": data})
+        trainings = [
+            Training(file, data, run_directory(out, file, seed), (f"common.seed={seed}", *changes))
+            for seed in seeds
+            for file in files
+        ]
+        train_all(trainings, how, tell)
+        report([training.run for training in trainings], out, baseline, how)
+
+
+def _check_baseline(baseline: str, files: Sequence[Path]) -> None:
+    """By its name alone or with its corpus, as in the report, which would notice after all trainings."""
+    legal = [name for file in files for name in (file.stem, f"{file.resolve().parent.name}/{file.stem}")]
+    if baseline and baseline.removesuffix(".yaml") not in legal:
+        raise UserError(unknown_name("--baseline", baseline.removesuffix(".yaml"), legal))
+
+
+def require_slurm(nodes: int) -> None:
+    """See that a training on several machines can be started.
+
+    Raises:
+        UserError: there is no job of Slurm, or no checkout with the script that takes a training to its machines.
+    """
+    if nodes > 1 and not os.environ.get("SLURM_JOB_ID"):
+        raise UserError(
+            f"--nodes {nodes}: on several machines, submit it to Slurm: sbatch --nodes {nodes} [OPTION ...] "
+            "scripts/slurm.sh SCRIPT, with a script of scripts/"
+        )
+    if nodes > 1 and checkout() is None:
+        raise UserError(f"--nodes {nodes} needs scripts/slurm.sh of the repository, which is not installed")
+
+
+def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = ()) -> Path:
+    """Where a run goes.
+
+    A change of the recipe is another run: its name says the last word of the setting and the value, without what a
+    shell would want quoted.
+    """
+    name = config.name.removesuffix(".yaml")
+    for key, _, value in (change.partition("=") for change in changes):
+        name += f",{key.rpartition('.')[2]}={re.sub('[^A-Za-z0-9.-]+', '_', value).strip('_')}"
+    return out / name / f"seed{seed}"
+
+
+def report(runs: Sequence[Path], out: Path, baseline: str, how: How) -> None:
+    """Make the leaderboard anew, from what the runs hold."""
+    named = ["--baseline", baseline] if baseline else []
+    Commands(dry_run=how.dry_run).deep("report", *runs, *named, "--output", out / "report")
+
+
+# --- several trainings, some of them at a time ----------------------------------------------------------------------
+
+Steps = Generator[list[str], int, None]
+"""Commands, one after the other; it is sent the exit code of each."""
+
+
+def train_all(
+    trainings: Iterable[Training],
+    how: How,
+    tell: Callable[[str], None] = say,
+    evaluations: Sequence[Sequence[str]] = ((),),
+) -> None:
+    """Train and evaluate each, as many at a time as ``how`` says.
+
+    Args:
+        trainings: in the order in which they are begun.
+        how: with which flags, and how many at a time.
+        tell: is given a line for a training that diverged.
+        evaluations: one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
+
+    Raises:
+        SystemExit: a command failed, and has said why; the other ones are ended.
+    """
+    waiting = deque(_steps(training, how, tell, evaluations) for training in trainings)
+    if how.dry_run:
+        for steps in waiting:
+            _print_all(steps)
+        return
+    running: dict[subprocess.Popen[bytes], Steps] = {}
+    with open(how.output, "ab") if how.output else nullcontext() as output:
+        try:
+            while waiting or running:
+                while waiting and len(running) < how.parallel:
+                    _begin(running, waiting.popleft(), None, output)
+                for child in [child for child in running if child.poll() is not None]:
+                    _begin(running, running.pop(child), child.returncode, output)
+                time.sleep(POLLED)
+        finally:
+            _end(list(running))
+
+
+def _steps(training: Training, how: How, tell: Callable[[str], None], evaluations: Sequence[Sequence[str]]) -> Steps:
+    deep = [sys.executable, "-m", "fairseq_plugins.cli"]
+    top = checkout()
+    # It takes the training to all machines; all else is done on this one.
+    run = [*deep, "run"] if how.nodes == 1 or top is None else [str(top / "scripts" / "slurm.sh")]
+    code = yield [*run, *map(str, (training.config, training.data, training.run)), *training.changes, *how.training]
+    if code == DIVERGED:
+        tell(f"{training.run}: diverged; nothing to translate with")
+        return
+    _require_success(code)
+    for words in evaluations:
+        code = yield [*deep, "evaluate", str(training.run), str(training.data), *words, *how.evaluation]
+        _require_success(code)
+
+
+def _require_success(code: int) -> None:
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)
+
+
+def _begin(
+    running: dict[subprocess.Popen[bytes], Steps], steps: Steps, code: int | None, output: IO[bytes] | None
+) -> None:
+    """Begin the next step of a training, after one that ended with ``code``; nothing after the last."""
+    with suppress(StopIteration):
+        command = next(steps) if code is None else steps.send(code)
+        # close_fds: a lock that is inheritable (workspace.py) stays locked while the child lives.
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, close_fds=False)
+        running[child] = steps
+
+
+def _print_all(steps: Steps) -> None:
+    """Only print: both commands have a dry run of their own, which wants to see what is not there yet."""
+    with suppress(StopIteration):
+        command = next(steps)
+        while True:
+            Commands(dry_run=True).run(*command)
+            command = steps.send(0)
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ctrl-C at a terminal has reached them as well; a signal that only we got has not."""
+    until = time.monotonic() + GRACE_SECONDS
+    for child in children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, until - time.monotonic()))
+        child.terminate()
+    for child in children:
+        child.wait()
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+class Options:
+    """The options that commands over several trainings share, and what they say."""
+
+    def __init__(self, flags: argparse.ArgumentParser) -> None:
+        flags.add_argument(
+            "--parallel", type=at_least(1), default=1, metavar="N", help="trainings at a time; default: 1"
+        )
+        flags.add_argument(
+            "--nodes",
+            type=at_least(1),
+            default=1,
+            metavar="N",
+            help="machines of each training; scripts/slurm.sh says it",
+        )
+        flags.add_argument(
+            "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
+        )
+        self._training = train.add_options(flags)
+        self._evaluation = evaluate.add_options(flags)
+
+    def read(self, args: argparse.Namespace) -> How:
+        """What was said."""
+        if args.parallel > 1:
+            # The lines of several logs would tell nobody anything.
+            args.quiet = True
+        training = given_again(args, self._training)
+        return How(tuple(training), tuple(given_again(args, self._evaluation)), args.parallel, args.nodes, args.dry_run)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare; 0, or the code of a command that failed, or 2 after one line for each problem."""
+    return exit_code(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> None:
+    flags = ScriptParser(
+        prog="fairseq-deep compare",
+        description="Train, average, decode and score several configurations with several seeds on one prepared "
+        "corpus, and compare them. The same command continues where it was stopped.",
+    )
+    flags.add_argument("data", type=Path, metavar="DATA", help="a prepared directory")
+    flags.add_argument(
+        "out", type=Path, metavar="OUT", help="gets OUT/CONFIGURATION/seedN for each run, and OUT/report"
+    )
+    flags.add_argument(
+        "words",
+        nargs="+",
+        metavar="CONFIG|KEY=VALUE",
+        help="YAML files, or their names in configs/ (the first is the baseline), and changes for all of them",
+    )
+    flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
+    flags.add_argument("--baseline", default="", metavar="NAME", help="in place of the first CONFIG")
+    options = Options(flags)
+    args = flags.read(argv)
+    changes = [word for word in args.words if CHANGE.fullmatch(word) and not word.endswith(".yaml")]
+    configs = [Path(word) for word in args.words if word not in changes]
+    if not configs:
+        flags.error("no configuration is given")
+    compare(args.data, args.out, configs, changes, seeds=args.seeds, baseline=args.baseline, how=options.read(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

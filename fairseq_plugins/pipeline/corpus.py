@@ -1,0 +1,150 @@
+"""Binarised data, as far as a training and its evaluation want to know them before they start."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.errors import UserError
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Binarised data, as far as the checks want to know it.
+
+    Args:
+        fingerprint: of the dictionaries and of the training files' sizes; the same wherever the directory stands.
+        training_tokens: of the longer side; 0 where it is not known.
+        longest: tokens of the longest training sentence that the model takes; None where this is not known.
+    """
+
+    fingerprint: str
+    training_tokens: int
+    longest: int | None
+
+
+def binarised(data: Path) -> Path:
+    """The directory to hand to fairseq: ``data-bin`` of a prepared directory, or ``data`` itself.
+
+    Raises:
+        UserError: there is no such directory.
+    """
+    if not data.is_dir():
+        raise UserError(f"{data}: no such directory of prepared data")
+    inner = data / "data-bin"
+    return inner if inner.is_dir() else data
+
+
+def check_data(data: Path, config: Any) -> Corpus:
+    """See that the files that the task will read are there and not empty.
+
+    Raises:
+        UserError: one line naming the first file that is absent, or the languages that are there instead.
+    """
+    pair = _languages(data, config.task)
+    sides = pair or ("",)
+    dictionaries = [data / (f"dict.{side}.txt" if side else "dict.txt") for side in sides]
+    if not _reads_binarised_text(config.task):
+        return Corpus(_fingerprint(sorted(data.glob("*.txt")), []), 0, max(_positions(config), default=None))
+    splits = [str(getattr(config.dataset, "train_subset", "train"))]
+    if not config.dataset.disable_validation:
+        splits += str(config.dataset.valid_subset).split(",")
+    names = [f"{split}.{'-'.join(pair)}.{side}" if pair else split for split in splits for side in sides]
+    for file in [*dictionaries, *(data / f"{name}.{end}" for name in names for end in ("bin", "idx"))]:
+        _require(file, data)
+    _check_shared_dictionary(dictionaries, config.model)
+    training = [data / f"{name}.bin" for name in names[: len(sides)]]
+    longest = _longest(training, config) if pair else int(config.task.tokens_per_sample)
+    return Corpus(_fingerprint(dictionaries, training), _tokens(training, dictionaries), longest)
+
+
+def _reads_binarised_text(task: Any) -> bool:
+    return str(task._name) in ("translation", "language_modeling") or bool(task.get("source_lang"))
+
+
+def _languages(data: Path, task: Any) -> tuple[str, str] | None:
+    """Source and target; None for a task without. fairseq looks them up in the names of files where none are given."""
+    if "source_lang" not in task:
+        return None
+    matches = [re.fullmatch(r"\w+\.(\w+)-(\w+)\.\1\.idx", path.name) for path in data.glob("*.idx")]
+    found = sorted({match.groups() for match in matches if match})
+    wanted = (task.source_lang, task.target_lang)
+    if None in wanted:
+        if len(found) != 1:
+            raise UserError(f"{data}: holds {len(found)} language pairs: give task.source_lang and task.target_lang")
+        return str(found[0][0]), str(found[0][1])
+    if found and wanted not in found:
+        shown = ", ".join("-".join(pair) for pair in found)
+        raise UserError(f"{data}: holds {shown}, but the configuration translates {'-'.join(wanted)}")
+    return str(wanted[0]), str(wanted[1])
+
+
+def _require(file: Path, data: Path) -> None:
+    if not file.is_file():
+        raise UserError(f"{data}: holds no {file.name}; is it a directory that prepare or fairseq-preprocess made?")
+    if file.stat().st_size == 0:
+        raise UserError(f"{file}: empty")
+
+
+def _check_shared_dictionary(dictionaries: list[Path], model: Any) -> None:
+    if len(dictionaries) < 2 or not model.get("share_all_embeddings"):
+        return
+    first, second = (each.read_bytes() for each in dictionaries[:2])
+    if first != second:
+        raise UserError(
+            f"{dictionaries[0]} and {dictionaries[1].name} differ, but model.share_all_embeddings wants one dictionary "
+            "(fairseq-preprocess --joined-dictionary)"
+        )
+
+
+def _fingerprint(dictionaries: list[Path], training: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in dictionaries:
+        digest.update(path.read_bytes())
+    for path in training:
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def _tokens(training: list[Path], dictionaries: list[Path]) -> int:
+    """Fairseq stores two bytes a token where the dictionary allows it, else four."""
+    return max(
+        path.stat().st_size // (2 if sum(1 for _ in dictionary.open("rb")) < 65500 - 4 else 4)
+        for path, dictionary in zip(training, dictionaries, strict=True)
+    )
+
+
+def _positions(config: Any) -> list[int]:
+    """The most tokens of a source and of a target, where they are known; fairseq leaves longer sentences out."""
+    limits = (
+        [group.get(f"max_{side}_positions") for group in (config.task, config.model)] for side in ("source", "target")
+    )
+    return [min(int(each) for each in both if each) for both in limits if any(both)]
+
+
+def _longest(training: list[Path], config: Any) -> int | None:
+    """The longest of the sentences that no side is too long in; None where the limits of length are not known."""
+    import numpy as np
+
+    positions = _positions(config)
+    if len(positions) != len(training) or config.task.get("truncate_source"):
+        return max(positions, default=None)
+    try:
+        sizes = [_sizes(path) for path in training]
+    except (AssertionError, AttributeError, ValueError, struct.error) as error:
+        raise UserError(f"{training[0].parent}: the index of a training file is damaged: prepare it again") from error
+    taken = np.all([size <= limit for size, limit in zip(sizes, positions, strict=True)], axis=0)
+    return int(np.max(np.max(sizes, axis=0)[taken], initial=1))
+
+
+def _sizes(binary: Path) -> Any:
+    import numpy as np
+    from fairseq.data.data_utils import load_indexed_dataset
+
+    # Its sizes are a view into a file, which it closes when it goes.
+    dataset = load_indexed_dataset(str(binary.with_suffix("")))
+    return np.array(dataset.sizes)

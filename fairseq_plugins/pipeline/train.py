@@ -1,0 +1,573 @@
+"""``fairseq-deep run CONFIG DATA RUN [KEY=VALUE ...]``: train one configuration; the same command resumes.
+
+The configuration with its changes is the training as published. The machine changes how the batches of an update are
+shared, never which they are. A run goes through this file from the top to the bottom: what was asked, what it becomes
+on this machine, whether RUN may be continued so, the training itself, and how it ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import logging
+import multiprocessing
+import os
+import platform
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.options import ScriptParser, at_least
+from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
+from fairseq_plugins.pipeline.commands import interruptible
+from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration
+from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
+from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended, tell
+from fairseq_plugins.pipeline.fits import check_size, gigabytes, size_of
+from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
+from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
+from fairseq_plugins.pipeline.workspace import Workspace
+
+DEFAULT_PORT = 29500
+SHOWN = re.compile(rb"\| (train|train_inner|valid|WARNING) \|")
+"""The lines of the log that a reader wants to see: progress and warnings."""
+POLLED = 0.3
+"""Seconds between two looks at the log."""
+SET_HERE = {
+    "task.data": "it is the second argument, DATA",
+    "checkpoint.save_dir": "it is the third argument, RUN, with /checkpoints",
+    "dataset.update_epoch_batch_itr": "it is always true, so that a resumed training is the uninterrupted one",
+    **{
+        f"distributed_training.{name}": "processes are started as --nodes, --rank, --processes and --master-addr say"
+        for name in (
+            "distributed_rank",
+            "distributed_init_method",
+            "distributed_port",
+            "distributed_no_spawn",
+            "distributed_num_procs",
+            "distributed_backend",
+            "device_id",
+            "nprocs_per_node",
+        )
+    },
+}
+
+
+# --- what was asked -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    Args:
+        config: the YAML file.
+        data: a prepared directory, or one that ``fairseq-preprocess`` made.
+        run: the training's own directory.
+        changes: KEY=VALUE.
+        processes: of this machine; None for what fits.
+        nodes: machines in all, and ``rank``, which of them this is.
+        address: host and port of machine 0; the port is None for any free one.
+        precision: ``auto`` or a precision.
+        tensorboard, wandb_project: where to log to besides.
+        checks: whether disk and memory are checked.
+        quiet: nothing of the log on the terminal.
+        dry_run: only print the command.
+    """
+
+    config: Path
+    data: Path
+    run: Path
+    changes: tuple[str, ...] = ()
+    processes: int | None = None
+    nodes: int = 1
+    rank: int = 0
+    address: tuple[str, int | None] = ("localhost", None)
+    precision: str = "auto"
+    tensorboard: bool = False
+    wandb_project: str = ""
+    checks: bool = True
+    quiet: bool = False
+    dry_run: bool = False
+
+
+def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Add the options of a training that a comparison hands on to each of its trainings."""
+    group = flags.add_argument_group("training")
+    return [
+        group.add_argument(
+            "--processes",
+            type=at_least(1),
+            metavar="N",
+            help="of this machine; default: one on each GPU, 1 on a CPU. GPUs are left idle only where you say so",
+        ),
+        group.add_argument(
+            "--precision",
+            default="auto",
+            metavar="P",
+            help=f"auto: as configured where the device has it (default); or {', '.join(PRECISIONS)}",
+        ),
+        group.add_argument(
+            "--tensorboard", action=argparse.BooleanOptionalAction, default=False, help="also to RUN/tensorboard"
+        ),
+        group.add_argument("--wandb-project", default="", metavar="NAME", help="also to Weights & Biases"),
+        group.add_argument(
+            "--checks",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="ask first whether disk and memory suffice (default: yes)",
+        ),
+        group.add_argument(
+            "--quiet",
+            action=argparse.BooleanOptionalAction,
+            default=False,
+            help="nothing of the log on the terminal",
+        ),
+    ]
+
+
+def parser() -> ScriptParser:
+    """Flags of ``fairseq-deep run``."""
+    flags = ScriptParser(
+        prog="fairseq-deep run",
+        description="Train one configuration, on the GPUs that are found or on the CPU; the same command resumes.",
+        epilog="Exit codes: 0 trained, 1 the loss was not finite, 2 a mistake (one line says which), 130 interrupted.",
+    )
+    flags.add_argument(
+        "config", type=Path, metavar="CONFIG", help="a YAML file, or its name in configs/: multi30k_de_en/admin_3e3d"
+    )
+    flags.add_argument("data", type=Path, metavar="DATA", help="prepared data, or the output of fairseq-preprocess")
+    flags.add_argument("run", type=Path, metavar="RUN", help="the training's own directory")
+    flags.add_argument(
+        "changes",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="changes to the configuration, as optimization.max_update=1000",
+    )
+    add_options(flags)
+    several = flags.add_argument_group("several machines, which all see the disk of RUN")
+    several.add_argument("--nodes", type=at_least(1), default=1, metavar="N", help="how many; default: 1")
+    several.add_argument("--rank", type=at_least(0), default=0, metavar="N", help="which of them this is, from 0")
+    several.add_argument("--master-addr", default="localhost", metavar="HOST", help="where machine 0 is reached")
+    several.add_argument("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
+    flags.add_argument("--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the command")
+    return flags
+
+
+def _request(args: argparse.Namespace) -> Request:
+    return Request(
+        config=args.config,
+        data=args.data,
+        run=args.run,
+        changes=tuple(args.changes),
+        processes=args.processes,
+        nodes=args.nodes,
+        rank=args.rank,
+        address=(args.master_addr, args.master_port),
+        precision=args.precision,
+        tensorboard=args.tensorboard,
+        wandb_project=args.wandb_project,
+        checks=args.checks,
+        quiet=args.quiet,
+        dry_run=args.dry_run,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train; 0, 1 where the loss was not finite, or 2 after one line for each problem."""
+    return exit_code(lambda: train(_request(parser().read(argv))))
+
+
+def train(request: Request) -> int:
+    """Train, continue, or leave a finished training as it is.
+
+    Returns:
+        0, or 1 for a training that ended in a loss that is not finite.
+
+    Raises:
+        UserError: as :func:`make_plan` and :func:`begun`, or the training ended by a mistake.
+    """
+    # A directory for each machine: the lock of another machine may or may not be seen here.
+    place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
+    with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
+        plan = _begun_in_a_copy(request)
+        tell(plan.lines)
+        if plan.ending is not None:
+            return plan.ending.exit_code
+        if request.dry_run:
+            tell([shlex.join(plan.command)])
+            return 0
+        return _started(plan.command, request)
+
+
+# --- what it becomes on this machine --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training fitted to this machine.
+
+    Args:
+        command: what to start.
+        record: the content of ``run.json``.
+        lines: what to tell the user.
+        ending: how the training has ended already; None where it has not.
+    """
+
+    command: tuple[str, ...]
+    record: dict[str, Any]
+    lines: tuple[str, ...]
+    ending: Ending | None = None
+
+
+def make_plan(request: Request, machine: Machine | None = None) -> Plan:
+    """Check everything that can be checked before a training starts, and fit it to this machine.
+
+    Args:
+        request: what the user wants.
+        machine: what there is; None to look.
+
+    Raises:
+        UserError: the configuration, the data, the disk, the memory or the number of processes do not fit.
+    """
+    _check_loggers(request)
+    data = binarised(request.data).resolve()
+    recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
+    config = recipe.config
+    corpus = check_data(data, config)
+    machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
+    precision = choose_precision(request.precision, config, machine)
+    batches = Batches.of(config, recipe.processes, corpus.longest)
+    sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
+    _check_gpus(request, machine, sharing)
+    size = size_of(config, precision.name, batches.tokens, corpus.training_tokens, sharing.batches.max_tokens)
+    if request.checks:
+        check_size(size, request.run, machine, sharing.processes)
+    fitted = _fitted(request, data, machine, sharing, (*sharing.overrides(config), *precision.overrides))
+    command = _command(request, recipe.file, machine, sharing, (*recipe.overrides, *fitted))
+    record = _record(request, recipe.file, config, corpus, machine, sharing)
+    record |= {"precision": precision.name, "tokens_per_update": batches.tokens, "parameters": size.parameters}
+    record |= {"command": list(command), "checkpoints": {"bytes": size.disk, "count": size.checkpoints}}
+    return Plan(command, record, tuple(_lines(record, machine, sharing, precision)))
+
+
+def _check_loggers(request: Request) -> None:
+    """Say that a logger is not installed; fairseq says so in one line among thousands, and goes on."""
+    if request.tensorboard and not any(map(_installed, ("tensorboard", "tensorboardX"))):
+        raise UserError("--tensorboard needs a package that is not installed: pip install tensorboardX")
+    if request.wandb_project and not _installed("wandb"):
+        raise UserError("--wandb-project needs a package that is not installed: pip install wandb")
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _check_gpus(request: Request, machine: Machine, sharing: Sharing) -> None:
+    if not machine.on_cpu and sharing.processes > len(machine.gpus):
+        raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")
+    if request.rank >= request.nodes:
+        raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")
+
+
+def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, how: Sequence[str]) -> tuple[str, ...]:
+    """The overrides that are the machine's and ours."""
+    run = request.run.resolve()
+    overrides = [
+        f"task.data={quoted(data)}",
+        f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
+        f"distributed_training.distributed_world_size={sharing.processes * request.nodes}",
+        f"common.cpu={str(machine.on_cpu).lower()}",
+        *how,
+        "dataset.update_epoch_batch_itr=true",
+        "common.log_format=json",
+        "common.no_progress_bar=true",
+        # fairseq's own form of the lines, and no file of Hydra's beside ours.
+        "common.reset_logging=true",
+        "hydra/job_logging=none",
+        "hydra.output_subdir=null",
+        f"hydra.run.dir={quoted(run)}",
+    ]
+    if request.tensorboard:
+        overrides.append(f"common.tensorboard_logdir={quoted(run / 'tensorboard')}")
+    if request.wandb_project:
+        overrides.append(f"common.wandb_project={quoted(request.wandb_project)}")
+    return tuple(overrides)
+
+
+def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str, ...]:
+    """What stands before ``-m``: Python alone for one process, else torchrun, on one machine or on several."""
+    if sharing.processes * request.nodes == 1:
+        return (sys.executable,)
+    host, port = request.address
+    if port is None:
+        # Only here: this brings fairseq, which is to be mended first.
+        from fairseq_plugins.patches.cpu_processes import free_port
+
+        port = free_port() if request.nodes == 1 else DEFAULT_PORT
+    # Several processes on a CPU otherwise take every core each.
+    threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1
+    limit = ("env", f"OMP_NUM_THREADS={threads}")
+    return (
+        *limit,
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        str(request.nodes),
+        "--node_rank",
+        str(request.rank),
+        "--nproc_per_node",
+        str(sharing.processes),
+        "--master_addr",
+        host,
+        "--master_port",
+        str(port),
+    )
+
+
+def _command(
+    request: Request, file: Path, machine: Machine, sharing: Sharing, overrides: Sequence[str]
+) -> tuple[str, ...]:
+    where = ("--config-dir", str(file.resolve().parent), "--config-name", file.stem)
+    hydra = ("-m", "fairseq_plugins.cli", "hydra-train", *where, *overrides)
+    return _launcher(request, machine, sharing) + hydra
+
+
+def _record(
+    request: Request, file: Path, config: Any, corpus: Corpus, machine: Machine, sharing: Sharing
+) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    devices = list(machine.gpus[: sharing.processes]) or [machine.processor]
+    return {
+        "config": name_of(file),
+        "overrides": list(request.changes),
+        "method": str(config.model.get("_name") or config.model),
+        "seed": int(config.common.seed),
+        "data": str(request.data.resolve()),
+        "data_fingerprint": corpus.fingerprint,
+        "nodes": request.nodes,
+        "processes": sharing.processes * request.nodes,
+        "devices": devices,
+        "update_freq": list(sharing.update_freq),
+        "max_tokens": sharing.batches.max_tokens,
+        "batch_size": sharing.batches.batch_size,
+        "versions": _versions(),
+        "git_commit": commit(),
+        "configuration": OmegaConf.to_container(config),
+    }
+
+
+def _versions() -> dict[str, str]:
+    names = ("fairseq-deep", "fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf")
+    return {"python": platform.python_version(), **{name: found for name in names if (found := _version(name))}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision: Precision) -> list[str]:
+    where = "CPU" if machine.on_cpu else f"GPU ({machine.gpus[0]})"
+    count, size = record["processes"], record["tokens_per_update"]
+    freq = " then ".join(map(str, sharing.update_freq))
+    batch = f"{record['max_tokens']} tokens" if size else "one batch"
+    total = f"{sharing.batches.largest} tokens" if size else f"{sharing.batches.counts[-1]} batches"
+    same = "" if sharing.note else ", as configured"
+    other = f", not {precision.configured} as configured" if precision.name != precision.configured else ""
+    return [
+        f"{record['config']}: {record['method']}, {record['parameters']:,} parameters, seed {record['seed']}",
+        f"{count} process{'es' if count > 1 else ''} on {where}, {precision.name}{other}",
+        f"{batch} x update_freq {freq} x {count} = at most {total} an update{same}",
+        *([sharing.note] if sharing.note else []),
+        f"checkpoints: at most {record['checkpoints']['count']}, about {gigabytes(record['checkpoints']['bytes'])}",
+    ]
+
+
+# --- whether RUN may be continued so --------------------------------------------------------------------------------
+
+
+def _begun_in_a_copy(request: Request) -> Plan:
+    """:func:`begun` in a copy of this process, which ends.
+
+    What it imports, and a context on a GPU where it looks at one, would else stay in memory as long as the training.
+    """
+    sys.stdout.flush()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as copy:
+        return copy.submit(begun, request).result()
+
+
+def begun(request: Request) -> Plan:
+    """Plan a training, see that it continues what is in RUN, and write ``RUN/run.json``.
+
+    Raises:
+        UserError: as :func:`make_plan`, or the directory holds another training.
+    """
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    plan = make_plan(request)
+    old, ending = read_record(request.run), finished(request.run)
+    # A training that has left nothing, for instance since a value was wrong, may be begun otherwise.
+    if old is not None and (ending is not None or any((request.run / "checkpoints").glob("*.pt"))):
+        check_unchanged(old, plan.record, request.run)
+    if ending is not None:
+        said = f"{request.run}: {ending.sentence()} already, nothing to do"
+        return Plan((), plan.record, (said,), ending)
+    if request.dry_run or request.rank:
+        return plan
+    from fairseq_plugins.checkpoints.damaged import mend_last_checkpoint
+
+    request.run.mkdir(parents=True, exist_ok=True)
+    mended = mend_last_checkpoint(request.run / "checkpoints")
+    write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
+    return Plan(plan.command, plan.record, (*plan.lines, *mended))
+
+
+NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")
+
+
+def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
+    """See that ``run`` is continued with the settings that it was begun with; where it runs may change.
+
+    Raises:
+        UserError: it is not; the settings are named.
+    """
+    changed = [
+        f"{name}: {_short(new[name])}, was {_short(old.get(name))}"
+        for name in NOT_TO_CHANGE
+        if old.get(name) != new[name] and name != "overrides"
+    ]
+    before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
+    # A newer version may have settings that the older did not know. Where things lie is no setting.
+    own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
+    # Some settings are handed on from group to group (the learning rate); each change is said once.
+    said: dict[tuple[str, str], str] = {}
+    for name in sorted(own, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name)):
+        if before[name] != after[name]:
+            change = f"{after[name]}, was {before[name]}"
+            said.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
+    changed += said.values()
+    if changed:
+        raise UserError(
+            f"{run}: holds a training with other settings ({'; '.join(changed)}); give another directory, or delete it"
+        )
+
+
+def _short(value: Any) -> str:
+    """A fingerprint is told from another by its beginning."""
+    text = str(value)
+    return text if len(text) != 64 else f"{text[:12]}…"
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested dictionaries under their full names."""
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def read_record(run: Path) -> dict[str, Any] | None:
+    """The content of ``run.json``; None where no training was begun.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    file = run / "run.json"
+    if not file.exists():
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{file}: not JSON ({error}); give another directory, or delete it") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{file}: not a JSON object; give another directory, or delete it")
+    return record
+
+
+# --- the training itself, and how it ended --------------------------------------------------------------------------
+
+
+def _started(command: Sequence[str], request: Request) -> int:
+    """Run the training, its output added to a log, and say how it ended."""
+    log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
+    log.touch()
+    since = log.stat().st_size
+    code = _followed(command, log, since, {**os.environ, **_of_wandb(request)}, quiet=request.quiet)
+    if request.rank:
+        return code
+    ending = say_how_it_ended(request.run, code, log, since)
+    tell([f"{request.run}: {ending.sentence()}"], sys.stderr if ending.exit_code else sys.stdout)
+    return ending.exit_code
+
+
+def _followed(command: Sequence[str], log: Path, since: int, environment: Mapping[str, str], *, quiet: bool) -> int:
+    """Run a command to its end and show what it logs; whatever ends us ends it. Its exit code, as a shell counts."""
+    with open(log, "ab") as output, open(log, "rb") as lines:
+        lines.seek(since)
+        rest = b""
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            close_fds=False,  # it keeps the lock of RUN
+            preexec_fn=_ignore_interrupts,
+        )
+        try:
+            while True:
+                try:
+                    code = child.wait(POLLED)
+                    return code if code >= 0 else 128 - code
+                except subprocess.TimeoutExpired:
+                    pass
+                finally:
+                    rest = b"" if quiet else _show(rest + lines.read())
+        finally:
+            # SIGTERM ends Python at once; checkpoints are whole at any time.
+            child.terminate()
+            child.wait()
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C at a terminal reaches the training as well, which would log a trace; we end it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _show(content: bytes) -> bytes:
+    """Show what is to be seen of the whole lines; the rest, a line that is still being written."""
+    *lines, rest = content.split(b"\n")
+    if shown := [line.decode("utf-8", errors="replace") for line in lines if SHOWN.search(line)]:
+        tell(shown)
+    return rest
+
+
+def _of_wandb(request: Request) -> dict[str, str]:
+    """Variables with which a resumed training continues its own curve."""
+    if not request.wandb_project:
+        return {}
+    own = {
+        "WANDB_NAME": request.run.name,
+        "WANDB_RUN_ID": sha256(f"{request.run.resolve()}\n".encode()).hexdigest()[:16],
+        "WANDB_RESUME": "allow",
+    }
+    return {name: os.environ.get(name) or value for name, value in own.items()}
