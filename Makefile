@@ -29,6 +29,7 @@ SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
 	@echo '            on your own text: make demo DATA=DIR SRC=de TGT=en [OUT=DIR]; DIR holds train.de, train.en, valid.de, ...'
+	@echo '            other methods than these: make demo METHODS=admin,deepnet; every method: make demo METHODS=all'
 	@echo 'make test   run the fast tests, which hold every promise (one part of them: make test TESTS=tests/cli)'
 	@echo '            make test-all runs every test, make test-slow those that make test leaves out'
 	@echo 'make breaks break each part once and see whether a test notices (about an hour; some of them: make breaks ONLY="NAME ...")'
@@ -45,7 +46,7 @@ setup: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/fairseq-deep demo $(if $(DATA),--data '$(DATA)') $(if $(SRC),--source-lang '$(SRC)') \
-		$(if $(TGT),--target-lang '$(TGT)') $(if $(OUT),--out '$(OUT)')
+		$(if $(TGT),--target-lang '$(TGT)') $(if $(OUT),--out '$(OUT)') $(if $(METHODS),--methods '$(METHODS)')
 
 # Which tests: the mark slow is explained in pyproject.toml.
 test: TIER := -m 'not slow'

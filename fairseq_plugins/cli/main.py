@@ -62,7 +62,9 @@ COMMANDS: Mapping[str, Command] = {
         needs_fairseq=False,
     ),
     "wmt": Command("training texts and test sets of WMT by name", "fairseq_plugins.pipeline.wmt", needs_fairseq=False),
-    "demo": Command("train every method on a small corpus and compare them", "fairseq_plugins.demo.__main__"),
+    "demo": Command(
+        "train six methods, or any others, on a small corpus and compare them", "fairseq_plugins.demo.__main__"
+    ),
     "doctor": Command("say what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
     "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.text.verify"),
     "diagnose": Command(

@@ -72,6 +72,11 @@ def generate_command(model: Path, data: Path, search: Search, languages: tuple[s
         str(search.beam),
         "--lenpen",
         str(search.length_penalty),
+        # A model that has learned nothing repeats a word up to this length.
+        "--max-len-a",
+        "1.5",
+        "--max-len-b",
+        "10",
         "--remove-bpe",
         "--batch-size",
         str(search.batch_size),

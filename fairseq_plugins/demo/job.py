@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -13,7 +14,7 @@ from fairseq_plugins.demo import text
 from fairseq_plugins.demo.children import Children, CommandFailed
 from fairseq_plugins.demo.decoding import Search, sacrebleu_score, translate
 from fairseq_plugins.demo.progress import Board, duration, training_status
-from fairseq_plugins.demo.report import Report, Result, notes, samples, text_table, write_report
+from fairseq_plugins.demo.report import Report, Result, last_lines, notes, samples, text_table, write_report
 from fairseq_plugins.demo.stage import Settings, claimed, make_once
 from fairseq_plugins.demo.training import Recipe, Training
 from fairseq_plugins.errors import UserError
@@ -295,5 +296,9 @@ def _present(job: Job, report: Report, board: Board) -> None:
     board.say("")
     for line in notes(report):
         board.say(line)
-    picture = f", {job.out / 'curves.png'}" if drawn else " (no picture: matplotlib is not installed)"
-    board.say(f"{job.out / 'report.md'}, {job.out / 'results.json'}{picture}; {duration(report.seconds)}")
+    out = Path(os.path.relpath(job.out)) if job.out.is_relative_to(Path.cwd()) else job.out
+    picture = f", {out / 'curves.png'}" if drawn else " (no picture: matplotlib is not installed)"
+    board.say("")
+    files = f"{out / 'report.md'}, {out / 'results.json'}{picture}; {duration(report.seconds)}"
+    for line in last_lines(report, files, own_text=isinstance(job.corpus, UserCorpus)):
+        board.say(line)

@@ -14,6 +14,7 @@ from fairseq_plugins.pipeline.tables import ABSENT, markdown_table, number, stri
 from fairseq_plugins.pipeline.training_log import FAILED_TO_LEARN_MARGIN
 
 NUM_SAMPLES = 10
+NEXT_IN_README = "'From raw text to a score' in README.md"
 
 _HEADER = ("method", "parameters", "diverged", "valid loss", "BLEU", "tokens/s")
 
@@ -94,6 +95,19 @@ def notes(report: Report) -> list[str]:
     if any(result.method == "post_ln" and result.diverged is False for result in report.results):
         lines.append("post_ln did not fail to train at this size and budget.")
     return lines
+
+
+def last_lines(report: Report, files: str, own_text: bool) -> list[str]:
+    """What was seen, where ``files`` are and what to type next."""
+    failed = [result.method for result in report.results if result.failed or result.diverged]
+    ranked = sorted((-result.bleu, result.method) for result in report.results if result.bleu is not None)
+    scores = ", ".join(f"{method} {number(-bleu, '.1f')}" for bleu, method in ranked) or "no translation"
+    failures = f"{', '.join(failed)} failed to train" if failed else "every method trained"
+    if own_text:
+        following = f"{NEXT_IN_README}: training to convergence, on any number of GPUs"
+    else:
+        following = "with your own text: make demo DATA=DIR SRC=de TGT=en; DIR holds train.de, train.en, valid.de, ..."
+    return [f"Seen: {failures}; BLEU: {scores}.", f"Files: {files}", f"Next: {following}"]
 
 
 def sample_indices(count: int) -> list[int]:

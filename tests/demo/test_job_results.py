@@ -14,6 +14,7 @@ from fairseq_plugins.demo.report import (
     Result,
     as_json,
     draw_curves,
+    last_lines,
     markdown,
     notes,
     rows,
@@ -110,6 +111,18 @@ def test_markdown_shows_table_notes_samples_and_settings(report):
 def test_a_post_ln_that_trained_is_said_to_have_trained(report):
     trained = result_of("post_ln", diverged=False, valid_loss=3.0)
     assert "post_ln did not fail to train at this size and budget." in notes(replace(report, results=(trained,)))
+
+
+def test_the_last_three_lines_say_what_was_seen_where_it_is_and_what_to_type_next(report):
+    assert last_lines(report, "out/report.md; 7:00", own_text=False) == [
+        "Seen: post_ln, rezero failed to train; BLEU: admin 33.2, post_ln 0.0.",
+        "Files: out/report.md; 7:00",
+        "Next: with your own text: make demo DATA=DIR SRC=de TGT=en; DIR holds train.de, train.en, valid.de, ...",
+    ]
+    trained = replace(report, results=RESULTS[1:2])
+    seen, _, following = last_lines(trained, "out", own_text=True)
+    assert seen == "Seen: every method trained; BLEU: admin 33.2."
+    assert "From raw text to a score" in following
 
 
 def test_json_is_strict_and_has_the_numbers(report):

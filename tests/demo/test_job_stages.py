@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairseq_plugins.core.method import METHODS as REGISTERED
 from fairseq_plugins.demo import job as job_module
+from fairseq_plugins.demo.__main__ import METHODS as DEFAULT_METHODS
 from fairseq_plugins.demo.__main__ import job_of, main, parser
 from fairseq_plugins.demo.children import Children, CommandFailed
 from fairseq_plugins.demo.progress import Board, duration, training_status
@@ -221,7 +223,7 @@ def test_threads_reach_the_child(tmp_path):
     [
         (["--methods", "admn"], "unknown method 'admn' (did you mean 'admin'?)"),
         (["--methods", ","], "--methods names none"),
-        (["--width", "30"], "--width 30 is not a multiple of --heads 4"),
+        (["--width", "31"], "--width 31 is not a multiple of --heads 2"),
         (["--dropout", "1"], "--dropout must be at least 0 and below 1, not 1.0"),
         (["--learning-rate", "0"], "--learning-rate must be above 0, not 0.0"),
         (["--max-update", "0"], "--max-update must be at least 1, not 0"),
@@ -242,6 +244,16 @@ def test_bad_flags_end_with_one_line_and_code_2(tmp_path, capsys, flags, message
 def test_all_bad_flags_are_named_together(tmp_path, capsys):
     assert main(["--width", "0", "--beam", "0", "--methods", "nothing", "--out", str(tmp_path / "out")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_all_methods_are_all_of_the_registry(tmp_path):
+    def methods(named: str) -> tuple[str, ...]:
+        return job_of(parser().parse_args(["--methods", named, "--out", str(tmp_path), "--device", "cpu"])).methods
+
+    assert sorted(methods("all")) == sorted(REGISTERED)
+    assert sorted(methods("transformer,all,admin")) == sorted([*REGISTERED, "transformer"])
+    assert methods(",".join(DEFAULT_METHODS)) == DEFAULT_METHODS
+    assert set(DEFAULT_METHODS) <= set(REGISTERED)
 
 
 def test_the_embedded_corpus_is_read_like_any_other(tmp_path):
