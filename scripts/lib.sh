@@ -112,12 +112,17 @@ run() {
 # deep COMMAND [ARGUMENT ...]: fairseq-deep, of the same Python as everything else.
 deep() { run "$PYTHON" -m fairseq_plugins.cli "$@"; }
 
-# fairseq_deep COMMAND [ARGUMENT ...]: a command that prints its own steps under DRY_RUN=1.
+# fairseq_deep COMMAND [ARGUMENT ...]: a command that prints its own steps under DRY_RUN=1, and says itself when it is
+# interrupted.
 fairseq_deep() {
     local -a dry_run=()
     ((!DRY_RUN)) || dry_run=(--dry-run)
+    INTERRUPTION_IS_SAID=1
     "$PYTHON" -m fairseq_plugins.cli "$@" "${dry_run[@]}"
+    INTERRUPTION_IS_SAID=0
 }
+# shellcheck disable=SC2034 # read by the trap below
+INTERRUPTION_IS_SAID=0
 
 # once TARGET COMMAND [ARGUMENT ...]: run it unless TARGET is there. For commands that leave it whole or not at all.
 once() {
@@ -186,4 +191,5 @@ remember_settings() {
 require_choice DRY_RUN "$DRY_RUN" 0 1
 
 # Ctrl-C and kill say so once; what was half-made has a name of its own.
-trap 'printf "\ninterrupted; the same command continues where this one stopped\n" >&2; exit 130' INT TERM
+trap '((INTERRUPTION_IS_SAID)) ||
+    printf "\ninterrupted; the same command continues where this one stopped\n" >&2; exit 130' INT TERM

@@ -68,8 +68,3 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize("script", ["prepare.sh", "train.sh", "compare.sh", "prepare_multi30k.sh"])
 def test_dry_run_is_a_choice(script: str) -> None:
     assert refusal(script, "out", DRY_RUN="yes") == "unknown DRY_RUN 'yes'; legal values: 0 1"
-
-
-@pytest.mark.parametrize("name", ["", "/"])
-def test_a_directory_without_a_name(name: str) -> None:
-    assert refusal("prepare.sh", name, "train=x", "valid=x") == f"'{name}' cannot be the directory to make"

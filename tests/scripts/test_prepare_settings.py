@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.prepare_settings import Settings, require_only
@@ -68,9 +69,15 @@ def plain_run(script: Path) -> subprocess.CompletedProcess[str]:
     return dry_run(script)
 
 
-def cases() -> list[tuple[Path, str]]:
-    found = [(script, name) for script in PREPARATIONS for name in documented(script)]
-    return [(script, name) for script, name in found if name not in UNSEEN and name not in ("PREFIX", "NAME", "KEY")]
+def cases() -> list[ParameterSet]:
+    """Each setting of each script; the fast tests see a setting in the first of the scripts that have it."""
+    left_out, seen, found = {*UNSEEN, "PREFIX", "NAME", "KEY"}, set(), []
+    for script in PREPARATIONS:
+        for name in documented(script):
+            if name not in left_out:
+                found.append(pytest.param(script, name, marks=[pytest.mark.slow] if name in seen else []))
+                seen.add(name)
+    return found
 
 
 @pytest.mark.parametrize(("script", "name"), cases(), ids=lambda value: getattr(value, "name", value))
@@ -109,8 +116,16 @@ def test_no_documented_setting_is_given_a_value_whatever_the_user_gave(script: P
     assert overwritten == []
 
 
-@pytest.mark.parametrize("name", ["NORMALISE", "CLEAN", "RATIO", "TARGET_DICT", "LOWER_CASE"])
-@pytest.mark.parametrize("script", ["prepare_wmt14_en_de.sh", "prepare_wmt14_en_fr.sh", "prepare_wmt18_zh_en.sh"])
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("prepare_wmt14_en_de.sh", "NORMALISE"),
+        ("prepare_wmt14_en_de.sh", "CLEAN"),
+        ("prepare_wmt14_en_fr.sh", "RATIO"),
+        ("prepare_wmt14_en_fr.sh", "TARGET_DICT"),
+        ("prepare_wmt18_zh_en.sh", "LOWER_CASE"),
+    ],
+)
 def test_what_the_name_of_a_corpus_means_cannot_be_set_otherwise(script: str, name: str, tmp_path: Path) -> None:
     ended = run(script, tmp_path / "made", DRY_RUN="1", **{name: OTHER[name] if name != "CLEAN" else "mine"})
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -427,3 +427,14 @@ def test_no_step_changes_the_number_of_lines(tmp_path_factory: pytest.TempPathFa
             out = path.with_name("out")
             assert main([*step, str(path), str(out)]) == 0
             assert out.read_bytes().count(b"\n") == len(lines)
+
+
+@pytest.mark.parametrize(("kind", "line"), [("bpe", "ei@@ ns , zw@@ ei z@@"), ("sentencepiece", "▁ei ns ▁, ▁zw ei ▁z")])
+def test_subwords_are_joined(bench: Bench, kind: str, line: str) -> None:
+    bench.run("join-subwords", "--kind", kind, bench.file("cut", line), bench.path("joined"))
+    assert bench.lines("joined") == ["eins , zwei z"]
+
+
+def test_straight_apostrophes(bench: Bench) -> None:
+    bench.run("straighten", bench.file("one", "It’s „it“."), bench.path("two"))
+    assert bench.lines("two") == ["It's „it“."]
