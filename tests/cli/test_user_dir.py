@@ -61,6 +61,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(CHECKOUT / name, tree)
     shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(CHECKOUT / "configs", tree / "configs", ignore=shutil.ignore_patterns("__pycache__"))
     python("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", "dist", ".", cwd=tree)
     (built,) = (tree / "dist").iterdir()
     return built
@@ -133,3 +134,18 @@ def test_one_version_everywhere(site: Path) -> None:
     version = info.name[len("fairseq_deep-") : -len(".dist-info")]
     assert f"\nversion: {version}\n" in (CHECKOUT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## [{version}]" in (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+FIND = """
+from pathlib import Path
+from fairseq_plugins.pipeline.checkout import checkout, commit, configuration_file
+print(configuration_file(Path("iwslt14_de_en/admin_6e6d")), checkout(), commit())
+"""
+
+
+@pytest.mark.slow
+def test_a_wheel_has_the_configurations_and_says_that_it_is_no_checkout(site: Path, tmp_path: Path) -> None:
+    """Its directory may lie in a repository of its user, whose commit is not that of the package."""
+    subprocess.run(["git", "init", "-q", str(site)], check=True)
+    found = python("-c", FIND, cwd=tmp_path, path=[site])
+    assert found == f"{site}/fairseq_plugins/configs/iwslt14_de_en/admin_6e6d.yaml None None\n"
