@@ -1,13 +1,11 @@
 # shellcheck shell=bash
-# What every script here shares: messages, DRY_RUN, stages that are renamed when whole, settings that may not change
-# under a result, one job a directory. Sourced, never run:
+# What every script here shares: messages, DRY_RUN, one job a directory. Sourced, never run:
 #
 #     set -euo pipefail
 #     source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 #
-# A stage is a command that gets the name to write as its last argument. It writes NAME.partial, which is renamed to
-# NAME when the command has succeeded; what is there under its own name is therefore whole, and is kept. So a script
-# that was stopped anywhere (Ctrl-C, kill -9, a full disk) continues when it is called again, and makes the same bytes.
+# Every step leaves its file or directory whole, or not at all. So a script that was stopped anywhere (Ctrl-C, kill -9,
+# a full disk) continues when it is called again, and makes the same bytes.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 DRY_RUN=${DRY_RUN:-0}
@@ -76,22 +74,6 @@ require_number() {
     [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 must be a whole number of at least 1, not '$2'"
 }
 
-# require_choice NAME VALUE LEGAL ...
-require_choice() {
-    local name=$1 value=$2 legal
-    shift 2
-    for legal in "$@"; do
-        [[ $value != "$legal" ]] || return 0
-    done
-    die "unknown $name '$value'; legal values: $*"
-}
-
-# make_directory DIR: it is there, with all above it.
-make_directory() {
-    local problem
-    problem=$(mkdir -p -- "$1" 2>&1) || die "$1: cannot be made: ${problem##*: }"
-}
-
 # require_package: the Python that runs the stages has this package. (Looked up, not imported: that takes seconds.)
 require_package() {
     "$PYTHON" -c 'import sys; from importlib.util import find_spec as has
@@ -136,59 +118,18 @@ once() {
 # text STEP [ARGUMENT ...]: one step of the preparation of text.
 text() { run "$PYTHON" -m fairseq_plugins.text "$@"; }
 
-# make_once TARGET COMMAND [ARGUMENT ...]: the stage. Never call it where a failure is caught (`if`, `||`, `&&`): bash
-# would then go on after a failed command inside it.
-make_once() {
-    local target=$1 partial=$1.partial
-    shift
-    if [[ -e $target ]]; then
-        say "$target: there already, kept"
-        return 0
-    fi
-    if ((DRY_RUN)); then
-        printf '# %s\n' "$target"
-        "$@" "$partial"
-        return 0
-    fi
-    say "$target: making it"
-    rm -rf -- "$partial"
-    make_directory "$(dirname -- "$target")"
-    "$@" "$partial"
-    [[ -e $partial ]] || die "$target: '$1' did not make it"
-    mv -T -- "$partial" "$target"
-}
-
 # claim DIR: keep a second job out of DIR until this one and all its children have ended, however they end.
 claim() {
     ((!DRY_RUN)) || return 0
-    make_directory "$1"
     require_command flock
-    local lock
+    local problem lock
+    problem=$(mkdir -p -- "$1" 2>&1) || die "$1: cannot be made: ${problem##*: }"
     { exec {lock}>"$1/.lock"; } 2>/dev/null || die "$1: cannot be written"
     flock --nonblock "$lock" || die "$1: another job is at work there; wait for it, or give another directory"
 }
 
-# remember_settings DIR NAME=VALUE ...: what the results in DIR are made with. A later call with other values stops:
-# nothing is ever kept that was made with other settings.
-remember_settings() {
-    local file=$1/settings new
-    shift
-    new=$(printf '%s\n' "$@")
-    ((!DRY_RUN)) || return 0
-    if [[ -f $file ]]; then
-        local changed
-        changed=$(diff <(printf '%s\n' "$new") "$file" | sed -n 's/^< //p; s/^> \(.*\)/was \1/p' | paste -sd ';' - |
-            sed 's/;/; /g') || true
-        [[ -z $changed ]] ||
-            die "${file%/settings} was made with other settings ($changed); give another directory, or delete it"
-        return 0
-    fi
-    { printf '%s\n' "$new" >"$file.partial" && mv -- "$file.partial" "$file"; } 2>/dev/null ||
-        die "$file: cannot be written; is the disk full?"
-}
-
 # Bash would take another word for the name of a variable.
-require_choice DRY_RUN "$DRY_RUN" 0 1
+[[ $DRY_RUN == [01] ]] || die "unknown DRY_RUN '$DRY_RUN'; legal values: 0 1"
 
 # Ctrl-C and kill say so once; what was half-made has a name of its own.
 trap '((INTERRUPTION_IS_SAID)) ||

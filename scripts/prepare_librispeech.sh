@@ -59,7 +59,10 @@ if ((!DRY_RUN)) && [[ ! -e $DIR/features.made ]]; then # before 61 GB are downlo
 fi
 
 claim "$DIR"
-remember_settings "$DIR" "SIZE=$SIZE"
+if [[ -f $DIR/settings && $(<"$DIR/settings") != "SIZE=$SIZE" ]]; then
+    die "$DIR was made with other settings (SIZE=$SIZE; was $(<"$DIR/settings")); give another directory, or delete it"
+fi
+((DRY_RUN)) || printf 'SIZE=%s\n' "$SIZE" >"$DIR/settings"
 
 if [[ ! -e $DIR/features.made ]]; then
     for part in "${train[@]}" "${dev[@]}" "${tests[@]}"; do
