@@ -1,1 +1,1 @@
-"""The main job: from text to a table of methods, and the corpus that it is shown on."""
+"""A toy-size run of the pipeline: several methods on one small corpus, from text to a table and a picture."""

@@ -1,24 +1,32 @@
-"""``python -m fairseq_plugins.demo``: train several methods on one corpus and compare what they learn."""
+"""``fairseq-deep demo``: train several methods on one corpus with the common pipeline, and compare them."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import os
-import signal
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from fairseq_plugins.demo.children import CommandFailed
-from fairseq_plugins.demo.decoding import Search
-from fairseq_plugins.demo.job import EmbeddedCorpus, Job, UserCorpus, run
-from fairseq_plugins.demo.progress import Board
-from fairseq_plugins.demo.text import TextSettings
-from fairseq_plugins.demo.training import STOCK, Recipe
-from fairseq_plugins.errors import EXIT_CODE, UserError, flag, report, unknown_name
+import yaml
+
+from fairseq_plugins.demo import samples
+from fairseq_plugins.demo.corpus import write_corpus
+from fairseq_plugins.demo.progress import shown
+from fairseq_plugins.demo.recipe import configuration
+from fairseq_plugins.errors import UserError, flag, unknown_name
+from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.pipeline.compare import How, compare, run_directory
+from fairseq_plugins.pipeline.machine import core_count
+from fairseq_plugins.pipeline.prepare import Preparation
+from fairseq_plugins.pipeline.prepare_settings import Settings, sets_of
+from fairseq_plugins.pipeline.run import read_run
+from fairseq_plugins.pipeline.screen import Screen
+from fairseq_plugins.pipeline.workspace import Workspace
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
 """What is compared by default: the method that fails, and those of the papers that this package began with."""
@@ -31,12 +39,15 @@ SENTENCES = 8000
 
 EMBEDDED_LANGUAGES = {"de", "en"}
 
-EXIT_INTERRUPTED = 130
+VALID_NAMES = ("valid", "val", "dev")
+NEXT_IN_README = "'From raw text to a score' in README.md"
 
 
 def parser() -> OneLineParser:
     """Flags of the job; their defaults are the demonstration on the embedded corpus."""
-    flags = OneLineParser(prog="fairseq-deep demo", description=__doc__.partition(": ")[2])
+    flags = OneLineParser(
+        prog="fairseq-deep demo", description="Train several methods on one corpus and compare what they learn."
+    )
     data = flags.add_argument_group("text")
     data.add_argument("--data", type=Path, metavar="DIR", help="your own text files; default: the embedded corpus")
     data.add_argument("--source-lang", default="de", metavar="L")
@@ -54,7 +65,7 @@ def parser() -> OneLineParser:
         "--methods",
         default=",".join(METHODS),
         metavar="A,B,…",
-        help=f"default: {','.join(METHODS)}; '{ALL_METHODS}' trains every method, '{STOCK}' is fairseq's own",
+        help=f"default: {','.join(METHODS)}; '{ALL_METHODS}' trains every method",
     )
     _add_recipe_flags(flags)
     search = flags.add_argument_group("translation")
@@ -96,44 +107,103 @@ def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
         recipe.add_argument(option, type=float, default=fraction, help=f"default: {fraction}")
 
 
-def job_of(args: argparse.Namespace) -> Job:
-    """The job that the flags describe.
+def run(args: Namespace) -> None:
+    """Prepare, train, evaluate, compare; whatever is there already is kept.
 
     Raises:
-        UserError: with everything that is wrong with them.
+        UserError: the flags or the text are wrong, or ``--out`` holds something else.
+        SystemExit: a command failed, and has said why.
+    """
+    methods, cpu = _checked(args)
+    out: Path = args.out.resolve()
+    screen = Screen()
+    screen.say(f"{len(methods)} methods, {args.encoder_layers}-{args.decoder_layers} layers, results in {out}")
+    data = _prepare(args, out)
+    configs = [out / "configs" / f"{method}.yaml" for method in methods]
+    for method, config in zip(methods, configs, strict=True):
+        config.parent.mkdir(exist_ok=True)
+        write_whole(config, yaml.safe_dump(configuration(method, args, cpu=cpu), sort_keys=False))
+    runs = {method: run_directory(out, config, args.seed) for method, config in zip(methods, configs, strict=True)}
+    parallel = min(len(methods), args.jobs or (min(2, core_count()) if cpu else 1))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, core_count() // parallel)))
+    how = How(
+        training=("--quiet", "--precision", "fp32"),
+        evaluation=(f"--average=last-updates={args.average}",),
+        parallel=parallel,
+        output=out / "commands.log",
+    )
+    with shown(list(runs.values()), args.max_update, screen):
+        compare(data, out, configs, seeds=[args.seed], how=how, tell=screen.say)
+    found = {method: read_run(directory) for method, directory in runs.items()}
+    shown_samples = samples.blocks(data, (args.source_lang, args.target_lang), found)
+    write_whole(out / "samples.md", samples.as_markdown(shown_samples))
+    print(f"\n{samples.as_text(shown_samples)}\n")
+    for line in _last_lines(args, out, samples.seen(found)):
+        print(line)
+
+
+def _prepare(args: Namespace, out: Path) -> Path:
+    """The prepared directory."""
+    if args.data is None:
+        count = args.sentences or SENTENCES
+        held_out = max(100, count // 40)
+        workspace = Workspace(out / "corpus")
+        with workspace.claimed():
+            workspace.remember({"sentences": count})
+            workspace.make(workspace.directory / "text", lambda place: _write_corpus(place, count, held_out))
+        directory, names = workspace.directory / "text", ("train", "valid", "test")
+    else:
+        directory = args.data
+        names = (args.train_prefix or "train", args.valid_prefix or _valid_name(args), args.test_prefix or "test")
+    train, valid, test = (str(directory / name) for name in names)
+    settings = Settings(
+        source=args.source_lang,
+        target=args.target_lang,
+        clean="subwords",
+        max_length=str(args.max_length),
+        ratio="100",
+        size=str(args.bpe_operations),
+        workers=str(core_count()),
+    )
+    Preparation(out / "data", sets_of([train], [valid], [f"{samples.TEST}={test}"], [], []), settings).run()
+    return out / "data"
+
+
+def _write_corpus(place: Path, count: int, held_out: int) -> None:
+    place.mkdir()
+    write_corpus(place, count, held_out, held_out)
+
+
+def _valid_name(args: Namespace) -> str:
+    """The usual name of a validation set that is there."""
+    there = [name for name in VALID_NAMES if list(args.data.glob(f"{name}.{args.source_lang}*"))]
+    return there[0] if there else VALID_NAMES[0]
+
+
+def _last_lines(args: Namespace, out: Path, seen: str) -> list[str]:
+    files = f"{out / 'report' / 'report.md'}, {out / 'report' / 'report.png'}, {out / 'samples.md'}"
+    if args.data is None:
+        following = "with your own text: make demo DATA=DIR SRC=de TGT=en; DIR holds train.de, train.en, valid.de, ..."
+    else:
+        following = f"{NEXT_IN_README}: training to convergence, on any number of GPUs"
+    return [seen, f"Files: {files}", f"Next: {following}"]
+
+
+def _checked(args: Namespace) -> tuple[tuple[str, ...], bool]:
+    """The methods, and whether to train on the CPU.
+
+    Raises:
+        UserError: with everything that is wrong with the flags.
     """
     methods = _methods(args.methods)
     problems = _number_problems(args) + _method_problems(methods) + _corpus_problems(args)
     if args.device == "gpu" and not _gpu_present():
         problems.append("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
+    if args.data is not None and not args.data.is_dir():
+        problems.append(f"{args.data}: no such directory of text files")
     if problems:
         raise UserError(problems)
-    gpu = args.device != "cpu" and _gpu_present()
-    parallel = min(len(methods), args.jobs or (1 if gpu else min(2, _cores())))
-    corpus: EmbeddedCorpus | UserCorpus
-    if args.data is None:
-        sentences = args.sentences or SENTENCES
-        corpus = EmbeddedCorpus(sentences, valid=max(100, sentences // 40), test=max(100, sentences // 40))
-    else:
-        prefixes = {"train": args.train_prefix, "valid": args.valid_prefix, "test": args.test_prefix}
-        corpus = UserCorpus(args.data, prefixes)
-    return Job(
-        corpus=corpus,
-        languages=(args.source_lang, args.target_lang),
-        out=args.out.resolve(),
-        methods=methods,
-        text=TextSettings(args.bpe_operations, args.max_length),
-        recipe=_recipe_of(args),
-        search=Search(args.beam, args.length_penalty),
-        parallel=parallel,
-        threads=max(1, _cores() // parallel),
-        gpu=gpu,
-    )
-
-
-def _recipe_of(args: argparse.Namespace) -> Recipe:
-    values: dict[str, Any] = {name: getattr(args, name) for name in Recipe.__dataclass_fields__}
-    return Recipe(**values)
+    return methods, args.device == "cpu" or not _gpu_present()
 
 
 def _number_problems(args: argparse.Namespace) -> list[str]:
@@ -192,10 +262,9 @@ def _methods(names: str) -> tuple[str, ...]:
 def _method_problems(methods: Sequence[str]) -> list[str]:
     if not methods:
         return ["--methods names none"]
-    usual = {*METHODS, STOCK}
-    if usual.issuperset(methods):
+    if set(METHODS).issuperset(methods):
         return []
-    legal = usual | {ALL_METHODS} | set(_registered_methods())
+    legal = {ALL_METHODS, *_registered_methods()}
     return [unknown_name("method", name, legal) for name in methods if name not in legal]
 
 
@@ -207,38 +276,17 @@ def _registered_methods() -> list[str]:
     return list(registered)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _gpu_present() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
 
 
-def _interrupt(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job; 0, 1 where a method failed, 2 for bad input, 130 when interrupted."""
-    args = parser().read(argv)
-    signal.signal(signal.SIGTERM, _interrupt)
-    # The job has lines of its own; what libraries remark about themselves is not among them.
+    """Run the demo; 0, 2 for bad input, 130 when interrupted, or the code of a command that failed."""
+    # The demo has lines of its own; what libraries remark about themselves is not among them.
     logging.getLogger().setLevel(logging.WARNING)
-    try:
-        outcome = run(job_of(args), Board())
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
-    except CommandFailed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"\ninterrupted; the same command continues from the last checkpoints in {args.out}", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    return 1 if any(result.failed for result in outcome.results) else 0
+    return exit_code(lambda: run(parser().read(argv)))
 
 
 if __name__ == "__main__":

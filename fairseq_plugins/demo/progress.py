@@ -1,84 +1,56 @@
-"""What the terminal shows while the job runs: messages, and one line for each method in work."""
+"""Where several trainings are, while they run: a line for each, redrawn in place on a terminal."""
 
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import time
-from typing import TextIO
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
-from fairseq_plugins.pipeline.training_log import TrainingLog
+from fairseq_plugins.pipeline.run import FINISHED, LOG
+from fairseq_plugins.pipeline.screen import Screen
+from fairseq_plugins.pipeline.training_log import LogReader, TrainingLog
 
-QUIET_INTERVAL_SECONDS = 15.0
-"""Time between progress lines where the output is not a terminal."""
-
-
-class Board:
-    """Messages, and below them a status line for each name, redrawn in place on a terminal."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stdout
-        self._live = self._stream.isatty()
-        self._status: dict[str, str] = {}
-        self._drawn = 0
-        self._last_shown = -math.inf
-        self._lock = threading.RLock()
-
-    def say(self, message: str) -> None:
-        """Print a line that stays."""
-        with self._lock:
-            self._erase()
-            print(message, file=self._stream, flush=True)
-            self._draw()
-
-    def set(self, name: str, status: str | None) -> None:
-        """Set the status of ``name``; None removes it."""
-        with self._lock:
-            if status is None:
-                self._status.pop(name, None)
-            else:
-                self._status[name] = status
-
-    def status(self, name: str) -> str | None:
-        """The status of ``name``; None where it has none."""
-        return self._status.get(name)
-
-    def show(self) -> None:
-        """Redraw the status lines, or print them now and then where they cannot be redrawn."""
-        with self._lock:
-            if self._live:
-                self._erase()
-                self._draw()
-            elif time.monotonic() - self._last_shown >= QUIET_INTERVAL_SECONDS and self._status:
-                self._last_shown = time.monotonic()
-                for line in self._lines():
-                    print(line, file=self._stream, flush=True)
-
-    def _lines(self) -> list[str]:
-        return [f"  {name:<12} {status}" for name, status in self._status.items()]
-
-    def _erase(self) -> None:
-        if self._drawn:
-            self._stream.write(f"\x1b[{self._drawn}A\x1b[J")
-            self._drawn = 0
-
-    def _draw(self) -> None:
-        if self._live:
-            lines = self._lines()
-            self._stream.write("".join(line[:119] + "\n" for line in lines))
-            self._stream.flush()
-            self._drawn = len(lines)
+SECONDS, SECONDS_ELSEWHERE = 1.0, 20.0
+"""Time between two looks on a terminal, and where the output is a file."""
 
 
-def duration(seconds: float) -> str:
-    """Minutes and seconds, or hours and minutes, as a clock shows them."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}" if hours else f"{minutes}:{rest:02d}"
+@contextmanager
+def shown(runs: Sequence[Path], max_update: int, screen: Screen) -> Iterator[None]:
+    """Show the trainings of ``runs`` until the block ends."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_follow, args=(runs, max_update, screen, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        screen.show([])
 
 
-def training_status(log: TrainingLog, max_update: int) -> str:
+def _follow(runs: Sequence[Path], max_update: int, screen: Screen, ended: threading.Event) -> None:
+    readers = {run: LogReader(run / LOG) for run in runs}
+    last = -math.inf
+    while not ended.wait(SECONDS):
+        if not screen.live and time.monotonic() - last < SECONDS_ELSEWHERE:
+            continue
+        last = time.monotonic()
+        lines = [
+            f"  {run.parent.name:<12} {status(reader.poll(), max_update)}"
+            for run, reader in readers.items()
+            if run.is_dir() and not (run / FINISHED).exists()
+        ]
+        if screen.live:
+            screen.show(lines)
+        else:
+            for line in lines:
+                screen.say(line)
+
+
+def status(log: TrainingLog, max_update: int) -> str:
     """One training at a glance: updates, losses, speed, time left."""
     if not log.updates:
         return "starting"
@@ -92,3 +64,10 @@ def training_status(log: TrainingLog, max_update: int) -> str:
     if log.updates_per_second:
         parts.append(f"ETA {duration((max_update - log.updates) / log.updates_per_second)}")
     return "  ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds, or hours and minutes, as a clock shows them."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}" if hours else f"{minutes}:{rest:02d}"

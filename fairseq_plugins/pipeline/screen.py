@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -21,18 +22,21 @@ class Screen:
         self.live = self._stream.isatty()
         self._block: tuple[str, ...] = ()
         self._drawn = 0
+        self._lock = threading.Lock()
 
     def say(self, message: str) -> None:
         """Print a line that stays."""
-        self._erase()
-        print(message, file=self._stream, flush=True)
-        self._draw()
+        with self._lock:
+            self._erase()
+            print(message, file=self._stream, flush=True)
+            self._draw()
 
     def show(self, lines: Sequence[str]) -> None:
         """Put ``lines`` into the block's place."""
-        self._block = tuple(lines)
-        self._erase()
-        self._draw()
+        with self._lock:
+            self._block = tuple(lines)
+            self._erase()
+            self._draw()
 
     def _erase(self) -> None:
         if self._drawn:

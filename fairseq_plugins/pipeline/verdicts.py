@@ -46,7 +46,7 @@ def verdict_of(run: Run) -> Verdict:
         return verdict
     scored = any(evaluation.metrics for evaluation in run.evaluations.values())
     if verdict.outcome != FAILED_TO_TRAIN and not scored:
-        return Verdict(NOT_EVALUATED, "scripts/evaluate.sh has not scored it")
+        return Verdict(NOT_EVALUATED, "fairseq-deep evaluate has not scored it")
     return verdict
 
 

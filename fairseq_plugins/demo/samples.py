@@ -1,0 +1,70 @@
+"""What the demo says behind the report: ten translations of each method, what was seen, and what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fairseq_plugins.pipeline.run import EVALUATION, HYPOTHESES, Run
+from fairseq_plugins.pipeline.tables import markdown_table
+from fairseq_plugins.pipeline.verdicts import verdict_on_training
+from fairseq_plugins.scoring.text import read_sentences
+
+SAMPLES = 10
+TEST = "test"
+METRIC = "sacreBLEU"
+Block = list[tuple[str, str]]
+"""One sentence: its source, its reference and what each method made of it, as (name, text)."""
+
+
+def blocks(data: Path, languages: tuple[str, str], runs: Mapping[str, Run]) -> list[Block]:
+    """Test sentences with their translations: evenly spread, not chosen.
+
+    Args:
+        data: the prepared directory.
+        languages: source and target.
+        runs: by method; one that has no translation is left out.
+    """
+    source, reference = (read_sentences(data / "raw" / f"{TEST}.{language}") for language in languages)
+    hypotheses = {
+        method: read_sentences(path)
+        for method, run in runs.items()
+        if (path := run.directory / EVALUATION / TEST / HYPOTHESES).is_file()
+    }
+    count = min(SAMPLES, len(source))
+    numbers = [place * len(source) // count for place in range(count)]
+    return [
+        [
+            ("source", source[number]),
+            ("reference", reference[number]),
+            *((method, lines[number]) for method, lines in hypotheses.items()),
+        ]
+        for number in numbers
+    ]
+
+
+def as_text(shown: Sequence[Block]) -> str:
+    """The blocks for a terminal."""
+    return "\n\n".join("\n".join(f"  {name:<12} {sentence}" for name, sentence in block) for block in shown)
+
+
+def as_markdown(shown: Sequence[Block]) -> str:
+    """The blocks as a page."""
+    tables = [markdown_table([("", "text"), *block]).replace("---:", "---") for block in shown]
+    return "\n\n".join(["# Translations", *tables]) + "\n"
+
+
+def seen(runs: Mapping[str, Run]) -> str:
+    """Which methods failed to train, and the scores of the others, the best first."""
+    failed = [method for method, run in runs.items() if verdict_on_training(run).diverged]
+    scores = {method: score for method, run in runs.items() if (score := _score(run)) is not None}
+    ranked = sorted(scores, key=lambda method: -scores[method])
+    said = ", ".join(f"{method} {scores[method]:.1f}" for method in ranked) or "no translation"
+    failures = f"{', '.join(failed)} failed to train" if failed else "every method trained"
+    return f"Seen: {failures}; BLEU: {said}."
+
+
+def _score(run: Run) -> float | None:
+    evaluation = run.evaluations.get(TEST)
+    metric = evaluation.metrics.get(METRIC) if evaluation else None
+    return metric.value if metric else None
