@@ -90,7 +90,7 @@ def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
         ("--width", 64),
         ("--ffn-width", 128),
         ("--heads", 2),
-        ("--max-update", 600),
+        ("--max-update", 700),
         ("--max-tokens", 256),
         ("--warmup-updates", 100),
         ("--save-interval", 50),
@@ -100,7 +100,7 @@ def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
         recipe.add_argument(option, type=int, default=default, help=f"default: {default}")
     for option, fraction in (
         ("--dropout", 0.0),
-        ("--learning-rate", 3e-3),
+        ("--learning-rate", 1e-3),
         ("--label-smoothing", 0.1),
         ("--clip-norm", 0.0),
     ):

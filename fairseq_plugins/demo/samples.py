@@ -13,6 +13,8 @@ from fairseq_plugins.scoring.text import read_sentences
 SAMPLES = 10
 TEST = "test"
 METRIC = "sacreBLEU"
+NOTHING = 5.0
+"""Below this BLEU a method has learned the language model of the target at most."""
 Block = list[tuple[str, str]]
 """One sentence: its source, its reference and what each method made of it, as (name, text)."""
 
@@ -56,8 +58,12 @@ def as_markdown(shown: Sequence[Block]) -> str:
 
 def seen(runs: Mapping[str, Run]) -> str:
     """Which methods failed to train, and the scores of the others, the best first."""
-    failed = [method for method, run in runs.items() if verdict_on_training(run).diverged]
     scores = {method: score for method, run in runs.items() if (score := _score(run)) is not None}
+    failed = [
+        method
+        for method, run in runs.items()
+        if verdict_on_training(run).diverged or scores.get(method, NOTHING) < NOTHING
+    ]
     ranked = sorted(scores, key=lambda method: -scores[method])
     said = ", ".join(f"{method} {scores[method]:.1f}" for method in ranked) or "no translation"
     failures = f"{', '.join(failed)} failed to train" if failed else "every method trained"

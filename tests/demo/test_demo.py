@@ -100,7 +100,7 @@ def made_run(directory: Path, bleu: float | None, outcome: str = "") -> Run:
 
 def test_what_was_seen_names_failures_and_the_best_first(tmp_path: Path) -> None:
     runs = {"a": made_run(tmp_path, 3.25), "b": made_run(tmp_path, None, "diverged"), "c": made_run(tmp_path, 61.0)}
-    assert samples.seen(runs) == "Seen: b failed to train; BLEU: c 61.0, a 3.2."
+    assert samples.seen(runs) == "Seen: a, b failed to train; BLEU: c 61.0, a 3.2."
     assert samples.seen({"b": made_run(tmp_path, None)}) == "Seen: every method trained; BLEU: no translation."
 
 
