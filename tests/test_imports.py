@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe.guard": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
     "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
     "observe.watch": {"observe.diagnostics", "pipeline"},
-    "demo": {"checkpoints", "core", "patches", "text", "pipeline", ""},
+    "demo": {"core", "pipeline", "scoring", ""},
     "doctor": {"core", "patches", "pipeline", ""},
     "cli": {"checkpoints", "patches", "core", "text", "demo", "pipeline", ""},
     "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training"},

@@ -116,7 +116,8 @@ def test_wheel_holds_the_package(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     files = {f"fairseq_plugins/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.*") if path.is_file()}
     files = {name for name in files if "__pycache__" not in name}
-    assert {name for name in names if name.startswith("fairseq_plugins/")} == files
+    configs = {f"fairseq_plugins/{path.relative_to(CHECKOUT)}" for path in CHECKOUT.glob("configs/*/*.yaml")}
+    assert {name for name in names if name.startswith("fairseq_plugins/")} == files | configs
 
 
 def test_wheel_says_what_it_is(site: Path) -> None:

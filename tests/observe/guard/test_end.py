@@ -64,7 +64,7 @@ def test_scripts_and_watch_call_it_diverged(
     assert (judge(read_log(log), 3.0).outcome, judge(read_log(log), 3.0).reason) == ("diverged", reason)
     finished = tmp_path / "run" / "finished"
     finished.parent.mkdir()
-    assert ending.main([str(finished.parent), "--code", str(code), "--log", str(log)]) == 1
+    assert ending.say_how_it_ended(finished.parent, code, log, since=0).exit_code == 1
     written = json.loads(finished.read_text())
     assert (written["outcome"], written["reason"]) == ("diverged", reason)
     capsys.readouterr()
@@ -79,7 +79,7 @@ def test_a_run_that_failed_to_train_is_called_that(tmp_path: Path) -> None:
     text = "failed to train: training loss 9.01 bits a token after 4400 updates, the frequencies alone give 9.1"
     prefix = "2026-01-01 00:00:00 | INFO | fairseq_cli.train.guard | "
     log.write_text(f"{prefix}{guard_record(4400, f'{text}; stop', ends=text)}\nerror: {text}\n")
-    assert ending.main([str(tmp_path), "--code", "3", "--log", str(log)]) == 1
+    assert ending.say_how_it_ended(tmp_path, 3, log, since=0).exit_code == 1
     assert json.loads((tmp_path / "finished").read_text())["outcome"] == "failed to train"
     assert judge(read_log(log), None).outcome == "failed to train"
 
