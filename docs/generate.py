@@ -22,7 +22,7 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import nn
 
-import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
+import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from fairseq_plugins import patches
 from fairseq_plugins.core.architectures import architecture_presets as family_presets
 from fairseq_plugins.core.architectures import method_preset
@@ -464,8 +464,8 @@ def methods_page() -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def mends() -> str:
-    """One row for each defect of fairseq that the package mends."""
+def patches_table() -> str:
+    """One row for each bug of fairseq that the package patches."""
     rows = []
     for name in patches.MODULES:
         text = (import_module(f"{patches.__name__}.{name}").__doc__ or "").strip()
@@ -538,7 +538,7 @@ def pages() -> dict[Path, str]:
     return {
         ROOT / "docs" / "methods.md": methods_page(),
         readme: with_block(readme.read_text(encoding="utf-8"), "methods", names_table()),
-        fairseq: with_block(fairseq.read_text(encoding="utf-8"), "mends", mends()),
+        fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
     }
 

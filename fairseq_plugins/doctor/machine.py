@@ -132,7 +132,7 @@ def _no_gpu(torch: Any, environment: Mapping[str, str], driver_lists_gpus: bool)
             )
         return Finding(Level.NOTE, "GPU", f"none (torch {torch.__version__} is built without CUDA): slow, use --cpu")
     if driver_lists_gpus:
-        says = f"torch {torch.__version__} (CUDA {torch.version.cuda}) cannot use the one that is there"
+        says = f"torch {torch.__version__} (CUDA {torch.version.cuda}) cannot use the GPU of this machine"
         cure = "update the driver, or install a torch for an older CUDA; python -c 'import torch; torch.cuda.init()'"
         return Finding(Level.WARNING, "GPU", says, cure)
     return Finding(Level.NOTE, "GPU", "none: training needs --cpu and is slow")
@@ -172,7 +172,7 @@ def has_kernels(capability: tuple[int, int], kernels: Sequence[str]) -> bool:
 def variables() -> Iterator[Finding]:
     """Variables of the environment that change what a run does."""
     if os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "") not in ("", "0"):
-        says = "set: loading a checkpoint runs whatever code is in it; nothing here needs that"
+        says = "set: loading a checkpoint runs whatever code is in it; this package does not need that"
         yield Finding(Level.WARNING, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", says, "unset it", f"{UPSTREAM}5610")
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     if encoding != "utf8":

@@ -108,11 +108,11 @@ def fairseq_distribution() -> Iterator[Finding]:
         yield _stock_fairseq(stock, ours)
     elif ours is not None:
         exact = ours == TESTED_FAIRSEQ
-        tested = "" if exact else f" (tested: {TESTED_FAIRSEQ}; the mends are made for that)"
+        tested = "" if exact else f" (tested: {TESTED_FAIRSEQ}; the patches are written for it)"
         yield Finding(Level.OK if exact else Level.WARNING, FAIRSEQ, ours + tested)
     elif find_spec("fairseq") is not None:
         yield Finding(
-            Level.WARNING, "fairseq", f"not from a package; the mends are made for {FAIRSEQ} {TESTED_FAIRSEQ}"
+            Level.WARNING, "fairseq", f"not from a package; the patches are written for {FAIRSEQ} {TESTED_FAIRSEQ}"
         )
     else:
         yield Finding(Level.ERROR, FAIRSEQ, "not installed", INSTALL_FAIRSEQ)
@@ -136,5 +136,5 @@ def _pip() -> Iterator[Finding]:
     """Said only to those who have fairseq still to install."""
     version = installed("pip")
     if version is not None and numbers(version) >= STRICT_PIP:
-        says = f"{version} refuses fairseq 0.12.2 for the metadata of its omegaconf<2.1; {FAIRSEQ} it takes"
+        says = f"{version} refuses fairseq 0.12.2 for the metadata of its omegaconf<2.1, but accepts {FAIRSEQ}"
         yield Finding(Level.NOTE, "pip", says, INSTALL_FAIRSEQ, f"{UPSTREAM}5511")

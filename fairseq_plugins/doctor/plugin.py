@@ -93,7 +93,7 @@ def architectures() -> Iterator[Finding]:
     yield Finding(Level.OK if ours else Level.ERROR, "methods", says)
 
 
-def mends() -> Iterator[Finding]:
+def fairseq_patches() -> Iterator[Finding]:
     """Every mend of fairseq: whether it is in place, what it mends, and where that was reported."""
     from fairseq_plugins import patches
 
@@ -103,7 +103,7 @@ def mends() -> Iterator[Finding]:
         defect = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
         thread = re.search(r"https://github\.com/\S+?/(?:issues|pull)/\d+", text)
         active = in_place(module)
-        says = defect if active else f"not in place: {defect}"
+        says = defect if active else f"not applied: {defect}"
         yield Finding(Level.OK if active else Level.NOTE, name, says, thread=thread.group() if thread else "")
 
 

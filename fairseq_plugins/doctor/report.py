@@ -29,7 +29,7 @@ CHECKS: tuple[Check, ...] = (
     Check("fairseq", plugin.extensions, needs_fairseq=True),
     Check("fairseq", plugin.user_directory),
     Check("fairseq", plugin.architectures, needs_fairseq=True),
-    Check("defects of fairseq that are mended here", plugin.mends, needs_fairseq=True),
+    Check("patches of fairseq's bugs", plugin.fairseq_patches, needs_fairseq=True),
 )
 """In the order in which they are printed; those of one topic stand together."""
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog="fairseq-deep doctor",
-        description="Say what this environment is and what in it would stop a training or spoil it. "
+        description="Report on this environment and on what in it would stop a training or spoil it. "
         "Exit code 0: training can start; 1: it cannot.",
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")

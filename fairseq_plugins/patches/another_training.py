@@ -184,8 +184,8 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
             found = differences(plain_content(local, mmap=zipfile.is_zipfile(local)), cfg, trainer)
     more = f"; {len(found) - NAMED} more" if len(found) > NAMED else ""
     problem = (
-        f"{cfg.save_dir}: holds a training with other settings ({'; '.join(found[:NAMED])}{more}); give another "
-        f"--save-dir, there with --finetune-from-model {path} if the new training is to start from its weights"
+        f"{cfg.save_dir}: holds a training with other settings ({'; '.join(found[:NAMED])}{more}); use another "
+        f"--save-dir, and add --finetune-from-model {path} if the new training should start from its weights"
     )
     raise_everywhere(trainer, problem if found else None)
     return load(cfg, trainer, **kwargs)

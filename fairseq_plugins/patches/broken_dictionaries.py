@@ -37,11 +37,11 @@ def first_fault(path: Path, known: set[str]) -> str:
         except ValueError:
             blank = ""
         if not blank:
-            tab = ", with a blank between them, not a tab" if "\t" in line else ""
+            tab = ", separated by a space, not a tab" if "\t" in line else ""
             return f"{path}: line {number}: '{line}' is not a word and its count{tab}"
         if word in seen and not line.endswith(OVERWRITE):
-            where = f"of line {seen[word]}" if seen[word] else "that fairseq itself puts in front"
-            return f"{path}: line {number}: a second '{word}', a word {where}; remove it or end the line in{OVERWRITE}"
+            where = f"is in line {seen[word]} already" if seen[word] else "is one that fairseq adds itself"
+            return f"{path}: line {number}: the word '{word}' {where}; remove it, or end the line in{OVERWRITE}"
         seen[word] = number
     return ""
 

@@ -52,7 +52,7 @@ def refuse_finished(args: Namespace) -> None:
         present = Path(preprocess._dict_path(language, args.destdir))
         if not dictionary and present.exists() and not was_stopped(Path(args.destdir)):
             raise UserError(
-                f"--destdir {args.destdir} holds {present.name} already: give another --destdir, remove the directory, "
+                f"--destdir {args.destdir} already holds {present.name}: use another --destdir, remove the directory, "
                 "or keep its dictionaries with --srcdict and --tgtdict"
             )
 

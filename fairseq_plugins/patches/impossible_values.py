@@ -61,7 +61,7 @@ AT_LEAST_1 = Legal("at least 1", lambda value: 1 <= value < math.inf)
 ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
 FINITE = Legal("a finite number", math.isfinite)
 SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
-SEED = Legal("from 0 to 4294967295, as numpy wants it", lambda value: 0 <= value < 2**32)
+SEED = Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32)
 
 LEGAL: Mapping[str, Legal] = {
     "seed": SEED,
@@ -78,7 +78,7 @@ LEGAL: Mapping[str, Legal] = {
     "clip_norm": AT_LEAST_0,
     "weight_decay": AT_LEAST_0,
     "warmup_updates": AT_LEAST_0,
-    "warmup_init_lr": Legal("at least 0, or -1 for what the schedule makes of it", lambda v: v == -1 or v >= 0),
+    "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
     "label_smoothing": SHARE,
     "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
     "beam": AT_LEAST_1,

@@ -39,8 +39,8 @@ def filter_naming_sentence(
             first = min(ignored)
             raise UserError(
                 f"sentence {first + 1} has {_in_words(dataset.size(first))} tokens with the end mark, at most "
-                f"{_in_words(max_positions)} are possible with this model and its {POSITIONS}; shorten it, or leave "
-                f"such sentences out ({len(ignored)} in all) with --skip-invalid-size-inputs-valid-test"
+                f"{_in_words(max_positions)} are possible with this model and its {POSITIONS}; shorten it, or skip "
+                f"such sentences ({len(ignored)} in all) with --skip-invalid-size-inputs-valid-test"
             )
     return filter_by_size(task, indices, dataset, max_positions, ignore_invalid_inputs)
 
@@ -118,7 +118,7 @@ def translate_or_tell(main: Callable[..., None], *args: Any, **kwargs: Any) -> N
     LINES.begin()
     main(*args, **kwargs)
     if LINES.refused:
-        raise UserError(f"{LINES.refused} of {LINES.read} lines have no translation, since they are too long")
+        raise UserError(f"{LINES.refused} of {LINES.read} lines have no translation because they are too long")
 
 
 def apply() -> None:

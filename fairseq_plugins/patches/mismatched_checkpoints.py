@@ -35,7 +35,7 @@ def _shape(text: str) -> str:
 def differences(message: str) -> list[str]:
     """What torch's ``load_state_dict`` complained about, one short phrase for each kind of difference."""
     found = []
-    for heading, kind in (("Missing key(s)", "missing in it"), ("Unexpected key(s)", "unknown to the model")):
+    for heading, kind in (("Missing key(s)", "missing from it"), ("Unexpected key(s)", "unknown to the model")):
         for line in message.splitlines():
             if heading in line:
                 names = QUOTED.findall(line)

@@ -44,8 +44,8 @@ def _with(versions: Mapping[str, Any], state: MutableMapping[str, Any]) -> Mutab
 
 def _warn(names: Iterable[str]) -> None:
     logger.warning(
-        f"the stored average of the weights lacks {', '.join(sorted(names))}: taken from the float32 average of the "
-        "same file (--ema-fp32), or where there is none from its last weights"
+        f"the stored average of the weights lacks {', '.join(sorted(names))}: they are taken from the float32 "
+        "average of the same file (--ema-fp32), or from its last weights if it has no such average"
     )
 
 

@@ -25,7 +25,7 @@ def require_length(updates: float) -> None:
     """
     if not updates > 0:
         raise UserError(
-            "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: give "
+            "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use "
             "--max-update, or --total-num-update if the decay does not end with the training"
         )
 

@@ -26,7 +26,7 @@ def require_room(max_tokens: float | None, longest: int, which: str = "longest s
     """
     if max_tokens is not None and 0 < max_tokens < longest:
         raise UserError(
-            f"--max-tokens {int(max_tokens)} is smaller than the {which}, which has {longest} tokens: give at "
+            f"--max-tokens {int(max_tokens)} is smaller than the {which}, which has {longest} tokens: use at "
             f"least --max-tokens {longest}, or leave longer sentences out of the training with "
             f"--max-source-positions {int(max_tokens)} --max-target-positions {int(max_tokens)}"
         )
@@ -78,7 +78,7 @@ def train_on_all(get_train_iterator: Callable[..., Any], trainer: Trainer, *args
         if not str(error).startswith("The dataset is empty"):
             raise
         raise UserError(
-            "no training sentence is within --max-source-positions and --max-target-positions: give larger ones"
+            "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
         ) from error
     finally:
         if trainer.cfg.dataset.max_tokens is not None:

@@ -83,7 +83,7 @@ def claim(directory: Path) -> str | None:
 
 
 def _warn(directory: Path, error: OSError) -> None:
-    logger.warning(f"{directory} cannot be locked ({error.strerror}): see that no other training writes there")
+    logger.warning(f"{directory} cannot be locked ({error.strerror}): make sure that no other training writes there")
 
 
 def claim_and_load(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
@@ -96,7 +96,7 @@ def claim_and_load(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
     local = "://" not in cfg.save_dir
     if local and not cfg.no_save and distributed_utils.is_master(trainer.cfg.distributed_training):
         other = claim(Path(cfg.save_dir))
-    problem = f"{cfg.save_dir}: another training is at work there ({other}); wait for it to end, or give another "
+    problem = f"{cfg.save_dir}: another training is writing there ({other}); wait for it to end, or use another "
     raise_everywhere(trainer, f"{problem}--save-dir" if other else None)
     return load(cfg, trainer, **kwargs)
 

@@ -32,11 +32,11 @@ def check_options(args: Namespace) -> None:
         UserError: a language or the text is missing, or a number is too small.
     """
     if not args.only_source and not (args.source_lang and args.target_lang):
-        raise UserError("--source-lang and --target-lang are needed, or --only-source for a text of one language")
+        raise UserError("--source-lang and --target-lang are required, or --only-source for text in one language")
     if not (args.trainpref or args.srcdict or (args.joined_dictionary and args.tgtdict)):
-        raise UserError("--trainpref is needed, from which a dictionary is made, or --srcdict with a ready one")
+        raise UserError("--trainpref is required to make a dictionary from, or --srcdict with an existing one")
     if not (args.trainpref or args.only_source or args.joined_dictionary or args.tgtdict):
-        raise UserError("--trainpref is needed, from which a dictionary is made, or --tgtdict with a ready one")
+        raise UserError("--trainpref is required to make a dictionary from, or --tgtdict with an existing one")
     if args.workers < 1:
         raise UserError(f"--workers {args.workers}: must be at least 1")
 
@@ -64,8 +64,8 @@ def refuse_carriage_returns(path: Path) -> None:
     for number, line in enumerate(raw_lines(path), start=1):
         if b"\r" in line and b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
             raise UserError(
-                f"{path}: line {number}: a carriage return inside the line, where fairseq would end it; remove it, or "
-                "put a blank in its place"
+                f"{path}: line {number}: carriage return inside the line, where fairseq would split it; remove it, or "
+                "replace it with a space"
             )
 
 
@@ -108,9 +108,9 @@ def check_links(path: Path, texts: Sequence[Path]) -> None:
         for pair in line.split():
             found = LINKS.fullmatch(pair)
             if not found:
-                raise UserError(f"{path}: line {number}: '{pair}' is no pair of positions such as 0-2")
+                raise UserError(f"{path}: line {number}: '{pair}' is not a pair of positions such as 0-2")
             if any(int(place) >= length for place, length in zip(found.groups(), lengths, strict=True)):
-                raise UserError(f"{path}: line {number}: '{pair}' points behind the end of a sentence")
+                raise UserError(f"{path}: line {number}: '{pair}' points past the end of a sentence")
 
 
 def alignments(args: Namespace) -> Iterator[tuple[Path, str]]:
@@ -120,7 +120,7 @@ def alignments(args: Namespace) -> Iterator[tuple[Path, str]]:
         UserError: there is no text to be aligned, or no file with the suffix.
     """
     if args.only_source:
-        raise UserError("--alignfile and --align-suffix align two languages and cannot go with --only-source")
+        raise UserError("--alignfile and --align-suffix align two languages and cannot be combined with --only-source")
     if args.alignfile and not args.trainpref:
         raise UserError("--alignfile aligns the text of --trainpref, which is not given")
     if args.alignfile:

@@ -36,7 +36,7 @@ def explain(path: str | Path, error: Exception) -> UserError:
         return UserError(
             f"checkpoint {path} is refused: it holds '{name}', which is not plain data and could run code when loaded"
         )
-    return UserError(f"checkpoint {path} is truncated or is no checkpoint")
+    return UserError(f"checkpoint {path} is truncated or not a checkpoint")
 
 
 def require_model(path: str | Path, state: Any) -> None:

@@ -47,7 +47,7 @@ def wrap(owner: Any, name: str, wrapper: Wrapper) -> None:
     order = ORDER.get(full_name(owner, name), ())
     if len(wrappers) > 1 and (missing := set(map(name_of, wrappers)) - set(order)):
         wrappers.remove(wrapper)
-        raise ValueError(f"{full_name(owner, name)}: patches/events.py gives no place to {', '.join(sorted(missing))}")
+        raise ValueError(f"{full_name(owner, name)}: patches/events.py does not list {', '.join(sorted(missing))}")
     if len(wrappers) > 1:
         wrappers.sort(key=lambda one: order.index(name_of(one)))
     else:

@@ -235,7 +235,7 @@ def write(content: Content, args: argparse.Namespace) -> None:
 
 def _format_of(path: Path, given: str | None) -> str:
     if given is None and path.suffix not in SUFFIXES:
-        raise UserError(f"--output {path}: give --format, or an ending that says it: {', '.join(SUFFIXES)}")
+        raise UserError(f"--output {path}: use --format, or a name that ends in one of: {', '.join(SUFFIXES)}")
     return given or SUFFIXES[path.suffix]
 
 

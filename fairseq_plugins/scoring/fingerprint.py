@@ -60,7 +60,7 @@ def what_length_says(reads: str, length: int, sentences: int) -> str:
 def _unknown(near: Sequence[KnownLength], length: int) -> str:
     closest = min(near, key=lambda row: abs(row.length - length))
     return (
-        f"looks like {closest.test_set}, prepared in a way that is not known here: {abs(length - closest.length)} "
+        f"looks like {closest.test_set}, prepared in an unknown way: {abs(length - closest.length)} "
         f"tokens {'fewer' if length < closest.length else 'more'} than {closest.length} ({closest.meaning})"
     )
 

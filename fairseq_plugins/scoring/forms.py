@@ -148,7 +148,9 @@ def forms_of(
     if not systems or not references:
         raise UserError("nothing to score: there must be at least one system and one reference")
     if (tokenised_systems is None) != (tokenised_references is None):
-        raise UserError("tokenised hypotheses and tokenised references go together: one tokeniser must make both")
+        raise UserError(
+            "tokenised hypotheses and tokenised references must be given together: one tokeniser must make both"
+        )
     tokens = None
     if tokenised_systems is not None and tokenised_references is not None:
         tokens = Text(_runs(tokenised_systems), list(tokenised_references))

@@ -31,7 +31,7 @@ def sets_of(args: argparse.Namespace) -> dict[str, Forms]:
         systems, references = {Path(args.files[0]).name: [Path(args.files[0])]}, [Path(name) for name in args.files[1:]]
     else:
         if not (args.systems and args.references):
-            raise UserError("--systems and --references go together")
+            raise UserError("--systems and --references must be used together")
         systems, references = systems_of(args.systems), args.references
     tokens = _tokens(args, systems)
     return {"": Forms(_read(systems, references), tokens, args.language_pair)}
@@ -78,7 +78,9 @@ def _tokens(args: argparse.Namespace, systems: Mapping[str, Sequence[Path]]) -> 
     if not given and not references:
         return None
     if not (given and references):
-        raise UserError("--tokenised-hypotheses and --tokenised-references go together: one tokeniser must make both")
+        raise UserError(
+            "--tokenised-hypotheses and --tokenised-references must be used together: one tokeniser must make both"
+        )
     named = len(systems) > 1 or any(_is_named(argument) for argument in given)
     files = systems_of(given) if named else {next(iter(systems)): [Path(file) for file in given]}
     return _read(files, references)

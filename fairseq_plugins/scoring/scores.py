@@ -226,7 +226,7 @@ def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[
 
 def _why_not(test_set: Forms, metric: Metric) -> str:
     if metric.reads.endswith("compounds") and test_set.language_pair != "en-de":
-        return f"tables print it for WMT'14 En-De; --language-pair en-de or --metrics {metric.scorer} asks for it"
+        return f"tables print it for WMT'14 En-De; --language-pair en-de or --metrics {metric.scorer} adds it"
     return test_set.why_not(metric.reads)
 
 

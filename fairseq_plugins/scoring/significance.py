@@ -207,7 +207,7 @@ def _seeded(seed: int | None) -> Iterator[None]:
     if not value.isdecimal() or int(value) == 0:
         raise UserError(
             f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED or "
-            "--seed): with none, or with 0, sacreBLEU draws other numbers each time"
+            "--seed): without one, or with 0, sacreBLEU draws other numbers each time"
         )
     with mock.patch.dict(os.environ, SACREBLEU_SEED=value):
         yield

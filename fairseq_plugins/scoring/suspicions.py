@@ -24,11 +24,11 @@ def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], 
     share, usual = _share(hypotheses, _SPACED.search), _share(references, _SPACED.search)
     if share > _TOKENISED_SHARE and share > 2 * usual:
         found.append(
-            f"{name}: {share:.0%} of the sentences look tokenised and the references do not: sacreBLEU, chrF and TER "
-            "want detokenised text"
+            f"{name}: {share:.0%} of the sentences look tokenised, but the references do not: sacreBLEU, chrF and TER "
+            "need detokenised text"
         )
     if not lower_case and _only_lower(hypotheses) and _has(references, str.isupper):
-        found.append(f"{name}: no sentence has an upper-case letter and the references have: give --lower-case")
+        found.append(f"{name}: no sentence has an upper-case letter, but the references do: use --lower-case")
     return found
 
 
@@ -39,7 +39,7 @@ def reference_suspicions(references: Sequence[str]) -> list[str]:
     if share > _TOKENISED_SHARE:
         found.append(
             f"the references: {share:.0%} of the sentences look tokenised: sacreBLEU of them is not comparable with "
-            "any published one; give the references as they were published"
+            "any published one; use the references as they were published"
         )
     return found
 

@@ -68,7 +68,7 @@ def parser() -> tuple[Parser, list[argparse.Action]]:
         "\n\nanalyses:\n" + "\n".join(lines) + f"\n  {EVERYTHING:<17}all but the last, or the figures of --paper"
         "\n\npapers:\n" + "\n".join(figures),
         epilog="Every flag of the model may follow: --encoder-layers 18 --dropout 0.3 --base-init xavier ...\n"
-        "(fairseq-deep train --arch admin_transformer --help lists them). They go for every method named.",
+        "(fairseq-deep train --arch admin_transformer --help lists them). They apply to every method.",
     )
     add = result.add_argument
     add("analysis", metavar="ANALYSIS", nargs="?", help="one of the above")
@@ -166,10 +166,10 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     """
     if args.analysis is None:
         known = ", ".join([*analyses.BY_NAME, EVERYTHING])
-        raise UserError(f"no analysis is named; one of: {known} (fairseq-deep diagnose --help)")
+        raise UserError(f"no analysis given; one of: {known} (fairseq-deep diagnose --help)")
     if args.paper is not None:
         if args.analysis != EVERYTHING:
-            raise UserError(f"--paper goes with 'all', not with '{args.analysis}'")
+            raise UserError(f"--paper needs 'all', not '{args.analysis}'")
         _refuse_what_a_paper_says(args, model)
         return [_paper_job(figure, args) for figure in papers.find(args.paper)]
     chosen = analyses.OF_MODELS if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
@@ -205,7 +205,7 @@ def _refuse_what_a_paper_says(args: Namespace, model: Namespace) -> None:
     ]
     said += _said(model)
     if said:
-        raise UserError(f"--paper says itself what is measured: drop {', '.join(said)}")
+        raise UserError(f"--paper defines what is measured: drop {', '.join(said)}")
 
 
 def _refuse_settings_of_nothing(args: Namespace, model: Namespace, analysis: Analysis) -> None:
@@ -216,10 +216,10 @@ def _refuse_settings_of_nothing(args: Namespace, model: Namespace, analysis: Ana
     """
     only_trained = analysis.of == "trainings" or (args.checkpoint and not args.methods)
     if only_trained and (said := _said(model)):
-        raise UserError(f"{', '.join(said)}: a model that was trained has its own settings; these are for methods")
+        raise UserError(f"{', '.join(said)}: a trained model has its own settings; these options are for methods")
     if args.vocabulary is not None and (only_trained or args.data):
-        whose = "a corpus" if args.data else "a model that was trained"
-        raise UserError(f"--vocabulary: {whose} has its own words; this is for methods and made-up words")
+        whose = "a corpus" if args.data else "a trained model"
+        raise UserError(f"--vocabulary: {whose} has its own words; this option is for methods and made-up words")
 
 
 def _of_method(text: str, said: Namespace, task: Any) -> Subject:
@@ -232,7 +232,7 @@ def _of_method(text: str, said: Namespace, task: Any) -> Subject:
         if not equals or key.replace("-", "_") not in vars(said):
             # All settings there are would be a page.
             near = nearest(key.replace("-", "_"), sorted(vars(said)))
-            raise UserError(f"{text}: '{setting}' is no SETTING=VALUE of a model{near}")
+            raise UserError(f"{text}: '{setting}' is not SETTING=VALUE of a model{near}")
         flags.append(f"--{key.replace('_', '-')}={value}")
     own = {key: value for key, value in vars(parse(["-", *flags])[1]).items() if value is not None}
     return of_options(name, Namespace(**{**vars(said), **own}), task, text)

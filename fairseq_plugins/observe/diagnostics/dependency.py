@@ -36,7 +36,7 @@ def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
     """Beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
 
     Raises:
-        UserError: an output is no weighted sum of embedding and branches.
+        UserError: an output is not a weighted sum of embedding and branches.
     """
     model.eval()
     norms = {norm: [] for _, stack in model.stacks() for norm in layer_norms(stack)}  # type: ignore[var-annotated]
@@ -105,7 +105,7 @@ def _require_sum(visit: Visit, x: Tensor) -> None:
     error = float((x.sum(dim=0) - expected).abs().max())
     if not error <= TOLERANCE * max(float(expected.std()), 1e-6):
         raise UserError(
-            f"dependency: the output of {visit.sub.name} is no weighted sum of the embedding and the branches below "
+            f"dependency: the output of {visit.sub.name} is not a weighted sum of the embedding and the branches below "
             f"(off by {error:.2g}), so their shares are not defined"
         )
 

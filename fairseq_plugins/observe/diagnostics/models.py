@@ -117,10 +117,10 @@ def find_architecture(name: str) -> str:
         raise UserError(f"unknown method '{name}'{near}; legal values: {', '.join(sorted(METHODS))}")
     if not issubclass(found, DesignedModel):
         raise UserError(
-            f"'{name}' is an architecture of fairseq's own and has no residual connections to watch; name a method"
+            f"'{name}' is an architecture of stock fairseq and has no residual connections to watch; name a method"
         )
     if not issubclass(found, DeepTransformerModel):
-        raise UserError(f"'{name}' is no translation model, and only those can be diagnosed")
+        raise UserError(f"'{name}' is not a translation model; only those can be diagnosed")
     return name
 
 
@@ -156,7 +156,7 @@ def of_checkpoint(path: Path, task: Any = None) -> Subject:
     try:
         find_architecture(architecture(state))
     except UserError:
-        raise UserError(f"{path}: '{architecture(state)}' is no translation architecture of this package") from None
+        raise UserError(f"{path}: '{architecture(state)}' is not a translation architecture of this package") from None
     _, options = build_original(state, path)
     weights: Mapping[str, Tensor] = state["model"]
     source, target = (len(weights[f"{stack.value}.embed_tokens.weight"]) for stack in Stack)
@@ -165,8 +165,7 @@ def of_checkpoint(path: Path, task: Any = None) -> Subject:
     known = (len(task.source_dictionary), len(task.target_dictionary))
     if known != (source, target):
         raise UserError(
-            f"{path}: the model knows {source} source and {target} target words, "
-            f"the corpus has {known[0]} and {known[1]}"
+            f"{path}: the model has {source} source and {target} target words, the corpus has {known[0]} and {known[1]}"
         )
     float32 = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
     return Subject(path.stem, options, task, float32, num_updates(state))

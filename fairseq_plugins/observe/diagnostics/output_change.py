@@ -131,7 +131,9 @@ def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int) 
 
 def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: int) -> dict[int, float]:
     if subject.weights is not None and step != "random":
-        raise UserError(f"output-change: {subject.label} is trained; --step {step} takes methods, which it builds anew")
+        raise UserError(
+            f"output-change: {subject.label} is trained; --step {step} needs methods, which it builds from scratch"
+        )
     if step == "random" and (subject.weights is not None or not depends_on_depth(subject)):
         sizes = {} if subject.weights is not None else {"encoder_layers": deepest, "decoder_layers": 1}
         model = subject.ready(batch, seed, **sizes, **NO_DROPOUT)
@@ -194,6 +196,6 @@ ANALYSIS = Analysis(
     options=(
         Option("step", "random", f"what changes the weights, one of {', '.join(STEPS)}", metavar="STEP"),
         Option("deepest", 100, "most layers", positive),
-        Option("models", 8, "mean of so many", positive),
+        Option("models", 8, "number of models to average over", positive),
     ),
 )

@@ -65,7 +65,7 @@ LIGHTEST = 0.02
 """Share of the values above zero that are as light as the least of a logarithmic scale. ReZero's gradients begin at
 zero, and a scale that reaches down to its second update shows nothing of the others."""
 
-MADE_UP = "losses, gradients and activations of checkpoints are those of made-up words; --data DIR takes a corpus"
+MADE_UP = "losses, gradients and activations of checkpoints are measured on made-up words; --data DIR uses a corpus"
 
 Places = dict[str, dict[str, float]]
 """Place to kind to value."""

@@ -71,7 +71,7 @@ def find(paths: Sequence[Path], checkpoints: Sequence[Path], task: Any = None) -
         raise UserError(problems)
     sources += [list(checkpoints)] if checkpoints else []
     if not sources:
-        raise UserError(f"no training is named: give a {NAME}, a directory with one, or --checkpoint FILE ...")
+        raise UserError(f"no training given: name a {NAME}, a directory with one, or --checkpoint FILE ...")
     names = short_names([_place(files[0]) for files in sources])
     return [
         _training(name if names.count(name) == 1 else f"{name}, {_source(files)}", files, task)
@@ -95,7 +95,7 @@ def _sources(path: Path) -> list[list[Path]]:
     """
     if path.is_file():
         if path.suffix == ".pt":
-            raise UserError(f"{path}: a checkpoint; those of one training are given by --checkpoint FILE ...")
+            raise UserError(f"{path}: this is a checkpoint; use --checkpoint FILE ... for those of one training")
         return [[path]]
     if not path.exists():
         raise UserError(f"{path}: no such file or directory{_beside(path)}")

@@ -90,7 +90,7 @@ def _shapes(model: Any) -> dict[str, Any]:
 def _distances(found: list[tuple[str, int, str, Tensor]], model: Any, later: Any) -> list[float | None]:
     others = list(matrices(later))
     if _shapes(model) != _shapes(later):
-        raise UserError("updates: the two checkpoints are of different models, so no matrix has moved between them")
+        raise UserError("updates: the two checkpoints are of different models, so their matrices cannot be compared")
     return [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in zip(found, others, strict=True)]
 
 
@@ -132,7 +132,7 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
     return Result([of_records("updates", found)], [figure], cells(header, rows), notes)
 
 
-NO_UPDATES = "no updates: they are what lies between two checkpoints of a training (--checkpoint EARLIER LATER)"
+NO_UPDATES = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
 
 
 def _range(some: Sequence[Matrix], name: str, column: str) -> tuple[float, float, float] | None:

@@ -57,7 +57,7 @@ def load(
     """
     guard = guard_of(trainer)
     if guard is not None and not reset_optimizer and precision.is_half(trainer) and _is_full(trainer, filename):
-        logger.info("divergence guard: this training went on in full precision, and does so again")
+        logger.info("divergence guard: this training had switched to full precision and continues in it")
         precision.to_full(trainer)
     try:
         extra_state = load_checkpoint(trainer, filename, reset_optimizer, reset_lr_scheduler, *args, **kwargs)
@@ -65,7 +65,7 @@ def load(
         if "Optimizer does not match" not in str(error):
             raise
         raise UserError(
-            f"{filename}: it was trained in another precision or with another optimizer: give the flags that it was "
+            f"{filename}: it was trained in another precision or with another optimizer: use the flags that it was "
             "trained with (after --divergence-action fp32, no --fp16), or --reset-optimizer"
         ) from error
     # With a new optimizer begins a new training, on other data perhaps.

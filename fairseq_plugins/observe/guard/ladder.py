@@ -62,14 +62,14 @@ def decide(settings: Settings, standing: Standing) -> Rung:
     """The next rung."""
     if _is_only_noted(settings, standing):
         until = 2 if settings.action == LOWER_LR else settings.patience
-        says = f"noted: the loss is inside of its band, so the update is made ({standing.in_a_row} in a row, "
+        says = f"noted: the loss is within its band, so the update is kept ({standing.in_a_row} in a row, "
         return Rung(NOTED, f"{says}{settings.action} at {until})", applied=True)
     if settings.action == STOP:
         several = f"{standing.in_a_row} abnormal updates in a row; " if standing.gradient_alone else ""
         return Rung(STOP, f"stop: {several}{ENDS}")
     if settings.action == FP32:
         if standing.half:
-            return Rung(FP32, "fp32: the training goes on in full precision, from this update on")
+            return Rung(FP32, "fp32: the training continues in full precision, from this update on")
         return Rung(STOP, f"fp32, then stop: it is in full precision already; {ENDS}")
     if standing.in_a_row >= settings.patience:
         return Rung(STOP, f"{settings.action}, then stop: {standing.in_a_row} abnormal updates in a row; {ENDS}")

@@ -235,12 +235,12 @@ def first_outside(rows: list[Row]) -> Place | None:
         first = min(outside, key=_order)
         return Place(
             first.place,
-            f"{first.kind} {first.value:.3g} outside of {first.low:.3g} to {first.high:.3g} since update {first.since}",
+            f"{first.kind} {first.value:.3g} outside {first.low:.3g} to {first.high:.3g} since update {first.since}",
         )
     known = [row for row in rows if not math.isnan(row.distance)]
     if known:
         worst = max(known, key=lambda row: row.badness)
-        return Place(worst.place, f"{worst.kind} {worst.value:.3g} is inside of its band, but the furthest out")
+        return Place(worst.place, f"{worst.kind} {worst.value:.3g} is within its band, but closest to leaving it")
     changed = [row for row in rows if row.ratio > 0]
     if not changed:
         return None

@@ -33,9 +33,11 @@ def refuse_what_cannot_change(cfg: Any) -> None:
         UserError: its optimizer is in several parts, or in several processes.
     """
     if cfg.distributed_training.zero_sharding != "none":
-        raise UserError("--divergence-action fp32 cannot gather an optimizer that --zero-sharding has spread")
+        raise UserError(
+            "--divergence-action fp32 cannot be combined with --zero-sharding: it cannot gather a sharded optimizer"
+        )
     if getattr(cfg.optimizer, "_name", None) == "composite":
-        raise UserError("--divergence-action fp32 knows no way to change the precision of --optimizer composite")
+        raise UserError("--divergence-action fp32 cannot change the precision of --optimizer composite")
     if cfg.distributed_training.pipeline_model_parallel:
         raise UserError("--divergence-action fp32 does not work with --pipeline-model-parallel")
 

@@ -31,12 +31,12 @@ ADVICE = {
     ),
     SPIKE: (
         "A lower learning rate or a longer warm-up; `--clip-norm`.",
-        "`--divergence-action skip` where single batches are to blame, `lower-lr` where it comes again.",
+        "`--divergence-action skip` if single batches are to blame, `lower-lr` if it happens again.",
         "A method that bounds the branches (docs/methods.md).",
     ),
     GRADIENT_SPIKE: (
-        "Nothing, if the loss goes on falling: `--clip-norm` bounds what one such gradient can do.",
-        "A lower learning rate or a longer warm-up where it comes often; `--divergence-action skip` drops each.",
+        "Nothing, if the loss keeps falling: `--clip-norm` bounds what one such gradient can do.",
+        "A lower learning rate or a longer warm-up if it happens often; `--divergence-action skip` drops each.",
     ),
     COLLAPSE: (
         "`--divergence-action fp32`, or `--bf16`: float16 cannot hold these gradients at any scale.",
@@ -160,7 +160,9 @@ def _statistics(incident: Incident) -> Iterator[str]:
     others = [row for row in incident.rows if row.place != name]
     shown = own + others[: max(0, MOST_ROWS - len(own))]
     stuck = incident.finding.kind == PLATEAU
-    yield "## Gradients, the least first" if stuck else "## Statistics of this update: the named place, then the worst"
+    yield (
+        "## Gradients, the smallest first" if stuck else "## Statistics of this update: the named place, then the worst"
+    )
     yield ""
     yield "| place | statistic | value | band | deviations | outside since update |"
     yield "|---|---|---:|---:|---:|---:|"

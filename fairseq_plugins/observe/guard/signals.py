@@ -142,7 +142,7 @@ class Signals:
         """What no history is needed for: worse than a model that knows nothing, by a factor of two."""
         start = max(self._even, self.loss.mean if self.loss.count else update.loss)
         if self._even and update.loss > 2.0 * start:
-            yield f"loss {update.loss:.4g} bits, more than twice that of an even guess or of the start, {start:.4g}"
+            yield f"loss {update.loss:.4g} bits, more than twice that of a uniform guess or of the start, {start:.4g}"
 
     def take(self, update: Update) -> None:
         """Take an update into the bands that is made although :meth:`judge` has found something."""

@@ -56,7 +56,13 @@ SETTINGS = [
     Setting(
         INTERVAL, int, 100, "record activations, gradients and residual connections in every N-th update", at_least(1)
     ),
-    Setting(KEEP, int, 1000, "entries that recorder.jsonl in --save-dir keeps at least, the last ones", at_least(1)),
+    Setting(
+        KEEP,
+        int,
+        1000,
+        "minimum number of entries, the last ones, that recorder.jsonl in --save-dir keeps",
+        at_least(1),
+    ),
 ]
 """What a part of the package that works with the recorder adds to this list, before :func:`register`, is a flag too."""
 

@@ -33,14 +33,14 @@ def parser() -> OneLineParser:
         metavar="DIR",
         help=f"for {NAME}.csv, .json, .png, .pdf; default: {NAME}",
     )
-    add("--follow", action="store_true", help="go on until every run has ended")
-    add("--every", type=float, default=5.0, metavar="SECONDS", help="between two looks at the logs; default: 5")
+    add("--follow", action="store_true", help="keep going until every run has ended")
+    add("--every", type=float, default=5.0, metavar="SECONDS", help="time between two reads of the logs; default: 5")
     add(
         "--draw-every",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="least time between two writings of the files; default: 60",
+        help="minimum time between two writes of the files; default: 60",
     )
     add(
         "--spike-window",
