@@ -469,9 +469,9 @@ def patches_table() -> str:
     rows = []
     for name in patches.MODULES:
         text = (import_module(f"{patches.__name__}.{name}").__doc__ or "").strip()
-        defect = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
-        rows.append((f"[`{name}`](../fairseq_plugins/patches/{name}.py)", defect, _threads(text)))
-    return table(("module", "defect", "upstream"), rows)
+        bug = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
+        rows.append((f"[`{name}`](../fairseq_plugins/patches/{name}.py)", bug, _threads(text)))
+    return table(("module", "bug", "upstream"), rows)
 
 
 def _threads(text: str) -> str:

@@ -19,11 +19,11 @@ OVERWRITE = " #fairseq:overwrite"
 
 
 def first_fault(path: Path, known: set[str]) -> str:
-    """What is wrong with the first line that cannot be read; empty if each can.
+    """Return the problem of the first line that cannot be read; empty if there is none.
 
     Args:
         path: the file.
-        known: the words that are in the dictionary before it is read.
+        known: words that are in the dictionary before the file is read.
 
     Raises:
         UserError: the file is not UTF-8, or empty.
@@ -47,10 +47,10 @@ def first_fault(path: Path, known: set[str]) -> str:
 
 
 def read_or_name_line(add_from_file: Callable[..., None], dictionary: Dictionary, file: Any) -> None:
-    """``Dictionary.add_from_file``, which names the line that it cannot read.
+    """``Dictionary.add_from_file`` that names the line it cannot read.
 
     Raises:
-        UserError: there is one.
+        UserError: there is such a line.
     """
     known = set(dictionary.indices)
     try:
@@ -58,7 +58,7 @@ def read_or_name_line(add_from_file: Callable[..., None], dictionary: Dictionary
     except OSError:
         raise
     except Exception as error:
-        # fairseq calls itself again with the open file, which has no other lines.
+        # fairseq calls this again with the open file, which has the same lines.
         fault = first_fault(Path(file), known) if isinstance(file, str) else ""
         if not fault:
             raise

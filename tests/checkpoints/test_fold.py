@@ -397,7 +397,7 @@ def test_folding_twice_says_that_there_is_nothing_left(tmp_path, capsys):
     model, values = tiny_model("admin_transformer")
     fold_checkpoint(save(tmp_path / "in.pt", "admin_transformer", model, values), tmp_path / "out.pt")
     assert main([str(tmp_path / "out.pt"), str(tmp_path / "again.pt")]) == 2
-    assert "out.pt: 'transformer' is an architecture of stock fairseq, there is nothing to fold" in (
+    assert "out.pt: 'transformer' is an architecture of stock fairseq; there is nothing to fold" in (
         capsys.readouterr().err
     )
     assert not (tmp_path / "again.pt").exists()

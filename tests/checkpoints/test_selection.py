@@ -64,7 +64,7 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="none of its checkpoints was saved after a validation"):
         best_checkpoints(tmp_path, 1, None)
     save(tmp_path / "checkpoint2.pt", 20, 30.0, "bleu", larger=True)
-    with pytest.raises(UserError, match="holds 1 checkpoints with bleu, fewer than the 2 wanted"):
+    with pytest.raises(UserError, match="holds 1 checkpoints with bleu, fewer than the 2 requested"):
         best_checkpoints(tmp_path, 2, "bleu")
     with pytest.raises(UserError, match=r"unknown --metric 'blue' \(did you mean 'bleu'\?\); legal values: bleu"):
         best_checkpoints(tmp_path, 1, "blue")

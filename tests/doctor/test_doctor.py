@@ -307,14 +307,14 @@ class TestMachine:
 
 
 class TestPlugin:
-    def test_all_mends_are_in_place(self) -> None:
+    def test_all_patches_are_applied(self) -> None:
         found = {finding.about: finding for finding in plugin.fairseq_patches()}
         assert tuple(found) == patches.MODULES
         assert worst(found.values()) is Level.OK
         assert found["dropped_sentences"].says == "The batcher drops the last sentences of a data set, silently."
         assert found["dropped_sentences"].thread.endswith("facebookresearch/fairseq/issues/5036")
 
-    def test_mend_that_is_not_in_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_patch_that_is_not_applied(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from fairseq.data import data_utils
 
         stock = data_utils.batch_by_size

@@ -14,7 +14,7 @@ from fairseq_plugins.errors import UserError
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"a 3\nb\t3\n", "line 2: 'b\t3' is not a word and its count, with a blank between them, not a tab"),
+        (b"a 3\nb\t3\n", "line 2: 'b\t3' is not a word and its count, separated by a space, not a tab"),
         (b"a 3\nb\n", "line 2: 'b' is not a word and its count"),
         (b"a 3\n\nb 3\n", "line 2: '' is not a word and its count"),
         (b"a 3\nb 1.5\n", "line 2: 'b 1.5' is not a word and its count"),

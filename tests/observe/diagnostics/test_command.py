@@ -232,7 +232,7 @@ def test_settings_that_nobody_reads_are_refused(
     checkpoints: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for flags, message in (
-        (["--encoder-layers", "3", "--dropout", "0"], "--dropout, --encoder-layers: a model that was trained"),
+        (["--encoder-layers", "3", "--dropout", "0"], "--dropout, --encoder-layers: a trained model"),
         (["--vocabulary", "40"], "--vocabulary: a trained model has its own words"),
     ):
         assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(checkpoints[0]), *flags) == 2

@@ -361,7 +361,7 @@ def test_fp32_ends_in_stop_where_precision_is_full_already(training: Training, f
         ),
         (
             ("--divergence-action", "fp32", "--zero-sharding", "os"),
-            "--divergence-action fp32 cannot be combined with --zero-sharding",
+            "--divergence-action fp32 cannot be combined with --zero-sharding: it cannot gather a sharded optimizer",
         ),
     ],
 )
