@@ -1,4 +1,4 @@
-"""What makes a score meaningless although it can be computed: each suspicion is one line, with the count behind it."""
+"""Detect text whose score would be meaningless: each suspicion is one line, with its count."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable, Sequence
 
 _SPACED = re.compile(r"\S ([.,]( |$))|&(apos|quot|amp|#91|#93);|@-@")
-"""What Moses leaves in text and no writer does: a space before a full stop or comma, escapes, split hyphens."""
+"""Traces of Moses that no writer leaves: a space before a full stop or comma, escapes, split hyphens."""
 
 _SUBWORD = re.compile(r"@@( |$)|▁")
 _UNKNOWN = re.compile(r"<<unk>>|<unk>")
 
 _TOKENISED_SHARE = 0.1
-"""Above this share of spaced sentences a text is taken for tokenised. Published raw references stay below 0.01."""
+"""Above this share of spaced sentences a text counts as tokenised. Published raw references stay below 0.01."""
 
 
 def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], *, lower_case: bool) -> list[str]:
-    """What looks wrong with plain-text ``hypotheses`` of the system ``name``, one line each.
+    """Return what looks wrong with plain-text ``hypotheses`` of the system ``name``, one line each.
 
-    ``lower_case`` says that both sides will be lower-cased before they are compared.
+    ``lower_case``: both sides will be lower-cased before they are compared.
     """
     found = marks(name, hypotheses)
     share, usual = _share(hypotheses, _SPACED.search), _share(references, _SPACED.search)
@@ -33,7 +33,7 @@ def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], 
 
 
 def reference_suspicions(references: Sequence[str]) -> list[str]:
-    """What looks wrong with plain-text references."""
+    """Return what looks wrong with plain-text references."""
     found = marks("the references", references)
     share = _share(references, _SPACED.search)
     if share > _TOKENISED_SHARE:
@@ -45,7 +45,7 @@ def reference_suspicions(references: Sequence[str]) -> list[str]:
 
 
 def marks(name: str, sentences: Sequence[str]) -> list[str]:
-    """Traces of subwords and unknown words, and empty sentences, in text of any kind."""
+    """Return traces of subwords and unknown words, and empty sentences, in text of any kind."""
     found = []
     for pattern, what in (
         (_SUBWORD, "with subword marks ('@@ ' or '▁'): remove them first (fairseq-generate --remove-bpe)"),

@@ -311,7 +311,7 @@ class TestPlugin:
         found = {finding.about: finding for finding in plugin.fairseq_patches()}
         assert tuple(found) == patches.MODULES
         assert worst(found.values()) is Level.OK
-        assert found["dropped_sentences"].says == "The batcher drops the last sentences of a data set, silently."
+        assert found["dropped_sentences"].says == "The batcher silently drops the last sentences of a data set."
         assert found["dropped_sentences"].thread.endswith("facebookresearch/fairseq/issues/5036")
 
     def test_patch_that_is_not_applied(self, monkeypatch: pytest.MonkeyPatch) -> None:
