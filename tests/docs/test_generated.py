@@ -188,7 +188,7 @@ def test_page_says_whether_stock_computes_the_same_without_a_fold(name: str, nee
     """A constant factor of the stream leaves no trace in the state dict, yet stock computes something else."""
     assert generate.scales_stream(METHODS[name]) is needed
     section = generate.method_section(METHODS[name])
-    assert ("makes a checkpoint of it" in section) is needed
+    assert ("turns it into a checkpoint" in section) is needed
     assert ("the weights are a stock Transformer's" in section) is not needed
 
 
