@@ -311,8 +311,8 @@ def architectures() -> str:
             "## Architectures",
             "An architecture is called `METHOD_transformer`, then a size, then a depth, for instance "
             "`admin_transformer_wmt_en_de_18`. `deep_transformer` with the same suffixes is a stock Transformer until "
-            "the flags of the axes say otherwise. Settings of the command line or the YAML file come first, then those of "
-            "the architecture.",
+            "the flags of the axes say otherwise. Settings of the command line or the YAML file come first, then those "
+            "of the architecture.",
             "Sizes, from fairseq's own architectures:",
             table(("architecture", "sizes of", "layers", "width", "feed-forward", "heads", "dropout"), sizes),
             "Depths, after any size:",

@@ -87,7 +87,7 @@ class EntryFile:
     """The file of a run.
 
     Args:
-        path: where it is, or shall be.
+        path: its path; the file need not exist.
         keep: how many of the last entries it keeps at least; it holds up to a quarter more.
 
     Raises:
