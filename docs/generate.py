@@ -1,7 +1,7 @@
-"""Write what the documentation takes from the code: ``docs/methods.md`` and the marked blocks of other pages.
+"""Write the generated documentation: ``docs/methods.md`` and the marked blocks of other pages.
 
 ``python docs/generate.py`` writes them; ``python docs/generate.py --check`` only says which are out of date (exit
-code 1). A block stands between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->``.
+code 1). A block is between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import nn
 
-import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
+import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from fairseq_plugins import patches
 from fairseq_plugins.core.architectures import architecture_presets as family_presets
 from fairseq_plugins.core.architectures import method_preset
@@ -56,18 +56,18 @@ INTRODUCTION = """\
 # Methods
 
 This page is written by `python docs/generate.py` from the registry in `fairseq_plugins/methods/`; do not edit it.
-A test checks that it is up to date and that the parameters below are those of a model.
+A test checks that it is up to date and that the parameters below match a model.
 
 **Notation.** $`x`$ is the stream (the input of a sub-layer), $`F`$ its branch after dropout, $`o`$ its output and
 $`\\mathrm{LN}`$ a LayerNorm. $`x_0`$ is the output of the embedding, $`x_{\\mathrm{layer}}`$ the input of a layer.
 $`d`$ is the model width, written `C` in shapes. $`N`$ is the number of layers of a stack; a layer's depth
 counts from 1 in its stack. A sub-layer is self-attention, cross-attention or feed-forward.
 
-**State dict.** Every stock parameter keeps the name that it has in fairseq. `I` is the index of a layer, from 0.
+**State dict.** Every stock parameter keeps its name in fairseq. `I` is the index of a layer, from 0.
 """
 
 
-# What the code says ------------------------------------------------------------------------------------------------
+# Content from the code ---------------------------------------------------------------------------------------------
 
 
 def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:
@@ -78,7 +78,7 @@ def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:
 
 
 def stock_model(encoder_before: bool, decoder_before: bool) -> TransformerModelBase:
-    """Stock fairseq's Transformer of the same sizes; each stack is Pre-LN if said so, else Post-LN."""
+    """Build stock fairseq's Transformer of the same sizes; each stack is Pre-LN if its flag is set, else Post-LN."""
     flat = Namespace(**_tiny_sizes(), encoder_normalize_before=encoder_before, decoder_normalize_before=decoder_before)
     model: TransformerModelBase = TransformerModelBase.build_model(TransformerConfig.from_namespace(flat), _tiny_task())
     return model
@@ -173,7 +173,7 @@ def refusals() -> dict[str, list[str]]:
 def _objections(
     part: Part, parts: dict[Axis, Part], config: Namespace, values: Mapping[Stack, SimpleNamespace]
 ) -> list[str]:
-    """What the part says in either stack; ``values`` are those of the options of ``config`` there."""
+    """Return the part's messages in either stack; ``values`` are the values of the options of ``config`` there."""
     designs = [design_of(config, stack, parts, values[stack]) for stack in Stack]
     return [message for design in designs for message in part.conflicts(design, config)]
 
@@ -311,9 +311,9 @@ def architectures() -> str:
             "## Architectures",
             "An architecture is called `METHOD_transformer`, then a size, then a depth, for instance "
             "`admin_transformer_wmt_en_de_18`. `deep_transformer` with the same suffixes is a stock Transformer until "
-            "the flags of the axes say otherwise. What the command line or the YAML file gives comes first, then the "
-            "architecture.",
-            "Sizes, as fairseq's own architectures of these names:",
+            "the flags of the axes say otherwise. Settings of the command line or the YAML file come first, then those "
+            "of the architecture.",
+            "Sizes, from fairseq's own architectures:",
             table(("architecture", "sizes of", "layers", "width", "feed-forward", "heads", "dropout"), sizes),
             "Depths, after any size:",
             table(("suffix", "encoder layers", "decoder layers"), depths),
@@ -352,9 +352,9 @@ def family_section(title: str, task: str, model: type[DesignedModel]) -> str:
         table(("architecture", "settings of", "layers", "width", "feed-forward", "heads", "dropout"), rows),
     ]
     if left_out:
-        written += ["Every method has them, but for these:", table(("method", "why not"), left_out)]
+        written += ["Every method has these architectures, except:", table(("method", "why not"), left_out)]
     else:
-        written.append("Every method has them.")
+        written.append("Every method has these architectures.")
     return "\n\n".join(written)
 
 
@@ -390,10 +390,10 @@ def _state_dict(method: Method) -> list[str]:
     rows = [_parameter_row(name, levels, documented.get(name)) for name, levels in new_names(method).items()]
     absent = absent_modules(method)
     if not rows and not absent:
-        return ["State dict: that of stock fairseq."]
+        return ["The state dict is that of stock fairseq."]
     written = []
     if rows:
-        written += ["New in the state dict:", table(("name", "below", "shape", "kind", "at first"), rows)]
+        written += ["New in the state dict:", table(("name", "below", "shape", "kind", "initial value"), rows)]
     if absent:
         written.append(f"Stock modules that do not exist: {', '.join(map(code, absent))}.")
     return written
@@ -409,9 +409,9 @@ def _parameter_row(name: str, levels: Sequence[str], parameter: NewParameter | N
 def _fold(method: Method) -> str:
     reasons = no_fold_reasons(method)
     if reasons:
-        return f"refused: {'; '.join(reasons)}."
+        return f"not supported: {'; '.join(reasons)}."
     if new_names(method) or scales_stream(method):
-        return "`fairseq-deep fold` makes a checkpoint of it that stock `--arch transformer` loads."
+        return "`fairseq-deep fold` turns it into a checkpoint that stock `--arch transformer` loads."
     return "the weights are a stock Transformer's; `fairseq-deep fold` rewrites the options around them for stock."
 
 
@@ -420,7 +420,7 @@ def parts_section() -> str:
     written = [
         "## Parts",
         "Each axis of `--arch deep_transformer`, or of any architecture of a method, takes one of these names, or "
-        "`ENCODER,DECODER` where the stacks differ. The names say everything about a model but its sizes.",
+        "`ENCODER,DECODER` if the stacks differ. The names define everything about a model except its sizes.",
     ]
     for axis in Axis:
         rows = [
@@ -431,11 +431,11 @@ def parts_section() -> str:
         written.append(table(("value", "meaning", "options", "folds"), rows))
     refused = [(", ".join(givers), message) for message, givers in refusals().items()]
     written += [
-        "### Combinations that are refused",
-        "Found by trying every pair of parts. All problems of a command are reported together, before a model "
-        "is built.",
+        "### Combinations that are not supported",
+        "This table comes from trying every pair of parts. All problems of a command are reported together, before a "
+        "model is built.",
         table(("choice", "message"), refused),
-        "Settings of stock fairseq that the package has no answer to are refused too, rather than ignored: "
+        "These fairseq settings are not supported either; a non-default value is an error: "
         f"{', '.join(code(flag(name)) for name in UNSUPPORTED)}.",
     ]
     return "\n\n".join(written)
@@ -464,14 +464,14 @@ def methods_page() -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def mends() -> str:
-    """One row for each defect of fairseq that the package mends."""
+def patches_table() -> str:
+    """One row for each bug of fairseq that the package patches."""
     rows = []
     for name in patches.MODULES:
         text = (import_module(f"{patches.__name__}.{name}").__doc__ or "").strip()
-        defect = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
-        rows.append((f"[`{name}`](../fairseq_plugins/patches/{name}.py)", defect, _threads(text)))
-    return table(("module", "defect", "upstream"), rows)
+        bug = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
+        rows.append((f"[`{name}`](../fairseq_plugins/patches/{name}.py)", bug, _threads(text)))
+    return table(("module", "bug", "upstream"), rows)
 
 
 def _threads(text: str) -> str:
@@ -482,7 +482,7 @@ def _threads(text: str) -> str:
 
 
 def published() -> str:
-    """Every published result, a table for each table of a paper; what all its rows share stands above it."""
+    """Every published result, a table for each table of a paper; values that all its rows share are above it."""
     return "\n\n".join(_published_table(paper, name, rows) for (paper, name), rows in rows_by_table().items())
 
 
@@ -538,7 +538,7 @@ def pages() -> dict[Path, str]:
     return {
         ROOT / "docs" / "methods.md": methods_page(),
         readme: with_block(readme.read_text(encoding="utf-8"), "methods", names_table()),
-        fairseq: with_block(fairseq.read_text(encoding="utf-8"), "mends", mends()),
+        fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
     }
 

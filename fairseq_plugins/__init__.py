@@ -1,8 +1,8 @@
-"""Transformers that train deep: a fairseq user directory, to be imported or handed to ``--user-dir``.
+"""Deep Transformers for fairseq: a user directory, to import or to pass to ``--user-dir``.
 
-Importing the package mends fairseq and makes the methods known to it. Some processes are spared that import:
-``python -m fairseq_plugins`` prints a line, ``python -m fairseq_plugins.text`` works on text and needs no fairseq,
-and ``fairseq-deep``, like other steps of the scripts, calls :func:`register` itself where it needs it.
+Importing the package patches fairseq and registers the methods with it. Some processes skip that: ``python -m
+fairseq_plugins`` only prints a line, ``python -m fairseq_plugins.text`` works on text without fairseq, and
+``fairseq-deep``, like other steps of the scripts, calls :func:`register` itself when needed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ BY_THEMSELVES = (
     "text",
     "demo.archives",
 )
-"""Modules that, run with ``python -m``, call :func:`register` where they need it."""
+"""Modules that call :func:`register` themselves when run with ``python -m``."""
 
 
 @cache
 def register() -> None:
-    """Mend fairseq, then register every method with it; a second call does nothing.
+    """Patch fairseq, then register every method with it; a second call does nothing.
 
-    The imports stand here because they bring fairseq and torch, which take seconds. Order matters: what fairseq
-    gets wrong is mended before anything else looks at it.
+    The imports are here because they import fairseq and torch, which takes seconds. Order matters: fairseq is patched
+    before anything else looks at it.
     """
     _log_as_fairseq_does()
     from fairseq_plugins import patches
@@ -53,7 +53,7 @@ def register() -> None:
 
 
 def _log_as_fairseq_does() -> None:
-    """Set up logging before fairseq is imported, as each of its commands does; no effect where it is set up.
+    """Set up logging before fairseq is imported, as each of its commands does; no effect if it is set up already.
 
     Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported.
     """
@@ -63,16 +63,16 @@ def _log_as_fairseq_does() -> None:
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
         stream=sys.stdout,
     )
-    # At import, of every command, a line about a package that only speech synthesis would use.
+    # Every import logs a line about a package that only speech synthesis would use.
     for speech in ("text_to_speech", "frm_text_to_speech"):
         logging.getLogger(f"fairseq.tasks.{speech}").setLevel(logging.WARNING)
 
 
 def _registers_later() -> bool:
-    """Whether this process is one of those that call :func:`register` themselves, or need it never.
+    """Return whether this process calls :func:`register` itself, or never needs it.
 
-    ``sys.orig_argv`` is what the interpreter was started with. A worker spawned by such a process was started
-    differently (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
+    ``sys.orig_argv`` is the interpreter's own command line. A worker spawned by such a process was started differently
+    (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
     """
     started_with = sys.orig_argv[1:]
     by_itself = [["-m", f"{__name__}.{module}"] for module in BY_THEMSELVES]

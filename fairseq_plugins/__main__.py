@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins`` prints the directory to hand to ``--user-dir``."""
+"""``python -m fairseq_plugins`` prints the directory to pass to ``--user-dir``."""
 
 from __future__ import annotations
 

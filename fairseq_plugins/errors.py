@@ -1,8 +1,8 @@
-"""The one error class for what a user can cause, and how it reaches a terminal.
+"""The error class for mistakes of the user, and how it reaches a terminal.
 
-A mistake in a flag, a YAML file, a corpus or a checkpoint ends in one clear line and exit code 2, whichever
-command found it; a training that the divergence guard has ended, in one line and exit code 3. Everything else is a
-defect of ours and keeps its stack trace.
+A mistake in a flag, a YAML file, a corpus or a checkpoint ends in one clear line and exit code 2, whichever command
+found it; a training that the divergence guard has ended, in one line and exit code 3. Everything else is our bug and
+keeps its stack trace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DIVERGED_EXIT_CODE = 3
 
 
 class UserError(ValueError):
-    """One or more problems that the user can mend; ``str()`` is what the terminal shows.
+    """One or more problems that the user can fix; ``str()`` is what the terminal shows.
 
     Args:
         problems: one message, or several found together. Each says what is wrong, the legal values and, for a
@@ -37,13 +37,13 @@ class UserError(ValueError):
 
 
 class Diverged(UserError):
-    """A training that was ended since it diverged or failed to train: a result, but one line all the same."""
+    """A training that ended because it diverged or failed to train: a result, but reported in one line as well."""
 
     exit_code = DIVERGED_EXIT_CODE
 
 
 def raised_in_worker(trace: str) -> UserError | None:
-    """The error of ours at the end of a process's trace, which is all that torch hands over of it."""
+    """Recover our error from the end of a worker's trace; torch passes only that text."""
     for kind in (UserError, Diverged):
         name = re.escape(f"{kind.__module__}.{kind.__qualname__}")
         found = re.search(rf"^{name}: (.+)\Z", trace.strip(), flags=re.MULTILINE)
@@ -53,18 +53,18 @@ def raised_in_worker(trace: str) -> UserError | None:
 
 
 def flag(name: str) -> str:
-    """The command-line flag of a setting: ``--name-with-dashes``."""
+    """Return the command-line flag of a setting: ``--name-with-dashes``."""
     return "--" + name.replace("_", "-")
 
 
 def unknown_name(kind: str, name: str, legal: Iterable[str]) -> str:
-    """Message for a name that is not one of ``legal``, with the nearest legal one where there is one."""
+    """Return the message for a name that is not in ``legal``, with the nearest legal one if there is one."""
     names = sorted(legal)
     return f"unknown {kind} '{name}'{nearest(name, names)}; legal values: {', '.join(names)}"
 
 
 def nearest(name: str, legal: Sequence[str]) -> str:
-    """Hint to put behind a misspelt name: the nearest legal one in brackets, or nothing."""
+    """Return a hint for a misspelt name: the nearest legal one in brackets, or nothing."""
     near = difflib.get_close_matches(name, legal, n=1, cutoff=0.5)
     return f" (did you mean '{near[0]}'?)" if near else ""
 

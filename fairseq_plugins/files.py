@@ -1,4 +1,4 @@
-"""Files that are never seen half-written."""
+"""Atomic writes: files that are never seen half-written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Another name to write to, renamed to ``path`` when the block has ended well; otherwise all stays as it was."""
+    """Yield a temporary name to write to, renamed to ``path`` if the block succeeds; otherwise nothing changes."""
     partial = path.with_name(path.name + ".partial")
     try:
         yield partial
@@ -22,7 +22,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all.
+    """Write a text file atomically.
 
     Raises:
         OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""Options of a command, whose every mistake is one line."""
+"""Argument parser that reports each mistake in one line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, NoReturn
 from fairseq_plugins.errors import UserError, nearest, unknown_name
 
 KINDS = {"int": "a whole number", "float": "a number", "<lambda>": "a number, or several with commas between them"}
-"""What the types of options are called, by the names of their functions; fairseq's lists have some without a name."""
+"""Words for the types of options, by the names of their functions; some of fairseq's have no name."""
 
 LISTED = 60
-"""So many legal names are listed in a message; ``--help`` has longer lists."""
+"""Maximum number of legal names in a message; ``--help`` has longer lists."""
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Ends in one line and code 2, like every other mistake; knows options by their whole names only."""
+    """Parser that raises a UserError of one line, and accepts no abbreviated options."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **settings})
@@ -33,13 +33,13 @@ class OneLineParser(argparse.ArgumentParser):
         raise UserError(f"{message} ({self.prog} --help says more)")
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """Read the command line (default: that of this process).
+        """Read the command line (default: this process's).
 
         Raises:
-            UserError: an option that is none, with the nearest one; a value that is none.
+            UserError: an unknown option, with the nearest one; an illegal value.
         """
         words = list(sys.argv[1:] if argv is None else argv)
-        # Before anything else: of a required option that is misspelt, argparse would say that it is missing.
+        # This comes first: argparse would report a misspelt required option as missing.
         for name in self.unknown(words):
             raise self._refusal(name)
         args, unknown = self.parse_known_args(words)
@@ -48,11 +48,11 @@ class OneLineParser(argparse.ArgumentParser):
         return args
 
     def unknown(self, words: Sequence[str]) -> Iterator[str]:
-        """The options in ``words`` that this command does not have."""
+        """Yield the options in ``words`` that this command does not have."""
         legal = self._long_options()
         for word in takewhile(lambda word: word != "--", words):
             name = word.partition("=")[0]
-            # argparse takes what has a blank in it for a value.
+            # argparse treats a word with a space as a value.
             if word.startswith("--") and " " not in name and not self._means_one(name, legal):
                 yield name
 
@@ -82,7 +82,7 @@ class OneLineParser(argparse.ArgumentParser):
         except argparse.ArgumentTypeError as error:
             self.error(f"{_name(action)} {arg_string}: {error}")
         except Exception as error:
-            kind = KINDS.get(getattr(convert, "__name__", ""), "a value of the kind that is wanted")
+            kind = KINDS.get(getattr(convert, "__name__", ""), "a legal value")
             raise UserError(f"{_name(action)} {arg_string}: not {kind}") from error
 
 
@@ -160,5 +160,5 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def _name(action: argparse.Action) -> str:
-    """The option as its users write it."""
+    """Return the option as its users write it."""
     return "/".join(action.option_strings) or str(action.metavar or action.dest)

@@ -1,4 +1,4 @@
-"""How a command ends: in one line where the user can mend it or a training has diverged, else with a trace."""
+"""Exit of a command: one line if the user can fix the problem or a training has diverged, else a trace."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from types import TracebackType
 from fairseq_plugins.errors import UserError, raised_in_worker, report
 
 INTERRUPTED = 130
-"""128 + SIGINT, as a shell counts."""
+"""128 + SIGINT, as in a shell."""
 
 READER_LEFT = 141
-"""128 + SIGPIPE: what a program gets that writes into ``| head`` after ``head`` has ended."""
+"""128 + SIGPIPE: the result of writing into ``| head`` after ``head`` has ended."""
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
-"""What the system answers where nothing more can be written."""
+"""Errors of the system if nothing more can be written."""
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
 def exit_code(command: Callable[[], int | None]) -> int:
-    """Run ``command`` and return the code to exit with; a ``SystemExit`` of its own passes.
+    """Run ``command`` and return the exit code; a ``SystemExit`` passes through.
 
     Raises:
-        Exception: whatever ``command`` raises that is no mistake of the user.
+        Exception: whatever ``command`` raises that is not a mistake of the user.
     """
     try:
         try:
             return command() or 0
         finally:
-            # A reader that has left is noticed here rather than while the interpreter shuts down.
+            # Notice a closed pipe here rather than while the interpreter shuts down.
             sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -63,7 +63,7 @@ def end_quietly_when_interrupted() -> None:
 
 
 def users_mistake(error: Exception) -> UserError | None:
-    """``error`` as something to mend by the user, or None if it is a defect of the program."""
+    """Convert ``error`` to a UserError if the user can fix it; None if it is our bug."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, MISSING) and error.strerror:
@@ -77,14 +77,14 @@ def users_mistake(error: Exception) -> UserError | None:
 
 
 def _raised_in_worker(error: Exception) -> UserError | None:
-    """The :class:`UserError` of a spawned worker."""
+    """Return the :class:`UserError` of a spawned worker."""
     if type(error).__name__ != "ProcessRaisedException":
         return None
     return raised_in_worker(str(error))
 
 
 def _refused_by_command(error: Exception) -> UserError | None:
-    """The message of an assertion in one of fairseq's commands, which assert what they want of their options."""
+    """Return the message of an assertion in one of fairseq's commands, which check their options by assertions."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -94,7 +94,7 @@ def _refused_by_command(error: Exception) -> UserError | None:
 
 
 def _stdout_is_broken() -> bool:
-    """Whether it is our own reader that has left; if so, what is still unwritten goes nowhere."""
+    """Return whether our own stdout is a closed pipe; if so, discard what is still unwritten."""
     output = sys.stdout.fileno()
     poll = select.poll()
     poll.register(output, 0)

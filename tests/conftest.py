@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 import torch
 
-import fairseq_plugins  # noqa: F401  (mends fairseq and registers the methods)
+import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from tests import composing
 
 composing.install()

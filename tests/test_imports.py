@@ -98,7 +98,7 @@ def test_each_way_to_import_is_seen(line: str, part: str) -> None:
 
 
 def test_what_registers_by_itself_imports_fairseq_no_sooner() -> None:
-    """Else fairseq would be there before it is mended, and log as it likes."""
+    """Else fairseq would be there before it is patched, and log as it likes."""
     modules = [f"fairseq_plugins.{name}" for name in fairseq_plugins.BY_THEMSELVES]
     program = (
         f"import importlib, sys; sys.orig_argv[1:] = ['-m', {modules[0]!r}]\n"

@@ -1,8 +1,8 @@
 """Average the weights of several checkpoints of one training: ``fairseq-deep average``.
 
-The mean of the last few checkpoints is worth 0.3 to 0.9 BLEU, and most published numbers are of such a mean; fairseq's
-own script for it is in none of its distributions. Here every file is mapped rather than read, and only its weights
-are touched, one checkpoint at a time, so that memory stays near two models and optimiser states are never loaded.
+The mean of the last few checkpoints is worth 0.3 to 0.9 BLEU, and most published numbers use such a mean; fairseq's own
+script for it is not in any of its distributions. Here every file is mapped rather than read, and only its weights are
+touched, one checkpoint at a time, so memory use stays near two models and optimiser states are never loaded.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from fairseq_plugins.outcome import exit_code
 
 
 def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:
-    """Write the mean of ``inputs`` to ``output``, with the settings of the last of them; the file appears when whole.
+    """Write the mean of ``inputs`` to ``output`` atomically, with the settings of the last one.
 
     The result holds no optimiser state, and lists its sources under ``averaged_from``.
 
     Args:
         inputs: checkpoints, the newest last.
         output: the file to write.
-        ema: take the moving average that each holds (``--store-ema``) instead of its weights.
+        ema: average the moving average in each file (``--store-ema``) instead of its weights.
 
     Raises:
-        UserError: an input cannot be read, or is of another architecture, shape, tie, dictionary or measured
+        UserError: an input cannot be read, or has another architecture, shape, tie, dictionary or measured
             initialisation than the first.
     """
     if not inputs:
@@ -74,11 +74,11 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
 
 
 def measured_names() -> frozenset[str]:
-    """Last parts of the names of buffers that belong to one training, or to one version of fairseq's layout.
+    """Return the last name parts of buffers that belong to one training, or to one version of fairseq's layout.
 
     Two trainings with Admin measure different omegas; a mean of both would fit the weights of neither.
     """
-    # Only here: this brings fairseq, which takes seconds that --help need not wait for.
+    # Imported here: this imports fairseq, which takes seconds, and --help need not wait for it.
     from fairseq_plugins.core.method import PARTS
 
     parts = [part for kind in PARTS.values() for part in kind.values()]
@@ -87,15 +87,15 @@ def measured_names() -> frozenset[str]:
 
 
 def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] = ()) -> dict[str, Tensor]:
-    """The exponential moving average of the weights that a checkpoint holds, in float32 where it was kept so.
+    """Return the exponential moving average of the weights in a checkpoint, in float32 if it has that.
 
     Args:
         state: the checkpoint.
         path: its file, for messages.
-        measured: last parts of the names of tensors that are not averaged; the model's own are taken.
+        measured: last name parts of tensors that are not averaged; those of the model are used.
 
     Raises:
-        UserError: it holds none, or one that lacks weights of the model.
+        UserError: it has none, or one that lacks weights of the model.
     """
     extra = state.get("extra_state") or {}
     if "ema" not in extra:
@@ -104,10 +104,10 @@ def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] 
     first_name_of: dict[Any, str] = {}
     average = {}
     for name, weight in state["model"].items():
-        # Stored in float32, a tensor with several names may have become several tensors.
+        # A tensor with several names may have become several tensors in float32.
         owner = first_name_of.setdefault(memory_of(weight), name)
         if name.rpartition(".")[2] in measured:
-            average[name] = weight  # constant, but for the rounding of the moving average
+            average[name] = weight  # constant, except for the rounding of the moving average
         elif owner in stored:
             average[name] = stored[owner]
         else:
@@ -126,9 +126,9 @@ def _require_same_model(first: dict[str, Any], first_path: Path, other: dict[str
 
 
 def _dictionaries(state: dict[str, Any]) -> dict[str, Path]:
-    """Dictionaries of the data that a checkpoint was trained on, by name, as far as they are still there.
+    """Return the dictionaries of the data that a checkpoint was trained on, by name, if they still exist.
 
-    A checkpoint does not hold its dictionary: only its size, which the shapes show, and the directory that it was in.
+    A checkpoint does not contain its dictionary, only its size (in the shapes) and its directory.
     """
     task = (state.get("cfg") or {}).get("task") or {}
     data = task.get("data") if isinstance(task, dict) else getattr(task, "data", None)
@@ -139,7 +139,7 @@ def _dictionaries(state: dict[str, Any]) -> dict[str, Path]:
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """A stock model's options as a dictionary: without this package, PyTorch refuses the class that fairseq stores."""
+    """Return a stock model's options as a dictionary: PyTorch alone refuses to load the class that fairseq stores."""
     config = dict(settings.get("cfg") or {})
     options = config.get("model")
     if not isinstance(options, Namespace):
@@ -148,9 +148,9 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def weights_hash(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, types, shapes and bytes of ``weights``, in the order of their names.
+    """Return the SHA-256 over names, types, shapes and bytes of ``weights``, in the order of their names.
 
-    Not of the file: a checkpoint also holds how long its training took, so that two runs never make the same file.
+    It is not the checksum of the file: a checkpoint also stores the duration of its training, so two runs never match.
     """
     digest = hashlib.sha256()
     for name, weight in sorted(weights.items()):
@@ -160,15 +160,15 @@ def weights_hash(weights: Mapping[str, Tensor]) -> str:
 
 
 def parser() -> OneLineParser:
-    """Flags of ``fairseq-deep average``."""
+    """Return the parser of ``fairseq-deep average``."""
     flags = OneLineParser(prog="fairseq-deep average", description="Average the weights of checkpoints.")
     which = flags.add_mutually_exclusive_group(required=True)
     which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="these checkpoints, the newest last")
     which.add_argument("--last-updates", type=int, metavar="N", help="the last N saved by --save-interval-updates")
     which.add_argument("--last-epochs", type=int, metavar="N", help="the last N saved at the end of an epoch")
     which.add_argument("--best", type=int, metavar="N", help="the best N by validation")
-    flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="where the last or best N are looked for")
-    flags.add_argument("--metric", help="of --best: the --best-checkpoint-metric of the training, e.g. bleu or loss")
+    flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="the directory of the last or best N")
+    flags.add_argument("--metric", help="for --best: the --best-checkpoint-metric of the training, e.g. bleu or loss")
     flags.add_argument("--ema", action="store_true", help="take the moving averages that --store-ema kept")
     flags.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
     return flags
@@ -176,10 +176,10 @@ def parser() -> OneLineParser:
 
 def _chosen(args: argparse.Namespace) -> list[Path]:
     if args.metric is not None and args.best is None:
-        raise UserError("--metric belongs to --best N")
+        raise UserError("--metric needs --best N")
     if args.inputs:
         if args.checkpoints is not None:
-            raise UserError("--checkpoints belongs to --last-updates, --last-epochs and --best, not to --inputs")
+            raise UserError("--checkpoints is for --last-updates, --last-epochs and --best, not for --inputs")
         return list(args.inputs)
     if args.checkpoints is None:
         raise UserError("--last-updates, --last-epochs and --best need --checkpoints DIR")
@@ -191,7 +191,7 @@ def _chosen(args: argparse.Namespace) -> list[Path]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Average as the flags say; 0, or 2 after one line for each problem."""
+    """Run ``fairseq-deep average``; returns 0, or 2 after one line per problem."""
     return exit_code(lambda: _average(parser().read(argv)))
 
 

@@ -1,7 +1,7 @@
-"""What a kill left of the checkpoints of a directory, put right so that a training resumes from the newest whole one.
+"""Clean up a checkpoint directory after a kill, so that training resumes from the newest whole checkpoint.
 
-Stock fairseq copies a checkpoint to its other names, ``checkpoint_last.pt`` among them, in place: a kill meanwhile
-leaves a piece under the very name from which it resumes.
+Stock fairseq copies a checkpoint to its other names, including ``checkpoint_last.pt``, in place: a kill during the copy
+leaves an incomplete file under the very name from which it resumes.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from fairseq_plugins.files import whole_file
 
 LAST = "checkpoint_last.pt"
 LEFT_OVERS = ("checkpoint*.pt.tmp", "checkpoint*.pt.partial")
-"""Names under which a checkpoint is written before it is whole."""
+"""Names under which an incomplete checkpoint is written."""
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether ``path`` is empty or the beginning of a checkpoint; the end of a whole one lists what is in it."""
+    """Return whether ``path`` is empty or incomplete; a whole checkpoint ends with the list of its content."""
     with open(path, "rb") as stream:
         start = stream.read(4)
     return not start or (b"PK\3\4".startswith(start) and not zipfile.is_zipfile(path))
 
 
 def mend_last_checkpoint(directory: Path) -> list[str]:
-    """Remove damaged checkpoints and, where none is the last now, put the newest whole one in its place.
+    """Remove damaged checkpoints; if the last one is gone, restore it from the newest whole one.
 
     Args:
-        directory: of the checkpoints; may be absent.
+        directory: directory of the checkpoints; may be absent.
 
     Returns:
-        What was done, a line each.
+        Messages, one per change.
     """
     for pattern in LEFT_OVERS:
         for path in directory.glob(pattern):
@@ -52,7 +52,7 @@ def mend_last_checkpoint(directory: Path) -> list[str]:
 
 
 def _newest(directory: Path) -> Path | None:
-    """The whole checkpoint with the most updates; None where there is none."""
+    """Return the whole checkpoint with the most updates; None if there is none."""
     updates: dict[Path, int] = {}
     for path in sorted(directory.glob("checkpoint*.pt")):
         try:
@@ -64,5 +64,5 @@ def _newest(directory: Path) -> Path | None:
 
 
 def _number_in(name: str) -> int:
-    """The last number in the name of a checkpoint that does not say its updates."""
+    """Return the last number in the name of a checkpoint that does not record its updates."""
     return int((re.findall(r"\d+", name) or ["0"])[-1])

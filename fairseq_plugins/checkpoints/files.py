@@ -1,4 +1,4 @@
-"""Reading and writing checkpoints: what every command of this package that takes or makes one has in common.
+"""Read and write checkpoints, for every command of this package.
 
 Nothing in a file is ever executed, and a file appears under its name only when it is whole.
 """
@@ -15,19 +15,19 @@ from torch import Tensor
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 
-# These describe a training, not its weights: the optimiser's moments belong to other weights, and the meters would
-# make two results from the same files differ by the clock.
+# These belong to a training, not to weights: the optimiser's moments are of other weights, and the meters would make
+# two results from the same files differ by their timestamps.
 _OF_TRAINING = ("last_optimizer_state", "fsdp_metadata")
 _EXTRA_STATE_KEPT = ("train_iterator",)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a fairseq checkpoint, tensors mapped from the file, nothing in it executed.
+    """Read a fairseq checkpoint; tensors are mapped from the file, and nothing in it is executed.
 
     Raises:
         UserError: the file is absent, truncated, not a fairseq checkpoint, or asks to run code when it is loaded.
     """
-    # Only here: these bring fairseq, which takes seconds that --help need not wait for.
+    # Imported here: these import fairseq, which takes seconds, and --help need not wait for it.
     from fairseq_plugins import patches
     from fairseq_plugins.patches.unreadable_checkpoints import plain_content, require_model
 
@@ -38,7 +38,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def architecture(state: dict[str, Any]) -> str:
-    """The name given to ``--arch``, from a checkpoint of either of fairseq's two styles."""
+    """Return the value of ``--arch`` from a checkpoint in either of fairseq's two styles."""
     config = (state.get("cfg") or {}).get("model") or state.get("args")
     if isinstance(config, dict):
         return str(config.get("_name") or config.get("arch"))
@@ -46,23 +46,23 @@ def architecture(state: dict[str, Any]) -> str:
 
 
 def num_updates(state: dict[str, Any]) -> int | None:
-    """Updates that the checkpoint has seen; None where it does not say."""
+    """Return the number of updates of the checkpoint; None if it is not recorded."""
     history = state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates")
     return None if updates is None else int(updates)
 
 
 def memory_of(tensor: Tensor) -> tuple[Any, ...]:
-    """What two names of one shared tensor have in common; an empty tensor has no memory to share."""
+    """Return a key that is equal for names of one shared tensor; an empty tensor has no memory to share."""
     if tensor.numel() == 0:
         return (id(tensor),)
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def without_training_state(state: dict[str, Any]) -> dict[str, Any]:
-    """The entries of a checkpoint that stay true of other weights: settings, task, updates, place in the data.
+    """Return the entries of a checkpoint that stay valid for other weights: settings, task, updates, data position.
 
-    Of the history of its optimizers the last is kept: there is one for every time that the training was resumed.
+    Only the last entry of the optimizer history is kept: it has one for every resumption of the training.
     """
     kept = {key: value for key, value in state.items() if key not in _OF_TRAINING}
     if "optimizer_history" in kept:
@@ -73,7 +73,7 @@ def without_training_state(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_file_name(output: Path) -> None:
-    """See that a file can have this name, before minutes of work are put into it.
+    """Check that a file can have this name, before minutes of work.
 
     Raises:
         UserError: it is a directory.
@@ -83,7 +83,7 @@ def require_file_name(output: Path) -> None:
 
 
 def write_checkpoint(state: dict[str, Any], output: Path) -> None:
-    """Write ``state`` to ``output``, which appears when it is whole; the directory is made where there is none.
+    """Write ``state`` to ``output`` atomically; a missing directory is created.
 
     Raises:
         UserError: the file cannot be written.
@@ -91,7 +91,7 @@ def write_checkpoint(state: dict[str, Any], output: Path) -> None:
     require_file_name(output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        # An open file, not a name: torch would write the name into the file, and equal results would differ.
+        # Pass an open file: torch would write a name into the file, and equal results would differ.
         with whole_file(output) as partial, open(partial, "wb") as stream:
             torch.save(state, stream)
     except (OSError, RuntimeError) as error:
@@ -102,7 +102,7 @@ def write_checkpoint(state: dict[str, Any], output: Path) -> None:
 
 
 def _refusal_of_system(error: BaseException | None) -> OSError | None:
-    """The system's own error behind ``error``: closing an archive that it cut off, torch raises another over it."""
+    """Return the system's own error behind ``error``: torch raises another one when it closes the partial archive."""
     while error is not None and not isinstance(error, OSError):
         error = error.__context__
     return error

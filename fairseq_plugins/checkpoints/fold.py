@@ -1,10 +1,10 @@
 """Turn a checkpoint whose residual connections scale the stream into one of stock fairseq: ``fairseq-deep fold``.
 
-A Post-LN sub-layer LN(s * z + F(z)), s fixed after training, computes what the plain LN(y + G(y)) computes with
-y = s * z, if what makes z is multiplied by s and every map that reads z has its columns divided by s. Before all but
-the first sub-layer of a stack, z is made by a LayerNorm, whose gain and bias take s. The first reads the embeddings:
-there s goes into the LayerNorm of ``--layernorm-embedding`` or else into the token table, which is thereby untied from
-all others, and into a table of learned positions. Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix C,
+A Post-LN sub-layer LN(s * z + F(z)), s fixed after training, computes what the plain LN(y + G(y)) computes with y = s *
+z, if the module that makes z is multiplied by s and the columns of every map that reads z are divided by s. In all but
+the first sub-layer of a stack a LayerNorm makes z, and its gain and bias take s. The first reads the embeddings: there
+s goes into the LayerNorm of ``--layernorm-embedding`` or else into the token table, which is thereby untied from all
+others, and into a table of learned positions. Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix C,
 whose formula for cross-attention also divides W_v; keys and values read the encoder, so that is a misprint.
 
 The options of the result are a plain dictionary, not the ``argparse.Namespace`` that stock fairseq would store: torch
@@ -51,9 +51,9 @@ from fairseq_plugins.patches.mismatched_checkpoints import explain
 
 STOCK_ARCH = "transformer"
 SMALLEST_SCALE = 1e-6
-"""What is smaller is taken as zero, by which nothing can be divided."""
+"""Smaller scales count as zero, and a division by them is not possible."""
 LARGEST_DIFFERENCE = 1e-4
-"""Of log-probabilities, natural log, float32. Rounding stays below 1e-5; more than this is a defect of the fold."""
+"""Of log-probabilities, natural log, float32. Rounding stays below 1e-5; more than this is a bug of the fold."""
 
 # The maps of a sub-layer that read its stream. Keys and values of the cross-attention read the encoder instead.
 READERS: Mapping[Site, tuple[str, ...]] = {
@@ -68,9 +68,9 @@ class ResidualNames:
     """One residual connection and its neighbours, by their names in the state dict.
 
     Attributes:
-        name: of the residual connection.
-        scale: what it multiplies the stream by, float64, ``(C)`` or ``(1)``; None if it does something else.
-        maker: the LayerNorm whose output the stream is; empty where that is the embeddings.
+        name: name of the residual connection.
+        scale: its factor on the stream, float64, ``(C)`` or ``(1)``; None if it does something else.
+        maker: the LayerNorm whose output is the stream; empty if that is the embedding.
         readers: the linear maps that read the stream.
     """
 
@@ -81,13 +81,13 @@ class ResidualNames:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is scaled here."""
+        """Whether the scale is 1."""
         return self.scale is not None and bool((self.scale == 1).all())
 
 
 @dataclass
 class Folded:
-    """A stock model: its options, its weights by name in float32, and what was done, one line each."""
+    """A stock model: its options, its weights by name in float32, and one message per change."""
 
     options: dict[str, Any]
     weights: dict[str, Tensor]
@@ -99,7 +99,7 @@ class Folded:
 
 
 def residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[ResidualNames]:
-    """The residual connections of a Post-LN stack in the order in which they run."""
+    """Yield the residual connections of a Post-LN stack in the order in which they run."""
     maker = f"{name}.layernorm_embedding" if stack.layernorm_embedding is not None else ""
     for sub in sub_layers(model):
         if sub.stack == name:
@@ -114,12 +114,12 @@ def residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[Re
 
 
 def obstacles(model: DeepTransformerModel) -> list[str]:
-    """Why ``model`` cannot be folded, one reason each; empty if it can."""
+    """Return the reasons why ``model`` cannot be folded; empty if it can."""
     found: list[str] = []
     for name, stack in model.stacks():
         parts = [part for part in stack.design.parts.values() if part.no_fold]
-        found += [f"--{part.axis.value} {part.name} has no fold: {part.no_fold}" for part in parts]
-        # A part with a reason of its own speaks for its residual connections.
+        found += [f"--{part.axis.value} {part.name} cannot be folded: {part.no_fold}" for part in parts]
+        # The reason of a part covers its residual connections.
         if not parts:
             found += _obstacles_at_residuals(model, name, stack)
     return list(dict.fromkeys(found))
@@ -128,27 +128,27 @@ def obstacles(model: DeepTransformerModel) -> list[str]:
 def _obstacles_at_residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[str]:
     for one in residuals(model, name, stack):
         if one.scale is None:
-            yield f"{one.name} has no fold: it does more than scale the stream and add the branch"
+            yield f"{one.name} cannot be folded: it does more than scale the stream and add the branch"
         elif stack.design.norms_always(NormPlace.BEFORE) and not one.is_plain:
-            yield f"{one.name} has no fold: under Pre-LN no LayerNorm stands on the stream to take its scale"
+            yield f"{one.name} cannot be folded: with Pre-LN no LayerNorm on the stream can absorb its scale"
         elif vanishing := int((one.scale.abs() < SMALLEST_SCALE).sum()):
             yield (
-                f"{one.name} has no fold: {vanishing} of its {one.scale.numel()} scales are zero "
+                f"{one.name} cannot be folded: {vanishing} of its {one.scale.numel()} scales are zero "
                 f"(below {SMALLEST_SCALE:g}), and a plain sum cannot leave out the stream"
             )
         elif not (one.is_plain or one.maker) and stack.cfg.merge_src_tgt_embed:
-            yield f"{one.name} has no fold: --merge-src-tgt-embed does not let the embeddings be untied"
+            yield f"{one.name} cannot be folded: --merge-src-tgt-embed keeps the embeddings tied"
 
 
 def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
     """Fold every scale of ``model``.
 
     Args:
-        model: with its weights.
+        model: the model with its weights.
         options: the flat configuration that it was built from.
 
     Raises:
-        UserError: the model has no fold; every reason.
+        UserError: the model cannot be folded; lists every reason.
     """
     problems = obstacles(model)
     if problems:
@@ -196,16 +196,16 @@ def _fold_into_tables(name: str, stack: Any, scale: Tensor, folded: Folded) -> N
     options = folded.options
     if options["share_all_embeddings"]:
         options.update(share_all_embeddings=False, share_decoder_input_output_embed=True)
-        folded.notes.append("encoder and decoder embeddings are now tables of their own")
+        folded.notes.append("encoder and decoder embeddings are now separate tables")
     if name == Stack.DECODER.value and options["share_decoder_input_output_embed"]:
         options["share_decoder_input_output_embed"] = False
-        folded.notes.append("the output projection is now a table of its own")
+        folded.notes.append("the output projection is now a separate table")
     positions = stack.embed_positions
     if positions is None:
         return
     table = f"{name}.embed_positions.weight"
     if table not in folded.weights:
-        # A sinusoidal table is no weight. It has the rows of a learned one: those up to the pad, then the positions.
+        # A sinusoidal table is not a weight. It has the rows of a learned one: those up to the pad, then the positions.
         folded.weights[table] = positions.weights
         options[f"{name}_learned_pos"] = True
         folded.notes.append(f"{name}: sinusoidal positions are now a learned table of {len(positions.weights)} rows")
@@ -213,7 +213,7 @@ def _fold_into_tables(name: str, stack: Any, scale: Tensor, folded: Folded) -> N
 
 
 def _task(weights: Mapping[str, Tensor]) -> SimpleNamespace:
-    """All that a model's builder asks of a task; the words do not matter, their number does."""
+    """Return everything that a model's builder needs from a task; only the number of words matters."""
     dictionaries = {}
     for stack in Stack:
         dictionary = Dictionary()
@@ -224,7 +224,7 @@ def _task(weights: Mapping[str, Tensor]) -> SimpleNamespace:
 
 
 def _own_options(state: Mapping[str, Any], path: Path) -> Namespace:
-    """The flat configuration in a checkpoint of this package.
+    """Return the flat configuration in a checkpoint of this package.
 
     Raises:
         UserError: the checkpoint is of another model.
@@ -233,14 +233,14 @@ def _own_options(state: Mapping[str, Any], path: Path) -> Namespace:
     model_class = ARCH_MODEL_REGISTRY.get(arch)
     if model_class is None or not issubclass(model_class, DeepTransformerModel):
         if model_class is not None and issubclass(model_class, TransformerModelBase):
-            raise UserError(f"{path}: '{arch}' is an architecture of stock fairseq, there is nothing to fold")
+            raise UserError(f"{path}: '{arch}' is an architecture of stock fairseq; there is nothing to fold")
         if model_class is not None and issubclass(model_class, DesignedModel):
-            raise UserError(f"{path}: '{arch}' is no translation model, and only those can be folded")
-        raise UserError(f"{path}: '{arch}' is no architecture of this package, so it cannot be folded")
+            raise UserError(f"{path}: '{arch}' is not a translation model; only those can be folded")
+        raise UserError(f"{path}: '{arch}' is not an architecture of this package, so it cannot be folded")
     options = Namespace(**state["cfg"]["model"])
     ARCH_CONFIG_REGISTRY[arch](options)
     flat = plain_namespace(options, DeepTransformerModel.config_class)
-    # The embeddings are in the checkpoint; the files that they started from may be gone.
+    # The embeddings are in the checkpoint; their original files may be gone.
     flat.encoder_embed_path = flat.decoder_embed_path = None
     return flat
 
@@ -252,7 +252,7 @@ def _require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
 
 
 def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransformerModel, Namespace]:
-    """The model of a checkpoint in float32, in evaluation mode, and its flat configuration. Needs no data.
+    """Build the model of a checkpoint, in float32 and evaluation mode; returns it and its flat configuration.
 
     Raises:
         UserError: the checkpoint is of another model, does not fit its own settings, or is not finite.
@@ -276,7 +276,7 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
 
 
 def build_stock(folded: Folded) -> TransformerModelBase:
-    """The stock model, by fairseq's own builder and a strict load, in evaluation mode."""
+    """Build the stock model with fairseq's own builder and a strict load, in evaluation mode."""
     model: Any = build_model(OmegaConf.create(folded.options), _task(folded.weights))
     model.load_state_dict(dict(folded.weights), strict=True)
     model.eval()
@@ -284,7 +284,7 @@ def build_stock(folded: Folded) -> TransformerModelBase:
 
 
 def largest_difference(before: TransformerModelBase, after: TransformerModelBase) -> float:
-    """Largest difference of the two models' log-probabilities (natural log) on random sentences with pads."""
+    """Return the largest difference of two models' log-probabilities (natural log) on random sentences with pads."""
     generator = torch.Generator().manual_seed(1)
     sentences, longest = 4, 20
     inputs = []
@@ -293,7 +293,7 @@ def largest_difference(before: TransformerModelBase, after: TransformerModelBase
         tokens = torch.randint(words.nspecial, len(words), (sentences, length), generator=generator)
         inputs.append(tokens)
     source, target = inputs
-    # Pads stand on the left of a source and on the right of a target.
+    # A source is padded on the left, a target on the right.
     source[1, : source.size(1) // 2] = before.encoder.padding_idx
     target[2, (target.size(1) + 1) // 2 :] = before.decoder.padding_idx
     lengths = source.ne(before.encoder.padding_idx).sum(dim=1)
@@ -305,10 +305,10 @@ def largest_difference(before: TransformerModelBase, after: TransformerModelBase
 
 
 def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> list[str]:
-    """Write the folded checkpoint at ``path`` to ``output``; the file appears when it is whole.
+    """Fold the checkpoint at ``path`` and write it to ``output`` atomically.
 
     Returns:
-        What was done, one line each.
+        Messages, one per change.
 
     Raises:
         UserError: the input cannot be read or folded, or the output exists.
@@ -354,7 +354,7 @@ def _dropped(state: Mapping[str, Any]) -> list[str]:
 
 
 def parser() -> OneLineParser:
-    """Flags of ``fairseq-deep fold``."""
+    """Return the parser of ``fairseq-deep fold``."""
     flags = OneLineParser(
         prog="fairseq-deep fold",
         description="Fold the scales of the residual stream (Admin's omega) into the other weights: the result is a "
@@ -367,7 +367,7 @@ def parser() -> OneLineParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Fold as the flags say; 0, or 2 after one line for each problem."""
+    """Run ``fairseq-deep fold``; returns 0, or 2 after one line per problem."""
     return exit_code(lambda: _fold(parser().read(argv)))
 
 

@@ -1,4 +1,4 @@
-"""The mean of state dicts that are seen one at a time, in the memory of one."""
+"""Mean of state dicts that arrive one at a time, in the memory of one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fairseq_plugins.checkpoints.files import memory_of
 from fairseq_plugins.errors import UserError
 
 CHUNK = 1 << 18
-"""Numbers that are averaged at a time: what is needed besides the mean does not grow with the largest tensor."""
+"""Numbers averaged at a time, so that memory beyond the mean does not grow with the largest tensor."""
 
 
 @dataclass
 class _Average:
-    """One tensor: its mean so far in float32 or float64, and how it is stored."""
+    """One tensor: its mean so far in float32 or float64, and its stored type."""
 
     mean: Tensor
     stored_as: torch.dtype
@@ -26,16 +26,15 @@ class _Average:
 
 @dataclass
 class RunningMean:
-    """Mean of state dicts, taken in one at a time and held in float32 (float64 where the weights are).
+    """Mean of state dicts, added one at a time and kept in float32 (float64 if the weights are float64).
 
-    The mean is updated as ``mean + (x - mean) / n`` where that changes it, under which the mean of equal tensors is
-    that tensor to the bit, the sign of a zero included. A tensor that several names share is averaged once and stays
-    shared.
-    No state dict is kept, so what a file maps into memory can be given back.
+    The mean is updated as ``mean + (x - mean) / n`` where that changes it, so the mean of equal tensors is that tensor
+    to the bit, the sign of a zero included. A tensor that several names share is averaged once and stays shared. No
+    state dict is kept, so the memory of a mapped file can be released.
 
     Args:
-        measured: last parts of the names of floating-point tensors that were measured, not trained: they have to be
-            equal in all state dicts, for their mean would describe none of them.
+        measured: last name parts of floating-point tensors that were measured, not trained: they must be equal in all
+            state dicts, since their mean would fit none of them.
     """
 
     measured: Collection[str] = ()
@@ -46,7 +45,7 @@ class RunningMean:
     _kept: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, weights: Mapping[str, Tensor], source: str) -> None:
-        """Take in one state dict; ``source`` names it in messages.
+        """Add one state dict; ``source`` names it in messages.
 
         Raises:
             UserError: keys, shapes, types, ties or measured values differ from the first, or a weight is not finite.
@@ -72,9 +71,9 @@ class RunningMean:
         torch.where(change == 0, mean, mean + change, out=mean)
 
     def result(self) -> dict[str, Tensor]:
-        """The mean in the stored types and order; what is not averaged comes from the newest state dict.
+        """Return the mean in the stored types and order; what is not averaged comes from the newest state dict.
 
-        The means are handed over, not copied: nothing can be added afterwards.
+        The means are not copied: nothing can be added afterwards.
         """
         finished = dict(self._kept)
         for name in list(self._averages):
@@ -124,7 +123,7 @@ class RunningMean:
 
 
 def _chunks(mean: Tensor, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pieces of ``mean`` to be changed in place, and of ``tensor`` in the same type."""
+    """Yield pieces of ``mean`` to change in place, and of ``tensor`` in the same type."""
     pieces, new_pieces = torch.split(mean.view(-1), CHUNK), torch.split(tensor.detach().reshape(-1), CHUNK)
     for piece, new in zip(pieces, new_pieces, strict=True):
         yield piece, new.to(mean.dtype)

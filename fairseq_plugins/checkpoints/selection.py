@@ -1,4 +1,4 @@
-"""Which checkpoints of a directory are meant: the last few by update or by epoch, or the best few by a metric."""
+"""Select checkpoints of a directory: the last few by update or by epoch, or the best few by a metric."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EPOCH_CHECKPOINT = re.compile(r"^checkpoint(\d+)\.pt$")
 
 
 def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
-    """Checkpoints of ``directory`` whose name matches ``pattern``, oldest first by the last number in it."""
+    """Return the checkpoints of ``directory`` whose name matches ``pattern``, oldest first by their last number."""
     found = [
         (int(match.group(match.lastindex or 1)), path)
         for path in directory.glob("checkpoint*.pt")
@@ -25,7 +25,7 @@ def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path
 
 
 def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind: str) -> list[Path]:
-    """The newest ``count`` checkpoints saved by update or by epoch, oldest first.
+    """Return the newest ``count`` checkpoints saved by update or by epoch, oldest first.
 
     Raises:
         UserError: the directory is absent or holds fewer.
@@ -34,17 +34,19 @@ def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind
     _require_directory(directory)
     found = numbered_checkpoints(directory, pattern)
     if len(found) < count:
-        raise UserError(f"{directory}: holds {len(found)} checkpoints saved by {kind}, fewer than the {count} wanted")
+        raise UserError(
+            f"{directory}: holds {len(found)} checkpoints saved by {kind}, fewer than the {count} requested"
+        )
     return found[-count:]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A checkpoint and what validation said when it was saved.
+    """A checkpoint and the result of validation when it was saved.
 
     Args:
         path: the file.
-        updates: that it has seen.
+        updates: its number of updates.
         metric: ``--best-checkpoint-metric`` of its training, the only one whose value fairseq keeps with the weights.
         value: its value.
         larger_is_better: ``--maximize-best-checkpoint-metric``.
@@ -58,51 +60,51 @@ class Scored:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Sorts the best first; of equal ones the newest."""
+        """Sort key: the best first; of equal ones the newest."""
         return (-self.value if self.larger_is_better else self.value, -self.updates)
 
 
 def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Path]:
-    """The ``count`` best checkpoints by what validation said of each when it was saved, oldest first.
+    """Return the ``count`` best checkpoints by their validation when they were saved, oldest first.
 
-    The values are those that the files hold. A name such as ``checkpoint.best_bleu_34.1202.pt`` holds a rounded one
-    with a random digit behind it; the stored meters of validation are sums over all validations so far. Files that
-    are copies of one another count once.
+    The values are read from the files. A name such as ``checkpoint.best_bleu_34.1202.pt`` has a rounded value followed
+    by a random digit; the stored meters of validation are sums over all validations so far. Files that are copies of
+    one another count once.
 
     Args:
-        directory: where they are.
-        count: how many are wanted.
-        metric: the metric that they were trained with; None for whichever it was.
+        directory: directory of the checkpoints.
+        count: number of checkpoints.
+        metric: the metric of their training; None for any single metric.
 
     Raises:
-        UserError: the directory is absent, holds fewer, or its checkpoints know another metric.
+        UserError: the directory is absent, holds fewer, or its checkpoints have another metric.
     """
     _require_count("--best", count)
     _require_directory(directory)
     scored = {each.updates: each for path in _by_preference(directory) if (each := read_score(path)) is not None}
     known = sorted({each.metric for each in scored.values()})
     if not known:
-        raise UserError(f"{directory}: none of its checkpoints was saved with a validation")
+        raise UserError(f"{directory}: none of its checkpoints was saved after a validation")
     if metric is None and len(known) > 1:
-        raise UserError(f"{directory}: its checkpoints know different metrics ({', '.join(known)}): give --metric")
+        raise UserError(f"{directory}: its checkpoints have different metrics ({', '.join(known)}): use --metric")
     wanted = metric or known[0]
     if wanted not in known:
         raise UserError(f"{unknown_name('--metric', wanted, known)} (the --best-checkpoint-metric of the training)")
     found = sorted((each for each in scored.values() if each.metric == wanted), key=lambda each: each.rank)
     if len(found) < count:
-        raise UserError(f"{directory}: holds {len(found)} checkpoints with {wanted}, fewer than the {count} wanted")
+        raise UserError(f"{directory}: holds {len(found)} checkpoints with {wanted}, fewer than the {count} requested")
     return [each.path for each in sorted(found[:count], key=lambda each: each.updates)]
 
 
 def _by_preference(directory: Path) -> list[Path]:
-    """All checkpoints, those with a lasting name behind their copies (last, best), so that they replace these."""
+    """Return all checkpoints, those with a lasting name after their copies (last, best), so that they replace these."""
     copies = [path for path in directory.glob("checkpoint*.pt")]
     lasting = [*numbered_checkpoints(directory, EPOCH_CHECKPOINT), *numbered_checkpoints(directory, UPDATE_CHECKPOINT)]
     return [*sorted(set(copies) - set(lasting)), *lasting]
 
 
 def read_score(path: Path) -> Scored | None:
-    """What a checkpoint knows of its validation; None for one that was saved without.
+    """Return the validation result in a checkpoint; None if it was saved without validation.
 
     Raises:
         UserError: the file cannot be read.
@@ -123,7 +125,7 @@ def read_score(path: Path) -> Scored | None:
 
 
 def _settings(state: dict[str, Any]) -> dict[str, Any]:
-    """The options of saving, of either of fairseq's two styles."""
+    """Return the checkpoint options, in either of fairseq's two styles."""
     config = (state.get("cfg") or {}).get("checkpoint")
     if config is None:
         config = vars(state["args"]) if state.get("args") is not None else {}

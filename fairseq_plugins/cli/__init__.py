@@ -1,1 +1,1 @@
-"""The command ``fairseq-deep``: fairseq's commands with the user directory given, and the commands of this package."""
+"""The command ``fairseq-deep``: fairseq's commands with the user directory set, and the commands of this package."""

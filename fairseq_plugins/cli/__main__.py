@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins.cli`` is ``fairseq-deep`` where the console script is not on the path."""
+"""``python -m fairseq_plugins.cli`` is ``fairseq-deep`` for when the console script is not on the path."""
 
 from fairseq_plugins.cli.main import run
 

@@ -28,9 +28,9 @@ class Command:
 
     Args:
         summary: what it does, in one line of the help.
-        module: where it is found; imported when it is asked for.
+        module: its module, imported when the command is run.
         runner: called with the command's name, ``module`` and the arguments; returns the exit code.
-        needs_fairseq: whether fairseq is imported and mended first, and our methods registered with it.
+        needs_fairseq: whether fairseq is imported and patched first, and our methods registered with it.
     """
 
     summary: str
@@ -65,8 +65,8 @@ COMMANDS: Mapping[str, Command] = {
     "demo": Command(
         "train six methods, or any others, on a small corpus and compare them", "fairseq_plugins.demo.__main__"
     ),
-    "doctor": Command("say what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
-    "verify-data": Command("count and name a corpus; find what is wrong with it", "fairseq_plugins.text.verify"),
+    "doctor": Command("report what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
+    "verify-data": Command("identify and count a corpus; find what is wrong with it", "fairseq_plugins.text.verify"),
     "diagnose": Command(
         "the papers' analyses of a method or a checkpoint", "fairseq_plugins.observe.diagnostics.command"
     ),
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run() -> NoReturn:
     """The console script."""
-    # A reader that has left (`| head`) ends a command at its next print; logging would add a trace for each line.
+    # A closed pipe (`| head`) ends a command at its next print; logging would add a trace for each line.
     logging.raiseExceptions = False
     sys.exit(main())
 
@@ -135,7 +135,7 @@ def _register() -> None:
     try:
         fairseq_plugins.register()
     except Exception as error:
-        # A package whose import has failed is not in the table; with fairseq in it, the defect is ours.
+        # A package whose import has failed is not in sys.modules; if fairseq is there, the bug is ours.
         if "fairseq" in sys.modules:
             raise
         message = f"fairseq cannot be imported ({type(error).__name__}: {error}); fairseq-deep doctor says why"
@@ -143,14 +143,14 @@ def _register() -> None:
 
 
 def usage() -> str:
-    """The text of ``fairseq-deep --help``."""
+    """Return the text of ``fairseq-deep --help``."""
     width = max(map(len, COMMANDS)) + 2
     lines = {name: f"  {name:<{width}}{command.summary}" for name, command in COMMANDS.items()}
     return "\n".join(
         [
             "usage: fairseq-deep COMMAND [OPTION ...]",
             "",
-            "fairseq's commands; the architectures of this package are known to them, no --user-dir is needed:",
+            "fairseq's commands, with the architectures of this package; they need no --user-dir:",
             *(line for name, line in lines.items() if COMMANDS[name].runner is not own),
             "",
             "commands of this package:",

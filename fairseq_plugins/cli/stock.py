@@ -1,4 +1,4 @@
-"""fairseq's own commands, with the user directory of this package already given."""
+"""fairseq's own commands, with the user directory of this package already set."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ USER_DIR = str(Path(__file__).resolve().parents[1])
 
 
 HYDRA_CHATTER = r"\s*(hydra\.experimental|The version_base|In 'config'|'.+' is validated|The strict flag)"
-"""How the warnings begin that Hydra gives on every run about fairseq's way of calling it."""
+"""Beginnings of the warnings that Hydra prints on every run about fairseq's calls."""
 
 
 def plain(name: str, module: str, argv: Sequence[str]) -> int:
-    """Run a command of fairseq that builds no model; it needs the mends of this package, not the user directory."""
+    """Run a command of fairseq that builds no model; it needs the patches of this package, not the user directory."""
     with _command_line(name, argv), _without_chatter():
         import_module(module).cli_main()
     return 0
@@ -39,7 +39,7 @@ def _without_chatter() -> Iterator[None]:
 
 
 def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
-    """Run a command of fairseq with ``--user-dir`` given.
+    """Run a command of fairseq with ``--user-dir`` set.
 
     Raises:
         UserError: if ``argv`` names another user directory.
@@ -50,16 +50,16 @@ def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
 
 
 def validate(name: str, module: str, argv: Sequence[str]) -> int:
-    """``fairseq-validate``, which alone has no default ``--task`` and fails with a KeyError where it is not given."""
+    """Run ``fairseq-validate``, the only one without a default ``--task``, which fails with a KeyError without it."""
     given = take_option(argv, "--task")[0]
     return with_user_dir(name, module, [*(["--task", "translation"] if given is None else []), *argv])
 
 
 def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
-    """``fairseq-hydra-train`` with the user directory in the config and relative paths that mean what they say.
+    """Run ``fairseq-hydra-train`` with the user directory in the config and with relative paths that work.
 
     Raises:
-        UserError: if there is no YAML file of the given name, for which fairseq would take its defaults in silence.
+        UserError: there is no YAML file of that name; fairseq would silently use its defaults.
     """
     given = _hydra_options(name, argv)
     _refuse_unreadable_config(given.config_name, given.config_dir)
@@ -70,7 +70,7 @@ def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
 
 
 def take_option(argv: Sequence[str], flag: str, short: str | None = None) -> tuple[str | None, list[str]]:
-    """The last value of ``flag`` in ``argv`` (None if it is not there), and ``argv`` without the flag."""
+    """Return the last value of ``flag`` in ``argv`` (None if absent), and ``argv`` without the flag."""
     value: str | None = None
     rest: list[str] = []
     arguments = iter(argv)
@@ -86,7 +86,7 @@ def take_option(argv: Sequence[str], flag: str, short: str | None = None) -> tup
 
 @contextmanager
 def _command_line(name: str, argv: Sequence[str]) -> Iterator[None]:
-    """Put ``argv`` where fairseq's commands read it and argparse finds the name that it prints."""
+    """Set ``sys.argv``, where fairseq's commands read it and argparse finds the name that it prints."""
     before = sys.argv
     sys.argv = [f"fairseq-deep {name}", *argv]
     try:
@@ -105,7 +105,7 @@ def _refuse_other_user_dir(given: str | None) -> None:
 
 
 def _hydra_options(name: str, argv: Sequence[str]) -> Namespace:
-    """Hydra's own options, which fairseq reads in a way that hides a misspelt one."""
+    """Parse Hydra's own options, which fairseq reads in a way that hides a misspelt one."""
     from hydra._internal.utils import get_args_parser
 
     from fairseq_plugins.patches.misspelt_options import make_one_line
@@ -170,14 +170,14 @@ def _refuse_incomplete(cfg: Any) -> None:
 
     missing = sorted(OmegaConf.missing_keys(cfg))
     if missing:
-        raise UserError([f"{key} is not given: write {key}=VALUE after the command" for key in missing])
+        raise UserError([f"{key} is missing: add {key}=VALUE to the command" for key in missing])
     if OmegaConf.is_config(cfg.get("model")) and "_name" in cfg.model:
         require_architecture(cfg.model._name, "model._name")
     _refuse_unknown_names(cfg)
 
 
 def _refuse_unknown_names(cfg: Any) -> None:
-    """Groups that fairseq does not have, and parts of a training that nobody has registered."""
+    """Refuse groups that fairseq does not have, and parts of a training that are not registered."""
     from fairseq.dataclass.configs import FairseqConfig
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_REGISTRY
@@ -195,10 +195,10 @@ def _refuse_unknown_names(cfg: Any) -> None:
 
 
 def _return_to_working_directory() -> None:
-    """Leave the new directory into which Hydra changes, where a relative ``task.data`` is not found.
+    """Leave the new directory that Hydra enters, where a relative ``task.data`` is not found.
 
-    Not in a sweep, whose runs would resume from each other's checkpoints, nor where ``hydra.job.chdir=True`` asks for
-    the change; Hydra keeps its own records in the new directory in any case.
+    Not in a sweep, whose runs would resume from each other's checkpoints, nor if ``hydra.job.chdir=True`` asks for the
+    change; Hydra keeps its own records in the new directory in any case.
     """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode

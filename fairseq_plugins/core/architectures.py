@@ -1,7 +1,7 @@
-"""Architectures: what the registered methods preset in each family of models, and how fairseq learns their names.
+"""Architectures: presets of the registered methods in each family of models, and their registration with fairseq.
 
-A method is an architecture of every family in which its preset makes sense: what a part refuses is not registered. No
-method is named here.
+A method is an architecture of every family in which its preset makes sense; a preset that a part refuses is not
+registered. No method is named here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Preset = dict[str, Any]
 
 
 def stock_sizes(family: Family, arch: str, said: Mapping[str, Any] | None = None) -> Preset:
-    """What an architecture may preset, as fairseq's own architecture ``arch`` completes what the user has said."""
+    """Return the presettable settings, as fairseq's architecture ``arch`` completes those that the user has set."""
     filled = Namespace(**(said or {}))
     ARCH_CONFIG_REGISTRY[arch](filled)
     return {name: getattr(filled, name, family.defaults[name]) for name in family.presettable}
 
 
 def method_preset(method: Method | None) -> Preset:
-    """Values of the axes and options that ``method`` stands for; without a method, those of a stock Transformer."""
+    """Return the axes and options of ``method``; without a method, those of a stock Transformer."""
     preset: Preset = {option.name: str(option.default) for option in all_options()}
     chosen = method or Method("", "", "", "", base_init="fairseq")
     preset.update({axis.value: chosen.choice(axis) for axis in Axis})
@@ -37,8 +37,8 @@ def method_preset(method: Method | None) -> Preset:
     return preset
 
 
-def fill_unsaid(config: Any, family: Family, stock_arch: str, preset: Mapping[str, Any]) -> None:
-    """Set what ``config`` (a Namespace or a DictConfig) leaves unsaid: to ``preset``, then to stock's completion of it.
+def fill_unset(config: Any, family: Family, stock_arch: str, preset: Mapping[str, Any]) -> None:
+    """Fill unset values of ``config`` (a Namespace or a DictConfig): from ``preset``, then as fairseq completes it.
 
     Some widths and rates follow others that the user may have said, as the stock architecture has it, so it is asked.
     """
@@ -60,7 +60,7 @@ def _fill(config: Any, preset: Mapping[str, Any]) -> None:
 
 
 def _presets(family: Family, method: Method | None) -> Iterator[tuple[str, str, Preset]]:
-    """Suffix, stock architecture and what is preset beside it, for every size and depth."""
+    """Yield suffix, fairseq architecture and further presets, for every size and depth."""
     chosen = method_preset(method)
     for size_suffix, size in family.sizes.items():
         for depth_suffix, depth in family.depths.items() if size.depths else [("", {})]:
@@ -68,7 +68,7 @@ def _presets(family: Family, method: Method | None) -> Iterator[tuple[str, str, 
 
 
 def architecture_presets(family: Family, method: Method | None) -> dict[str, Preset]:
-    """Architecture suffix to all that it presets, for every size and depth."""
+    """Return all presets of every size and depth, by architecture suffix."""
     return {
         suffix: {**stock_sizes(family, stock_arch, _sizes_in(family, preset)), **preset}
         for suffix, stock_arch, preset in _presets(family, method)
@@ -80,7 +80,7 @@ def _sizes_in(family: Family, preset: Mapping[str, Any]) -> Preset:
 
 
 def refusals(config_class: Any, method: Method) -> list[str]:
-    """Why ``method`` makes no sense in a family; empty if it does."""
+    """Return why ``method`` is not supported in a family; empty if it is."""
     family: Family = config_class.family
     unknown = [name for name in method.options if name not in config_class.__dataclass_fields__]
     if unknown:
@@ -94,16 +94,16 @@ def refusals(config_class: Any, method: Method) -> list[str]:
 
 
 def methods_of(config_class: Any) -> list[Method]:
-    """The methods that are architectures of a family."""
+    """Return the methods that are architectures of a family."""
     return [method for method in METHODS.values() if not refusals(config_class, method)]
 
 
 def _architecture(config_class: Any, stock_arch: str, preset: Preset) -> Callable[[Any], None]:
-    """Architecture function for fairseq: fills what the user left unsaid, then reports every problem at once."""
+    """Make an architecture function for fairseq, which fills unset values, then reports every problem at once."""
     family: Family = config_class.family
 
     def fill(config: Any) -> None:
-        fill_unsaid(config, family, stock_arch, preset)
+        fill_unset(config, family, stock_arch, preset)
         resolve(plain_namespace(config, config_class), family)
 
     return fill
@@ -114,8 +114,8 @@ def register_family(model: Any) -> None:
     family: Family = model.family
     config_class = model.config_class = make_config_class(family)
     register_model(family.model, dataclass=config_class)(model)
-    # fairseq registers an architecture of the model's own name that does nothing; ours writes the resolved
-    # choices into the configuration, so that a checkpoint keeps its meaning if a preset is corrected later.
+    # fairseq registers an architecture named after the model that does nothing; this one writes the resolved choices
+    # into the configuration, so that a checkpoint keeps its meaning if a preset is corrected later.
     named: list[tuple[str, Method | None]] = [(family.model, None)]
     named += [(method.name + family.suffix, method) for method in methods_of(config_class)]
     for prefix, method in named:

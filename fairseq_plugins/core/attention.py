@@ -1,8 +1,7 @@
 """Attention: which attention sub-layers a layer has, and how they attend.
 
-Every attention has the one signature of :meth:`Attention.attend`, so that a layer reads the same whatever it is
-made of and TorchScript can compile it. A part of this axis is built with ``build(depth, design) ->
-AttentionPlan``, once a layer.
+Every attention has the signature of :meth:`Attention.attend`, so that the code of a layer does not depend on it and
+TorchScript can compile it. A part of this axis is built with ``build(depth, design) -> AttentionPlan``, once a layer.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
@@ -22,9 +21,9 @@ from fairseq_plugins.core.method import Axis, Stack, part
 
 
 class Attention(MultiheadAttention):
-    """Stock softmax attention behind the package's signature. Keeps ``q_proj, k_proj, v_proj, out_proj``.
+    """Stock softmax attention with the package's signature. Keeps ``q_proj, k_proj, v_proj, out_proj``.
 
-    The arguments of the constructor are those of :class:`fairseq.modules.MultiheadAttention`.
+    The constructor takes the arguments of :class:`fairseq.modules.MultiheadAttention`.
     """
 
     # Gain of the Xavier initialisation of the q, k and v maps. Before 2019-10 fairseq drew them as one
@@ -49,15 +48,15 @@ class Attention(MultiheadAttention):
             query: ``(T, B, C)``.
             key: keys and values, ``(S, B, C)``.
             key_padding_mask: ``(B, S)``, true for pads among the keys.
-            query_padding_mask: ``(B, T)``, true for pads among the queries; for attentions that look at both sides.
-            future_mask: ``(T, T)``, minus infinity above the diagonal; absent for whole-sequence attention.
-            incremental_state: fairseq's decoding cache, or none.
+            query_padding_mask: ``(B, T)``, true for pads among the queries; for attentions that use it.
+            future_mask: ``(T, T)``, minus infinity above the diagonal; None for whole-sequence attention.
+            incremental_state: fairseq's decoding cache, or None.
             need_weights: also return the weights, averaged over the heads.
-            need_head_weights: return them for each head.
-            scores: attention logits carried from the layer below, for attentions that use them.
+            need_head_weights: return the weights of each head instead.
+            scores: attention logits of the layer below, for attentions that use them.
 
         Returns:
-            output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or none; the scores for the layer above.
+            output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or None; the scores for the layer above.
         """
         static_keys = self.encoder_decoder_attention
         output, weights = self.forward(
@@ -76,8 +75,8 @@ class Attention(MultiheadAttention):
     def __prepare_scriptable__(self) -> Attention:
         """Let ``torch.jit.script`` see a stock instance first.
 
-        ``MultiheadAttention.forward`` names its own class to call a static method. TorchScript resolves that name
-        only for a class that it has compiled as a module before, which no subclass of it has been.
+        ``MultiheadAttention.forward`` names its own class to call a static method. TorchScript resolves that name only
+        for a class that it has already compiled as a module, and a subclass does not count.
         """
         prime_torchscript()
         return self
@@ -89,7 +88,7 @@ class ThreeMapsAttention(Attention):
     xavier_input_gain = 1.0
 
     def reset_parameters(self) -> None:
-        """Stock weights, but for q, k and v."""
+        """Draw stock's weights, except those of q, k and v."""
         super().reset_parameters()
         for projection in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(projection.weight, gain=self.xavier_input_gain)
@@ -99,7 +98,7 @@ _primed = False
 
 
 def prime_torchscript() -> None:
-    """Compile one tiny stock attention, once a process. See :meth:`Attention.__prepare_scriptable__`."""
+    """Compile one tiny stock attention, once per process. See :meth:`Attention.__prepare_scriptable__`."""
     global _primed
     if not _primed:
         _primed = True
@@ -108,10 +107,10 @@ def prime_torchscript() -> None:
 
 
 class AttentionPlan(NamedTuple):
-    """What makes each attention sub-layer of one layer; ``decoder_self=None`` means that it does not exist.
+    """Factories of the attention sub-layers of one layer; ``decoder_self=None`` means that it does not exist.
 
-    Each is called with the arguments of :class:`fairseq.modules.MultiheadAttention`: width, heads and keywords. What
-    it makes has :meth:`Attention.attend`, ``num_heads`` and ``head_dim``; it need not be an :class:`Attention`.
+    Each is called with the arguments of :class:`fairseq.modules.MultiheadAttention`: width, heads and keywords. The
+    module needs :meth:`Attention.attend`, ``num_heads`` and ``head_dim``; it need not be an :class:`Attention`.
     """
 
     encoder_self: Callable[..., nn.Module] = Attention
@@ -120,14 +119,14 @@ class AttentionPlan(NamedTuple):
 
 
 def needs_cross_attention(design: StackDesign, config: Any) -> list[str]:
-    """For ``Part.conflicts`` of what lives in the cross-attention. An encoder's choice of it changes nothing."""
-    lives = f"--attention {design.choice(Axis.ATTENTION)} lives in the cross-attention"
+    """``Part.conflicts`` of parts that change the cross-attention. In an encoder they have no effect."""
+    lives = f"--attention {design.choice(Axis.ATTENTION)} is part of the cross-attention"
     if design.stack is Stack.ENCODER:
         return []
     if design.encoder_layers == 0:
         return [f"{lives}, and a language model has none: choose another --attention, for instance softmax"]
     if config.no_cross_attention:
-        return [f"{lives}: it cannot go with --no-cross-attention"]
+        return [f"{lives}: it cannot be combined with --no-cross-attention"]
     return []
 
 

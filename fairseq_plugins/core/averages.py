@@ -1,4 +1,4 @@
-"""Averages over the target so far, for attentions that average instead of weighing: whole sequences and steps.
+"""Averages over the target so far, for attentions without weights: over whole sequences and step by step.
 
 Legend: T time, B batch, C width. Pads never enter an average, and the rows of pads are zero, as in the released code of
 average and of merged attention (Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631; Zhang, Titov and
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 def select(state: dict[str, Tensor | None], order: Tensor) -> dict[str, Tensor | None]:
-    """Rows ``order`` of every tensor of a decoding state."""
+    """Return the rows ``order`` of every tensor of a decoding state."""
     result: dict[str, Tensor | None] = {}
     for name, value in state.items():
         result[name] = None if value is None else value.index_select(0, order)
@@ -24,7 +24,7 @@ def select(state: dict[str, Tensor | None], order: Tensor) -> dict[str, Tensor |
 
 
 def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Sums of the values so far, ``(T, B, C)``, and their counts, ``(T, B or 1, 1)``, without pads, in float32."""
+    """Return sums of the values so far, ``(T, B, C)``, and counts, ``(T, B or 1, 1)``, without pads, in float32."""
     if padding_mask is None:
         counts = torch.arange(1, values.size(0) + 1, device=values.device, dtype=torch.float32)
         return values.float().cumsum(dim=0), counts.view(-1, 1, 1).expand(-1, values.size(1), 1)
@@ -33,14 +33,14 @@ def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor,
 
 
 def blank_pads(average: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Zero in the rows of pads, as in the released code."""
+    """Set the rows of pads to zero, as in the released code."""
     if padding_mask is None:
         return average
     return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
 
 
 def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
+    """Return the mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
 
     A product with the matrix of weights 1/t is several times faster than a cumulative sum, and its sums stay in the
     range of half precision. With pads on the left, t is more than the number of valid positions so far.
@@ -57,7 +57,7 @@ def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 
 def full_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Mean over all valid positions, at every one of them: whole-sequence attention without a future mask."""
+    """Return the mean over all valid positions, for each of them: whole-sequence attention without a future mask."""
     totals, counts = running_totals(values, padding_mask)
     average = (totals[-1:] / counts[-1:].clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
     return blank_pads(average, padding_mask)
@@ -72,7 +72,7 @@ class _Stateful(FairseqIncrementalState, nn.Module):
 
 
 class RunningAverage(_Stateful):
-    """Mean over the positions so far. While decoding it costs O(1) in time and memory for each step.
+    """Mean over the positions so far. In decoding each step costs O(1) time and memory.
 
     The decoding state is the sum ``(B, C)`` and the count ``(B, 1)`` of the steps so far, float32. It differs between
     the beams of a sentence and follows them at every step.
@@ -90,8 +90,8 @@ class RunningAverage(_Stateful):
         Args:
             values: ``(T, B, C)``; with a decoding state only the new steps, one or more.
             padding_mask: ``(B, T)``, true for pads.
-            incremental_state: fairseq's decoding cache, or none.
-            causal: up to each position; else, without a decoding state, over the whole sequence.
+            incremental_state: fairseq's decoding cache, or None.
+            causal: average up to each position; else, without a decoding state, over the whole sequence.
 
         Returns:
             ``(T, B, C)``, zero in the rows of pads.
@@ -126,7 +126,7 @@ class RunningAverage(_Stateful):
         incremental_state: dict[str, dict[str, Tensor | None]] | None,
         new_order: Tensor,
     ) -> dict[str, dict[str, Tensor | None]] | None:
-        """Follow the beams."""
+        """Reorder the decoding state with the beams."""
         state = self.get_incremental_state(incremental_state, "average_state")
         if state is not None:
             incremental_state = self.set_incremental_state(incremental_state, "average_state", select(state, new_order))
@@ -153,15 +153,15 @@ class AverageFeedForward(nn.Module):
 class AverageAttention(nn.Module):
     """sigmoid(i) * z + sigmoid(f) * g with [i; f] = W [z; g] + b; g is the mean of the inputs z so far.
 
-    With a feed-forward network, g is what it makes of that mean. Zhang, Xiong and Su, ACL 2018,
-    https://arxiv.org/abs/1805.00631, equations 1 to 3. It stands where a self-attention does, has no heads and no
-    dropout of attention weights; W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b starts at zero.
+    With a feed-forward network, g is its output for that mean. Zhang, Xiong and Su, ACL 2018,
+    https://arxiv.org/abs/1805.00631, equations 1 to 3. It replaces a self-attention and has no heads and no dropout of
+    attention weights; W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b starts at zero.
 
     Args:
         width: C.
-        heads: what the sub-layer would have; kept because layers read it off their self-attention.
+        heads: heads that a self-attention would have; kept because layers read the number from their self-attention.
         ffn_width: inner width of the feed-forward network; 0 for none.
-        activation_dropout: rate of the dropout behind its relu.
+        activation_dropout: rate of the dropout after its relu.
     """
 
     def __init__(self, width: int, heads: int, ffn_width: int = 0, activation_dropout: float = 0.0) -> None:
@@ -185,7 +185,7 @@ class AverageAttention(nn.Module):
         need_head_weights: bool,
         scores: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """As :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
+        """See :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
         average = self.average(query, query_padding_mask, incremental_state, future_mask is not None)
         average = self.ffn(average)
         of_input, of_average = torch.sigmoid(self.gate(torch.cat([query, average], dim=-1))).chunk(2, dim=-1)

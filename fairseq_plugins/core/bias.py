@@ -1,4 +1,4 @@
-"""Bias: what the linear maps of a layer add to their products.
+"""Bias: what the linear maps of a layer add to their product.
 
 A part of this axis is built with ``build(layer, design) -> None``, which changes the maps of one new layer in place:
 ``q_proj, k_proj, v_proj, out_proj`` of its attentions, ``fc1`` and ``fc2``.

@@ -1,10 +1,10 @@
-"""Initialisation that has to see data: one pass of the first training batch through the model.
+"""Initialisation from data: one pass of the first training batch through the model.
 
-A residual connection that takes part is a :class:`Calibrated`. The pass runs inside the first training forward, without
-gradients, in training mode, with the random state put back afterwards. What it finds lives in buffers, never in
-parameters: half-precision optimizers build their float32 copies of the parameters before the first forward and
-write them back at the first step, which silently undoes anything written into a parameter here. Buffers have no
-such copy; they are saved with the checkpoint, so the pass is not repeated on resume.
+A residual connection takes part if it is a :class:`Calibrated`. The pass runs inside the first training forward,
+without gradients, in training mode, and restores the random state afterwards. Its results are stored in buffers, never
+in parameters: half-precision optimizers build their float32 copies of the parameters before the first forward and write
+them back at the first step, which silently undoes anything written into a parameter here. Buffers have no such copy;
+they are saved with the checkpoint, so the pass is not repeated on resume.
 """
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
@@ -35,34 +35,34 @@ class Calibrated(Residual):
         self.register_buffer("calibrated", torch.zeros(1))
 
     def observe(self, branch: Tensor, stream: Tensor, carried: float) -> float:
-        """See the residual connection's inputs, ``(T, B, C)``, before it joins them.
+        """Observe the inputs of the residual connection, ``(T, B, C)``, before it adds them.
 
         Args:
             branch: as in :meth:`Residual.forward`.
-            stream: likewise.
-            carried: what the residual connection below in the same stack returned; 1 at the bottom.
+            stream: as in :meth:`Residual.forward`.
+            carried: the result of the residual connection below in the same stack; 1 at the bottom.
         """
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Called on every residual connection after the whole network has been observed; nothing to do by default."""
+        """Called on every residual connection once the whole network has been observed; does nothing by default."""
 
     def table_row(self) -> tuple[float, float]:
         """Branch variance and resulting stream scale, for the log."""
         raise NotImplementedError
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """A checkpoint without this residual's buffers is a plain model: load it as one that has been calibrated."""
+        """Load a checkpoint without these buffers, which is a plain model, as one that has been calibrated."""
         for key, value in self.state_dict().items():
             state_dict.setdefault(f"{name}.{key}", self.neutral(key, value))
 
     def neutral(self, key: str, value: Tensor) -> Tensor:
-        """Value of the missing entry ``key`` that makes the residual connection a plain sum."""
+        """Return the value of the missing entry ``key`` that makes the residual connection a plain sum."""
         raise NotImplementedError
 
 
 def population_variance(x: Tensor) -> float:
-    """Variance of all elements of ``x`` around their one mean, in float64, over the batches of all processes."""
+    """Return the variance of all elements of ``x`` around their common mean, in float64, over all processes."""
     values = x.detach().double()
     sums = torch.stack([values.sum(), (values * values).sum(), values.new_tensor(values.numel())])
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
@@ -72,13 +72,13 @@ def population_variance(x: Tensor) -> float:
 
 
 def pending(model: nn.Module) -> bool:
-    """True if a residual connection of ``model`` still has to see data."""
+    """Return whether a residual connection of ``model`` still has to see data."""
     return any(float(m.calibrated) < 0.5 for m in model.modules() if isinstance(m, Calibrated))
 
 
 @contextlib.contextmanager
 def _every_layer(model: nn.Module) -> Iterator[None]:
-    """Switch LayerDrop off: a layer that is skipped would never be calibrated."""
+    """Switch LayerDrop off: a skipped layer would never be calibrated."""
     lists = [m for m in model.modules() if isinstance(m, LayerDropModuleList)]
     rates = [m.p for m in lists]
     for m in lists:
@@ -91,10 +91,10 @@ def _every_layer(model: nn.Module) -> Iterator[None]:
 
 
 def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Callable[[], object]) -> None:
-    """Run ``forward`` once under observation and log what was found, one row a sub-layer.
+    """Run ``forward`` once under observation and log the results, one row per sub-layer.
 
     Args:
-        stacks: name and module of each stack that takes part; the carried value starts afresh at the bottom of each.
+        stacks: name and module of each stack that takes part; the carried value starts at 1 at the bottom of each.
         model: the model that ``forward`` runs.
         forward: runs the model on the first training batch. Every process calls this at the same time.
     """

@@ -1,7 +1,7 @@
-"""From a configuration to the designs of the stacks: values, checks, and what stock fairseq's builders read.
+"""Configuration to the designs of the stacks: values, checks, and the nested form for fairseq's builders.
 
-A configuration is read as plain data, whatever it comes from; every problem in it is reported together, before a module
-is built. The flat dataclass that it follows is made in :mod:`fairseq_plugins.core.fields`.
+A configuration is read as plain data, whatever its source; all problems in it are reported together, before a module is
+built. Its flat dataclass is made in :mod:`fairseq_plugins.core.fields`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SIZES = tuple(
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 SIZE_FIELDS = SIZES + DROPOUTS
 
-# Stock settings that this package has no answer to; a value other than the default is refused, never ignored.
+# fairseq settings that are not supported; a value other than the default is an error, never ignored.
 UNSUPPORTED = (
     "cross_self_attention",
     "base_layers",
@@ -60,13 +60,13 @@ UNSUPPORTED = (
 STOCK = flat_fields(
     TransformerConfig, {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
 )
-"""All settings that stock's layers and stacks read; a family need not have them all."""
+"""All settings that fairseq's layers and stacks read; a family need not have them all."""
 
 
 def plain_namespace(config: Any, config_class: Any) -> Namespace:
-    """Every setting that a part or a stock module may read, as plain data.
+    """Return every setting that a part or a fairseq module may read, as plain data.
 
-    Interpolations are resolved and absent values are at their defaults; so are settings that only other families have.
+    Interpolations are resolved; unset values, and settings that only other families have, are at their defaults.
     """
     family: Family = config_class.family
     values = Namespace(**{name: None if name in END_WIDTHS else stock.default for name, _, stock in STOCK})
@@ -92,7 +92,7 @@ def _plain_value(config: Any, field: Any, family: Family) -> Any:
 
 
 def value_of(config: Namespace, name: str, stack: Stack) -> str:
-    """The value of an axis or option for one stack: all of it, or its half of ``ENCODER,DECODER``.
+    """Return the value of an axis or option for one stack: all of it, or its half of ``ENCODER,DECODER``.
 
     Raises:
         UserError: more than two values.
@@ -104,7 +104,7 @@ def value_of(config: Namespace, name: str, stack: Stack) -> str:
 
 
 def choose(config: Namespace, stack: Stack) -> dict[Axis, Part]:
-    """The parts of one stack, by their axes.
+    """Return the parts of one stack, by axis.
 
     Raises:
         UserError: names that are not registered, all together, each with the nearest legal one.
@@ -117,7 +117,7 @@ def _chosen_part(config: Namespace, axis: Axis, stack: Stack) -> Part:
 
 
 def option_values(config: Namespace, stack: Stack) -> SimpleNamespace:
-    """Every option's value for one stack, as its own type.
+    """Return every option's value for one stack, in its type.
 
     Raises:
         UserError: values that are not legal, all together.
@@ -145,7 +145,7 @@ def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
 
 @contextlib.contextmanager
 def _noting(problems: list[str]) -> Iterator[None]:
-    """Add the problems of a UserError to ``problems`` and go on."""
+    """Add the problems of a UserError to ``problems`` and continue."""
     try:
         yield
     except UserError as error:
@@ -193,7 +193,7 @@ def _rate_problems(config: Namespace) -> list[str]:
 
 
 def _idle_problems(chosen: Mapping[Stack, Mapping[Axis, Part]], options: Mapping[Stack, SimpleNamespace]) -> list[str]:
-    """Options that somebody set and no part of either stack reads."""
+    """Options that were set but that no part of either stack reads."""
     read = {option for parts in chosen.values() for part in parts.values() for option in part.options}
     problems = []
     for option in all_options():
@@ -221,7 +221,9 @@ def _sharing_problems(config: Namespace) -> list[str]:
             f"must equal --decoder-embed-dim {config.decoder_embed_dim}"
         )
     if config.decoder_embed_path and config.decoder_embed_path != config.encoder_embed_path:
-        problems.append("--share-all-embeddings needs one table: --decoder-embed-path must equal --encoder-embed-path")
+        problems.append(
+            "--share-all-embeddings needs one embedding table: --decoder-embed-path must equal --encoder-embed-path"
+        )
     return problems
 
 
@@ -230,16 +232,16 @@ def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> 
     for stack, design in designs.items():
         history = design.choice(Axis.HISTORY)
         if getattr(config, f"{stack.value}_normalize_before") and not has_stock_top(design):
-            problems.append(f"--{stack.value}-normalize-before contradicts --norm {config.norm}: say --norm pre")
+            problems.append(f"--{stack.value}-normalize-before contradicts --norm {config.norm}: use --norm pre")
         if getattr(config, f"{stack.value}_layerdrop") > 0 and history != "last":
             problems.append(
-                f"--history {history} needs every layer's output: it cannot go with --{stack.value}-layerdrop"
+                f"--history {history} needs every layer's output: it cannot be combined with --{stack.value}-layerdrop"
             )
     return problems
 
 
 def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
-    """Two different values where there is only one stack to take them."""
+    """Two different values for a model with only one stack."""
     if len(stacks) > 1:
         return []
     names = [*(axis.value for axis in Axis), *(option.name for option in all_options())]
@@ -252,7 +254,7 @@ def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]
 
 
 def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, StackDesign]:
-    """Turn a complete configuration into the designs of the stacks of a family; of both without one.
+    """Turn a complete configuration into the designs of a family's stacks; without a family, of both stacks.
 
     Raises:
         UserError: every problem of the configuration, all reported together, before a module is built.
@@ -285,7 +287,7 @@ def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, Stac
 
 
 def design_of(config: Namespace, stack: Stack, parts: Mapping[Axis, Part], options: SimpleNamespace) -> StackDesign:
-    """The design of one stack."""
+    """Return the design of one stack."""
     return StackDesign(
         stack=stack,
         parts=parts,
@@ -300,12 +302,12 @@ def design_of(config: Namespace, stack: Stack, parts: Mapping[Axis, Part], optio
 
 
 def has_stock_top(design: StackDesign) -> bool:
-    """Whether stock's constructor shall build its own LayerNorm on top of the stack."""
+    """Return whether fairseq's constructor builds its own LayerNorm on top of the stack."""
     return design.top_norm() is stock_top_norm
 
 
 def nested_config(config: Namespace, designs: Mapping[Stack, StackDesign]) -> TransformerConfig:
-    """What stock fairseq's builders read: its nested ``TransformerConfig`` that also carries the designs."""
+    """Return fairseq's nested ``TransformerConfig`` for its builders, which also carries the designs."""
     values = Namespace(**vars(config))
     for stack, design in designs.items():
         setattr(values, f"{stack.value}_normalize_before", has_stock_top(design))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackDesign:
-    """What a stack is built from. Parts read it, layers and stacks ask it for what the parts build.
+    """Everything a stack is built from. Parts read it; layers and stacks get their modules from it.
 
     Attributes:
         stack: the stack that is being built.
@@ -31,7 +31,7 @@ class StackDesign:
         width: model width d of this stack.
         ffn_width: width f of the feed-forward sub-layers of this stack.
         heads: attention heads of this stack.
-        activation_dropout: rate of the dropout behind an activation.
+        activation_dropout: rate of the dropout after an activation.
         options: values of the options that the registered parts declare, by attribute.
     """
 
@@ -55,7 +55,7 @@ class StackDesign:
         return self.parts[axis].name
 
     def norms(self, site: Site, depth: int) -> NormPlaces:
-        """What makes the norms of one sub-layer of the layer at ``depth``, counted from 1, by their places."""
+        """Factories of the norms of one sub-layer, by place; ``depth`` of its layer counts from 1."""
         places: NormPlaces = self.parts[Axis.NORM].build(site, depth, self)
         return places
 
@@ -64,11 +64,11 @@ class StackDesign:
         return all(place in self.norms(site, depth) for site in Site for depth in range(1, self.layers + 1))
 
     def top_norm(self) -> NormFactory | None:
-        """What makes the norm on top of the layers."""
+        """Factory of the norm on top of the layers, if there is one."""
         return self.parts[Axis.NORM].top(self)
 
     def attention(self, depth: int) -> AttentionPlan:
-        """What makes the attentions of the layer at ``depth``."""
+        """Factories of the attentions of the layer at ``depth``."""
         plan: AttentionPlan = self.parts[Axis.ATTENTION].build(depth, self)
         return plan
 
@@ -78,7 +78,7 @@ class StackDesign:
         return residuals
 
     def side_stream(self) -> SideStream | None:
-        """What starts and ends the second stream of the stack, for residual connections that keep one."""
+        """The second stream of the stack, for residual connections that keep one."""
         return self.parts[Axis.RESIDUAL].side_stream(self)
 
     def history(self) -> History:

@@ -1,4 +1,4 @@
-"""What all models of the package share: a configuration resolved into designs, first weights, the first batch."""
+"""Code that all models share: configuration to designs, first weights, first batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairseq.models import BaseFairseqModel
 from torch import Tensor
 
 from fairseq_plugins.core import calibration, weight_decay
-from fairseq_plugins.core.architectures import fill_unsaid, method_preset
+from fairseq_plugins.core.architectures import fill_unset, method_preset
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
 from fairseq_plugins.core.fields import Family
 from fairseq_plugins.core.initialisation import StackWeights
@@ -21,7 +21,7 @@ from fairseq_plugins.core.residual import Residual
 
 
 class DesignedModel(BaseFairseqModel):
-    """Stands before the stock model among the bases of a model that is built from designs."""
+    """Mixin for models built from designs. List it before the fairseq class so that its overrides win."""
 
     family: Family
     config_class: type[FairseqDataclass]
@@ -30,22 +30,22 @@ class DesignedModel(BaseFairseqModel):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Flags from the flat configuration. Defaults are left out so that architectures can fill them in."""
+        """Add flags from the flat configuration, without defaults so that architectures can fill them in."""
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True)
 
     @classmethod
     def read(cls, cfg: Any) -> tuple[Namespace, Any]:
-        """The configuration as flat, plain data, and nested as stock's builders read it, with the designs.
+        """Return the configuration as flat, plain data, and nested as fairseq's builders read it, with the designs.
 
         Raises:
             UserError: every problem of the configuration, before a module is built.
         """
-        fill_unsaid(cfg, cls.family, cls.family.sizes[""].stock, method_preset(None))
+        fill_unset(cfg, cls.family, cls.family.sizes[""].stock, method_preset(None))
         flat = plain_namespace(cfg, cls.config_class)
         return flat, nested_config(flat, resolve(flat, cls.family))
 
     def start(self, flat: Namespace) -> None:
-        """Draw the first weights, and mark those that a training shall not decay."""
+        """Draw the first weights, and mark those that are excluded from weight decay."""
         with torch.no_grad():
             for stack, weights in stack_weights(self):
                 stack.design.initialise(weights)
@@ -57,14 +57,14 @@ class DesignedModel(BaseFairseqModel):
 
     @torch.jit.unused
     def see_first_batch(self, *inputs: Any) -> None:
-        """Calibrate what has to see data, in the first training forward of a model that has never been trained.
+        """Calibrate from data in the first training forward of a model that has never been trained.
 
         Args:
-            inputs: what :meth:`run_stacks` takes.
+            inputs: arguments of :meth:`run_stacks`.
         """
         if not self.training or self.data_seen:
             return
-        # A stack may have come with the weights of another training, which have seen data.
+        # A stack may have been loaded with the weights of another training, which have seen data.
         stacks = [(name, stack) for name, stack in self.stacks() if calibration.pending(stack)]
         if stacks:
             calibration.calibrate(stacks, self, lambda: self.run_stacks(*inputs))
@@ -80,13 +80,13 @@ class DesignedModel(BaseFairseqModel):
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """As stock; afterwards the buffers say anew whether data has been seen."""
+        """Load as fairseq does; the new buffers then tell whether data has been seen."""
         self.data_seen = False
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
 
 def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
-    """Each stack with its weights, the encoder first."""
+    """Yield each stack with its weights, the encoder first."""
     branches = sum(isinstance(module, Residual) for module in model.modules())
     encoder, decoder = getattr(model, "encoder", None), model.decoder
     source = getattr(encoder, "embed_tokens", None)

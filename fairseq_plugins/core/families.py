@@ -1,4 +1,4 @@
-"""All families of models, their registration with fairseq, and what to say of an architecture that there is not."""
+"""All families of models, their registration with fairseq, and the error for an unknown architecture."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def register_architectures() -> None:
 
 
 def require_architecture(arch: str | None, setting: str) -> None:
-    """``arch`` is an architecture, of this package or of fairseq.
+    """Check that ``arch`` is an architecture of this package or of fairseq.
 
     Raises:
-        UserError: it is none, or not given; the nearest one is named, and how the legal ones are made up.
+        UserError: it is not, or it is missing; the message names the nearest one and the patterns of legal names.
     """
     if arch in ARCH_MODEL_REGISTRY:
         return
@@ -40,7 +40,7 @@ def require_architecture(arch: str | None, setting: str) -> None:
 
 
 def _why_not(arch: str) -> str:
-    """Why a method is no architecture of the family that ``arch`` names; empty if it names no such pair."""
+    """Return why the method in ``arch`` is not an architecture of its family; empty if ``arch`` names no such pair."""
     for model in MODELS:
         name, suffix, _ = arch.partition(model.family.suffix)
         if suffix and name in METHODS and (reasons := refusals(model.config_class, METHODS[name])):

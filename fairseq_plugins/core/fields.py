@@ -1,12 +1,12 @@
 """Families of models, and the flat dataclass of each: its flags and its YAML keys.
 
-A family is what a kind of stock model has of its own: which stacks there are, where its settings come from and which
-sizes its architectures take. The stock fields are generated from fairseq's own dataclass or parser, so that they cannot
-drift; a nested dataclass (``encoder.layers``) becomes a flat one (``encoder_layers``), since the flat form is what both
+A family describes a kind of fairseq model: which stacks it has, where its settings come from and which sizes its
+architectures have. The stock fields are generated from fairseq's own dataclass or parser, so that they cannot drift; a
+nested dataclass (``encoder.layers``) becomes a flat one (``encoder_layers``), since the flat form is what both
 ``fairseq-train`` and ``fairseq-hydra-train`` can read.
 
-Whatever an architecture may preset has the dataclass default ``None``, "not said". That is what makes presets
-mean the same by flag and by YAML: an architecture's value fills what the user left unsaid, in both.
+Every setting that an architecture may preset has the dataclass default ``None``, "unset". Therefore presets mean the
+same by flag and by YAML: in both, an architecture's value fills what the user left unset.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fairseq_plugins.core.method import PARTS, Axis, Option, Stack, all_options
 Field = tuple[str, Any, Any]
 """Name, type and :class:`dataclasses.Field` of a setting."""
 
-# Widths at the two ends of the decoder; where they are not said, the decoder's own. No interpolation as upstream: the
-# decoder's width may itself be unsaid when Hydra resolves interpolations.
+# Widths at the two ends of the decoder; if unset, the decoder's own. No interpolation as upstream: the decoder's width
+# may itself be unset when Hydra resolves interpolations.
 END_WIDTHS = ("decoder_input_dim", "decoder_output_dim")
 AXIS_HELP = {
-    Axis.NORM: "where the LayerNorms stand",
+    Axis.NORM: "where the LayerNorms are",
     Axis.RESIDUAL: "how a branch joins the stream",
-    Axis.ATTENTION: "which attention sub-layers there are",
+    Axis.ATTENTION: "which attention sub-layers exist",
     Axis.HISTORY: "what a layer takes as its input",
-    Axis.BIAS: "what the linear maps of a layer add",
+    Axis.BIAS: "what the linear maps of a layer add to their product",
     Axis.INIT: "what the method does to the initial weights",
-    Axis.BASE_INIT: "distribution of the initial weights: the one the papers assume or today's stock one",
+    Axis.BASE_INIT: "distribution of the initial weights: the one that the papers assume, or fairseq's current one",
 }
 
 
@@ -47,8 +47,8 @@ class Size:
     """A size of architectures.
 
     Attributes:
-        stock: fairseq's architecture of that size; it also says what follows from what the user has said.
-        changes: what differs from it, for sizes that fairseq has no architecture for.
+        stock: fairseq's architecture of that size; it also derives settings from those that the user has set.
+        changes: differences from it, for sizes that fairseq has no architecture for.
         depths: whether the family's depths can be added to it.
     """
 
@@ -63,18 +63,18 @@ class Family:
 
     Attributes:
         model: name of the model in fairseq, and of the architecture without a method.
-        suffix: what follows the name of a method in the name of an architecture.
+        suffix: what follows the method in the name of an architecture.
         class_name: name of the dataclass.
-        stacks: the stacks that there are.
+        stacks: the stacks of the model.
         stock: the stock settings, see :func:`flat_fields` and :func:`parser_fields`.
-        presettable: what an architecture may set; everything else keeps fairseq's default unless the user says
-            otherwise.
-        fallbacks: values, where nobody gives one, of the settings that another group declares (the task, mostly).
-        fixed: what holds for every model of the family, of the settings that only other families have.
-        complete: settles, in a configuration that is plain data, what follows from other settings.
-        problems: of such a configuration, in settings that only this family has.
+        presettable: settings that an architecture may preset; all others keep fairseq's default unless the user sets
+            them.
+        fallbacks: values, if unset, of the settings that another group declares (mostly the task).
+        fixed: values for every model of the family of settings that only other families have.
+        complete: sets, in a configuration that is plain data, what follows from other settings.
+        problems: problems of such a configuration in settings that only this family has.
         sizes: suffix of an architecture to its size.
-        depths: further suffix to the settings that a depth means.
+        depths: settings of each depth, by a further suffix.
     """
 
     model: str
@@ -92,12 +92,12 @@ class Family:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What stock fairseq takes where nobody says anything."""
+        """Defaults of the stock settings in fairseq."""
         return {name: stock.default for name, _, stock in self.stock}
 
 
 def flat_fields(config: type[FairseqDataclass], nested: Mapping[str, type[Any]] | None = None) -> tuple[Field, ...]:
-    """Every setting of a stock dataclass; those of its ``nested`` dataclasses with their name in front."""
+    """Return every setting of a fairseq dataclass; those of ``nested`` dataclasses have the group's name in front."""
     flat: list[Field] = []
     for top in dataclasses.fields(config):
         group = (nested or {}).get(top.name)
@@ -109,20 +109,20 @@ def flat_fields(config: type[FairseqDataclass], nested: Mapping[str, type[Any]] 
 
 
 def declared_by_task(fields: tuple[Field, ...], *names: str) -> tuple[Field, ...]:
-    """``fields``, of which those called ``names`` are settings of the task."""
+    """Return ``fields``, with those called ``names`` taken from the task."""
     return tuple(
         (name, kind, field(default=II(f"task.{name}")) if name in names else stock) for name, kind, stock in fields
     )
 
 
 def declared_elsewhere(name: str, kind: Any, group: str, default: Any) -> Field:
-    """A setting that a model takes from another group, which need not have it."""
+    """Return a setting that a model takes from another group, which need not have it."""
     value = "null" if default is None else default
     return name, kind, field(default=f"${{oc.select:{group}.{name},{value}}}")
 
 
 def parser_fields(add_args: Callable[[argparse.ArgumentParser], None]) -> tuple[Field, ...]:
-    """Every flag of a stock model that declares its settings to a parser."""
+    """Return every flag of a fairseq model that declares its settings to a parser."""
     parser = argparse.ArgumentParser(add_help=False)
     add_args(parser)
     fields: list[Field] = []
@@ -143,13 +143,13 @@ def _stock_field(family: Family, name: str, kind: Any, stock: Any) -> Field:
     metadata = dict(stock.metadata)
     metadata.setdefault("help", "as in stock fairseq")
     if name in family.fallbacks:
-        # Without a help text fairseq takes the field as one that another group declares.
+        # fairseq treats a field without help text as one that another group declares.
         return name, kind, field(default=stock.default)
     if name in END_WIDTHS:
         metadata["help"] += " (default: the decoder's width)"
         return name, Optional[int], field(default=None, metadata=metadata)
     if name.endswith("layers_to_keep"):
-        # Declared as a list upstream, but the stock builder splits it as text.
+        # Upstream declares a list, but its builder splits the value as text.
         return name, Optional[str], field(default=None, metadata=metadata)
     if name in family.presettable:
         metadata["help"] += " (default: the architecture's)"
@@ -160,7 +160,7 @@ def _stock_field(family: Family, name: str, kind: Any, stock: Any) -> Field:
 
 
 def _where_they_differ(family: Family) -> str:
-    return "; ENCODER,DECODER where they differ" if len(family.stacks) > 1 else ""
+    return "; ENCODER,DECODER if they differ" if len(family.stacks) > 1 else ""
 
 
 def _axis_field(family: Family, axis: Axis) -> Field:
@@ -175,7 +175,7 @@ def _option_field(family: Family, option: Option) -> Field:
 
 
 def make_config_class(family: Family) -> type[FairseqDataclass]:
-    """The dataclass of a family's configuration, which keeps the family. Call after all parts have been registered."""
+    """Make the dataclass of a family's configuration, which keeps the family. Call once all parts are registered."""
     fields = [_stock_field(family, *one) for one in family.stock]
     fields += [*map(partial(_axis_field, family), Axis), *map(partial(_option_field, family), all_options())]
     undecayed = field(default=None, metadata={"help": weight_decay.HELP})

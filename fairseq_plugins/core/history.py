@@ -24,12 +24,12 @@ class History(nn.Module):
         return states[-1]
 
     def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """The states after a layer has put out ``x``."""
+        """The states after a layer has returned ``x``."""
         return states + [x]
 
 
 class LastState(History):
-    """Only the layer just below; remembers nothing else, so that memory does not grow with depth."""
+    """Only the output of the layer below; it keeps nothing else, so that memory does not grow with depth."""
 
     def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """Forget everything but ``x``."""
@@ -37,12 +37,13 @@ class LastState(History):
 
 
 def mixing_weights(stack: Any) -> Tensor:
-    """Row l, column k: weight of state k in the input of layer l + 1, row L: in the output; means over the width.
+    """Return the weight of state k in the input of layer l + 1 at row l, column k; row L is the stack's output.
 
-    A history is linear with its LayerNorms taken out, so they are what it makes of a one in the place of each state.
+    The weights are means over the width. Without its LayerNorms a history is linear, so each weight is the output for a
+    one in place of that state.
 
     Args:
-        stack: of L layers.
+        stack: a stack of L layers.
 
     Returns:
         ``(L + 1, L + 1)``; zero right of the diagonal.

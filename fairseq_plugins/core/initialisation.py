@@ -1,9 +1,9 @@
 """Initialisation: the base distribution of the weights, and what a method does to it.
 
-fairseq has changed its own default twice without saying so (the Xavier gain and the biases of q, k, v in 2019-10,
-the feed-forward matrices in 2020-03), so the papers' numbers and today's stock model start from different
-networks. The base is therefore a choice of its own. Parts of both axes are built with ``build(weights, design)``, which
-changes the weights of one stack in place, under ``torch.no_grad``; the encoder's turn comes first.
+fairseq has changed its own default twice without announcing it (the Xavier gain and the biases of q, k, v in 2019-10,
+the feed-forward matrices in 2020-03), so the papers' numbers and today's stock model start from different networks. The
+base is therefore a choice of its own. Parts of both axes are built with ``build(weights, design)``, which changes the
+weights of one stack in place, under ``torch.no_grad``; the encoder comes first.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class StackWeights:
 
     Attributes:
         layers: its layers; ``layers[0]`` has depth 1.
-        embedding: its token table, or whatever else embeds its tokens; None where its input is no text.
-        embedding_is_shared: the table is the one of the encoder too, whose turn came before.
-        output: the decoder's output projection where it has a weight of its own, else None.
-        branches: number of sub-layers in the whole model, those of the other stack too.
+        embedding: its token table, or whatever else embeds its tokens; None if its input is not text.
+        embedding_is_shared: whether the table is also the encoder's, which was initialised before.
+        output: the decoder's output projection if it has its own weight, else None.
+        branches: number of sub-layers in the whole model, including the other stack.
         top_norm: the LayerNorm on top of the layers, or None.
     """
 
@@ -42,16 +42,17 @@ class StackWeights:
 
 
 def linear_maps(layer: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
-    """Every linear map of a layer with its name, each once: q, k, v and out of each attention, fc1, fc2."""
+    """Yield every linear map of a layer once, with its name: q, k, v and out of each attention, fc1, fc2."""
     for name, module in layer.named_modules():
         if isinstance(module, nn.Linear):
             yield name, module
 
 
 def draw_cross_attention_apart(weights: StackWeights) -> None:
-    """Give q, k and v of every cross-attention the bound of three matrices of their own, gain 1; a second call is none.
+    """Give q, k and v of every cross-attention the bound of three separate matrices, gain 1. Idempotent.
 
-    DS-Init's authors draw them so, and self-attention's as one matrix: func.dot_attention of github.com/bzhangGo/zero.
+    DS-Init's authors draw them so, but those of self-attention as one matrix: func.dot_attention of
+    github.com/bzhangGo/zero.
     """
     for layer in weights.layers:
         for module in layer.modules():
@@ -62,21 +63,21 @@ def draw_cross_attention_apart(weights: StackWeights) -> None:
 
 
 def without_cross_attention(design: StackDesign, config: Any) -> list[str]:
-    """Where ``xavier_apart`` would be ``xavier``."""
+    """Refuse ``xavier_apart`` where it would equal ``xavier``."""
     if not config.no_cross_attention:
         return []
-    return ["--base-init xavier_apart is about the cross-attention, and there is none: choose --base-init xavier"]
+    return ["--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"]
 
 
 @part(
     Axis.INIT,
     "keep",
-    summary="the base initialisation as it is",
+    summary="the base initialisation, unchanged",
 )
 @part(
     Axis.BASE_INIT,
     "fairseq",
-    summary="what today's stock fairseq draws",
+    summary="what fairseq draws today",
 )
 def keep(weights: StackWeights, design: StackDesign) -> None:
     """Change nothing."""
@@ -115,7 +116,7 @@ def xavier_biased(weights: StackWeights, design: StackDesign) -> None:
     """Xavier uniform for every matrix; fairseq from 2019-10-25 to 2020-03-19.
 
     As :func:`xavier`, but the biases of the attentions' q, k and v maps are drawn from U(-1/sqrt(d_in), 1/sqrt(d_in)),
-    which is what ``nn.Linear`` does and fairseq left as it was.
+    which is what ``nn.Linear`` does and what fairseq did not override.
     """
     xavier(weights, design)
     for layer in weights.layers:
@@ -130,7 +131,7 @@ def xavier_biased(weights: StackWeights, design: StackDesign) -> None:
 @part(
     Axis.BASE_INIT,
     "xavier_apart",
-    summary="as xavier, the cross-attention's q, k and v drawn as three matrices, gain 1: DS-Init's Post-LN",
+    summary="xavier, but q, k and v of the cross-attention are three matrices of gain 1: DS-Init's Post-LN",
     conflicts=without_cross_attention,
 )
 def xavier_apart(weights: StackWeights, design: StackDesign) -> None:

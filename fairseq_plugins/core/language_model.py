@@ -31,7 +31,7 @@ def _enwik8(layers: int, width: int) -> Size:
 
 
 def _complete(values: Namespace) -> None:
-    """What stock's builder settles, and an encoder of no layers that fits the decoder."""
+    """Set what fairseq's builder sets, and an encoder without layers that matches the decoder."""
     if values.max_target_positions is None:
         values.max_target_positions = values.tokens_per_sample
     values.encoder_embed_dim = values.decoder_embed_dim
@@ -39,10 +39,10 @@ def _complete(values: Namespace) -> None:
 
 
 def cutoffs(text: str | None) -> tuple[int, ...] | None:
-    """``20000,60000`` as numbers, which must rise; none if there is no text.
+    """Read ``20000,60000`` as increasing numbers; None without a text.
 
     Raises:
-        ValueError: it is no such list.
+        ValueError: it is not such a list.
     """
     if text is None:
         return None
@@ -59,7 +59,7 @@ def _cutoff_problems(config: Namespace) -> list[str]:
             cutoffs(getattr(config, name))
         except ValueError:
             problems.append(
-                f"{flag(name)} takes rising numbers of words with commas between them, for instance "
+                f"{flag(name)} takes increasing numbers of words separated by commas, for instance "
                 f"20000,60000, not '{getattr(config, name)}'"
             )
     if config.adaptive_input and config.adaptive_input_cutoff is None:
@@ -83,10 +83,10 @@ def _tying_problems(config: Namespace) -> list[str]:
 
 
 def _table_problems(config: Namespace) -> list[str]:
-    """Of the embedding by characters, and of one table at both ends."""
+    """Problems of the character embedding, and of one table at both ends."""
     problems = []
     if config.character_embeddings and config.adaptive_input:
-        problems.append("--character-embeddings and --adaptive-input are two embeddings: say one")
+        problems.append("--character-embeddings and --adaptive-input are mutually exclusive: choose one")
     if config.character_embeddings and _filters(config) is None:
         problems.append(
             "--character-filters takes a list of pairs (width, channels), for instance [(1, 64), (2, 128)], "
@@ -97,7 +97,9 @@ def _table_problems(config: Namespace) -> list[str]:
         ends["--adaptive-softmax-cutoff"] = config.adaptive_softmax_cutoff is not None
         others = [flag for flag, said in ends.items() if said]
         if others:
-            problems.append(f"--share-decoder-input-output-embed needs one table: it cannot go with {others[0]}")
+            problems.append(
+                f"--share-decoder-input-output-embed needs one embedding table: it cannot be combined with {others[0]}"
+            )
         if config.decoder_input_dim != config.decoder_output_dim:
             problems.append(
                 "--share-decoder-input-output-embed needs one width: --decoder-input-dim "
@@ -107,7 +109,7 @@ def _table_problems(config: Namespace) -> list[str]:
 
 
 def _filters(config: Namespace) -> list[tuple[int, int]] | None:
-    """``--character-filters`` as pairs of a width and a number of channels; none if it is no such list."""
+    """Read ``--character-filters`` as pairs of width and channels; None if it is not such a list."""
     try:
         pairs = [(int(width), int(channels)) for width, channels in ast.literal_eval(config.character_filters)]
     except (ValueError, TypeError, SyntaxError):
@@ -177,7 +179,7 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
 
     @classmethod
     def _embedding(cls, flat: Namespace, dictionary: Dictionary) -> nn.Module:
-        """What stock's builder makes of the same settings; the choice is no method of its own there."""
+        """Build the embedding as fairseq's builder does, which has no separate method for that."""
         if flat.character_embeddings:
             return CharacterTokenEmbedder(
                 dictionary,
@@ -202,16 +204,16 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
 
         Args:
             src_tokens: ``(B, T)``.
-            kwargs: as the stock decoder's.
+            kwargs: those of fairseq's decoder.
 
         Returns:
-            logits ``(B, T, V)``, or features ``(B, T, C)`` where the softmax is adaptive; and a dictionary.
+            logits ``(B, T, V)``, or features ``(B, T, C)`` if the softmax is adaptive; and a dictionary.
         """
         self.see_first_batch(src_tokens)
         return self.decoder(src_tokens, **kwargs)
 
     def run_stacks(self, src_tokens: Tensor) -> None:
-        """As :meth:`forward`, up to the output projection."""
+        """Run :meth:`forward` up to the output projection."""
         self.decoder(src_tokens, features_only=True)
 
 
@@ -222,6 +224,6 @@ def _require_words(flat: Namespace, task: Any) -> None:
     for name, words in sizes.items():
         numbers = cutoffs(getattr(flat, name))
         if numbers and words is not None and numbers[-1] > words:
-            problems.append(f"{flag(name)} {getattr(flat, name)} goes beyond the {words} words of the dictionary")
+            problems.append(f"{flag(name)} {getattr(flat, name)} exceeds the {words} words of the dictionary")
     if problems:
         raise UserError(problems)

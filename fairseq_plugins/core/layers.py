@@ -1,11 +1,10 @@
-"""The encoder layer and the decoder layer: stock fairseq's, assembled from the parts of a design.
+"""The encoder layer and the decoder layer: fairseq's layers, assembled from the parts of a design.
 
-Every stock parameter keeps its name. A sub-layer is always the same lines: norm before the branch; branch with its
-dropout; norm on the branch; residual connection; norm after the sum; each norm only where the design has one. Residual
-connections and norms exist if and only if the sub-layer and the place do, so that no parameter is ever without a
-gradient.
+Every stock parameter keeps its name. Every sub-layer has the same lines: norm before the branch; branch with its
+dropout; norm on the branch; residual connection; norm after the sum. Each norm exists only where the design has one,
+and a residual connection only with its sub-layer, so that no parameter is ever without a gradient.
 
-The first norm of a sub-layer has the name of stock's, whatever its place; one behind it is called after its place.
+The first norm of a sub-layer has fairseq's name, whatever its place; a later one is named after its place.
 
 Legend: T time, S source time, B batch, C width.
 """
@@ -25,15 +24,15 @@ from fairseq_plugins.core.sub_layers import LAST_MAP, LATER_PLACES, NORM_OF
 
 
 def _remove(layer: nn.Module, *names: str) -> None:
-    """Take away modules that the stock constructor has built."""
+    """Remove modules that the stock constructor has built."""
     for name in names:
         setattr(layer, name, None)
 
 
 class Layer(nn.Module):
-    """What both kinds of layers share. Stands before the stock layer among the bases."""
+    """Mixin of both kinds of layers. List it before the fairseq class among the bases."""
 
-    # Where the first norm of a sub-layer stands. TorchScript leaves out what a constant says is not done.
+    # The place of the first norm of each sub-layer. TorchScript drops a branch that a constant disables.
     __constants__ = [f"norm_{place.value}_{site.value}" for place in NormPlace for site in Site]
 
     if TYPE_CHECKING:  # fairseq's modules have no types; TorchScript would take these for its own
@@ -43,7 +42,7 @@ class Layer(nn.Module):
         def __getattr__(self, name: str) -> Any: ...
 
     def put_together(self, *sites: Site) -> None:
-        """Give a layer that stock has built what the design has for its sub-layers: norms, biases, residuals."""
+        """Add the design's norms, biases and residual connections to a layer that fairseq has built."""
         design = self.design
         norms = {site: dict(design.norms(site, self.depth)) for site in sites}
         inside = {site: places.pop(NormPlace.INSIDE, None) for site, places in norms.items()}
@@ -64,27 +63,27 @@ class Layer(nn.Module):
             setattr(self, f"norm_{place.value}_{site.value}", place is first)
         if first is None:
             _remove(self, NORM_OF[site])
-        elif norms[first] is not layer_norm:  # which stock has built
+        elif norms[first] is not layer_norm:  # fairseq has built that one
             setattr(self, NORM_OF[site], norms[first](self.embed_dim))
         for place in LATER_PLACES:
             later = norms[place](self.embed_dim) if place in norms and place is not first else None
             setattr(self, f"{site.value}_{place.value}_norm", later)
 
-    # The three methods below are the same lines for each site: TorchScript takes no module as an argument.
+    # The three methods below repeat the same lines for each site: TorchScript does not accept a module as an argument.
 
     def join_self_attn(
         self, branch: Tensor, stream: Tensor, layer_input: Tensor, side: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The end of a sub-layer: norm on the branch, residual connection, norm after the sum.
+        """End a sub-layer: norm on the branch, residual connection, norm after the sum.
 
         Args:
-            branch: output of the sub-layer after its dropout, ``(T, B, C)``; the others have its shape.
+            branch: output of the sub-layer after its dropout, ``(T, B, C)``, the shape of the others too.
             stream: input of the sub-layer, before any LayerNorm.
             layer_input: input of the layer, before any LayerNorm.
-            side: the side stream, where the stack has one.
+            side: the side stream, if the stack has one.
 
         Returns:
-            the stream and the side stream behind the sub-layer.
+            the stream and the side stream after the sub-layer.
         """
         if self.norm_branch_self_attn:
             branch = self.self_attn_layer_norm(branch)
@@ -102,7 +101,7 @@ class Layer(nn.Module):
     def join_encoder_attn(
         self, branch: Tensor, stream: Tensor, layer_input: Tensor, side: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """As :meth:`join_self_attn`."""
+        """See :meth:`join_self_attn`."""
         if self.norm_branch_encoder_attn:
             branch = self.encoder_attn_layer_norm(branch)
         if self.encoder_attn_branch_norm is not None:
@@ -117,7 +116,7 @@ class Layer(nn.Module):
         return x, side
 
     def feed_forward(self, x: Tensor, layer_input: Tensor, side: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The feed-forward sub-layer: the stream, and the side stream where there is one, to those behind it."""
+        """Run the feed-forward sub-layer; returns the stream and, if there is one, the side stream after it."""
         branch = x if side is None else self.ffn_residual.read(x, side)
         branch = self.final_layer_norm(branch) if self.norm_before_ffn else branch
         branch = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(branch))))
@@ -147,7 +146,7 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
         self.put_together(Site.SELF, Site.FFN)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
-        """The design's attention in the place of the stock one."""
+        """Build the design's attention instead of fairseq's."""
         return self.design.attention(self.depth).encoder_self(
             embed_dim, cfg.encoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True
         )
@@ -165,7 +164,7 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
             x: ``(T, B, C)``.
             encoder_padding_mask: ``(B, T)``, true for pads.
             scores: attention logits of the layer below.
-            side: the side stream, where the stack has one.
+            side: the side stream, if the stack has one.
 
         Returns:
             output ``(T, B, C)``, the logits for the layer above, and the side stream.
@@ -207,12 +206,12 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> nn.Module:
-        """The design's attention. The stock constructor reads the head count off it even where there is none."""
+        """Build the design's attention; one that is removed too, since fairseq's constructor reads its head count."""
         build = self.plan.decoder_self or Attention
         return build(embed_dim, cfg.decoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True)
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
-        """The design's cross-attention; keys and values have the encoder's width."""
+        """Build the design's cross-attention; keys and values have the encoder's width."""
         return self.plan.cross(
             embed_dim,
             cfg.decoder.attention_heads,
@@ -241,13 +240,13 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
             x: ``(T, B, C)``.
             encoder_out: ``(S, B, C)``.
             encoder_padding_mask: ``(B, S)``, true for pads.
-            incremental_state: fairseq's decoding cache, or none.
+            incremental_state: fairseq's decoding cache, or None.
             self_attn_mask: ``(T, T)``, minus infinity above the diagonal.
             self_attn_padding_mask: ``(B, T)``, true for pads.
             need_attn: return the cross-attention weights of each head.
             self_scores: self-attention logits of the layer below.
             cross_scores: cross-attention logits of the layer below.
-            side: the side stream, where the stack has one.
+            side: the side stream, if the stack has one.
 
         Returns:
             output ``(T, B, C)``; weights ``(H, B, T, S)`` or none; both kinds of logits for the layer above; the side

@@ -61,7 +61,7 @@ class Option:
 
     Attributes:
         name: key of the configuration; ``--name-with-dashes`` on the command line. Starts with the part's name.
-        default: value where neither the user nor the method's preset says otherwise; its type is the option's.
+        default: value if neither the user nor the method's preset sets one; its type is the option's type.
         help: one sentence for ``--help`` and the documentation.
         choices: legal values of a text option; empty for numbers.
         rate: whether a number must be at least 0 and below 1.
@@ -81,8 +81,8 @@ class NewParameter:
     Attributes:
         name: name in the state dict below the layer or stack, e.g. ``self_attn_residual.omega``.
         shape: e.g. ``(C)`` or ``(2C, 2C)``.
-        initial: initial value; begins with the value of a freshly built model, then says what changes it. Where that
-            is random, or a base initialisation may make it so, begins with "drawn"; where it depends on the sizes of
+        initial: initial value; begins with the value of a freshly built model, then says what changes it. Where that is
+            random, or a base initialisation may make it random, begins with "drawn"; where it depends on the sizes of
             the model, with its formula.
         buffer: true for a buffer (stored, not trained).
     """
@@ -104,12 +104,12 @@ class Part:
         summary: one line for the documentation.
         options: settings of this part.
         parameters: what it adds to the state dict.
-        conflicts: from the design of one stack and the whole configuration to messages, one a problem.
-        advice: from fairseq's whole configuration of a training to warnings, for settings that the paper advises
-            against and that do not make a run wrong; see :mod:`fairseq_plugins.training.advice`.
-        no_fold: why a model with this part cannot be turned into a plain stock Transformer; empty if it can.
-        top: for a norm, what makes the norm on top of a stack; by default there is none.
-        side_stream: for a residual connection, what makes the second stream of a stack; by default there is none.
+        conflicts: takes the design of one stack and the whole configuration, returns one message per problem.
+        advice: takes fairseq's whole configuration of a training, returns warnings, for settings that the paper advises
+            against but that do not make a run wrong; see :mod:`fairseq_plugins.training.advice`.
+        no_fold: why a model with this part cannot be folded into a plain stock Transformer; empty if it can.
+        top: for a norm, the factory of the norm on top of a stack; by default there is none.
+        side_stream: for a residual connection, makes the second stream of a stack; by default there is none.
     """
 
     axis: Axis
@@ -131,7 +131,7 @@ class Method:
 
     Attributes:
         name: ``<name>_transformer`` is its architecture.
-        title: how the papers call it.
+        title: its name in the papers.
         paper: authors, venue, year and address.
         equation: the sub-layer equation in Markdown with formulas as $`...`$, and its number in the paper; the first
             table of docs/methods.md shows it up to the first semicolon.
@@ -161,7 +161,7 @@ class Method:
 
 
 GENERAL_OPTIONS: dict[str, Option] = {}
-"""Settings that go with every part, by name."""
+"""Settings of every model, whatever its parts, by name."""
 PARTS: dict[Axis, dict[str, Part]] = {axis: {} for axis in Axis}
 METHODS: dict[str, Method] = {}
 
@@ -198,7 +198,7 @@ def method(name: str, **record: Any) -> Method:
 
 
 def find_part(axis: Axis, name: str) -> Part:
-    """The part called ``name``.
+    """Return the part called ``name``.
 
     Raises:
         UserError: there is none; the message lists the legal names and the nearest one.
@@ -210,7 +210,7 @@ def find_part(axis: Axis, name: str) -> Part:
 
 
 def all_options() -> tuple[Option, ...]:
-    """Every option, the general ones first, then those of the parts in order of registration, each once."""
+    """Return every option once: the general ones first, then those of the parts in order of registration."""
     found: dict[str, Option] = dict(GENERAL_OPTIONS)
     for parts in PARTS.values():
         for part in parts.values():

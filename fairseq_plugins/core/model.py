@@ -18,7 +18,7 @@ from fairseq_plugins.core.stacks import Decoder, Encoder
 from fairseq_plugins.errors import UserError
 
 MODEL_NAME = "deep_transformer"
-# Suffix of our architectures: the stock architecture whose sizes they take.
+# Suffix of an architecture: the fairseq architecture whose sizes it takes.
 SIZES = {
     "": "transformer",
     "_iwslt_de_en": "transformer_iwslt_de_en",
@@ -74,15 +74,15 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> Encoder:
-        """The encoder of the design."""
+        """Build the design's encoder."""
         return Encoder(cfg, src_dict, embed_tokens, cfg.designs[Stack.ENCODER])
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Dictionary, embed_tokens: nn.Module) -> Decoder:
-        """The decoder of the design."""
+        """Build the design's decoder."""
         return Decoder(cfg, tgt_dict, embed_tokens, cfg.designs[Stack.DECODER], no_encoder_attn=cfg.no_cross_attention)
 
-    # TorchScript knows neither super() nor **kwargs, hence the stock body again.
+    # TorchScript supports neither super() nor **kwargs, so this repeats fairseq's body.
     def forward(
         self,
         src_tokens: Tensor,
@@ -100,9 +100,9 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
             src_lengths: ``(B)``.
             prev_output_tokens: ``(B, T)``, the target shifted right.
             return_all_hiddens: keep each encoder layer's output in the encoder's result.
-            features_only: leave out the output projection.
+            features_only: skip the output projection.
             alignment_layer: decoder layer whose cross-attention is returned, from 0; the last one by default.
-            alignment_heads: average only over the first so many heads.
+            alignment_heads: average only over this many heads, the first ones.
 
         Returns:
             logits ``(B, T, V)`` and a dictionary with ``attn`` and ``inner_states``.
@@ -122,11 +122,11 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
 
     @torch.jit.unused
     def run_stacks(self, src_tokens: Tensor, src_lengths: Tensor | None, prev_output_tokens: Tensor) -> None:
-        """As :meth:`forward`, up to the output projection."""
+        """Run :meth:`forward` up to the output projection."""
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
         self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
 
 
 def architecture_presets(method: Method | None) -> dict[str, dict[str, Any]]:
-    """Architecture suffix to preset, for every size and depth."""
+    """Return the preset of every size and depth, by architecture suffix."""
     return architectures.architecture_presets(TRANSLATION, method)

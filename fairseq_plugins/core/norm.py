@@ -1,8 +1,8 @@
-"""Norm: where LayerNorms stand in a sub-layer and on top of a stack, and what stands there instead of them.
+"""Norm: where a sub-layer and the top of a stack have LayerNorms, and what replaces them.
 
 A part of this axis is built with ``build(site, depth, design) -> {place: factory}``, once for each sub-layer: a
 sub-layer may have a norm at any of the four places of :class:`NormPlace`, or none, and each is a module of its own. A
-factory makes the module from its width. ``Part.top`` says what stands on top of the stack.
+factory makes the module from its width. ``Part.top`` makes the norm on top of the stack.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NormPlace(str, Enum):
     INSIDE = "inside"
     """Before the last map of the branch: ``out_proj`` of an attention, ``fc2`` of a feed-forward."""
     BRANCH = "branch"
-    """On the branch, behind its dropout and before the sum."""
+    """On the branch, after its dropout and before the sum."""
     AFTER = "after"
     """After the sum."""
 
@@ -38,26 +38,26 @@ NormPlaces = Mapping[NormPlace, NormFactory]
 
 
 def layer_norm(width: int) -> nn.Module:
-    """LayerNorm, the factory that most places have."""
+    """Make a LayerNorm: the factory of most places."""
     module: nn.Module = LayerNorm(width)
     return module
 
 
 def stock_top_norm(width: int) -> nn.Module:
-    """The LayerNorm that fairseq itself builds on top of a stack, unless ``--no-decoder-final-norm`` says otherwise."""
+    """Make the LayerNorm that fairseq itself builds on top of a stack, unless ``--no-decoder-final-norm`` is set."""
     return layer_norm(width)
 
 
 def layer_norms(module: nn.Module) -> list[nn.Module]:
-    """Every LayerNorm inside ``module``."""
+    """Return every LayerNorm inside ``module``."""
     return [one for one in module.modules() if isinstance(one, nn.LayerNorm)]
 
 
 class NormedLinear(nn.Linear):
-    """A linear map of a norm: W norm(x) + b. Takes weight and bias of ``linear``, ``(out, in)``, under their names."""
+    """A linear map after a norm: W norm(x) + b. Keeps weight and bias of ``linear``, ``(out, in)``, and their names."""
 
     def __init__(self, linear: nn.Linear, norm: nn.Module) -> None:
-        nn.Module.__init__(self)  # that of nn.Linear would draw a weight only to be thrown away
+        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
         self.norm = norm
@@ -71,16 +71,16 @@ def norm_inside(owner: Any, name: str, factory: NormFactory) -> None:
     """Put a norm before the linear map ``name`` of ``owner``, an attention or a layer.
 
     Raises:
-        UserError: there is no such map, or another part has made it its own.
+        UserError: there is no such map, or another part has replaced it.
     """
     linear = getattr(owner, name, None)
     if type(linear) is not nn.Linear:
         raise UserError(
-            f"a LayerNorm inside the branch stands before {name}, which this model does not have as a plain linear "
+            f"a LayerNorm inside the branch goes in front of {name}, which in this model is not a plain linear "
             "map: choose another --norm, --attention or --bias"
         )
     setattr(owner, name, NormedLinear(linear, factory(linear.in_features)))
-    # Stock attention hands the bare weights to torch, past any module, unless it is told that its sizes are not plain.
+    # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its sizes differ.
     if hasattr(owner, "skip_embed_dim_check"):
         owner.skip_embed_dim_check = True
 
@@ -91,7 +91,7 @@ TOP_NORM = Option(
     "one LayerNorm on top of each stack",
     choices=("no", "yes"),
 )
-"""For places that have none there by themselves."""
+"""For norms whose places include no norm on top."""
 
 
 def _top_if_asked(design: StackDesign) -> NormFactory | None:
@@ -124,7 +124,7 @@ def pre(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 @part(
     Axis.NORM,
     "branch",
-    summary="LayerNorm on the branch, behind its dropout and before the sum",
+    summary="LayerNorm on the branch, after its dropout and before the sum",
     top=_top_if_asked,
     options=(TOP_NORM,),
     no_fold="stock fairseq has no LayerNorm between a branch and its sum",

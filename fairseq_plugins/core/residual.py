@@ -3,7 +3,7 @@
 A layer owns one residual connection for each of its sub-layers, as a module, so that diagnostics can hook it and so
 that its parameters have names beside the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
 ``ffn_residual``). A part of this axis is built with ``build(sites, depth, design) -> {site: Residual}``, once a layer,
-so that sub-layers of a layer can share a parameter. ``Part.side_stream`` is for those that keep a second stream.
+so that the sub-layers of a layer can share a parameter. ``Part.side_stream`` is for parts that keep a second stream.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fairseq_plugins.core.norm import NormPlace
 
 
 class Residual(nn.Module):
-    """A residual connection. Shapes: every tensor is ``(T, B, C)``, but for a side stream, see :class:`SideStream`."""
+    """A residual connection. Every tensor is ``(T, B, C)``, except a side stream: see :class:`SideStream`."""
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Join.
+        """Add the branch to the stream.
 
         Args:
             branch: output of the sub-layer after its dropout.
@@ -33,39 +33,39 @@ class Residual(nn.Module):
         return stream + branch
 
     def after_norm(self, x: Tensor, layer_input: Tensor) -> Tensor:
-        """A last change after the LayerNorm that follows the sum; none by default."""
+        """Change the output of the LayerNorm that follows the sum; by default do nothing."""
         return x
 
     def stream_scale(self) -> Tensor | None:
-        """The s of ``s * stream + branch`` where that is all it does, else ``None``. Shape (C) or (1)."""
+        """Return s if this computes just ``s * stream + branch``, else ``None``. Shape (C) or (1)."""
         return None
 
     def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """What the sub-layer reads in a stack with a side stream; by default the stream. Before any LayerNorm."""
+        """Input of the sub-layer, before any LayerNorm, in a stack with a side stream; by default the stream."""
         return stream
 
     def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
-        """The side stream behind this sub-layer; by default as it was. ``branch`` and ``stream`` as in forward."""
+        """The side stream after this sub-layer; by default unchanged. ``branch`` and ``stream`` as in forward."""
         return side
 
 
 class SideStream(nn.Module):
-    """A second stream beside the one that the layers hand on. Its residual connections read and carry it.
+    """A second stream beside the main one. The residual connections read and update it.
 
     It may be one tensor ``(T, B, C)`` or several, ``(K, T, B, C)``.
     """
 
     def start(self, x: Tensor) -> Tensor:
-        """The side stream below the first layer, from the embedding ``(T, B, C)``; by default the same."""
+        """The side stream below the first layer, from the embedding ``(T, B, C)``; by default the embedding."""
         return x
 
     def finish(self, x: Tensor, side: Tensor) -> Tensor:
-        """Output of the stack, ``(T, B, C)``, from the stream, behind the norm on top of it, and the side stream."""
+        """Output of the stack, ``(T, B, C)``, from the stream after the norm on top of it and the side stream."""
         return x
 
 
 def at_each_site(name: str, shape: str, initial: str, buffer: bool = False) -> tuple[NewParameter, ...]:
-    """The parameter ``name`` of a residual connection, for ``Part.parameters``: every sub-layer has one."""
+    """Declare the parameter ``name`` of every sub-layer's residual connection, for ``Part.parameters``."""
     return tuple(NewParameter(f"{site.value}_residual.{name}", shape, initial, buffer) for site in Site)
 
 
@@ -78,14 +78,14 @@ class PlainResidual(Residual):
 
 
 class ScaledStream(Residual):
-    """scale * stream + branch with a constant scale, which is no part of the state dict. Shapes ``(T, B, C)``."""
+    """scale * stream + branch with a constant scale, which is not in the state dict. Shapes ``(T, B, C)``."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Join."""
+        """Add the branch to the scaled stream."""
         return torch.add(branch, stream, alpha=self.scale)
 
     def stream_scale(self) -> Tensor | None:
@@ -98,9 +98,9 @@ class ScaledStream(Residual):
 
 
 def needs_norm_after(name: str) -> Callable[[StackDesign, Any], list[str]]:
-    """``conflicts`` of the part ``name`` of this axis that scales the stream.
+    """Make ``conflicts`` for the part ``name`` of this axis, which scales the stream.
 
-    Without the LayerNorm that follows, every scale would multiply the stream of all layers above.
+    Without a LayerNorm after the sum, every scale would multiply the stream of all layers above.
     """
 
     def conflicts(design: StackDesign, config: Any) -> list[str]:

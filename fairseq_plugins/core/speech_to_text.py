@@ -1,7 +1,7 @@
 """Speech to text: stock ``s2t_transformer`` with layers built from designs, for fairseq's ``speech_to_text`` task.
 
-The convolutional front end, the embeddings and the output are stock's (Wang et al., AACL 2020,
-https://arxiv.org/abs/2010.05171). Stock is Pre-LN unless it is told otherwise by code; here ``--norm`` says it.
+The convolutional front end, the embeddings and the output are fairseq's (Wang et al., AACL 2020,
+https://arxiv.org/abs/2010.05171). fairseq's model is Pre-LN unless code changes that; here ``--norm`` does.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 FLAGS = parser_fields(S2TTransformerModel.add_args)
 PRETRAINED = "load_pretrained_encoder_from"
-# Not flags of the model: type, the group that says it, and the value where it does not. The sizes of the features are
-# told by the task when it builds the model.
+# Settings that are not flags of the model: type, the group that sets them, and the value if it does not. The task sets
+# the sizes of the features when it builds the model.
 TOLD: dict[str, tuple[Any, str, Any]] = {
     "max_source_positions": (int, "task", 6000),
     "max_target_positions": (int, "task", 1024),
@@ -48,14 +48,16 @@ def _problems(config: Namespace) -> list[str]:
     kernels = [one.strip() for one in config.conv_kernel_sizes.split(",")]
     if not all(one.isdecimal() and int(one) > 0 for one in kernels):
         problems.append(
-            "--conv-kernel-sizes takes positive numbers with commas between them, for instance 5,5, "
+            "--conv-kernel-sizes takes positive numbers separated by commas, for instance 5,5, "
             f"not '{config.conv_kernel_sizes}'"
         )
     if config.conv_channels < 2 or config.conv_channels % 2:
         problems.append(f"--conv-channels must be even, since its gate halves them, not {config.conv_channels}")
     dropouts = [one.strip() for one in config.word_dropout.split(",")]
     if len(dropouts) == 2 and dropouts[0] != dropouts[1]:
-        problems.append("--word-dropout takes one value here, the decoder's: the encoder hears, it reads no words")
+        problems.append(
+            "--word-dropout takes a single value here, for the decoder: the speech encoder has no word embeddings"
+        )
     return problems
 
 
@@ -77,14 +79,14 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
 
     Args:
         flat: the flat configuration.
-        cfg: fairseq's nested ``TransformerConfig`` of the same.
+        cfg: the same as fairseq's nested ``TransformerConfig``.
         words: size of the target dictionary, for the CTC head.
     """
 
     def __init__(self, flat: Namespace, cfg: Any, words: int) -> None:
         design = cfg.designs[Stack.ENCODER]
-        # The stock constructor builds layers of its own. It is asked for none, nor for the head that follows them, so
-        # that the random numbers fall as in stock.
+        # fairseq's constructor builds its own layers. It gets no layers to build, and not the head that follows them,
+        # so that the random numbers are drawn in the same order as in fairseq.
         bare = {"encoder_layers": 0, "ctc_weight": 0.0, "encoder_normalize_before": has_stock_top(design)}
         super().__init__(Namespace(**{**vars(flat), **bare}))
         self.design = design
@@ -96,12 +98,12 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
 
     @property
     def layers(self) -> nn.ModuleList:
-        """The layers, which stock calls otherwise here."""
+        """The layers, which fairseq calls ``transformer_layers`` here."""
         layers: nn.ModuleList = self.transformer_layers
         return layers
 
     def _forward(self, src_tokens: Tensor, src_lengths: Tensor, return_all_hiddens: bool = False) -> dict[str, Any]:
-        """Encode features ``(B, T, F)``; arguments and result are those of stock, which calls this."""
+        """Encode features ``(B, T, F)``; arguments and result are those of fairseq, which calls this."""
         x, lengths = self.subsample(src_tokens, src_lengths)
         encoder_padding_mask = lengths_to_padding_mask(lengths)
         positions = self.embed_positions(encoder_padding_mask).transpose(0, 1)
@@ -119,7 +121,7 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
 
 
 class S2TDecoder(Decoder):
-    """The decoder of a design; it also hands on the encoder's result, for the CTC criterion."""
+    """The decoder of a design, which also returns the encoder's result, for the CTC criterion."""
 
     def extract_features(
         self,
@@ -128,7 +130,7 @@ class S2TDecoder(Decoder):
         incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, Any] | None]:
-        """Features ``(B, T, C)``; arguments and result are those of stock."""
+        """Features ``(B, T, C)``; arguments and result are those of fairseq."""
         x, _ = self.extract_features_scriptable(prev_output_tokens, encoder_out, incremental_state, **kwargs)
         return x, None if incremental_state is not None else {"encoder_out": encoder_out}
 
@@ -154,7 +156,8 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         pretrained = getattr(flat, PRETRAINED)
         if pretrained:
             load_encoder(encoder, Path(pretrained))
-            # The weights are in the model's own checkpoints from now on, which must not look for the file again.
+            # From now on the weights are in the model's own checkpoints, and loading those must not need the file
+            # again.
             _forget(cfg)
         return model
 
@@ -170,7 +173,7 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         return super().forward(src_tokens, src_lengths, prev_output_tokens)
 
     def run_stacks(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> None:
-        """As :meth:`forward`, up to the output projection."""
+        """Run :meth:`forward` up to the output projection."""
         encoder_out = self.encoder(src_tokens, src_lengths)
         self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
 
@@ -184,9 +187,9 @@ def _forget(cfg: Any) -> None:
 
 
 def load_encoder(encoder: S2TEncoder, path: Path) -> None:
-    """Give ``encoder`` the weights of the encoder in the checkpoint at ``path``; stock skips one that is absent.
+    """Load the encoder's weights from the checkpoint at ``path``; fairseq silently skips a missing file.
 
-    What a plain encoder lacks is added with its neutral value, as when a whole checkpoint is loaded.
+    Parameters that a plain encoder lacks get their neutral value, as when a whole checkpoint is loaded.
 
     Raises:
         UserError: there is no such file, or its encoder has other sizes or parts.
@@ -206,5 +209,7 @@ def load_encoder(encoder: S2TEncoder, path: Path) -> None:
     try:
         encoder.load_state_dict(weights, strict=True)
     except RuntimeError as error:
-        raise UserError(f"{setting} {path}: its encoder does not fit: {' '.join(str(error).split())}") from error
+        raise UserError(
+            f"{setting} {path}: its encoder does not match this model: {' '.join(str(error).split())}"
+        ) from error
     logger.info("the encoder starts from %s", path)

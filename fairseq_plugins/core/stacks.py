@@ -1,9 +1,8 @@
-"""The encoder and the decoder: stock fairseq's, with the package's loop over the layers.
+"""The encoder and the decoder: fairseq's own, with the package's loop over the layers.
 
-Two loops are owned here because what a layer takes as input (history), the attention logits and a side stream cross
-layers.
-They track ``TransformerEncoderBase.forward_scriptable`` and ``TransformerDecoderBase.extract_features_scriptable``
-of fairseq 0.12; a test holds them equal to stock bit for bit.
+This file has its own loops because the input of a layer (history), the attention logits and a side stream cross layers.
+They track ``TransformerEncoderBase.forward_scriptable`` and ``TransformerDecoderBase.extract_features_scriptable`` of
+fairseq 0.12; a test holds them equal to stock bit for bit.
 
 Legend: T time, S source time, B batch, C width, H heads.
 """
@@ -27,17 +26,17 @@ from fairseq_plugins.core.word_dropout import WordDropout
 
 
 def wrap(layer: nn.Module, cfg: Any) -> nn.Module:
-    """Activation checkpointing and FSDP, as stock wraps a layer."""
+    """Wrap a layer for activation checkpointing and FSDP, as fairseq does."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
 class EncoderLoop(FairseqEncoder):
-    """The loop over an encoder's layers. Stands before the stock encoder among the bases of an encoder of a design."""
+    """Mixin with the loop over an encoder's layers. List it before the fairseq class among the bases."""
 
     def put_together(self, design: StackDesign) -> None:
-        """Add what stands around the layers. Call when the stock constructor has run."""
+        """Add the modules around the layers. Call after fairseq's constructor."""
         self.history = design.history()
         top = design.top_norm()
         if top is not None and top is not stock_top_norm:
@@ -45,7 +44,7 @@ class EncoderLoop(FairseqEncoder):
         self.side_stream = design.side_stream()
 
     def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
-        """From the embedding to the stack's output, ``(T, B, C)`` both; ``keep`` adds each layer's to ``outputs``."""
+        """Map the embedding to the stack's output, both ``(T, B, C)``; ``keep`` adds each layer's to ``outputs``."""
         scores: Tensor | None = None
         side: Tensor | None = None
         if self.side_stream is not None:
@@ -68,14 +67,14 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
     """Stock encoder built from a design; ``cfg`` is fairseq's nested ``TransformerConfig``."""
 
     def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Module, design: StackDesign) -> None:
-        # The stock constructor builds the layers, gives them no number, and runs nn.Module's constructor first.
+        # fairseq's constructor builds the layers without their numbers and runs nn.Module's constructor first.
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
         self.put_together(design)
         self.word_dropout = WordDropout(design.options.word_dropout)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        """The next layer up."""
+        """Build the next layer up."""
         self._depth += 1
         return wrap(EncoderLayer(cfg, self.design, self._depth), cfg)
 
@@ -86,7 +85,7 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
     ) -> dict[str, list[Tensor]]:
-        """Encode ``src_tokens`` of shape ``(B, T)``; arguments and result are those of the stock encoder."""
+        """Encode ``src_tokens`` of shape ``(B, T)``; arguments and result are those of fairseq's encoder."""
         encoder_padding_mask = src_tokens.eq(self.padding_idx)
         has_pads = bool(encoder_padding_mask.any())
 
@@ -135,14 +134,14 @@ class Decoder(TransformerDecoderBase):
         self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        """The next layer up."""
+        """Build the next layer up."""
         self._depth += 1
         return wrap(DecoderLayer(cfg, self.design, self._depth, no_encoder_attn), cfg)
 
     def embed(
         self, prev_output_tokens: Tensor, incremental_state: dict[str, dict[str, Tensor | None]] | None
     ) -> Tensor:
-        """Token and position embedding after its dropout: ``(B, T)`` to ``(T, B, C)``; T = 1 with a cache."""
+        """Embed tokens and positions, with dropout: ``(B, T)`` to ``(T, B, C)``; T = 1 with a cache."""
         positions: Tensor | None = None
         if self.embed_positions is not None:
             positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
@@ -166,7 +165,7 @@ class Decoder(TransformerDecoderBase):
         incremental_state: dict[str, dict[str, Tensor | None]] | None,
         full_context_alignment: bool,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Future mask ``(T, T)``, minus infinity above the diagonal, and pads ``(B, T)``; each only if needed."""
+        """Return the future mask ``(T, T)``, minus infinity above the diagonal, and pads ``(B, T)``; each if needed."""
         future: Tensor | None = None
         if incremental_state is None:
             if not full_context_alignment:
@@ -187,7 +186,7 @@ class Decoder(TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Features of ``prev_output_tokens``, ``(B, T)``; arguments and result are those of the stock decoder."""
+        """Features of ``prev_output_tokens``, ``(B, T)``; arguments and result are those of fairseq's decoder."""
         if alignment_layer is None:
             alignment_layer = self.num_layers - 1
         source, source_pads = first_of(encoder_out, "encoder_out"), first_of(encoder_out, "encoder_padding_mask")
@@ -232,14 +231,14 @@ class Decoder(TransformerDecoderBase):
 
 
 def first_of(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor | None:
-    """First tensor of an entry of the encoder's result, where there is one."""
+    """Return the first tensor of an entry of the encoder's result, if there is one."""
     if encoder_out is None or len(encoder_out[name]) == 0:
         return None
     return encoder_out[name][0]
 
 
 def average_heads(weights: Tensor, heads: int | None) -> Tensor:
-    """Mean of ``(H, B, T, S)`` over the first ``heads`` heads, all by default: ``(B, T, S)``."""
+    """Average ``(H, B, T, S)`` over the first ``heads`` heads, by default all: ``(B, T, S)``."""
     if heads is not None:
         weights = weights[:heads]
     return weights.mean(dim=0)

@@ -1,7 +1,7 @@
-"""Sub-layers: how they are called, in which order they run, and which modules belong to each.
+"""Sub-layers: their names, the order in which they run, and the modules of each.
 
-A name is the one in the state dict, ``encoder.layers.2.ffn``, so layers count from 0. Whoever shows a sub-layer to a
-user says this name; depth, which counts from 1, is for formulas.
+A name is the one in the state dict, ``encoder.layers.2.ffn``, so layers count from 0. Everything that users see shows
+this name; depth, which counts from 1, is for formulas.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
 """Name of the first norm of each site, whatever its place."""
 LATER_PLACES = (NormPlace.BRANCH, NormPlace.AFTER)
 LATER_NORMS = tuple(f"{site.value}_{place.value}_norm" for site in Site for place in LATER_PLACES)
-"""Names of the norms behind the first one."""
+"""Names of the norms after the first one."""
 LAST_MAP = {Site.SELF: ("self_attn", "out_proj"), Site.CROSS: ("encoder_attn", "out_proj"), Site.FFN: ("", "fc2")}
-"""Module and linear map that the branch of each site ends in."""
+"""Module and linear map at the end of the branch of each site."""
 
 _RESIDUAL = "_residual"
 _SITES = {**{site.value: site for site in Site}, "fc": Site.FFN, "final": Site.FFN}
-"""How the names of modules in a layer begin, and the site that each belongs to."""
+"""Prefixes of module names in a layer, and the site that each belongs to."""
 # The encoder for speech calls its list transformer_layers. Wrappers add a name that begins with an underscore.
 _IN_A_LAYER = re.compile(
     rf"(?P<layer>(?P<stack>.+)\.(?:transformer_)?layers\.(?P<number>\d+))\.(?:_\w+\.)*(?P<begins>{'|'.join(_SITES)})?"
@@ -36,13 +36,13 @@ _IN_A_LAYER = re.compile(
 
 
 class Place(NamedTuple):
-    """Where in a stack a parameter or a module stands.
+    """The position of a parameter or a module in a stack.
 
     Attributes:
         stack: ``encoder`` or ``decoder``.
-        number: of its layer, from 0.
-        site: which sub-layer; None for what belongs to none of them.
-        name: of the sub-layer, or of the layer where there is no site.
+        number: number of its layer, from 0.
+        site: which sub-layer; None if it belongs to none.
+        name: name of the sub-layer, or of the layer if there is no site.
     """
 
     stack: str
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 def place_of(name: str) -> Place | None:
-    """The place of ``encoder.layers.2.fc1.weight``, or of any other name in the state dict; None outside of layers."""
+    """Return the place of a name in the state dict, ``encoder.layers.2.fc1.weight`` say; None outside the layers."""
     found = _IN_A_LAYER.match(name)
     if found is None:
         return None
@@ -61,7 +61,7 @@ def place_of(name: str) -> Place | None:
 
 
 def forward_order(name: str) -> tuple[int, int, int, int, str]:
-    """Sorts names in the order in which a forward pass meets them.
+    """Sort key for names, in the order in which a forward pass meets them.
 
     Returns:
         stack; below, in or above its layers; number of the layer; site; the name itself.
@@ -79,13 +79,13 @@ class SubLayer:
     """One sub-layer of a model.
 
     Attributes:
-        name: in the state dict, e.g. ``encoder.layers.2.ffn``.
+        name: name in the state dict, e.g. ``encoder.layers.2.ffn``.
         stack: ``encoder`` or ``decoder``.
-        number: of its layer, from 0.
+        number: number of its layer, from 0.
         site: which sub-layer of its layer.
         layer: the layer.
         residual: its residual connection.
-        norms: what stands at its norm places, but inside the branch.
+        norms: its norms by place, except one inside the branch.
     """
 
     name: str
@@ -102,12 +102,12 @@ class SubLayer:
         return list(self.norms.values())[-1] if self.norms else None
 
     def beside(self, module: str) -> str:
-        """Name in the state dict of another module of the layer."""
+        """Return the name in the state dict of another module of the layer."""
         return f"{self.name.removesuffix(self.site.value)}{module}"
 
 
 def sub_layers(model: nn.Module) -> list[SubLayer]:
-    """Every sub-layer of ``model`` in the order in which they run."""
+    """Return every sub-layer of ``model`` in the order in which they run."""
     found = []
     # Iterating over the layers themselves would let LayerDrop skip some of them.
     for path, module in model.named_modules():
@@ -128,5 +128,5 @@ def _norms_of(layer: Any, site: Site) -> dict[NormPlace, nn.Module]:
 
 
 def sites_of(layer: nn.Module) -> tuple[Site, ...]:
-    """The sites at which ``layer`` has a sub-layer, in the order in which they run."""
+    """Return the sites at which ``layer`` has a sub-layer, in the order in which they run."""
     return tuple(site for site in Site if getattr(layer, site.value + _RESIDUAL, None) is not None)

@@ -1,8 +1,8 @@
-"""Which parameters a training shall not decay: ``--no-weight-decay-on norm,residual,history``.
+"""Parameters that are excluded from weight decay: ``--no-weight-decay-on norm,residual,history``.
 
-Chosen by kind. What is of which kind follows from where a parameter stands in the model and from what the parts of
-its design declare to add, never from a method's name. The parameters are only marked here, with the attribute by which
-fairseq knows parameter groups; :mod:`fairseq_plugins.training.weight_decay` makes the optimizer heed the mark.
+Parameters are excluded by kind. The kind comes from the module that owns a parameter or from the parameters that the
+parts of its design declare, never from a method's name. They are only marked here, with the attribute by which fairseq
+forms parameter groups; :mod:`fairseq_plugins.training.weight_decay` makes the optimizer respect it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from fairseq_plugins.errors import UserError, unknown_name
 
 FLAG = "--no-weight-decay-on"
 KINDS: dict[str, str] = {
-    "norm": "LayerNorms and what stands in their place",
-    "residual": "what the residual connections of branch and stream train",
-    "history": "weights of the layers below",
+    "norm": "LayerNorms and what replaces them",
+    "residual": "trained parameters of the residual connections",
+    "history": "weights given to the layers below",
     "bias": "biases of linear maps and shifts",
-    "embedding": "tables of words and of learned positions",
+    "embedding": "embedding tables of words and of learned positions",
 }
-"""Every parameter is of at most one kind, of the first that fits."""
-HELP = "kinds of parameters that --weight-decay leaves alone, with commas between them: " + "; ".join(
+"""Every parameter has at most one kind, the first that fits."""
+HELP = "kinds of parameters that are excluded from --weight-decay, separated by commas: " + "; ".join(
     f"{kind} ({what})" for kind, what in KINDS.items()
 )
-# Attributes of layers and stacks that hold a norm; what stands there need not be a LayerNorm.
+# Attributes of layers and stacks that hold a norm; it need not be a LayerNorm.
 NORM_PLACES = (*SUB_LAYER_NORMS, *LATER_NORMS, "layer_norm", "layernorm_embedding")
-# What parts of these axes add is of the kind that has the axis's name.
+# Parameters that the parts of these axes add have the kind of the axis's name.
 AXES = (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS)
 
 
 def read_kinds(said: str | None) -> tuple[str, ...]:
-    """The kinds in a value of the flag, in the order of :data:`KINDS`.
+    """Return the kinds in a value of the flag, in the order of :data:`KINDS`.
 
     Raises:
         UserError: unknown names, all together, each with the nearest legal one.
@@ -52,7 +52,7 @@ def read_kinds(said: str | None) -> tuple[str, ...]:
 
 
 def parameters_by_kind(model: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """The parameters of each kind, each parameter once; those of no kind are left out."""
+    """Return the parameters of each kind, each parameter once; those of no kind are left out."""
     first: dict[nn.Parameter, str] = {}
     for kind, parameter in (*_by_module(model), *_by_declaration(model), *_by_stock(model)):
         first.setdefault(parameter, kind)
@@ -60,7 +60,7 @@ def parameters_by_kind(model: nn.Module) -> dict[str, list[nn.Parameter]]:
 
 
 def _by_module(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """Norms first: a residual connection or a history may have one of its own."""
+    """Norms come first: a residual connection or a history may have one."""
     modules = [(name.split(".")[-1], module) for name, module in model.named_modules()]
     norms = [module for name, module in modules if isinstance(module, nn.LayerNorm) or name in NORM_PLACES]
     yield from (("norm", parameter) for module in norms for parameter in module.parameters())
@@ -70,7 +70,7 @@ def _by_module(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def _by_declaration(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """What the parts of a stack declare to add, wherever in the stack they put it; they call every number I."""
+    """Parameters that the parts of a stack declare, anywhere in the stack; declarations write I for numbers."""
     for stack in model.modules():
         design = getattr(stack, "design", None)
         if isinstance(design, StackDesign):
@@ -100,7 +100,7 @@ def mark(model: nn.Module, config: Any) -> None:
     fairseq copies it to the float32 copies of the parameters that train in half precision.
 
     Raises:
-        UserError: the model has no parameter of a kind that was named.
+        UserError: the model has no parameter of a named kind.
     """
     kinds = read_kinds(config.no_weight_decay_on)
     if not kinds:
@@ -108,7 +108,9 @@ def mark(model: nn.Module, config: Any) -> None:
     found = parameters_by_kind(model)
     present = ", ".join(kind for kind in KINDS if found[kind])
     problems = [
-        f"{FLAG} {kind} has no effect here: this model has none; it has {present}" for kind in kinds if not found[kind]
+        f"{FLAG} {kind} has no effect here: this model has no such parameters; it has {present}"
+        for kind in kinds
+        if not found[kind]
     ]
     if problems:
         raise UserError(problems)
@@ -121,10 +123,10 @@ PREFIX = "no weight decay on "
 
 
 def group_name(kinds: tuple[str, ...]) -> str:
-    """Value of ``param_group`` of the parameters that are not decayed."""
+    """Return the ``param_group`` of the parameters that are not decayed."""
     return PREFIX + ",".join(kinds)
 
 
 def is_undecayed(parameter: Any) -> bool:
-    """Whether ``parameter`` or its float32 copy is marked."""
+    """Return whether ``parameter`` or its float32 copy is marked."""
     return str(getattr(parameter, "param_group", "")).startswith(PREFIX)

@@ -1,7 +1,7 @@
-"""Word dropout: whole word vectors are set to zero while training.
+"""Word dropout: set whole word vectors to zero in training.
 
-Takase and Kiyono, NAACL 2021, https://arxiv.org/abs/2104.01853, section 2; the regulariser of the deep models of the
-B2T paper. Its released code calls it ``--sampling-method worddrop``, with ``--enc-replace-rate`` and
+Takase and Kiyono, NAACL 2021, https://arxiv.org/abs/2104.01853, section 2. It regularises the deep models of the B2T
+paper. Its released code calls it ``--sampling-method worddrop``, with ``--enc-replace-rate`` and
 ``--dec-replace-rate``; here it is ``--word-dropout ENCODER,DECODER``.
 """
 
@@ -16,7 +16,7 @@ WORD_DROPOUT = register_option(
     Option(
         "word_dropout",
         0.0,
-        "rate at which word vectors are zeroed while training; the decoder's start symbol is kept",
+        "rate at which word vectors are zeroed in training; the decoder's start symbol is kept",
         rate=True,
     )
 )
@@ -25,9 +25,9 @@ WORD_DROPOUT = register_option(
 class WordDropout(nn.Module):
     """Set each vector of ``(B, T, C)`` to zero with probability ``rate``, without rescaling the others.
 
-    It stands behind the look-up in the table, before the vectors are scaled by sqrt(C) and positions are added, so
-    that the position of a dropped word remains. Off in evaluation. As in the released code nothing is protected in
-    the encoder, neither the end of the sentence nor pads, whose vectors are zero anyway.
+    It follows the look-up in the table, before the vectors are scaled by sqrt(C) and positions are added, so that the
+    position of a dropped word remains. It is off in evaluation. As in the released code, nothing is kept in the
+    encoder, neither the end of the sentence nor pads, whose vectors are zero anyway.
 
     Args:
         rate: at least 0, below 1.
@@ -39,7 +39,7 @@ class WordDropout(nn.Module):
         self.rate, self.keep_first = rate, keep_first
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop."""
+        """Drop words."""
         if not self.training or self.rate == 0.0:
             return x
         kept = torch.rand_like(x[:, :, :1], dtype=torch.float32) >= self.rate

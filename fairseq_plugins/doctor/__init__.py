@@ -1,4 +1,4 @@
-"""What this environment is, and what in it would stop a training or spoil it.
+"""Report on this environment, and on what in it would stop a training or spoil it.
 
 A check is a function that yields findings; a new one is that function and one line in :data:`report.CHECKS`. Nothing
 here imports fairseq before the checks that decide whether it can be imported.

@@ -10,7 +10,7 @@ UPSTREAM = "https://github.com/facebookresearch/fairseq/issues/"
 
 
 class Level(str, Enum):
-    """How bad it is; training cannot start where there is an error."""
+    """Severity; with an error, training cannot start."""
 
     OK = "ok"
     NOTE = "note"
@@ -23,11 +23,11 @@ class Finding:
     """One line of the report.
 
     Args:
-        level: how bad it is.
-        about: a package, a device, a module.
-        says: what was found, and for a problem what happens because of it.
-        cure: what to do about it.
-        thread: where it is explained.
+        level: severity.
+        about: subject: a package, a device, a module.
+        says: the result and, for a problem, its consequence.
+        cure: how to fix it.
+        thread: address of an explanation.
     """
 
     level: Level
@@ -39,7 +39,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A group of findings; ``run`` is not called where fairseq cannot be imported and ``needs_fairseq`` is set."""
+    """A group of findings; ``run`` is not called if ``needs_fairseq`` is set and fairseq cannot be imported."""
 
     topic: str
     run: Callable[[], Iterable[Finding]]

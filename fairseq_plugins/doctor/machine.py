@@ -1,4 +1,4 @@
-"""Processor, memory, disk, GPUs, and what of the environment changes a run in silence."""
+"""Checks of processor, memory, disk, GPUs and environment variables that silently change a run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fairseq_plugins.pipeline.machine import core_count
 GIB = 1 << 30
 SHARED_MEMORY = Path("/dev/shm")
 BF16, TENSOR_CORES, FP16 = (8, 0), (7, 0), (5, 3)
-"""Compute capabilities from which on a GPU has these."""
+"""Minimum compute capabilities of these formats."""
 
 
 def processor() -> Iterator[Finding]:
-    """Cores that this process may use, and memory that it may fill."""
+    """Report cores and memory that this process may use."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _container_limit(Path("/sys/fs/cgroup/memory.max"))
     usable = min(total, limit) if limit else total
@@ -36,7 +36,7 @@ def _container_limit(path: Path) -> int | None:
 
 
 def disk() -> Iterator[Finding]:
-    """Room for checkpoints where the command is run, and for batches between processes."""
+    """Report free space for checkpoints in the working directory, and for batches between processes."""
     here = Path.cwd()
     free = shutil.disk_usage(here).free
     says = f"{free / GIB:.1f} GiB free in {here}"
@@ -52,7 +52,7 @@ def disk() -> Iterator[Finding]:
 
 
 def shared_memory() -> Iterator[Finding]:
-    """Workers of a DataLoader hand over batches there; containers come with 64 MiB."""
+    """Report shared memory, through which workers of a DataLoader pass batches; containers have 64 MiB."""
     if not SHARED_MEMORY.is_dir():
         yield Finding(Level.NOTE, str(SHARED_MEMORY), "there is none on this system")
         return
@@ -66,14 +66,14 @@ def shared_memory() -> Iterator[Finding]:
 
 
 def load_torch() -> Any:
-    """The module torch, which takes a second to import and may fail to."""
+    """Import torch, which takes a second and may fail."""
     import torch
 
     return torch
 
 
 def numpy_bridge() -> Iterator[Finding]:
-    """Whether torch and numpy, each fine alone, work together."""
+    """Check that torch and numpy, each fine alone, work together."""
     try:
         torch = load_torch()
     except Exception as error:  # a missing library of CUDA is an OSError
@@ -87,10 +87,10 @@ def numpy_bridge() -> Iterator[Finding]:
 
 
 def gpus() -> Iterator[Finding]:
-    """Every GPU, and why there is none where there could be."""
+    """Report every GPU, or why torch sees none although there could be one."""
     try:
         torch = load_torch()
-    except Exception:  # said by the check before
+    except Exception:  # reported by the previous check
         return
     yield from findings_of_gpus(torch, os.environ, _driver_lists_gpus())
 
@@ -107,7 +107,7 @@ def _driver_lists_gpus() -> bool:
 
 
 def findings_of_gpus(torch: Any, environment: Mapping[str, str], driver_lists_gpus: bool) -> Iterator[Finding]:
-    """What :func:`gpus` yields, of a given torch and environment."""
+    """Yield the findings of :func:`gpus` for a given torch and environment."""
     if not torch.cuda.is_available():
         yield _no_gpu(torch, environment, driver_lists_gpus)
         return
@@ -132,7 +132,7 @@ def _no_gpu(torch: Any, environment: Mapping[str, str], driver_lists_gpus: bool)
             )
         return Finding(Level.NOTE, "GPU", f"none (torch {torch.__version__} is built without CUDA): slow, use --cpu")
     if driver_lists_gpus:
-        says = f"torch {torch.__version__} (CUDA {torch.version.cuda}) cannot use the one that is there"
+        says = f"torch {torch.__version__} (CUDA {torch.version.cuda}) cannot use the GPU of this machine"
         cure = "update the driver, or install a torch for an older CUDA; python -c 'import torch; torch.cuda.init()'"
         return Finding(Level.WARNING, "GPU", says, cure)
     return Finding(Level.NOTE, "GPU", "none: training needs --cpu and is slow")
@@ -155,7 +155,7 @@ def _gpu(number: int, properties: Any, kernels: Sequence[str]) -> Finding:
 
 
 def has_kernels(capability: tuple[int, int], kernels: Sequence[str]) -> bool:
-    """Whether compiled code for a GPU of the same generation, or code that can be translated for it, is there."""
+    """Return whether there is code for a GPU of this generation, compiled or in a form that can be compiled for it."""
     if not kernels:
         return True
     for kernel in kernels:
@@ -170,9 +170,9 @@ def has_kernels(capability: tuple[int, int], kernels: Sequence[str]) -> bool:
 
 
 def variables() -> Iterator[Finding]:
-    """Variables of the environment that change what a run does."""
+    """Report environment variables that change a run."""
     if os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "") not in ("", "0"):
-        says = "set: loading a checkpoint runs whatever code is in it; nothing here needs that"
+        says = "set: loading a checkpoint runs whatever code is in it; this package does not need that"
         yield Finding(Level.WARNING, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", says, "unset it", f"{UPSTREAM}5610")
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     if encoding != "utf8":
@@ -181,7 +181,7 @@ def variables() -> Iterator[Finding]:
 
 
 def moses() -> Iterator[Finding]:
-    """Moses' own tools, which make the published text exactly."""
+    """Report Moses' own tools, which reproduce the published text exactly."""
     checkout, perl = os.environ.get("MOSES", ""), shutil.which("perl")
     if not checkout:
         yield Finding(

@@ -1,4 +1,4 @@
-"""Versions: of Python and of every package that a training, its data and its scores depend on."""
+"""Checks of versions: Python, and every package that a training, its data and its scores depend on."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ STRICT_PIP = (24, 1)
 
 @dataclass(frozen=True)
 class Package:
-    """A package as an index knows it.
+    """A package and its requirements.
 
     Args:
-        name: for pip.
-        tested: the version that the tests run with, as in ``constraints.txt``; empty where none is pinned.
-        minimum: the oldest that works; empty where none is known.
-        without: what does not work where it is missing.
+        name: its name for pip.
+        tested: the version that the tests run with, as in ``constraints.txt``; empty if not pinned.
+        minimum: the oldest version that works; empty if unknown.
+        without: what does not work without it.
         needed: whether training or its data need it.
-        thread: what an older one does.
+        thread: address that explains what an older one does.
     """
 
     name: str
@@ -58,7 +58,7 @@ PACKAGES: tuple[Package, ...] = (
 
 
 def installed(name: str) -> str | None:
-    """The installed version, or None."""
+    """Return the installed version, or None."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -66,12 +66,12 @@ def installed(name: str) -> str | None:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """``2.13.0+cpu`` as (2, 13, 0): enough to compare releases."""
+    """Read ``2.13.0+cpu`` as (2, 13, 0): enough to compare releases."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))
 
 
 def python() -> Iterator[Finding]:
-    """Whether this Python is one of those that are tested."""
+    """Check that this Python is supported."""
     version, (oldest, newest) = sys.version_info[:2], PYTHON
     says = ".".join(map(str, sys.version_info[:3]))
     if oldest <= version <= newest:
@@ -84,7 +84,7 @@ def python() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """One finding for each package of :data:`PACKAGES`."""
+    """Yield one finding for each package of :data:`PACKAGES`."""
     for package in PACKAGES:
         yield _finding(package, installed(package.name))
 
@@ -102,17 +102,17 @@ def _finding(package: Package, version: str | None) -> Finding:
 
 
 def fairseq_distribution() -> Iterator[Finding]:
-    """Which of the packages that are imported as ``fairseq`` is installed."""
+    """Check which of the packages that are imported as ``fairseq`` is installed."""
     ours, stock = installed(FAIRSEQ), installed("fairseq")
     if stock is not None:
         yield _stock_fairseq(stock, ours)
     elif ours is not None:
         exact = ours == TESTED_FAIRSEQ
-        tested = "" if exact else f" (tested: {TESTED_FAIRSEQ}; the mends are made for that)"
+        tested = "" if exact else f" (tested: {TESTED_FAIRSEQ}; the patches are written for it)"
         yield Finding(Level.OK if exact else Level.WARNING, FAIRSEQ, ours + tested)
     elif find_spec("fairseq") is not None:
         yield Finding(
-            Level.WARNING, "fairseq", f"not from a package; the mends are made for {FAIRSEQ} {TESTED_FAIRSEQ}"
+            Level.WARNING, "fairseq", f"not from a package; the patches are written for {FAIRSEQ} {TESTED_FAIRSEQ}"
         )
     else:
         yield Finding(Level.ERROR, FAIRSEQ, "not installed", INSTALL_FAIRSEQ)
@@ -133,8 +133,8 @@ def _stock_fairseq(stock: str, ours: str | None) -> Finding:
 
 
 def _pip() -> Iterator[Finding]:
-    """Said only to those who have fairseq still to install."""
+    """Check pip, only if fairseq is not installed yet."""
     version = installed("pip")
     if version is not None and numbers(version) >= STRICT_PIP:
-        says = f"{version} refuses fairseq 0.12.2 for the metadata of its omegaconf<2.1; {FAIRSEQ} it takes"
+        says = f"{version} refuses fairseq 0.12.2 for the metadata of its omegaconf<2.1, but accepts {FAIRSEQ}"
         yield Finding(Level.NOTE, "pip", says, INSTALL_FAIRSEQ, f"{UPSTREAM}5511")

@@ -1,4 +1,4 @@
-"""fairseq itself, what is registered with it, and what of it is mended."""
+"""Checks of fairseq itself, of what is registered with it, and of its patches."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ EXTENSIONS: tuple[tuple[str, Level, str, str], ...] = (
     ("fairseq.data.token_block_utils_fast", Level.WARNING, "no language model can be trained", f"{UPSTREAM}1376"),
     ("fairseq.libbleu", Level.WARNING, "--scoring bleu fails; --scoring sacrebleu works", f"{UPSTREAM}2427"),
 )
-"""Compiled parts of fairseq: module, how bad it is without, what fails without, where that is explained."""
+"""Compiled parts of fairseq: module, severity and consequence if it is missing, explanation."""
 
 
 @cache
 def obstacle() -> str | None:
-    """Why fairseq cannot be imported and our methods registered with it; None if they are."""
+    """Return why fairseq cannot be imported or our methods cannot be registered; None if all is well."""
     try:
-        # What is logged at import belongs to a training, not into this report.
+        # Log lines of the import belong to a training, not to this report.
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             fairseq_plugins.register()
     except (Exception, SystemExit) as error:
@@ -41,7 +41,7 @@ def obstacle() -> str | None:
 
 
 def importing() -> Iterator[Finding]:
-    """The check that decides whether those that need fairseq are run."""
+    """Check the import, which decides whether the checks that need fairseq are run."""
     problem = obstacle()
     if problem is not None:
         yield Finding(Level.ERROR, "fairseq", f"cannot be imported: {problem}", f"make setup, or {INSTALL_FAIRSEQ}")
@@ -52,7 +52,7 @@ def importing() -> Iterator[Finding]:
 
 
 def user_directory() -> Iterator[Finding]:
-    """The directory for ``--user-dir``, whose name fairseq wants to be the only one."""
+    """Report the directory for ``--user-dir``, whose name must be unique for fairseq."""
     here = Path(fairseq_plugins.__file__).resolve().parent
     others = {path for path in _namesakes() if path != here}
     if not others:
@@ -71,7 +71,7 @@ def _namesakes() -> Iterator[Path]:
 
 
 def extensions() -> Iterator[Finding]:
-    """Compiled parts of fairseq."""
+    """Check the compiled parts of fairseq."""
     for module, level, without, thread in EXTENSIONS:
         try:
             import_module(module)
@@ -82,7 +82,7 @@ def extensions() -> Iterator[Finding]:
 
 
 def architectures() -> Iterator[Finding]:
-    """What of ours fairseq knows."""
+    """Report our architectures that are registered with fairseq."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     from fairseq_plugins.core.families import MODELS
@@ -93,34 +93,34 @@ def architectures() -> Iterator[Finding]:
     yield Finding(Level.OK if ours else Level.ERROR, "methods", says)
 
 
-def mends() -> Iterator[Finding]:
-    """Every mend of fairseq: whether it is in place, what it mends, and where that was reported."""
+def fairseq_patches() -> Iterator[Finding]:
+    """Report every patch of fairseq: whether it is applied, its bug, and the upstream report."""
     from fairseq_plugins import patches
 
     for name in patches.MODULES:
         module = import_module(f"{patches.__name__}.{name}")
         text = (module.__doc__ or "").strip()
-        defect = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
+        bug = re.sub(r"\s+", " ", text.partition("\n\n")[0]).replace("``", "`")
         thread = re.search(r"https://github\.com/\S+?/(?:issues|pull)/\d+", text)
-        active = in_place(module)
-        says = defect if active else f"not in place: {defect}"
+        active = is_applied(module)
+        says = bug if active else f"not applied: {bug}"
         yield Finding(Level.OK if active else Level.NOTE, name, says, thread=thread.group() if thread else "")
 
 
-def in_place(mend: Any) -> bool:
-    """Whether every function that ``mend.apply`` would wrap is wrapped by it."""
+def is_applied(patch: Any) -> bool:
+    """Return whether every function that ``patch.apply`` would wrap is wrapped by it."""
     from fairseq_plugins.patches.wrapping import name_of, wrappers_of
 
     wanted: list[tuple[Any, str, Callable[..., Any]]] = []
-    wrap = getattr(mend, "wrap", None)
+    wrap = getattr(patch, "wrap", None)
     if wrap is None:
-        # It changes something else, as torch's list of classes, and has done so at import if that went well.
+        # It changes something else, such as torch's list of classes, and did so at import unless that failed.
         return obstacle() is None
-    mend.wrap = lambda owner, name, wrapper: wanted.append((owner, name, wrapper))
+    patch.wrap = lambda owner, name, wrapper: wanted.append((owner, name, wrapper))
     try:
-        mend.apply()
+        patch.apply()
     finally:
-        mend.wrap = wrap
+        patch.wrap = wrap
     return bool(wanted) and all(
         name_of(wrapper) in wrappers_of(getattr(owner, name)) for owner, name, wrapper in wanted
     )

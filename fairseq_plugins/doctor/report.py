@@ -29,9 +29,9 @@ CHECKS: tuple[Check, ...] = (
     Check("fairseq", plugin.extensions, needs_fairseq=True),
     Check("fairseq", plugin.user_directory),
     Check("fairseq", plugin.architectures, needs_fairseq=True),
-    Check("defects of fairseq that are mended here", plugin.mends, needs_fairseq=True),
+    Check("patches of fairseq's bugs", plugin.fairseq_patches, needs_fairseq=True),
 )
-"""In the order in which they are printed; those of one topic stand together."""
+"""In the order in which they are printed, grouped by topic."""
 
 WIDTH = 118
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog="fairseq-deep doctor",
-        description="Say what this environment is and what in it would stop a training or spoil it. "
+        description="Report on this environment and on what in it would stop a training or spoil it. "
         "Exit code 0: training can start; 1: it cannot.",
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
@@ -55,7 +55,7 @@ def _parser() -> OneLineParser:
 
 
 def examine(checks: Iterable[Check]) -> list[tuple[str, Finding]]:
-    """All findings with their topics; those that need fairseq are left out where it cannot be imported."""
+    """Return all findings with their topics, without those that need fairseq if it cannot be imported."""
     found: list[tuple[str, Finding]] = []
     for check in checks:
         if not check.needs_fairseq or plugin.obstacle() is None:
@@ -64,7 +64,7 @@ def examine(checks: Iterable[Check]) -> list[tuple[str, Finding]]:
 
 
 def _run(check: Check) -> list[Finding]:
-    """A check that fails is a finding, too: the others are wanted all the more."""
+    """Run a check; if it fails, that is a finding, and the other checks still run."""
     try:
         return list(check.run())
     except Exception as error:
@@ -72,14 +72,14 @@ def _run(check: Check) -> list[Finding]:
 
 
 def as_json(findings: Sequence[tuple[str, Finding]]) -> str:
-    """Everything, and the answer first."""
+    """Return everything as JSON, the conclusion first."""
     can_train = not any(finding.level is Level.ERROR for _, finding in findings)
     listed = [{"topic": topic, **asdict(finding)} for topic, finding in findings]
     return json.dumps({"training_can_start": can_train, "findings": listed}, indent=1, ensure_ascii=False)
 
 
 def as_text(findings: Sequence[tuple[str, Finding]]) -> str:
-    """A paragraph for each topic, and the answer last."""
+    """Return a paragraph for each topic, the conclusion last."""
     lines: list[str] = []
     for topic in dict.fromkeys(topic for topic, _ in findings):
         of_topic = [finding for of, finding in findings if of == topic]
@@ -100,7 +100,7 @@ def _lines(finding: Finding, width: int) -> list[str]:
 
 
 def conclusion(findings: Sequence[Finding]) -> str:
-    """One line: whether training can start, and what to look at."""
+    """Return one line: whether training can start, and what to look at."""
     errors = [finding.about for finding in findings if finding.level is Level.ERROR]
     if errors:
         return f"training cannot start: {', '.join(dict.fromkeys(errors))}"

@@ -1,4 +1,4 @@
-"""One file a method. Adding one is one line here; see docs/adding_a_method.md."""
+"""The methods, one file each. A new one needs one line here; see docs/adding_a_method.md."""
 
 from fairseq_plugins.methods import (  # noqa: F401
     admin,

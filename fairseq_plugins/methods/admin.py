@@ -46,14 +46,14 @@ class AdminResidual(Calibrated):
         return self.omega_profiled
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Join."""
+        """Scale the stream and add the branch."""
         return torch.addcmul(branch, stream, self.stream_scale())
 
     def observe(self, branch: Tensor, stream: Tensor, carried: float) -> float:
         """Set omega from the residuals below in the same stack; variances are over all elements, pads included.
 
-        ``released``: omega_1 = 1; then omega_(i+1)^2 = Var(omega_i x_i) + Var(F_i). Each omega is at work while
-        the ones above are measured. With LayerNorm's unit variance that is omega_i^2 = Var(x_0) + sum_(j<i) Var(F_j).
+        ``released``: omega_1 = 1; then omega_(i+1)^2 = Var(omega_i x_i) + Var(F_i). Each omega is in effect while those
+        above are measured. With LayerNorm's unit variance that is omega_i^2 = Var(x_0) + sum_(j<i) Var(F_j).
 
         ``paper``: omega_i^2 = sum_(j<i) Var(F_j), measured with every omega at 1. omega_1 is 0, the empty sum.
         """
@@ -62,12 +62,12 @@ class AdminResidual(Calibrated):
         if self.rule == "released":
             self.omega_profiled.fill_(carried)
             return math.sqrt(population_variance(self.omega_profiled * stream) + variance)
-        # The chain starts from the carried 1 at the bottom of a stack; the sum below is carried as 1 + sum.
+        # The chain starts from 1 at the bottom of a stack, so the sum below arrives as 1 + sum.
         self.pending_omega = math.sqrt(carried - 1.0)
         return carried + variance
 
     def settle(self) -> None:
-        """Put the paper's omegas to work once the whole network has been measured."""
+        """Put the paper's omegas into effect once the whole network has been measured."""
         if self.rule == "paper":
             self.omega_profiled.fill_(self.pending_omega)
 
@@ -76,7 +76,7 @@ class AdminResidual(Calibrated):
         return float(self.branch_variance), float(self.stream_scale().detach().mean())
 
     def neutral(self, key: str, value: Tensor) -> Tensor:
-        """Omega = 1: what a plain Post-LN checkpoint means."""
+        """Return values for omega = 1, which a plain Post-LN checkpoint implies."""
         return torch.zeros_like(value) if key in ("omega_trained", "branch_variance") else torch.ones_like(value)
 
 
@@ -92,7 +92,7 @@ class AdminResidual(Calibrated):
             "the paper's formula (omega_1 = 0)",
             choices=("released", "paper"),
         ),
-        Option("admin_omega", "trained", "train omega or leave it as measured", choices=("trained", "frozen")),
+        Option("admin_omega", "trained", "train omega, or keep it as measured", choices=("trained", "frozen")),
         Option(
             "admin_scale",
             "elementwise",
@@ -113,7 +113,7 @@ class AdminResidual(Calibrated):
     ),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """One omega for each residual connection."""
+    """Build one omega for each residual connection."""
     size = design.width if design.options.admin_scale == "elementwise" else 1
     trained = design.options.admin_omega == "trained"
     return {site: AdminResidual(size, design.options.admin_profile, trained) for site in sites}
@@ -143,7 +143,7 @@ method(
         r"at 0, so that $`\omega`$ decays to its profile. With the decay of IWSLT'14, 0.0001, that is a "
         "difference of 0.3 % at the end of training. `--no-weight-decay-on residual` leaves it alone.",
         r"Appendix C says that initial weights can be rescaled instead of adding $`\omega`$, with about the same "
-        "score and less stability in half precision. This is not offered.",
+        "score and less stability in half precision. This is not supported.",
         r"Appendix C's formula for folding $`\omega`$ into cross-attention divides $`W_v`$ too, which is a "
         r"misprint: keys and values come from the encoder, so only $`W_q`$ is divided.",
     ),

@@ -20,7 +20,7 @@ class AdminTorchResidual(Residual):
     """omega * stream + branch, to be followed by LayerNorm. Shapes ``(T, B, C)``.
 
     Args:
-        omega: its value at first.
+        omega: its initial value.
         width: C.
         trained: whether omega is a parameter ``(C)``; else it is a buffer ``(1)``.
     """
@@ -35,7 +35,7 @@ class AdminTorchResidual(Residual):
             self.register_buffer("omega", torch.full((1,), omega))
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Join."""
+        """Scale the stream and add the branch."""
         return torch.addcmul(branch, stream, self.omega)
 
     def stream_scale(self) -> Tensor:
@@ -44,10 +44,10 @@ class AdminTorchResidual(Residual):
 
 
 def omega_of(sub_layers: int, change: str) -> float:
-    """First omega of a stack of n residual sub-layers.
+    """Return the initial omega of a stack of n residual sub-layers.
 
     ``logn``: omega^2 = (n + 1) / ln(n + 1) - 1; ``constant``: omega^2 = n; ``linear``: omega = 1, which is Post-LN.
-    They are named after how much the output of a new stack changes when its weights do, as a function of n.
+    Their names say how the output change of a new stack after a change of its weights grows with n.
     """
     if change == "linear":
         return 1.0
@@ -64,14 +64,14 @@ def omega_of(sub_layers: int, change: str) -> float:
         Option(
             "admin_torch_change",
             "logn",
-            "how the change of the output of a new stack shall grow with its sub-layers: O(logn), O(1) or O(n) "
-            "of the package; the last is Post-LN",
+            "how the output change of a new stack grows with its sub-layers: O(logn), O(1) or O(n) "
+            "as in the package; O(n) is Post-LN",
             choices=("logn", "constant", "linear"),
         ),
         Option(
             "admin_torch_omega",
             "fixed",
-            "one number for all C dimensions that stays as it is, or C trained ones",
+            "one constant for all C dimensions, or C trained numbers",
             choices=("fixed", "trained"),
         ),
     ),
@@ -85,7 +85,7 @@ def omega_of(sub_layers: int, change: str) -> float:
     ),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """An omega of its own for each residual connection, all equal at first; a layer has as many sub-layers as sites."""
+    """Build an omega for each residual connection, all equal at first; a layer has as many sub-layers as sites."""
     omega = omega_of(design.layers * len(sites), design.options.admin_torch_change)
     trained = design.options.admin_torch_omega == "trained"
     return {site: AdminTorchResidual(omega, design.width, trained) for site in sites}
@@ -103,8 +103,8 @@ method(
     norm="post",
     residual="admin_torch",
     departures=(
-        r"The paper measures an $`\omega`$ for every sub-layer (`admin`). This one is its authors' later package "
-        "[admin-torch](https://github.com/microsoft/admin-torch), which sees no data.",
+        r"The paper measures an $`\omega`$ for every sub-layer (`admin`). This method is its authors' later package "
+        "[admin-torch](https://github.com/microsoft/admin-torch), which uses no data.",
         r"The package leaves $`n`$ to its user. Here it is the number of residual sub-layers of the stack: "
         r"$`2N`$ in the encoder, $`3M`$ in the decoder, $`2M`$ in a decoder with merged attention or without "
         "cross-attention.",

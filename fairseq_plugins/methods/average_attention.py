@@ -19,7 +19,7 @@ from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 @part(
     Axis.ATTENTION,
     "aan",
-    summary="the decoder's self-attention is the mean of its inputs so far behind a gate",
+    summary="a gated mean of the inputs so far in place of the decoder's self-attention",
     options=(
         Option(
             "aan_ffn",
@@ -35,7 +35,7 @@ from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
     no_fold="stock fairseq has no average attention",
 )
 def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """Average attention in the decoder; the encoder and the cross-attention keep softmax."""
+    """Build average attention for the decoder; the encoder and the cross-attention keep softmax."""
     ffn_width = design.ffn_width if design.options.aan_ffn == "yes" else 0
 
     def average(width: int, heads: int, **unused: Any) -> nn.Module:
@@ -60,7 +60,7 @@ method(
         "authors advise and as the parameter counts of the DS-Init paper, which compares with AAN, have it. The "
         "default has none; `--aan-ffn yes` is the equation, and adds `self_attn.ffn.fc1` and "
         r"`self_attn.ffn.fc2`, $`2 d f + f + d`$ parameters a layer.",
-        "Dropout of attention weights has nothing to drop here; that behind the network's relu is "
+        "Dropout of attention weights has nothing to drop here; the dropout after the network's relu is "
         "`--activation-dropout`.",
         "The released code draws q of the cross-attention by itself, and k and v as one matrix. Here all three are "
         r"drawn as one, as in fairseq: q starts at $`\sqrt{1/2} = 0.707`$ of the released bound, k and v at "

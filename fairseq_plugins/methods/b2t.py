@@ -1,4 +1,4 @@
-"""B2T connection: the layer's input joins once more, just before its last LayerNorm.
+"""B2T connection: the layer's input is added once more, just before its last LayerNorm.
 
 Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330, equations 5 to 7 and, without LayerNorm,
 9 to 11 (appendix D).
@@ -17,12 +17,12 @@ from fairseq_plugins.core.residual import PlainResidual, Residual
 
 
 def alpha(design: StackDesign) -> float:
-    """Weight of the layer input without LayerNorm: min(N / 12, N^-0.15), N layers of the own stack. Appendix D."""
+    """Weight of the layer input without LayerNorm: min(N / 12, N^-0.15), N the layers of the stack. Appendix D."""
     return min(design.layers / 12, design.layers**-0.15)
 
 
 def beta(design: StackDesign) -> float:
-    """Weight of the rest without LayerNorm: d^-0.2. Appendix D."""
+    """Return the weight of the rest without LayerNorm: d^-0.2. Appendix D."""
     return float(design.width**-0.2)
 
 
@@ -30,12 +30,12 @@ class BottomToTop(Residual):
     """layer_input + stream + branch, to be followed by LayerNorm. Equations 5 to 7. Shapes ``(T, B, C)``."""
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Join."""
+        """Add the branch and the layer's input to the stream."""
         return stream + branch + layer_input
 
 
 class BottomToTopSkipAll(Residual):
-    """layer_input + LN(stream + branch): the connection also jumps the last LayerNorm. Footnote 2."""
+    """layer_input + LN(stream + branch): the connection also skips the last LayerNorm. Footnote 2."""
 
     def after_norm(self, x: Tensor, layer_input: Tensor) -> Tensor:
         """Add the layer's input."""
@@ -50,7 +50,7 @@ class WeightedBottomToTop(Residual):
         self.alpha, self.beta = alpha, beta
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Join."""
+        """Add the branch and the layer's input to the stream."""
         return self.alpha * layer_input + self.beta * (stream + branch)
 
     def extra_repr(self) -> str:
@@ -59,12 +59,12 @@ class WeightedBottomToTop(Residual):
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Combinations that the paper's equations do not cover."""
+    """Refuse combinations that the paper's equations do not cover."""
     problems = []
     if design.choice(Axis.NORM) == "pre":
         problems.append("--residual b2t doubles the stream in every layer under --norm pre: use --norm post or none")
     if design.choice(Axis.NORM) == "none" and design.options.b2t_skip == "all":
-        problems.append("--b2t-skip all jumps a LayerNorm that --norm none does not have")
+        problems.append("--b2t-skip all skips a LayerNorm that --norm none does not have")
     return problems
 
 
@@ -84,7 +84,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     no_fold="stock fairseq has no connection from the bottom of a layer to its top",
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Plain sums, but for the last sub-layer of the layer."""
+    """Build plain sums, except for the last sub-layer of the layer."""
     residuals: dict[Site, Residual] = {site: PlainResidual() for site in sites}
     if design.choice(Axis.NORM) == "none":
         residuals[Site.FFN] = WeightedBottomToTop(alpha(design), beta(design))
@@ -98,7 +98,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
 @part(
     Axis.INIT,
     "b2t",
-    summary="initial values scaled by one constant a stack",
+    summary="initial values scaled by one constant per stack",
     options=(
         Option(
             "b2t_init_scale",
@@ -110,14 +110,14 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
         Option(
             "b2t_init_scope",
             "matrices",
-            "what it multiplies: the matrices of the linear maps as in the code of 2023-05, or every parameter but "
-            "the embeddings', with biases and LayerNorms, as the text of appendix C.1 says",
+            "what the factor multiplies: matrices of the linear maps, as in the code of 2023-05, or every "
+            "parameter but the embeddings', with biases and LayerNorms, as the text of appendix C.1 says",
             choices=("matrices", "parameters"),
         ),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
-    """Scale the stack by one constant: its matrices, or all that it has but the embeddings (appendix C.1)."""
+    """Scale the stack by one constant: its matrices, or all its parameters except the embeddings (appendix C.1)."""
     options = design.options
     scale = {"none": 1.0, "layers": design.layers**-0.5, "0.1": 0.1}[options.b2t_init_scale]
     for module in (*weights.layers, *([weights.top_norm] if weights.top_norm is not None else [])):

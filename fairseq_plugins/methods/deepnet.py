@@ -13,7 +13,7 @@ from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.residual import Residual, ScaledStream, needs_norm_after
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
-"""The maps of gain beta; those of self-attention and of cross-attention alike."""
+"""The maps of gain beta, in self-attention and in cross-attention."""
 AS_USUAL = ("q_proj", "k_proj")
 """The maps of gain 1."""
 ENCODER_BETA = {"paper": 0.87, "released": 1.15}
@@ -22,10 +22,10 @@ text multiplies, and inverts the depths, but the constant once too often."""
 
 
 def alpha(design: StackDesign, sub_layers: int) -> float:
-    """Factor of the stream, figure 2: 0.81 (N^4 M)^(1/16) in an encoder below a decoder, else n^(1/4).
+    """Return the factor of the stream, figure 2: 0.81 (N^4 M)^(1/16) in an encoder below a decoder, else n^(1/4).
 
     Args:
-        design: N encoder and M decoder layers; 0 where there is no such stack.
+        design: N encoder and M decoder layers; 0 if there is no such stack.
         sub_layers: residual sub-layers of one layer of the stack. n is their number in the whole stack: 3M in the
             decoder of a translation model, 2M in a language model, 2N in an encoder alone.
     """
@@ -35,7 +35,7 @@ def alpha(design: StackDesign, sub_layers: int) -> float:
 
 
 def beta(design: StackDesign, sub_layers: int, rule: str = "paper") -> float:
-    """Gain of the smaller maps: 0.87 (N^4 M)^(-1/16) in an encoder below a decoder, else (4n)^(-1/4).
+    """Return the gain of the smaller maps: 0.87 (N^4 M)^(-1/16) in an encoder below a decoder, else (4n)^(-1/4).
 
     Arguments and n are those of :func:`alpha`; ``rule`` is ``paper`` (figure 2) or ``released``.
     """
@@ -49,7 +49,7 @@ def _of_both_depths(design: StackDesign) -> float:
 
 
 def _sub_layers(layer: nn.Module) -> int:
-    """How many residual connections of branch and stream the layer has."""
+    """Return the number of residual connections of the layer."""
     return sum(getattr(layer, f"{site.value}_residual", None) is not None for site in Site)
 
 
@@ -71,7 +71,7 @@ def _draw(linear: nn.Linear, gain: float, rule: str) -> None:
     conflicts=needs_norm_after("deepnorm"),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """One constant alpha for every residual connection of the stack."""
+    """Build residual connections with one constant alpha for the whole stack."""
     scale = alpha(design, len(sites))
     return {site: ScaledStream(scale) for site in sites}
 
@@ -80,23 +80,22 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     Axis.INIT,
     "deepnorm",
     summary="values, outputs and feed-forward drawn with a gain that shrinks with the depths; "
-    "`--base-init` does not matter to the maps that the text names",
+    "`--base-init` has no effect on the maps that the text names",
     options=(
         Option(
             "deepnorm_init",
             "paper",
-            "what is drawn: Xavier normal as in the text, or what nn.Linear draws, scaled, as in the released "
-            "torchscale",
+            "distribution: Xavier normal as in the text, or that of nn.Linear, scaled, as in the released torchscale",
             choices=("paper", "released"),
         ),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
-    """Draw the maps that the text names anew, whatever the base has drawn; all other weights stay.
+    """Redraw the maps that the text names, whatever the base initialisation was; all other weights stay.
 
     ``paper``: Xavier normal, that is N(0, gain^2 * 2 / (fan_in + fan_out)), with gain beta for :data:`SMALLER` and 1
     for :data:`AS_USUAL`; biases are 0. ``released``: what ``nn.Linear`` draws, biases too, and then both times beta in
-    :data:`SMALLER`. Other maps, of attentions that the text does not know, stay as the base has drawn them.
+    :data:`SMALLER`. Maps of attentions that the text does not cover keep their base initialisation.
     """
     rule = design.options.deepnorm_init
     for layer in weights.layers:
@@ -117,7 +116,7 @@ method(
         "the values, of the outputs of attention and of the feed-forward are drawn from "
         r"$`\mathcal{N}(0, 2 \beta^2 / (d_{\mathrm{in}} + d_{\mathrm{out}}))`$ with "
         r"$`\beta = 0.87 (N^4 M)^{-1/16}`$ in the encoder and $`(12M)^{-1/4}`$ in the decoder, those of queries and "
-        r"keys with 1 in the place of $`\beta`$, biases are 0"
+        r"keys with 1 instead of $`\beta`$, biases are 0"
     ),
     norm="post",
     residual="deepnorm",
@@ -133,6 +132,6 @@ method(
         r"$`(12M)^{-1/4}`$), and for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, "
         r"$`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and $`(4n)^{-1/4}`$ for $`n`$ sub-layers, and so they are "
         "computed here; a decoder with merged attention has two a layer, which the text does not treat.",
-        "Sub-LN, which torchscale offers beside DeepNorm and which excludes it, is not a part of this package.",
+        "Sub-LN, which torchscale offers beside DeepNorm and which excludes it, is not supported.",
     ),
 )

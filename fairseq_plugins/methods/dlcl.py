@@ -25,17 +25,17 @@ PAPER = "Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787"
 
 
 def initial_weights(states: int, window: int, start: str) -> Tensor:
-    """Weights of a new model, ``(states, states)``: row l is that of the mixture of y_0 to y_l.
+    """Return the weights of a new model, ``(states, states)``: row l mixes y_0 to y_l.
 
-    Entries that are used, the last ``window`` up to the diagonal, start as the ``average``, 1 / (their number), or
-    at ``one``. All others are 0 and stay so.
+    Entries that are used, the last ``window`` up to the diagonal, start as the ``average``, 1 / (their number), or at
+    ``one``. All others are 0 and remain 0.
     """
     used = torch.ones(states, states).tril().triu(1 - window)
     return used if start == "one" else used / used.sum(dim=1, keepdim=True)
 
 
 class LinearCombination(History):
-    """The weights W and the L LayerNorms of one stack, and what both forms have in common.
+    """The weights W and the L LayerNorms of one stack, and the code that both forms share.
 
     A mixture is added up state by state. So autograd saves each state once, however many mixtures it enters, and
     memory grows linearly with depth; a stack of all states for each layer would grow with its square.
@@ -44,7 +44,7 @@ class LinearCombination(History):
         layers: L.
         width: C.
         size: C for a weight in each dimension, 1 for scalars.
-        window: how many states enter a mixture, the newest ones.
+        window: number of states in a mixture, the newest ones.
         normalised: take the softmax of the used weights of each row.
         start: ``average`` or ``one``, see :func:`initial_weights`.
     """
@@ -56,7 +56,7 @@ class LinearCombination(History):
         self.layer_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
 
     def mix(self, states: list[Tensor]) -> Tensor:
-        """The row of W that belongs to so many states, times the states: ``(T, B, C)``."""
+        """Multiply the states by the row of W for their number: ``(T, B, C)``."""
         row = len(states) - 1
         first = max(0, len(states) - self.window)
         weights = self.weight[row, first : row + 1]
@@ -69,7 +69,7 @@ class LinearCombination(History):
         return mixture
 
     def keep(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """``states`` and ``x``, without what no later mixture reads."""
+        """Return ``states`` and ``x``, without states that no later mixture reads."""
         kept = states + [x]
         out_of_sight = len(states) - self.window
         if out_of_sight >= 0:
@@ -77,7 +77,7 @@ class LinearCombination(History):
         return kept
 
     def normalise(self, x: Tensor, number: int) -> Tensor:
-        """``x`` through the LayerNorm of that number, from 0. TorchScript unrolls the loop; it has no index."""
+        """Apply LayerNorm ``number``, from 0, to ``x``. TorchScript unrolls the loop; it cannot index."""
         result = x
         for index, norm in enumerate(self.layer_norms):
             if index == number:
@@ -110,11 +110,13 @@ class LinearCombinationPostLN(LinearCombination):
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Norm places without an equation, and options that contradict each other."""
+    """Refuse norm places without an equation, and options that contradict each other."""
     problems = []
     norm = design.choice(Axis.NORM)
     if norm not in ("pre", "post"):
-        problems.append(f"--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not {norm}")
+        problems.append(
+            f"--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not {norm}"
+        )
     if design.options.dlcl_window < 0:
         problems.append(f"--dlcl-window must be at least 0, not {design.options.dlcl_window}; 0 is the whole history")
     if design.options.dlcl_normalised == "yes" and design.options.dlcl_init == "one":
@@ -130,20 +132,20 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     Axis.HISTORY,
     "dlcl",
     summary="a trained mixture of the outputs of all layers below, normalised before it under `--norm pre` "
-    "and behind it under `--norm post`",
+    "and after it under `--norm post`",
     options=(
         Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all"),
         Option(
             "dlcl_weights",
             "scalar",
-            "one weight for each output in a mixture, or one in each dimension",
+            "one weight for each output in a mixture, or one for each of its dimensions",
             choices=("scalar", "dimension"),
         ),
         Option("dlcl_normalised", "no", "take the softmax of the weights of each mixture", choices=("no", "yes")),
         Option(
             "dlcl_init",
             "average",
-            "a mixture starts as the average, or every weight at one",
+            "a mixture starts as the average, or with every weight at one",
             choices=("average", "one"),
         ),
     ),
@@ -162,7 +164,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     no_fold="stock fairseq has no layer that reads more than the one below it",
 )
 def build(design: StackDesign) -> History:
-    """The form that belongs to the norm place of the stack."""
+    """Build the form for the norm place of the stack."""
     options = design.options
     form = LinearCombinationPreLN if design.choice(Axis.NORM) == "pre" else LinearCombinationPostLN
     return form(
@@ -177,7 +179,7 @@ def build(design: StackDesign) -> History:
 
 _EXTRAS = (
     "The released code can also train one weight for each group of dimensions, drop out mixtures and count the output "
-    "of every sub-layer as history; these three are not offered.",
+    "of every sub-layer as history; these three are not supported.",
     "In the released code a window only decides which weights start at zero, and training may change them, unless "
     "the weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
 )

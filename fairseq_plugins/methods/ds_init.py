@@ -13,10 +13,10 @@ from fairseq_plugins.core.method import Axis, Option, method, part
 
 
 def factor(depth: int, alpha: float, rule: str) -> float:
-    """Factor on the bound of the uniform distribution of every matrix at ``depth``, counted from 1.
+    """Return the factor on the uniform bound of every matrix at ``depth``, counted from 1.
 
-    ``paper``: alpha / sqrt(depth), equation 15. ``released``: sqrt(alpha) / depth^(1/4), since the released code
-    hands alpha / sqrt(depth) to an initialiser that scales the variance.
+    ``paper``: alpha / sqrt(depth), equation 15. ``released``: sqrt(alpha) / depth^(1/4), since the released code passes
+    alpha / sqrt(depth) to an initialiser that scales the variance.
     """
     scale = alpha * depth**-0.5
     return scale if rule == "paper" else math.sqrt(scale)
@@ -53,7 +53,7 @@ method(
     title="DS-Init",
     paper="Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365",
     equation=(
-        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, matrices the smaller the deeper their layer; those "
+        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, with smaller matrices in deeper layers; those "
         r"at depth $`l`$ are drawn from $`U(-b, b)`$ with "
         r"$`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + d_{\mathrm{out}}}}`$ (equation 15)"
     ),
@@ -65,7 +65,7 @@ method(
         "default follows the text.",
         "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention "
         r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here. The Post-LN and Pre-LN models of their "
-        "comparison are drawn likewise: `--base-init xavier_apart`.",
+        "comparison are drawn in the same way: `--base-init xavier_apart`.",
         "Both stacks count their layers from 1; `--init ds_init,keep` initialises the encoder alone.",
     ),
 )

@@ -3,13 +3,13 @@
 Zhang, Dauphin and Ma, ICLR 2019, https://arxiv.org/abs/1901.09321, section 3, and the authors' Transformer. A branch of
 m matrices starts with the last one at zero and the others scaled by L^(-1/(2m-2)), L the number of branches in the
 model: L^(-1/6) for q, k and v of an attention, whose fourth matrix is the output map, and L^(-1/2) for W_1. One scalar
-b is subtracted before each branch and before and behind the activation, one scalar s multiplies each branch::
+b is subtracted before each branch and before and after the activation, one scalar s multiplies each branch::
 
     z + s * dropout(attention(z - b))
     z + s * dropout(W_2 (dropout(relu(W_1 (z - b_1) - b_2)) - b_3))
 
-The shifts before the branches and on top of the stacks stand in the place of LayerNorms; those inside the feed-forward
-sub-layer in the place of its biases; s is the factor of another part, started at 1.
+The shifts before the branches and on top of the stacks replace the LayerNorms; those inside the feed-forward sub-layer
+replace its biases; s is the factor of another part and starts at 1.
 """
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
@@ -29,7 +29,7 @@ from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack,
 from fairseq_plugins.core.norm import NormFactory, NormPlace, NormPlaces
 
 RELEASED_CROSS_BRANCHES = 12
-"""What the authors' attention takes for L where it is not told; their cross-attention is not."""
+"""L in the authors' attention if its caller does not pass it, as for their cross-attention."""
 
 
 class ScalarShift(nn.Module):
@@ -61,7 +61,7 @@ class LinearThenShift(nn.Linear):
     """W x - b: no vector of biases, one scalar that starts at 0. Takes the weight of ``linear``, ``(out, in)``."""
 
     def __init__(self, linear: nn.Linear) -> None:
-        nn.Module.__init__(self)  # that of nn.Linear would draw a weight only to be thrown away
+        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight = linear.weight
         self.bias = None  # type: ignore[assignment]  # see _take_bias_away
@@ -81,28 +81,28 @@ class ShiftThenLinear(LinearThenShift):
 
 
 def _take_bias_away(linear: nn.Linear) -> None:
-    """Leave None as a plain attribute: fairseq's trainer logs all parameters that are None as a shared one."""
+    """Set the bias to None as a plain attribute: fairseq's trainer logs parameters that are None as shared ones."""
     del linear.bias
     linear.bias = None  # type: ignore[assignment]
 
 
 def _fix_bias_at_zero(linear: nn.Linear) -> None:
-    """Leave ``linear`` a bias that is neither trained nor stored: stock attention puts those of q, k and v together."""
+    """Give ``linear`` a zero bias that is neither trained nor stored: stock attention concatenates those of q, k, v."""
     if linear.bias is not None:
         del linear.bias
         linear.register_buffer("bias", torch.zeros(linear.out_features), persistent=False)
 
 
 def branch_factor(branches: int, matrices: int) -> float:
-    """Factor on all but the last of the ``matrices`` of a branch, L^(-1/(2m-2)), with L ``branches`` in the model.
+    """Return the factor on all but the last of a branch's ``matrices``, L^(-1/(2m-2)), L ``branches`` in the model.
 
-    The rule has none for a single matrix, which would be the last: 1.
+    The rule has no factor for a single matrix, which is the last one: 1.
     """
     return float(branches ** (-1 / (2 * matrices - 2))) if matrices > 1 else 1.0
 
 
 def _maps_of_branches(layer: Any) -> Iterator[tuple[Site, list[nn.Linear], nn.Linear | None]]:
-    """Every branch of a layer: its linear maps and the one that it ends in, if it ends in one."""
+    """Yield every branch of a layer: its linear maps, and its last one if it ends in a linear map."""
     for site in (Site.SELF, Site.CROSS):
         attention = getattr(layer, site.value, None)
         if attention is not None:
@@ -112,14 +112,14 @@ def _maps_of_branches(layer: Any) -> Iterator[tuple[Site, list[nn.Linear], nn.Li
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """The one LayerNorm that would be left."""
+    """Refuse the one LayerNorm that would remain."""
     if config.layernorm_embedding:
         return ["--norm fixup replaces every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
     return []
 
 
 def top_shift(design: StackDesign) -> NormFactory:
-    """On top of the decoder a shift, on top of the encoder one with a scale."""
+    """Build a shift on top of the decoder, and a scaled one on top of the encoder."""
     shift = ScaledShift if design.stack is Stack.ENCODER else ScalarShift
     return lambda width: shift()
 
@@ -143,7 +143,7 @@ SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
     top=top_shift,
 )
 def place_shifts(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """A shift before each branch."""
+    """Build a shift before each branch."""
     return {NormPlace.BEFORE: lambda width: ScalarShift()}
 
 
@@ -155,7 +155,7 @@ def place_shifts(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     no_fold="stock fairseq has no scalar behind an activation",
 )
 def replace_biases(layer: Any, design: StackDesign) -> None:
-    """Take every bias away; the two maps of the feed-forward sub-layer get their scalars."""
+    """Remove every bias; the two maps of the feed-forward sub-layer get their scalars."""
     layer.fc1, layer.fc2 = LinearThenShift(layer.fc1), ShiftThenLinear(layer.fc2)
     for module in list(layer.modules()):
         if isinstance(module, Attention):
@@ -174,14 +174,14 @@ def replace_biases(layer: Any, design: StackDesign) -> None:
         Option(
             "fixup_rule",
             "paper",
-            "number of branches that cross-attention is scaled by: that of the model, or 12 as the released code "
-            "has it by mistake",
+            "number of branches that cross-attention is scaled by: the model's, or 12 as in the released code, "
+            "where it is a mistake",
             choices=("paper", "released"),
         ),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
-    """Last matrices to zero, the others by their factor; an output projection with a weight of its own to zero.
+    """Zero the last matrices and an untied output projection; scale the other matrices by their factor.
 
     L counts the branches that exist, 2 N + 3 M in a translation model with softmax attention. A branch that does not
     end in a linear map has all its matrices scaled and none at zero.
@@ -213,13 +213,13 @@ method(
     init="fixup",
     options=MappingProxyType({"rezero_alpha": 1.0, "rezero_alpha_per": "sublayer"}),
     departures=(
-        "The text gives the rule for a branch of any kind; where the scalars stand in a Transformer, and the scale "
-        "and shift on top of the stacks, follow the authors' code. By the text one more shift would stand before "
-        "the output map of an attention.",
-        "The released cross-attention is not told the number of sub-layers and takes 12: `--fixup-rule released`. "
+        "The text gives the rule for a branch of any kind; the positions of the scalars in a Transformer, and the "
+        "scale and shift on top of the stacks, follow the authors' code. By the text there would be one more shift "
+        "before the output map of an attention.",
+        "The released cross-attention does not receive the number of sub-layers and takes 12: `--fixup-rule released`. "
         r"By default $`L`$ counts the sub-layers that exist, $`2 N + 3 M`$ in an encoder-decoder, fewer under "
         "merged attention, in both stacks.",
-        "An output projection that is tied to the token table, and an adaptive softmax, start as they are drawn, "
+        "An output projection that is tied to the token table, and an adaptive softmax, keep the weights as drawn, "
         "in the released code too.",
         "The DS-Init authors have one scalar for all three shifts of the feed-forward, draw the q, k and v of "
         r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and "

@@ -1,7 +1,7 @@
 """LookLinear: a mirrored initialisation, after which every feed-forward sub-layer is a linear map.
 
-Balduzzi et al., ICML 2017, https://arxiv.org/abs/1702.08591, section 5, put to the test on Transformers by Liu et al.,
-EMNLP 2020, https://arxiv.org/abs/2004.08249, section 5.3.
+Balduzzi et al., ICML 2017, https://arxiv.org/abs/1702.08591, section 5, tested on Transformers by Liu et al., EMNLP
+2020, https://arxiv.org/abs/2004.08249, section 5.3.
 
 With W_1 = [A; -A], W_2 = [B, -B] and no biases the sub-layer is FFN(x) = B (phi(Ax) - phi(-Ax)). Every activation
 that is u * g(u) with g(u) + g(-u) = 1 has phi(u) - phi(-u) = u, so that FFN(x) = B A x exactly: relu (g the unit
@@ -20,11 +20,11 @@ from fairseq_plugins.core.initialisation import StackWeights
 from fairseq_plugins.core.method import Axis, method, part
 
 LINEAR_WHEN_MIRRORED = ("relu", "gelu", "gelu_fast", "gelu_accurate", "linear")
-"""fairseq's names of the activations with phi(u) - phi(-u) proportional to u."""
+"""Activations, by their names in fairseq, with phi(u) - phi(-u) proportional to u."""
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """A width without two halves, and activations that leave the sub-layer non-linear."""
+    """Refuse an odd width, and activations that leave the sub-layer non-linear."""
     problems = []
     if design.ffn_width % 2:
         problems.append(
@@ -48,8 +48,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Mirror the upper half of W_1's rows and the left half of W_2's columns; the biases of both become zero.
 
-    Half of the numbers that were drawn stay, with their variance. For relu and a random input the output has the
-    variance that it had before: f/2 columns that see all of Ax instead of f that see half of its second moment.
+    Half of the drawn numbers stay, with their variance. For relu and a random input the output has the variance that it
+    had before: f/2 columns that see all of Ax instead of f that see half of its second moment.
     """
     half = design.ffn_width // 2
     for layer in weights.layers:
@@ -79,7 +79,7 @@ method(
     init="looklinear",
     departures=(
         "Balduzzi et al. draw orthogonal matrices; the code of the Admin paper, whose experiment this is, mirrors "
-        "Xavier's, and so does this package. Attention stays as it is drawn.",
+        "Xavier's, and so does this package. Attention is not changed.",
         "`--activation-dropout` above 0 hides a part of either half at random in training: the sub-layer is then "
         "linear in evaluation only.",
     ),

@@ -1,7 +1,7 @@
 """Merged attention (MAtt): a simplified average attention merged with the cross-attention, for decoding speed.
 
 Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, section 4.2. The decoder layer loses its
-self-attention sub-layer: what it knew of the target is now the mean of the value vectors so far.
+self-attention sub-layer; the mean of the value vectors so far replaces it.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
@@ -23,9 +23,9 @@ from fairseq_plugins.core.method import Axis, Stack, method, part
 class MergedAttention(ThreeMapsAttention):
     """out = (C + A) W_o + b_o, C the cross-attention before its output map, A the mean of x_k W_v + b_v, k <= t.
 
-    W_v, b_v and W_o serve both: the text shares W_o; that W_v is shared too follows from the released code and from
-    the paper's parameter counts. The authors draw q, k and v of this sub-layer as three matrices. The decoding state of
-    A is a running sum and a count, O(1) in time and memory.
+    W_v, b_v and W_o serve both: the text shares W_o; the released code and the paper's parameter counts show that W_v
+    is shared too. The authors draw q, k and v of this sub-layer as three matrices. The decoding state of A is a running
+    sum and a count, O(1) in time and memory.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -59,7 +59,7 @@ class MergedAttention(ThreeMapsAttention):
         need_weights: bool,
         need_head_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`attend` returns."""
+        """Compute cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`attend` returns."""
         length, batch, width = query.size()
         keys, values, pads = self.source(key, key_padding_mask, incremental_state)
         queries = self.q_proj(query).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
@@ -85,7 +85,7 @@ class MergedAttention(ThreeMapsAttention):
         key_padding_mask: Tensor | None,
         incremental_state: dict[str, dict[str, Tensor | None]] | None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values of the source, ``(B, H, S, D)``, and its pads, ``(B, S)``; computed once a sentence."""
+        """Return the source's keys and values, ``(B, H, S, D)``, and pads, ``(B, S)``; computed once per sentence."""
         cached = self._get_input_buffer(incremental_state)
         if "prev_key" in cached and "prev_value" in cached:
             keys, values = cached["prev_key"], cached["prev_value"]
@@ -108,7 +108,7 @@ class MergedAttention(ThreeMapsAttention):
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """What the shared W_v and the missing sub-layer rule out; an encoder's choice of it changes nothing."""
+    """Refuse what the shared W_v and the missing sub-layer rule out; in an encoder the part has no effect."""
     problems = needs_cross_attention(design, config)
     if problems or design.stack is Stack.ENCODER:
         return problems
@@ -128,7 +128,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     no_fold="stock fairseq has no average attention",
 )
 def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """Merged attention in the place of both attentions of the decoder."""
+    """Build merged attention, which replaces both attentions of the decoder."""
     return AttentionPlan(decoder_self=None, cross=MergedAttention)
 
 

@@ -1,9 +1,9 @@
-"""Merged attention's two costlier relatives: a whole attention to the target beside the cross-attention.
+"""Two costlier variants of merged attention: a whole attention to the target beside the cross-attention.
 
 Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, table 3, rows 6 and 7, both without DS-Init.
-The paper names them and prints their sizes; no code of them was released. The parameter counts say how they are built:
-row 6 has 1,024 parameters a layer fewer than a plain base model, which is one LayerNorm, so both attentions keep all
-their maps.
+The paper names them and prints their sizes; no code was released. The parameter counts tell how they are built: row 6
+has 1,024 parameters a layer fewer than a plain base model, which is one LayerNorm, so both attentions keep all their
+maps.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fairseq_plugins.core.method import Axis, NewParameter, method, part
 class JoinedAttention(ThreeMapsAttention):
     """out = inner(x) + cross(x, h): two complete attentions under one residual connection and one LayerNorm.
 
-    The cross-attention keeps its stock names, ``self_attn`` below it is the inner one, which has a decoding state of
-    its own. The authors draw q, k and v of a cross-attention as three matrices.
+    The cross-attention keeps its stock names; ``self_attn`` below it is the inner one, which has its own decoding
+    state. The authors draw q, k and v of a cross-attention as three matrices.
 
     Args:
         args, kwargs: those of :class:`fairseq.modules.MultiheadAttention`, for the cross-attention.
@@ -73,7 +73,7 @@ class JoinedAttention(ThreeMapsAttention):
 
 
 def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:
-    """No self-attention sub-layer; what ``inner(width, heads, dropout)`` makes stands beside the cross-attention."""
+    """Plan without self-attention sub-layer; what ``inner(width, heads, dropout)`` builds joins the cross-attention."""
 
     def cross(width: int, heads: int, dropout: float = 0.0, **others: Any) -> nn.Module:
         return JoinedAttention(width, heads, dropout=dropout, inner=inner(width, heads, dropout), **others)
@@ -82,12 +82,12 @@ def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:
 
 
 def softmax(width: int, heads: int, dropout: float) -> nn.Module:
-    """A stock self-attention."""
+    """Build a stock self-attention."""
     return Attention(width, heads, dropout=dropout, self_attention=True)
 
 
 def gated_average(width: int, heads: int, dropout: float) -> nn.Module:
-    """An average attention without feed-forward network; it has no attention weights to drop."""
+    """Build an average attention without feed-forward network; it has no attention weights to drop."""
     return AverageAttention(width, heads)
 
 
@@ -101,10 +101,10 @@ def gated_average(width: int, heads: int, dropout: float) -> nn.Module:
         for kind, shape in (("weight", "(C, C)"), ("bias", "(C)"))
     ),
     conflicts=needs_cross_attention,
-    no_fold="stock fairseq has no two attentions in one sub-layer",
+    no_fold="stock fairseq never has two attentions in one sub-layer",
 )
 def build_self(depth: int, design: StackDesign) -> AttentionPlan:
-    """A stock self-attention beside the cross-attention."""
+    """Plan a stock self-attention beside the cross-attention."""
     return joined(softmax)
 
 
@@ -120,7 +120,7 @@ def build_self(depth: int, design: StackDesign) -> AttentionPlan:
     no_fold="stock fairseq has no average attention",
 )
 def build_average(depth: int, design: StackDesign) -> AttentionPlan:
-    """A gated average beside the cross-attention."""
+    """Plan a gated average beside the cross-attention."""
     return joined(gated_average)
 
 
@@ -128,7 +128,7 @@ PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"
 NOT_RELEASED = "The paper's table 3 names this model without an equation, and its code was not released. "
 WITHOUT_DS_INIT = (
     "The paper trains this sub-layer without DS-Init, as a variant of row 4: `--init keep`. The architecture adds "
-    "DS-Init, as the paper's deep models have it."
+    "DS-Init, as in the paper's deep models."
 )
 method(
     "dsinit_matt_self",
@@ -143,7 +143,7 @@ method(
     attention="matt_self",
     init="ds_init",
     departures=(
-        NOT_RELEASED + r"The printed 72.3M says that nothing is shared: a decoder layer has one LayerNorm, "
+        NOT_RELEASED + r"The printed 72.3M implies that nothing is shared: a decoder layer has one LayerNorm, "
         r"$`2 d`$ parameters, fewer than DS-Init's. With a shared $`W_o`$ it would be 70.7M.",
         WITHOUT_DS_INIT,
     ),
@@ -162,8 +162,8 @@ method(
     attention="matt_aan",
     init="ds_init",
     departures=(
-        NOT_RELEASED + r"Built by this equation, the base model has 72.30M parameters; the paper prints 72.2M, "
-        "and no layout was found that gives it.",
+        NOT_RELEASED + r"Built from this equation, the base model has 72.30M parameters; the paper prints 72.2M, "
+        "which no layout that we tried gives.",
         WITHOUT_DS_INIT,
     ),
 )

@@ -4,8 +4,8 @@ He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747, section 3:
 ``S_l = Q_l K_l^T / sqrt(D) + S_{l-1}``, ``S_0 = 0``, and the weights are ``softmax(S_l)``. There are three chains: of
 the encoder's self-attentions, of the decoder's, and of its cross-attentions.
 
-Memory: one S of each chain is alive at a time, ``(B * H, T, S)`` in float32; autograd saves none of them. What each
-layer saves for its backward pass is its weights, as every attention does that is not fused.
+Memory: one S per chain is alive at a time, ``(B * H, T, S)`` in float32; autograd saves none of them. Each layer saves
+its weights for the backward pass, like every attention that is not fused.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
@@ -27,13 +27,13 @@ from fairseq_plugins.core.method import Axis, Option, method, part
 class ResidualAttention(Attention):
     """softmax((Q K^T / sqrt(D) + S) / terms + masks) V, where S are the unmasked logits of the layer below.
 
-    Logits are carried before masking: minus infinity would stay so in all layers above, and a mask is added anew
-    where it is due. They are float32 even in half precision, in which a sum over many layers would lose its last
-    digits. While decoding, S of the current step is made within the step, so the state is that of stock attention,
-    keys and values.
+    Logits are passed on before masking: minus infinity would stay in all layers above, and each layer adds the mask
+    that it needs. They are float32 even in half precision, in which a sum over many layers would lose its last digits.
+    In decoding, S of the current step is computed within the step, so the state is that of stock attention, keys and
+    values.
 
     Args:
-        terms: what S is divided by inside the softmax: 1 for the sum, the depth for the mean.
+        terms: divisor of S inside the softmax: 1 for the sum, the depth for the mean.
 
     The other arguments are those of :class:`fairseq.modules.MultiheadAttention`.
     """
@@ -71,13 +71,13 @@ class ResidualAttention(Attention):
         return output, weights, scores
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """``(T, B, C)`` to ``(B * H, T, D)``."""
+        """Reshape ``(T, B, C)`` to ``(B * H, T, D)``."""
         return x.reshape(x.size(0), x.size(1) * self.num_heads, self.head_dim).transpose(0, 1)
 
     def accumulate(self, queries: Tensor, keys: Tensor, below: Tensor | None) -> Tensor:
-        """S of this layer, not masked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.
+        """Return S of this layer, unmasked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.
 
-        The sum is made in place, in a product that nothing else refers to.
+        The sum is computed in place, in a product that nothing else refers to.
         """
         scores = torch.bmm(queries, keys.transpose(1, 2))
         if scores.dtype == torch.float16 or scores.dtype == torch.bfloat16:
@@ -87,7 +87,7 @@ class ResidualAttention(Attention):
         return scores
 
     def masked(self, scores: Tensor, pads: Tensor | None, future_mask: Tensor | None) -> Tensor:
-        """``scores``, or their mean, and minus infinity where no attention may go. ``scores`` stay as they are."""
+        """Return ``scores``, or their mean, with minus infinity where attention is masked; ``scores`` is unchanged."""
         logits = scores / self.terms if self.terms > 1 else scores
         if future_mask is not None:
             logits = logits + future_mask
@@ -103,9 +103,9 @@ class ResidualAttention(Attention):
         key_padding_mask: Tensor | None,
         incremental_state: dict[str, dict[str, Tensor | None]] | None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, together with what stock's cache has of them.
+        """Return keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, including those in fairseq's cache.
 
-        Keys and values of the source are computed once a sentence, those of the target once a step.
+        Keys and values of the source are computed once per sentence, those of the target once per step.
         """
         cached = self._get_input_buffer(incremental_state)
         pads = key_padding_mask
@@ -132,7 +132,7 @@ class ResidualAttention(Attention):
         return keys, values, pads
 
     def from_cache(self, cached: dict[str, Tensor | None]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, of a cache that is not empty."""
+        """Return keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, of a cache that is not empty."""
         keys, values = cached["prev_key"], cached["prev_value"]
         assert keys is not None
         assert values is not None
@@ -150,15 +150,15 @@ class ResidualAttention(Attention):
         Option(
             "realformer_logits",
             "sum",
-            "what goes into the softmax: the sum of the logits of all layers so far, or their mean, advised for "
-            "30 layers and more; what is carried is the sum in either case",
+            "what the softmax gets: the sum of the logits of all layers so far, or their mean, advised for "
+            "30 layers and more; layers pass on the sum in either case",
             choices=("sum", "mean"),
         ),
     ),
     no_fold="stock fairseq has no attention that sees the logits of the layer below",
 )
 def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """Residual attention everywhere; with the mean, S of a layer is divided by its depth."""
+    """Build residual attention everywhere; with the mean, S of a layer is divided by its depth."""
     attention = partial(ResidualAttention, terms=depth if design.options.realformer_logits == "mean" else 1)
     return AttentionPlan(encoder_self=attention, decoder_self=attention, cross=attention)
 
@@ -181,7 +181,7 @@ method(
         "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the "
         "published numbers for translation are those of the B2T paper, whose code draws as `--base-init fairseq`, "
         "the default.",
-        "The released code adds -10000 where attention may not go; here it is minus infinity.",
+        "The released code adds -10000 where attention is masked; this package adds minus infinity.",
         "With `--realformer-logits mean` the divisor is the depth of the layer, also where LayerDrop has left out "
         "some of the layers below.",
     ),

@@ -1,4 +1,4 @@
-"""ReZero: no LayerNorm; every branch enters through a trained scalar that starts at zero.
+"""ReZero: no LayerNorm; every branch is multiplied by a trained scalar that starts at zero.
 
 Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, equation 1 and section 4.
 """
@@ -23,7 +23,7 @@ class ReZeroResidual(Residual):
         self.alpha = alpha
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Join."""
+        """Add the scaled branch to the stream."""
         return torch.addcmul(stream, branch, self.alpha)
 
 
@@ -48,7 +48,7 @@ class ReZeroResidual(Residual):
     no_fold="stock fairseq has no factor on a branch that could start at zero",
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Residual connections of one layer: one alpha for all of them (the paper and its package), or one each."""
+    """Build the residual connections of one layer: one alpha for all (the paper and its package), or one each."""
 
     def new_alpha() -> nn.Parameter:
         return nn.Parameter(torch.full((1,), float(design.options.rezero_alpha)))

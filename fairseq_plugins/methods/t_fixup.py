@@ -1,4 +1,4 @@
-"""T-Fixup: no LayerNorm and no warm-up; embeddings, values, output maps and feed-forward start the smaller the deeper.
+"""T-Fixup: no LayerNorm and no warm-up; embeddings, values, outputs and feed-forward start smaller in deeper stacks.
 
 Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html, section 3.
 """
@@ -17,7 +17,7 @@ from fairseq_plugins.core.method import Axis, Option, Stack, method, part
 
 
 def matrix_factor(stack: Stack, layers: int) -> float:
-    """Factor on the values, output maps and feed-forward matrices of a stack of so many layers.
+    """Return the factor on values, output maps and feed-forward matrices of a stack of ``layers`` layers.
 
     0.67 N^(-1/4) in the encoder, (9 M)^(-1/4) in the decoder.
     """
@@ -25,12 +25,12 @@ def matrix_factor(stack: Stack, layers: int) -> float:
 
 
 def embedding_factor(layers: int) -> float:
-    """Factor on the token table of a stack of so many layers, (9 N)^(-1/4), in the decoder (9 M)^(-1/4)."""
+    """Return the factor on the token table of a stack, (9 N)^(-1/4) or, in the decoder, (9 M)^(-1/4)."""
     return float((9 * layers) ** -0.25)
 
 
 def _scale_attention(attention: Attention, factor: float, rule: str) -> None:
-    """Scale v and the output map, relative to Xavier with gain 1, and as the text says take q and k from that, too."""
+    """Scale v and the output map, relative to Xavier with gain 1; by the text's rule q and k get that gain as well."""
     gain = attention.xavier_input_gain if attention.qkv_same_dim else 1.0
     attention.out_proj.weight.mul_(factor)
     attention.v_proj.weight.mul_(factor / gain)
@@ -40,25 +40,25 @@ def _scale_attention(attention: Attention, factor: float, rule: str) -> None:
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """The constants bound the update of an encoder-decoder; nobody has derived any for a decoder alone."""
+    """Refuse language models: the constants are for an encoder-decoder; nobody has derived any for a decoder alone."""
     if design.encoder_layers > 0:
         return []
     return ["--init t_fixup has no published rule for a language model: choose another --init"]
 
 
 def _warm_up_from_rate(config: Any) -> float:
-    """Updates of a warm-up from ``--warmup-init-lr``; none if that is the learning rate itself."""
+    """Return the updates of a warm-up from ``--warmup-init-lr``; 0 if that is the learning rate itself."""
     schedule = config.lr_scheduler
     return 0 if schedule.warmup_init_lr == config.optimization.lr[0] else schedule.warmup_updates
 
 
 def _warm_up_from_zero(config: Any) -> float:
-    """Updates of a warm-up in equal steps."""
+    """Return the updates of a warm-up in equal steps."""
     return float(config.lr_scheduler.warmup_updates)
 
 
 def _warm_up_by_stages(config: Any) -> float:
-    """Updates of the first of three stages."""
+    """Return the updates of the first of three stages."""
     schedule = config.lr_scheduler
     if schedule.init_lr_scale == 1:
         return 0
@@ -76,17 +76,17 @@ WARM_UPS: dict[str, Callable[[Any], float]] = {
     "polynomial_decay": _warm_up_from_zero,
     "tri_stage": _warm_up_by_stages,
 }
-"""fairseq's schedules that can warm up, each with how long it does."""
+"""Schedules of fairseq that can warm up, each with the length of its warm-up in updates."""
 
 
 def advice(config: Any) -> list[str]:
-    """A warm-up is what the method exists to spare. One of a single update is none: there is nothing to rise."""
+    """Warn about warm-up: T-Fixup is meant to train without it. A warm-up of one update does not count."""
     name = config.lr_scheduler._name
     updates = WARM_UPS[name](config) if name in WARM_UPS else 0
     if updates <= 1:
         return []
     return [
-        f"T-Fixup needs no warm-up and its paper trains without, but --lr-scheduler {name} warms up for "
+        f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {name} warms up for "
         f"{updates:.0f} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
     ]
 
@@ -107,10 +107,10 @@ def advice(config: Any) -> list[str]:
     advice=advice,
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
-    """Scale the matrices of the layers and the token table; biases and positions stay.
+    """Scale the matrices of the layers and the token table; biases and positions are unchanged.
 
-    A table that is shared with the encoder was scaled in the encoder's turn, with its N. An output projection that
-    is the token table starts as small as that; one with a weight of its own stays.
+    A table that is shared with the encoder was scaled with the encoder, by its N. An output projection that is tied to
+    the token table is scaled with it; one with its own weight is unchanged.
     """
     factor = matrix_factor(design.stack, design.layers)
     for layer in weights.layers:
@@ -145,9 +145,9 @@ method(
         "The text has one depth for both stacks. As in the released code, each stack has its own here, and a "
         "table that both share is scaled once, by the encoder's.",
         "The released decoder layers keep a LayerNorm that nothing uses; here there is none.",
-        "An output projection that is tied to the token table starts as small as that, in the released code too. "
-        "Where the encoder's input is no text, there is no table to scale.",
-        "A training with a warm-up is told so, in one line at its start. `--lr-scheduler "
+        "An output projection that is tied to the token table is just as small at first, in the released code too. "
+        "If the encoder's input is not text, there is no table to scale.",
+        "A training with a warm-up gets a one-line warning at its start. `--lr-scheduler "
         "inverse_sqrt_without_warmup` is the schedule of the paper.",
     ),
 )

@@ -1,1 +1,1 @@
-"""What is seen inside a model while it trains or afterwards: recorder, guard, the papers' analyses, a live view."""
+"""Views into a model during and after training: recorder, guard, the papers' analyses, a live view."""

@@ -1,15 +1,15 @@
-"""fairseq as it is today, mended from outside: one module a defect, each named after what it mends.
+"""Monkeypatches for bugs of fairseq, one module per bug, named after the bug.
 
-Every module here has one ``apply()``, which may be called any number of times and does nothing where the defect is
-absent. :func:`apply` runs at import of the plugin, so a spawned worker, which imports the plugin anew through
-``--user-dir``, is mended too. fairseq's functions are wrapped where they are looked up, never copied.
+Every module here has one ``apply()``, which may be called any number of times and does nothing where the bug is absent.
+:func:`apply` runs at import of the plugin, so a spawned worker, which imports the plugin again through ``--user-dir``,
+is patched too. fairseq's functions are wrapped where they are looked up, never copied.
 
-``fairseq-hydra-train`` and ``fairseq-score`` start before they look for a plugin, or never do; the mends of several
-processes on CPUs, of what Hydra prints and of scoring reach them as ``fairseq-deep hydra-train`` and
+``fairseq-hydra-train`` and ``fairseq-score`` start before they look for a plugin, or never look for one; the patches
+for several processes on CPUs, for Hydra's traces and for scoring reach them as ``fairseq-deep hydra-train`` and
 ``fairseq-deep stock-score``.
 
-What is left alone, because mending it would be a hack larger than the defect: a forgotten ``--user-dir`` (no code of
-ours is loaded then); a resumed ``--fp16`` training, whose master weights are rounded; fully sharded training without
+Not patched, because the patch would be a larger hack than the bug: a forgotten ``--user-dir`` (no code of this package
+is loaded then); a resumed ``--fp16`` training, whose master weights are rounded; fully sharded training without
 fairscale; ``TransformerConfig().encoder``, which is a class shared by the whole process and not an instance.
 """
 
@@ -50,10 +50,10 @@ MODULES: tuple[str, ...] = (
     "half_binarised",
     "unchecked_text",
 )
-"""Which of two that wrap one function is the outer is a matter of :mod:`~fairseq_plugins.patches.events`."""
+""":mod:`~fairseq_plugins.patches.events` has the order of wrappers of the same function."""
 
 
 def apply() -> None:
-    """Mend every known defect of the installed fairseq; harmless when repeated."""
+    """Patch every known bug of the installed fairseq; harmless when repeated."""
     for name in MODULES:
         import_module(f"{__name__}.{name}").apply()

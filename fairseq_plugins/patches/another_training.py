@@ -1,11 +1,11 @@
-"""A different training in the same ``--save-dir`` continues from the weights that it finds there, silently.
+"""A different training in the same ``--save-dir`` silently continues from the weights that it finds there.
 
-fairseq compares only the shapes of the weights and the names of criterion and optimizer, so a DeepNet begun where a
-Post-LN model of the same size lies trains on from that one and overwrites it. Here a training that resumes by itself,
-from the last checkpoint of its own directory, must be the one that wrote it. What is a matter of the machine, or of how
-long and how fast to train, may differ: the groups ``dataset``, ``optimization``, ``checkpoint``,
-``distributed_training`` and ``ema``, and ``common`` but for the seed. A file that ``--restore-file`` names is taken as
-it is, and each ``--reset-...`` excuses what it resets.
+fairseq compares only the shapes of the weights and the names of criterion and optimizer, so a DeepNet started where
+there is a Post-LN model of the same size continues from it and overwrites it. Here a training that resumes by itself,
+from the last checkpoint of its own directory, must be the one that wrote it. Settings of the machine, or of how long
+and how fast to train, may differ: the groups ``dataset``, ``optimization``, ``checkpoint``, ``distributed_training``
+and ``ema``, and ``common`` except the seed. A file that ``--restore-file`` names is loaded as it is, and each
+``--reset-...`` excludes what it resets from the comparison.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from fairseq_plugins.patches.unreadable_checkpoints import DEFAULT_RESTORE_FILE,
 from fairseq_plugins.patches.wrapping import wrap
 
 NAMED = 6
-"""How many differences a message names."""
+"""Maximum number of differences in a message."""
 TRAINED_ON = "trained_on"
-"""Where a checkpoint's extra state says languages and dictionaries, which its configuration does not."""
+"""Key of languages and dictionaries in a checkpoint's extra state; its configuration does not have them."""
 
 OF_OTHER_GROUPS = frozenset(
     field.name
@@ -48,7 +48,7 @@ OF_OTHER_GROUPS = frozenset(
     )
     for field in fields(group)
 ) - {"_name"}
-"""Settings that may change; models, criteria, optimizers and schedules take some of them over, such as ``lr``."""
+"""Settings that may change; models, criteria, optimizers and schedules repeat some of them, such as ``lr``."""
 MAY_CHANGE = OF_OTHER_GROUPS | {
     # Memory and speed.
     "checkpoint_activations",
@@ -56,7 +56,7 @@ MAY_CHANGE = OF_OTHER_GROUPS | {
     "min_params_to_wrap",
     "use_old_adam",
     "fp16_adam_stats",
-    # Where a new model takes its embeddings from; how long a sentence may be.
+    # Source of the embeddings of a new model; maximum length of a sentence.
     "encoder_embed_path",
     "decoder_embed_path",
     "max_source_positions",
@@ -69,7 +69,7 @@ TASK_SETTINGS = frozenset({"_name", "tokens_per_sample", "sample_break_mode", "l
 
 
 def trained_on(task: Any) -> dict[str, str]:
-    """The languages of ``task``, and a fingerprint of each of its dictionaries."""
+    """Return the languages of ``task``, and a fingerprint of each of its dictionaries."""
     said = {}
     for name in ("source_lang", "target_lang"):
         if value := getattr(getattr(task, "cfg", None), name, None):
@@ -87,14 +87,14 @@ def trained_on(task: Any) -> dict[str, str]:
 def save_with_dictionaries(
     save: Callable[..., Any], trainer: Trainer, filename: str, extra_state: dict[str, Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """``Trainer.save_checkpoint`` that also writes down which dictionaries the weights belong to."""
+    """``Trainer.save_checkpoint`` that also records the dictionaries of the weights."""
     return save(trainer, filename, {**extra_state, TRAINED_ON: trained_on(trainer.task)}, *args, **kwargs)
 
 
 def differences(before: Mapping[str, Any], cfg: Any, trainer: Trainer) -> list[str]:
-    """What tells this training from that of the checkpoint ``before``, a short phrase each, the names first.
+    """Return the differences between this training and that of the checkpoint ``before``, as phrases, names first.
 
-    Settings that only one of them knows are of another version and are left out.
+    Settings that only one of them has come from another version and are ignored.
     """
     then: Any = before.get("cfg")
     now: Any = OmegaConf.to_container(trainer.cfg, resolve=True, enum_to_str=True)
@@ -105,14 +105,14 @@ def differences(before: Mapping[str, Any], cfg: Any, trainer: Trainer) -> list[s
     found: dict[tuple[str, str], str] = {}
     for name, old, new in sorted(pairs, key=lambda pair: "." in pair[0]):
         if (was := _plain(old)) != (is_now := _plain(new)):
-            # Said once, also where a group takes the setting over from another.
+            # Reported once, even if a group repeats the setting of another.
             change = f"{is_now}, was {was}"
             found.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
     return list(found.values())
 
 
 def _settings(then: Mapping[str, Any], now: Mapping[str, Any], cfg: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Name, old value and new value of every setting that makes a training what it is."""
+    """Yield name, old value and new value of every setting that defines a training."""
     of_training = {"model": "architecture", "lr_scheduler": "learning rate schedule"}
     yield "seed", then.get("common", {}).get("seed"), now["common"].get("seed")
     groups = ["task", "model", *([] if cfg.reset_optimizer else ["criterion", "optimizer"])]
@@ -132,7 +132,7 @@ def _values(group: Any) -> dict[str, Any]:
 
 
 def _own_settings(group: Any, values: Mapping[str, Any]) -> Set[str]:
-    """Names of the settings of a part of the configuration; one without a dataclass holds every flag of the command."""
+    """Return the setting names of a configuration group; one without a dataclass has all flags of the command."""
     if not isinstance(group, Namespace):
         return values.keys()
     parser = ArgumentParser(add_help=False, conflict_handler="resolve")
@@ -144,7 +144,7 @@ def _own_settings(group: Any, values: Mapping[str, Any]) -> Set[str]:
 def _leave_out_what_watches(*criteria: dict[str, Any]) -> None:
     """Keep the settings that all criteria with the same loss have, and the name of the loss.
 
-    A criterion may be extended by what observes it under a name of its own; fairseq compares the names of classes.
+    An observer may extend a criterion under another name; fairseq compares the names of classes.
     """
     for values in criteria:
         loss = getattr(CRITERION_REGISTRY.get(values.get("_name")), "__name__", None)
@@ -161,7 +161,7 @@ def _leave_out_what_watches(*criteria: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """``"(0.9, 0.98)"`` of a flag and ``[0.9, 0.98]`` of a YAML file are one value."""
+    """Normalise: ``"(0.9, 0.98)"`` of a flag and ``[0.9, 0.98]`` of a YAML file are the same value."""
     if isinstance(value, str):
         try:
             value = ast.literal_eval(value)
@@ -171,10 +171,10 @@ def _plain(value: Any) -> Any:
 
 
 def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
-    """``load_checkpoint`` that resumes only the training that lies in ``--save-dir``.
+    """``load_checkpoint`` that resumes only the training that wrote ``--save-dir``.
 
     Raises:
-        UserError: it is another one, and what differs; in every process.
+        UserError: it is another one, with the differences; raised in every process.
     """
     path = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix or ''}.pt")
     found: list[str] = []
@@ -184,14 +184,14 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
             found = differences(plain_content(local, mmap=zipfile.is_zipfile(local)), cfg, trainer)
     more = f"; {len(found) - NAMED} more" if len(found) > NAMED else ""
     problem = (
-        f"{cfg.save_dir}: holds a training with other settings ({'; '.join(found[:NAMED])}{more}); give another "
-        f"--save-dir, there with --finetune-from-model {path} if the new training is to start from its weights"
+        f"{cfg.save_dir}: holds a training with other settings ({'; '.join(found[:NAMED])}{more}); use another "
+        f"--save-dir, and add --finetune-from-model {path} if the new training should start from its weights"
     )
     raise_everywhere(trainer, problem if found else None)
     return load(cfg, trainer, **kwargs)
 
 
 def apply() -> None:
-    """Wrap what a training saves with and what it resumes with."""
+    """Wrap the functions by which a training saves and resumes."""
     wrap(Trainer, "save_checkpoint", save_with_dictionaries)
     wrap(checkpoint_utils, "load_checkpoint", refuse_another)

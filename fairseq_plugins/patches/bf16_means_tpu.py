@@ -24,7 +24,7 @@ def tpu_only_when_asked(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """``parse_args_and_arch`` in which ``tpu`` is true only where ``--tpu`` was given."""
+    """``parse_args_and_arch`` in which ``tpu`` is true only with ``--tpu``."""
     parsed = parse(parser, input_args, *args, **kwargs)
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     given = sys.argv[1:] if input_args is None else input_args
@@ -34,5 +34,5 @@ def tpu_only_when_asked(
 
 
 def apply() -> None:
-    """Wrap the parser of every command but ``fairseq-hydra-train``."""
+    """Wrap the parser of every command except ``fairseq-hydra-train``."""
     wrap(options, "parse_args_and_arch", tpu_only_when_asked)

@@ -19,11 +19,11 @@ OVERWRITE = " #fairseq:overwrite"
 
 
 def first_fault(path: Path, known: set[str]) -> str:
-    """What is wrong with the first line that cannot be read; empty if each can.
+    """Return the problem of the first line that cannot be read; empty if there is none.
 
     Args:
         path: the file.
-        known: the words that are in the dictionary before it is read.
+        known: words that are in the dictionary before the file is read.
 
     Raises:
         UserError: the file is not UTF-8, or empty.
@@ -37,20 +37,20 @@ def first_fault(path: Path, known: set[str]) -> str:
         except ValueError:
             blank = ""
         if not blank:
-            tab = ", with a blank between them, not a tab" if "\t" in line else ""
+            tab = ", separated by a space, not a tab" if "\t" in line else ""
             return f"{path}: line {number}: '{line}' is not a word and its count{tab}"
         if word in seen and not line.endswith(OVERWRITE):
-            where = f"of line {seen[word]}" if seen[word] else "that fairseq itself puts in front"
-            return f"{path}: line {number}: a second '{word}', a word {where}; remove it or end the line in{OVERWRITE}"
+            where = f"is in line {seen[word]} already" if seen[word] else "is one that fairseq adds itself"
+            return f"{path}: line {number}: the word '{word}' {where}; remove it, or end the line in{OVERWRITE}"
         seen[word] = number
     return ""
 
 
 def read_or_name_line(add_from_file: Callable[..., None], dictionary: Dictionary, file: Any) -> None:
-    """``Dictionary.add_from_file``, which names the line that it cannot read.
+    """``Dictionary.add_from_file`` that names the line it cannot read.
 
     Raises:
-        UserError: there is one.
+        UserError: there is such a line.
     """
     known = set(dictionary.indices)
     try:
@@ -58,7 +58,7 @@ def read_or_name_line(add_from_file: Callable[..., None], dictionary: Dictionary
     except OSError:
         raise
     except Exception as error:
-        # fairseq calls itself again with the open file, which has no other lines.
+        # fairseq calls this again with the open file, which has the same lines.
         fault = first_fault(Path(file), known) if isinstance(file, str) else ""
         if not fault:
             raise

@@ -1,8 +1,8 @@
 """Several processes on CPUs: fairseq starts none and reports success, or refuses the default ``--ddp-backend``.
 
 It starts as many processes as there are GPUs, so ``--distributed-world-size 2`` with an address exits with 0 having
-trained nothing, and without one stops at an assertion; DistributedDataParallel is handed a GPU number; logs that
-cannot be summed travel in GPU memory. https://github.com/facebookresearch/fairseq/issues/2879
+trained nothing, and without one stops at an assertion; DistributedDataParallel gets a GPU number; logs that cannot be
+summed travel in GPU memory. https://github.com/facebookresearch/fairseq/issues/2879
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from fairseq_plugins.errors import raised_in_worker
 from fairseq_plugins.patches.wrapping import wrap
 
 LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
-"""What torchrun tells each process that it starts."""
+"""Environment variables that torchrun sets for each process."""
 
 
 def on_cpu(cfg: Any) -> bool:
-    """Whether this run has no accelerator, by choice or by nature."""
+    """Return whether this run uses no accelerator, by choice or because there is none."""
     return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         return int(probe.getsockname()[1])
 
 
 def address_processes(settings: Any) -> None:
-    """Fill in what fairseq infers from GPUs: how the processes find each other, and the backend they speak.
+    """Fill in what fairseq infers from GPUs: the address of the processes, and their backend.
 
     Args:
-        settings: the ``distributed_training`` group; changed in place. Under torchrun this process is one of the
-            ranks; otherwise the ranks are started here, on this machine and reachable from nowhere else.
+        settings: the ``distributed_training`` group; changed in place. Under torchrun this process is one of the ranks;
+            otherwise the ranks are started here, on this machine, and not reachable from outside.
     """
     if settings.distributed_init_method is None and all(name in os.environ for name in LAUNCHER_VARIABLES):
         settings.distributed_init_method = "env://"
@@ -59,7 +59,7 @@ def address_processes(settings: Any) -> None:
 
 
 def worker(index: int, main: Callable[..., Any], cfg: Any, kwargs: dict[str, Any]) -> None:
-    """One rank. Its home is here, not in fairseq, so that a fresh process imports the plugin first."""
+    """Run one rank. It is defined here, not in fairseq, so that a new process imports the plugin first."""
     distributed_utils.distributed_main(index, main, cfg, kwargs)
 
 
@@ -73,10 +73,10 @@ def start_processes(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) 
 
 
 def call_main_anywhere(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> None:
-    """``call_main`` that counts processes, not GPUs, where there are none.
+    """``call_main`` that counts processes instead of GPUs if there are no GPUs.
 
     Raises:
-        UserError: a rank raised one; it crosses the border between processes only as text.
+        UserError: a rank raised one; processes pass it on only as text.
     """
     settings = cfg.distributed_training
     if on_cpu(cfg):
@@ -94,7 +94,7 @@ def call_main_anywhere(call_main: Callable[..., Any], cfg: Any, main: Callable[.
 
 
 def parallel_on_module_device(parallel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``DistributedDataParallel`` that is told a GPU number only for a module that is on a GPU."""
+    """``DistributedDataParallel`` that gets a GPU number only for a module on a GPU."""
     module = kwargs.get("module", args[0] if args else None)
     if module is not None and next(module.parameters()).device.type == "cpu":
         kwargs.update(device_ids=None, output_device=None)
@@ -104,7 +104,7 @@ def parallel_on_module_device(parallel: Callable[..., Any], *args: Any, **kwargs
 def gather_in_main_memory(
     all_gather_list: Callable[..., list[Any]], data: Any, group: Any = None, max_size: int = 16384
 ) -> list[Any]:
-    """``all_gather_list`` without GPU memory where the processes speak gloo."""
+    """``all_gather_list`` without GPU memory if the backend is gloo."""
     group = distributed_utils.get_global_group() if group is None else group
     if dist.get_backend(group) != "gloo":
         return all_gather_list(data, group, max_size)

@@ -1,4 +1,4 @@
-"""The batcher drops the last sentences of a data set, silently.
+"""The batcher silently drops the last sentences of a data set.
 
 ``batch_by_size`` throws its last batch away unless its size is a multiple of ``--required-batch-size-multiple``
 (8 by default): of 60 test sentences ``fairseq-generate`` translates 56, and 5 sentences end in a ZeroDivisionError.
@@ -26,10 +26,10 @@ def keep_last_batch(
     required_batch_size_multiple: int = 1,
     fixed_shapes: Any | None = None,
 ) -> list[Any]:
-    """Fairseq's batches, followed by the one it dropped; every other batch stays as it was.
+    """``batch_by_size`` that appends the dropped batch; every other batch is unchanged.
 
-    The batches cover ``indices`` in order, so what is missing at the end is exactly the dropped batch, which
-    respects ``max_tokens`` and ``max_sentences`` as the others do. Fixed shapes drop nothing.
+    The batches cover ``indices`` in order, so what is missing at the end is exactly the dropped batch, which respects
+    ``max_tokens`` and ``max_sentences`` like the others. Fixed shapes drop nothing.
     """
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64, count=-1)

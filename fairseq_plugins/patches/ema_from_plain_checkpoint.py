@@ -1,7 +1,7 @@
 """``--store-ema`` on a checkpoint that has no average ends in "KeyError: 'model'".
 
-fairseq means to start the average from the weights of the checkpoint, but has deleted them by then. Here the weights
-stand where it looks for the average first.
+fairseq should start the average from the weights of the checkpoint, but has deleted them by then. Here the weights are
+stored where it looks for the average first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fairseq_plugins.patches.wrapping import wrap
 logger = logging.getLogger(__name__)
 
 _average_is_wanted: ContextVar[bool] = ContextVar("average_is_wanted", default=False)
-"""Whether the file that is being read is for a trainer that averages; only the trainer knows the configuration."""
+"""Whether the file is being read for a trainer that averages; only the trainer has the configuration."""
 
 
 def say_what_is_wanted(load: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
 """A resumed training with ``--ema-update-freq`` above 1 averages after other updates than the uninterrupted one.
 
-A checkpoint does not hold how many updates were made since the last average, so counting begins anew. The number
-follows from that of all updates.
+A checkpoint does not store the number of updates since the last average, so the count starts again. The number follows
+from the number of all updates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 def count_from_start(load: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.load_checkpoint``; where no file was found, it must not make the average before the first update."""
+    """``Trainer.load_checkpoint``; without a file, it must not create the average before the first update."""
     extra_state = load(trainer, *args, **kwargs)
     average = trainer.cfg.ema
     if extra_state is not None and average.store_ema and average.ema_update_freq > 1:

@@ -1,8 +1,8 @@
-"""What this package runs around fairseq's functions, and in which order.
+"""List of the wrappers around fairseq's functions, in their order.
 
-The first wrapper of a function is the outermost: it is called first and sees the result last. Whoever adds a wrapper
-(:func:`fairseq_plugins.patches.wrapping.wrap`) names it here; the order in which modules are imported does not matter.
-Names are relative to ``fairseq_plugins``.
+The first wrapper of a function is the outermost: it is called first and sees the result last. A new wrapper
+(:func:`fairseq_plugins.patches.wrapping.wrap`) must be listed here; the import order of modules does not matter. Names
+are relative to ``fairseq_plugins``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "search.settings.refuse_in_training",
         "patches.fp16_on_cpu.refuse_flat_masters",
     ),
-    # The recorder measures the update that the guard has let through.
+    # The recorder measures the update that the guard has accepted.
     "fairseq.trainer.Trainer.train_step": (
         "observe.recorder.recording.step",
         "observe.guard.installing.step",
@@ -104,7 +104,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "fairseq.options.add_preprocess_args": ("patches.misspelt_options.preprocess_in_one_line",),
     "fairseq_cli.score.get_parser": ("patches.misspelt_options.score_in_one_line",),
     "hydra._internal.utils.run_and_report": ("patches.hydra_traces.report_in_one_line",),
-    # Search. (A task with a `build_generator` of its own gets `build_or_refuse` around it, too, when it is made.)
+    # Search. (A task with its own `build_generator` also gets `build_or_refuse` around it when it is instantiated.)
     "fairseq.tasks.fairseq_task.FairseqTask.__init__": ("search.settings.initialise_watched",),
     "fairseq.tasks.fairseq_task.FairseqTask.build_generator": ("search.settings.build_in_form",),
     # Other commands.

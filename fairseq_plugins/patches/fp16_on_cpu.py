@@ -1,7 +1,7 @@
 """``--fp16`` on a CPU ends in "Torch not compiled with CUDA enabled".
 
-The master weights and the handling of an overflow ask for a GPU by name. Said in one line instead; ``--bf16`` has
-neither and trains on a CPU. https://github.com/facebookresearch/fairseq/issues/2575 asks what works there.
+The master weights and the handling of an overflow require a GPU. This is reported in one line instead; ``--bf16`` has
+neither and trains on a CPU. https://github.com/facebookresearch/fairseq/issues/2575 asks for a solution.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ADVICE = "on a CPU leave out --fp16 (in hydra-train add common.fp16=false), or g
 
 
 def refuse_flat_masters(build: Callable[..., None], trainer: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
-    """``Trainer.__init__`` that knows, before anything is built, what its optimiser will not do on a CPU.
+    """``Trainer.__init__`` that refuses, before anything is built, an optimiser that does not work on a CPU.
 
     Raises:
-        UserError: fp16 with its master weights in one flat tensor, which fairseq puts on a GPU.
+        UserError: fp16 with flat master weights, which fairseq puts on a GPU.
     """
     common = cfg.common
     flat = common.fp16 and not (common.memory_efficient_fp16 or common.fp16_no_flatten_grads)

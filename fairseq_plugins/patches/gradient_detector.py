@@ -1,7 +1,7 @@
-"""The search for the first gradient that is not a number: StopIteration, in place of the layer's name.
+"""The search for the first gradient that is not a number ends in StopIteration instead of the layer's name.
 
-Where the gradients of an update are not finite, ``fairseq-train`` repeats the update with hooks that name the module.
-An encoder returns a dictionary of lists, where torch's old kind of hook looks for a tensor and finds none.
+If the gradients of an update are not finite, ``fairseq-train`` repeats the update with hooks that name the module. An
+encoder returns a dictionary of lists, where torch's old kind of hook looks for a tensor and finds none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 def tensors_in(output: Any) -> Iterator[Tensor]:
-    """Every tensor in what a module returns, at any depth."""
+    """Yield every tensor in the output of a module, at any depth."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, (dict, list, tuple)):
@@ -26,7 +26,7 @@ def tensors_in(output: Any) -> Iterator[Tensor]:
 
 
 def watch_gradients(detector: NanDetector, module: nn.Module, inputs: Any, output: Any) -> None:
-    """Let ``detector`` see the gradient of everything that ``module`` has returned."""
+    """Show ``detector`` the gradient of everything that ``module`` has returned."""
     for tensor in tensors_in(output):
         if tensor.requires_grad:
             tensor.register_hook(functools.partial(detector.bhook_fn, module, None))
@@ -42,5 +42,5 @@ def add_hooks(add: Callable[..., None], detector: NanDetector, module: nn.Module
 
 
 def apply() -> None:
-    """Wrap the method that every module passes through."""
+    """Wrap the method that is called for every module."""
     wrap(NanDetector, "add_hooks", add_hooks)

@@ -1,7 +1,7 @@
-"""``fairseq-preprocess`` that is stopped, or runs out of disk, leaves pieces under their real names.
+"""``fairseq-preprocess`` leaves incomplete files under their final names if it is stopped or the disk is full.
 
-The next run then ends in a FileExistsError, or a training reads a dictionary that is cut short. Everything is written
-to a directory inside ``--destdir`` here, and takes its place when it is whole; the dictionaries last.
+The next run then ends in a FileExistsError, or a training reads an incomplete dictionary. Here everything is written to
+a directory inside ``--destdir`` and moved to its place when it is whole, the dictionaries last.
 https://github.com/facebookresearch/fairseq/issues/4144
 """
 
@@ -27,9 +27,9 @@ LOG = "preprocess.log"
 
 
 def was_stopped(destination: Path) -> bool:
-    """Whether the last run that wrote here without this package was building dictionaries and did not end.
+    """Return whether the last run without this package was building dictionaries here and did not finish.
 
-    Its log begins with its options and ends with a line of its own.
+    The log of a finished run begins with its options and ends with a certain line.
     """
     with suppress(OSError):
         _, begun, last = (destination / LOG).read_text(encoding="utf-8").rpartition("Namespace(")
@@ -40,10 +40,10 @@ def was_stopped(destination: Path) -> bool:
 
 
 def refuse_finished(args: Namespace) -> None:
-    """Leave the dictionaries alone to which a data set belongs that is there already.
+    """Protect the dictionaries of an existing data set.
 
     Raises:
-        UserError: a dictionary is there and no dictionary is given.
+        UserError: there is a dictionary and none is given.
     """
     given = {args.source_lang: args.srcdict}
     if not args.only_source:
@@ -52,27 +52,27 @@ def refuse_finished(args: Namespace) -> None:
         present = Path(preprocess._dict_path(language, args.destdir))
         if not dictionary and present.exists() and not was_stopped(Path(args.destdir)):
             raise UserError(
-                f"--destdir {args.destdir} holds {present.name} already: give another --destdir, remove the directory, "
+                f"--destdir {args.destdir} already holds {present.name}: use another --destdir, remove the directory, "
                 "or keep its dictionaries with --srcdict and --tgtdict"
             )
 
 
 class Renamed(logging.Filter):
-    """Lets fairseq say where the data will be, not where it is being written."""
+    """Makes fairseq's log name the final directory, not the temporary one."""
 
     def __init__(self, unfinished: Path, destination: Path) -> None:
         super().__init__()
         self.names = str(unfinished), str(destination)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let everything pass, under the right name."""
+        """Accept every record, with the right name."""
         record.msg, record.args = record.getMessage().replace(*self.names), ()
         return True
 
 
 @contextmanager
 def logged_as(unfinished: Path, destination: Path) -> Iterator[None]:
-    """Let fairseq's logger name ``destination``, and close the log file that fairseq leaves open."""
+    """Make fairseq's logger name ``destination``, and close the log file that fairseq leaves open."""
     renamed, before = Renamed(unfinished, destination), list(preprocess.logger.handlers)
     preprocess.logger.addFilter(renamed)
     try:
@@ -85,7 +85,7 @@ def logged_as(unfinished: Path, destination: Path) -> Iterator[None]:
 
 
 def publish(unfinished: Path, destination: Path) -> None:
-    """Move everything to its place: the log to the end of an earlier one, and the dictionaries last."""
+    """Move everything to its place: the log is appended to an earlier one, and the dictionaries come last."""
     log = unfinished / LOG
     with (destination / LOG).open("ab") as whole:
         whole.write(log.read_bytes())
@@ -97,14 +97,14 @@ def publish(unfinished: Path, destination: Path) -> None:
 
 @contextmanager
 def staged(destination: Path) -> Iterator[Path]:
-    """A directory to write to, whose content is moved to ``destination`` at the end; after an error nothing is left.
+    """Yield a directory whose content is moved to ``destination`` at the end; after an error nothing remains.
 
     Raises:
         UserError: it cannot be written.
     """
     unfinished, new = destination / UNFINISHED, not destination.exists()
     try:
-        # What a killed run has left; it is whole nowhere else.
+        # Left by a killed run, and incomplete.
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         yield unfinished
@@ -120,7 +120,7 @@ def staged(destination: Path) -> Iterator[Path]:
 
 
 def whole_or_nothing(main: Callable[..., Any], args: Namespace) -> None:
-    """``fairseq-preprocess`` that finishes or leaves no trace.
+    """``fairseq-preprocess`` that finishes or leaves nothing behind.
 
     Raises:
         UserError: the directory cannot be written or is finished already, or fairseq refuses the options.

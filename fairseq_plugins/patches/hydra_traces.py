@@ -1,8 +1,8 @@
-"""``fairseq-hydra-train`` answers a mistake of the user with Hydra's stack trace and exit code 1.
+"""``fairseq-hydra-train`` reports a mistake of the user with Hydra's stack trace and exit code 1.
 
-Hydra catches whatever a job raises and raises it again where the job's result is asked for, inside a handler that
-prints a trace (``run_and_report`` of hydra 1.3); a ``SystemExit`` passes that handler. What is wrong with a YAML file
-or an override is printed there, too, in several lines. How Hydra shows errors is discussed in
+Hydra catches whatever a job raises and raises it again when the job's result is read, inside a handler that prints a
+trace (``run_and_report`` of hydra 1.3); a ``SystemExit`` passes that handler. Problems of a YAML file or an override
+are also printed there, in several lines. How Hydra shows errors is discussed in
 https://github.com/facebookresearch/hydra/issues/3361.
 """
 
@@ -25,7 +25,7 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 class _ResultOrExit:
-    """The property ``JobReturn.return_value`` that ends the program, in one line, where the job raised UserError."""
+    """Property ``JobReturn.return_value`` that ends the program in one line if the job raised UserError."""
 
     def __init__(self, stock: property) -> None:
         self.stock = stock
@@ -43,7 +43,7 @@ class _ResultOrExit:
 
 
 def configuration_error(error: BaseException) -> UserError | None:
-    """What is wrong with a YAML file or an override, in one line; None if ``error`` is something else.
+    """Return the problem of a YAML file or an override in one line; None if ``error`` is something else.
 
     With ``HYDRA_FULL_ERROR=1`` Hydra's users ask for the trace, and get it.
     """
@@ -64,7 +64,7 @@ def configuration_error(error: BaseException) -> UserError | None:
 
 
 def _unknown_key(error: OmegaConfBaseException) -> str:
-    """Message for a setting that is not there, with the nearest one, and how one is added that the file leaves out."""
+    """Return the message for an unknown setting: the nearest one, and how to add one that the file leaves out."""
     parent, key = error.object_type, str(error.key)
     if is_dataclass(parent):
         legal, hint = [field.name for field in fields(parent)], ""
@@ -75,7 +75,7 @@ def _unknown_key(error: OmegaConfBaseException) -> str:
 
 
 def report_in_one_line(run_and_report: Callable[..., Any], function: Callable[[], Any]) -> Any:
-    """``run_and_report``, which leaves what is wrong with the configuration to us."""
+    """``run_and_report`` that leaves configuration errors to this package."""
 
     def told() -> Any:
         try:
@@ -91,7 +91,7 @@ def report_in_one_line(run_and_report: Callable[..., Any], function: Callable[[]
 
 
 def apply() -> None:
-    """Put the property in the place of Hydra's, and wrap the handler."""
+    """Replace Hydra's property, and wrap the handler."""
     wrap(hydra_utils, "run_and_report", report_in_one_line)
     name = "return_value"
     stock = JobReturn.__dict__[name]

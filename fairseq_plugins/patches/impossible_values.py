@@ -1,6 +1,6 @@
-"""A number that makes no sense ends in a stack trace, or counts: with ``--lr -0.1`` the loss climbs.
+"""A number that makes no sense ends in a stack trace, or is used: with ``--lr -0.1`` the loss climbs.
 
-Flags and YAML files are read through here before anything is loaded. Not reported upstream so far.
+Here flags and YAML files are checked before anything is loaded. Not reported upstream so far.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fairseq_plugins.patches.wrapping import wrap
 
 @dataclass(frozen=True)
 class Legal:
-    """The legal values of a setting, or of each number of a list: in words, and whether a number is one.
+    """The legal values of a setting, or of each number of a list: their description and a test.
 
     Args:
-        words: what a message says.
+        words: description in a message.
         holds: the test.
-        numbers: how many there must be; None for one, or a list of any length but 0.
+        numbers: required length of a list; None for one number, or a list of any length except 0.
     """
 
     words: str
@@ -34,11 +34,11 @@ class Legal:
     numbers: int | None = None
 
     def accepts(self, value: Any) -> bool:
-        """Whether ``value`` is legal; what is not given is, and a switch such as ``retain_dropout``."""
+        """Return whether ``value`` is legal; unset values are, and switches such as ``retain_dropout``."""
         if value is None or isinstance(value, bool):
             return True
         if isinstance(value, str):
-            # fairseq keeps some numbers as they were written, and others as a reference to another setting.
+            # fairseq keeps some numbers as text, and others as a reference to another setting.
             return value.startswith("${") or self.accepts(_number(value))
         if isinstance(value, (list, tuple)) or OmegaConf.is_list(value):
             return len(value) == (self.numbers or max(1, len(value))) and all(map(self._accepts_one, value))
@@ -49,7 +49,7 @@ class Legal:
 
 
 def _number(text: str) -> Any:
-    """What ``text`` means in Python; not a number if it means nothing."""
+    """Return ``text`` as a Python literal; NaN if it is not one."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -61,7 +61,7 @@ AT_LEAST_1 = Legal("at least 1", lambda value: 1 <= value < math.inf)
 ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
 FINITE = Legal("a finite number", math.isfinite)
 SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
-SEED = Legal("from 0 to 4294967295, as numpy wants it", lambda value: 0 <= value < 2**32)
+SEED = Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32)
 
 LEGAL: Mapping[str, Legal] = {
     "seed": SEED,
@@ -78,7 +78,7 @@ LEGAL: Mapping[str, Legal] = {
     "clip_norm": AT_LEAST_0,
     "weight_decay": AT_LEAST_0,
     "warmup_updates": AT_LEAST_0,
-    "warmup_init_lr": Legal("at least 0, or -1 for what the schedule makes of it", lambda v: v == -1 or v >= 0),
+    "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
     "label_smoothing": SHARE,
     "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
     "beam": AT_LEAST_1,
@@ -90,7 +90,7 @@ LEGAL: Mapping[str, Legal] = {
 
 
 def settings(cfg: Any) -> Iterator[tuple[str, Any]]:
-    """Key and value of every setting of a configuration."""
+    """Yield key and value of every setting of a configuration."""
     for group in cfg:
         node: Any = None if OmegaConf.is_missing(cfg, group) else cfg[group]
         if OmegaConf.is_dict(node):
@@ -98,10 +98,10 @@ def settings(cfg: Any) -> Iterator[tuple[str, Any]]:
 
 
 def problem(shown: str, name: str, value: Any) -> str:
-    """What is wrong with a setting; empty if nothing is.
+    """Return the problem of a setting; empty if there is none.
 
     Args:
-        shown: how the user knows it.
+        shown: its name for the user.
         name: its name in :data:`LEGAL`.
         value: its value.
     """
@@ -110,10 +110,10 @@ def problem(shown: str, name: str, value: Any) -> str:
 
 
 def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``parse_args_and_arch``, through which the flags of every command pass.
+    """``parse_args_and_arch``, which reads the flags of every command, with a check.
 
     Raises:
-        UserError: one has a value that it cannot have.
+        UserError: a flag has an impossible value.
     """
     parsed = parse(*args, **kwargs)
     values = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
@@ -122,10 +122,10 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-    """``call_main``, where the configuration of a YAML file is complete.
+    """``call_main`` with a check: there the configuration of a YAML file is complete.
 
     Raises:
-        UserError: a setting has a value that it cannot have.
+        UserError: a setting has an impossible value.
     """
     _refuse((key, key.rpartition(".")[2], value) for key, value in settings(cfg))
     return call_main(cfg, main, **kwargs)
@@ -134,7 +134,7 @@ def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable
 def _refuse(given: Iterable[tuple[str, str, Any]]) -> None:
     found: dict[str, str] = {}
     for shown, name, value in given:
-        # One mistake, one line: the settings of validation follow those of training, and an optimizer has the rate.
+        # One line per mistake: the settings of validation follow those of training, and an optimizer repeats the rate.
         if text := problem(shown, name, value):
             found.setdefault(name.removesuffix("_valid"), text)
     if found:

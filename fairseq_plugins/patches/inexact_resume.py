@@ -17,11 +17,11 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 def batches_of_first_epoch(get_batch_iterator: Callable[..., Any], task: FairseqTask, *args: Any, **kwargs: Any) -> Any:
-    """Make reusable batches as epoch 1 makes them, whichever epoch asks, then go to that epoch.
+    """Make reusable batches as epoch 1 makes them, whatever the epoch, then go to that epoch.
 
     This is what an uninterrupted run does, so such a run is not changed at all. Data sets that differ from epoch to
-    epoch, sharded data and ``--update-epoch-batch-itr True`` make their batches anew in every epoch, resumed or
-    not, and are left alone.
+    epoch, sharded data and ``--update-epoch-batch-itr True`` make new batches in every epoch, resumed or not, and are
+    not changed.
     """
     call = inspect.signature(get_batch_iterator).bind(task, *args, **kwargs)
     call.apply_defaults()
@@ -38,5 +38,5 @@ def batches_of_first_epoch(get_batch_iterator: Callable[..., Any], task: Fairseq
 
 
 def apply() -> None:
-    """Wrap the one method with which all tasks but the multi-corpus ones make their iterators."""
+    """Wrap the method by which all tasks except the multi-corpus ones make their iterators."""
     wrap(FairseqTask, "get_batch_iterator", batches_of_first_epoch)

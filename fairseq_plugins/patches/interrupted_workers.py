@@ -1,6 +1,6 @@
-"""Ctrl-C during ``fairseq-preprocess --workers N``: every worker prints a stack trace of its own.
+"""Ctrl-C during ``fairseq-preprocess --workers N`` makes every worker print a stack trace.
 
-The main process ends them anyway, so the interrupt is its business alone.
+The main process ends them anyway, so only it needs the interrupt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 def leave_interrupts_to_the_parent() -> None:
-    """What a worker begins with."""
+    """Ignore interrupts: the first call of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -1,7 +1,7 @@
-"""A sentence that is longer than the model takes ends in a stack trace, with a number that is not the line's.
+"""A sentence that is too long for the model ends in a stack trace, with a number that is not the line's.
 
-``fairseq-generate`` is told which before it translates; ``fairseq-interactive`` translates every other line, says which
-are missing, and does not call that a success. https://github.com/facebookresearch/fairseq/issues/257
+Here ``fairseq-generate`` names it before it translates; ``fairseq-interactive`` translates every other line, names the
+missing ones, and does not exit with 0. https://github.com/facebookresearch/fairseq/issues/257
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def filter_naming_sentence(
     """``FairseqTask.filter_indices_by_size``, which counts sentences from 1, as editors count lines.
 
     Raises:
-        UserError: a sentence is too long, and it is not asked for that such ones are left out.
+        UserError: a sentence is too long, and there is no option to skip such sentences.
     """
     if not ignore_invalid_inputs:
         _, ignored = dataset.filter_indices_by_size(indices, max_positions)
@@ -39,8 +39,8 @@ def filter_naming_sentence(
             first = min(ignored)
             raise UserError(
                 f"sentence {first + 1} has {_in_words(dataset.size(first))} tokens with the end mark, at most "
-                f"{_in_words(max_positions)} are possible with this model and its {POSITIONS}; shorten it, or leave "
-                f"such sentences out ({len(ignored)} in all) with --skip-invalid-size-inputs-valid-test"
+                f"{_in_words(max_positions)} are possible with this model and its {POSITIONS}; shorten it, or skip "
+                f"such sentences ({len(ignored)} in all) with --skip-invalid-size-inputs-valid-test"
             )
     return filter_by_size(task, indices, dataset, max_positions, ignore_invalid_inputs)
 
@@ -57,11 +57,11 @@ class Lines:
         self.begin()
 
     def begin(self) -> None:
-        """Count anew."""
+        """Reset the counts."""
         self.read = self.refused = 0
 
     def select(self, lengths: Sequence[int], limits: dict[str, int]) -> list[int]:
-        """Which of the next lines are short enough; says of each other one that it is not."""
+        """Return which of the next lines are short enough; warns about each other one."""
         kept = []
         for place, line, length in zip(count(), count(self.read + 1), lengths, strict=False):
             exceeded = [f"{limit:,} ({name})" for name, limit in limits.items() if length > limit]
@@ -82,7 +82,7 @@ LINES = Lines()
 
 
 def limits_of(cfg: Any, max_positions: Any) -> dict[str, int]:
-    """The longest source sentence, by what sets the limit."""
+    """Return the longest possible source sentence, by the setting that limits it."""
     source = max_positions[0] if isinstance(max_positions, (tuple, list)) else max_positions
     found = {"the model or --max-source-positions": source, "--max-tokens": cfg.dataset.max_tokens}
     return {name: int(limit) for name, limit in found.items() if limit is not None and limit < float("inf")}
@@ -96,11 +96,11 @@ def batches_of_what_fits(
     max_positions: Any,
     encode_fn: Callable[[str], str],
 ) -> Iterator[Any]:
-    """``make_batches`` of the lines that are short enough, under the numbers that they have among all."""
+    """``make_batches`` of the lines that are short enough; they keep their numbers."""
     if cfg.dataset.skip_invalid_size_inputs_valid_test:
         yield from make_batches(lines, cfg, task, max_positions, encode_fn)
         return
-    # Behind a tab stand constraints on the translation.
+    # Constraints on the translation follow a tab.
     sources = [line.partition("\t")[0] for line in lines] if cfg.generation.constraints else lines
     _, lengths = task.get_interactive_tokens_and_lengths(sources, encode_fn)
     kept = LINES.select(lengths, limits_of(cfg, max_positions))
@@ -110,7 +110,7 @@ def batches_of_what_fits(
 
 
 def translate_or_tell(main: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-    """``fairseq-interactive``, which has failed if a line has no translation.
+    """``fairseq-interactive`` that fails if a line has no translation.
 
     Raises:
         UserError: there is such a line.
@@ -118,11 +118,11 @@ def translate_or_tell(main: Callable[..., None], *args: Any, **kwargs: Any) -> N
     LINES.begin()
     main(*args, **kwargs)
     if LINES.refused:
-        raise UserError(f"{LINES.refused} of {LINES.read} lines have no translation, since they are too long")
+        raise UserError(f"{LINES.refused} of {LINES.read} lines have no translation because they are too long")
 
 
 def apply() -> None:
-    """Wrap the check of every task, and how ``fairseq-interactive`` goes through its lines."""
+    """Wrap the check of every task, and the loop of ``fairseq-interactive`` over its lines."""
     wrap(FairseqTask, "filter_indices_by_size", filter_naming_sentence)
     wrap(interactive, "make_batches", batches_of_what_fits)
     wrap(interactive, "main", translate_or_tell)

@@ -18,7 +18,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 
 NAMED = 3
-"""How many differing weights of each kind a message names."""
+"""Maximum number of differing weights of each kind in a message."""
 QUOTED = re.compile(r'"([^"]+)"')
 SHAPES = re.compile(r"size mismatch for (\S+): copying a param with shape (.+?) from checkpoint, .* model is (.+?)\.\s")
 
@@ -33,9 +33,9 @@ def _shape(text: str) -> str:
 
 
 def differences(message: str) -> list[str]:
-    """What torch's ``load_state_dict`` complained about, one short phrase for each kind of difference."""
+    """Return the complaints of torch's ``load_state_dict``, one short phrase for each kind of difference."""
     found = []
-    for heading, kind in (("Missing key(s)", "missing in it"), ("Unexpected key(s)", "unknown to the model")):
+    for heading, kind in (("Missing key(s)", "missing from it"), ("Unexpected key(s)", "unknown to the model")):
         for line in message.splitlines():
             if heading in line:
                 names = QUOTED.findall(line)
@@ -48,7 +48,7 @@ def differences(message: str) -> list[str]:
 
 
 def explain(path: str, error: BaseException | None) -> UserError | None:
-    """One line for a failed strict load; None if ``error`` is something else."""
+    """Return one line for a failed strict load; None if ``error`` is something else."""
     if isinstance(error, UserError):
         return error
     found = differences(str(error)) if isinstance(error, RuntimeError) else []
@@ -58,10 +58,10 @@ def explain(path: str, error: BaseException | None) -> UserError | None:
 
 
 def restore_or_explain(load: Callable[..., Any], trainer: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.load_checkpoint``, which replaces the reason of any failure by a general sentence.
+    """``Trainer.load_checkpoint``, where fairseq replaces the reason of any failure by a general sentence.
 
     Raises:
-        UserError: the weights do not fit the model, and how.
+        UserError: the weights do not match the model, with the differences.
     """
     try:
         return load(trainer, filename, *args, **kwargs)
@@ -73,10 +73,10 @@ def restore_or_explain(load: Callable[..., Any], trainer: Trainer, filename: str
 
 
 def load_or_explain(load: Callable[..., Any], filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:
-    """``load_model_ensemble_and_task``, which prints every differing name.
+    """``load_model_ensemble_and_task``, where fairseq prints every differing name.
 
     Raises:
-        UserError: the weights do not fit the model, and how.
+        UserError: the weights do not match the model, with the differences.
     """
     try:
         return load(filenames, *args, **kwargs)
@@ -88,6 +88,6 @@ def load_or_explain(load: Callable[..., Any], filenames: Sequence[str], *args: A
 
 
 def apply() -> None:
-    """Wrap what ``fairseq-train`` and what all other commands load a model with."""
+    """Wrap the functions by which ``fairseq-train`` and all other commands load a model."""
     wrap(Trainer, "load_checkpoint", restore_or_explain)
     wrap(checkpoint_utils, "load_model_ensemble_and_task", load_or_explain)

@@ -1,4 +1,4 @@
-"""fairseq's commands answer a misspelt option with 200 lines of usage, and a misspelt name with all 300 legal ones.
+"""fairseq's commands reply to a misspelt option with 200 lines of usage, to a misspelt name with all 300 legal ones.
 
 https://github.com/facebookresearch/fairseq/issues/3403
 """
@@ -20,19 +20,19 @@ from fairseq_plugins.patches.wrapping import wrap
 REQUIRED = "the following arguments are required: "
 
 EXPLAINED: dict[str, Callable[[str | None, str], None]] = {}
-"""By option, what has more to say of a name that is none than a list of names; called with the value and the option.
+"""By option, a function with a better message for an unknown name than a list; called with the value and the option.
 
 Each raises UserError, unless the value is legal.
 """
 
 
 class FairseqParser(OneLineParser):
-    """A parser of fairseq's, which reads the command line twice: what an option's value brings is known at the end."""
+    """A parser of fairseq, which reads the command line twice: options that a value adds are known only at the end."""
 
     words: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
-        """Refuse; of a required option that is misspelt, argparse says that it is missing.
+        """Refuse; argparse would report a misspelt required option as missing.
 
         Raises:
             UserError: always.
@@ -60,40 +60,40 @@ class FairseqParser(OneLineParser):
 
 
 def make_one_line(parser: ArgumentParser, words: Sequence[str] | None = None) -> None:
-    """Let ``parser`` end in one line; fairseq makes its parsers before it imports a user directory."""
+    """Make ``parser`` report in one line; fairseq creates its parsers before it imports a user directory."""
     if type(parser) is not ArgumentParser:
         return
     parser.__class__ = FairseqParser
     assert isinstance(parser, FairseqParser)
     parser.words = sys.argv[1:] if words is None else words
     for action in parser._actions:
-        # fairseq-train raises an error without a message where it is missing; other commands have a default.
+        # fairseq-train raises an error without a message if it is missing; other commands have a default.
         action.required = action.required or (action.dest == "arch" and action.default is None)
 
 
 def parse_in_one_line(
     parse: Callable[..., Any], parser: ArgumentParser, input_args: list[str] | None = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """``parse_args_and_arch`` of a parser whose mistakes are one line each."""
+    """``parse_args_and_arch`` with a parser that reports each mistake in one line."""
     make_one_line(parser, input_args)
     return parse(parser, input_args, *args, **kwargs)
 
 
 def preprocess_in_one_line(add_args: Callable[..., ArgumentParser], parser: ArgumentParser) -> ArgumentParser:
-    """``add_preprocess_args``, after which fairseq-preprocess parses."""
+    """``add_preprocess_args``, the last call before fairseq-preprocess parses."""
     make_one_line(parser)
     return add_args(parser)
 
 
 def score_in_one_line(get_parser: Callable[[], ArgumentParser]) -> ArgumentParser:
-    """The parser of fairseq-score."""
+    """Return the parser of fairseq-score."""
     parser = get_parser()
     make_one_line(parser)
     return parser
 
 
 def apply() -> None:
-    """Wrap what fairseq calls after it has imported a user directory."""
+    """Wrap the functions that fairseq calls after it has imported a user directory."""
     wrap(options, "parse_args_and_arch", parse_in_one_line)
     wrap(options, "add_preprocess_args", preprocess_in_one_line)
     wrap(score, "get_parser", score_in_one_line)

@@ -1,10 +1,10 @@
 """``--store-ema`` loses the LayerNorm on top of a Pre-LN stack from the averaged weights.
 
-The averaging leaves the buffer ``version`` out of the state that it loads into its copy of the model, and a stock
-encoder or decoder takes a state without it for one from before that LayerNorm existed: it removes ``layer_norm`` and
-writes version 1. The stored average then describes another model. Here the copy always keeps the versions of the model
-that it was made from. A file from before the mend still loads: what it lost is taken from its float32 average if it
-holds one, else from its last weights.
+The averaging omits the buffer ``version`` from the state that it loads into its copy of the model, and a stock encoder
+or decoder treats a state without it as one from before that LayerNorm existed: it removes ``layer_norm`` and writes
+version 1. The stored average is then that of another model. Here the copy always keeps the versions of the model it was
+made from. A file from before this patch still loads: what it lost is taken from its float32 average if it has one, else
+from its last weights.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _versions(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _older(state: Mapping[str, Any], versions: Mapping[str, Any]) -> bool:
-    """Whether ``state`` says a version that is not among ``versions``; the copies may differ in type and device."""
+    """Return whether ``state`` has a version that is not in ``versions``; copies may differ in type and device."""
     return any(name in state and state[name].tolist() != value.tolist() for name, value in versions.items())
 
 
 def _with(versions: Mapping[str, Any], state: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A copy of ``state`` with ``versions``, and with what torch keeps beside the names of a state."""
+    """Return a copy of ``state`` with ``versions``, and with torch's metadata of the state."""
     completed = copy.copy(state)
     completed.update(versions)
     return completed
@@ -44,17 +44,17 @@ def _with(versions: Mapping[str, Any], state: MutableMapping[str, Any]) -> Mutab
 
 def _warn(names: Iterable[str]) -> None:
     logger.warning(
-        f"the stored average of the weights lacks {', '.join(sorted(names))}: taken from the float32 average of the "
-        "same file (--ema-fp32), or where there is none from its last weights"
+        f"the stored average of the weights lacks {', '.join(sorted(names))}: they are taken from the float32 "
+        "average of the same file (--ema-fp32), or from its last weights if it has no such average"
     )
 
 
 def restore_with_versions(
     restore: Callable[..., None], ema: EMA, state_dict: MutableMapping[str, Any], *args: Any, **kwargs: Any
 ) -> None:
-    """``EMA.restore``, from which no upgrade of an old state may result: a step's has no version, a file's a wrong one.
+    """``EMA.restore`` that never upgrades an old state: that of a step has no version, that of a file a wrong one.
 
-    What is missing in ``state_dict`` keeps its values, which after loading a checkpoint are those of the model.
+    Entries that ``state_dict`` lacks keep their values, which are those of the model after a checkpoint is loaded.
     """
     own = ema.model.state_dict()
     versions = _versions(own)
@@ -66,14 +66,14 @@ def restore_with_versions(
 def build_with_versions(
     build: Callable[..., None], ema: EMA, state_dict: MutableMapping[str, Any] | None = None, *args: Any, **kwargs: Any
 ) -> None:
-    """``EMA.build_fp32_params``, whose tensors are those of the copy itself where that is in float32."""
+    """``EMA.build_fp32_params``, whose tensors are those of the copy itself if that is in float32."""
     if state_dict is not None:
         state_dict = _with(_versions(ema.model.state_dict()), state_dict)
     build(ema, state_dict, *args, **kwargs)
 
 
 def load_complete(load: Callable[..., dict[str, Any]], fpath: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """``load_ema_from_checkpoint``, which hands out the average as a model of its own."""
+    """``load_ema_from_checkpoint``, which returns the average as a separate model."""
     state = load(fpath, *args, **kwargs)
     average = state["model"]
     if not any(value.eq(1).all() for value in _versions(average).values()):
@@ -88,7 +88,7 @@ def load_complete(load: Callable[..., dict[str, Any]], fpath: str, *args: Any, *
 
 
 def apply() -> None:
-    """Wrap both ways into the average, and the way out of a file."""
+    """Wrap both functions that write the average, and the one that reads it from a file."""
     wrap(EMA, "restore", restore_with_versions)
     wrap(EMA, "build_fp32_params", build_with_versions)
     wrap(checkpoint_utils, "load_ema_from_checkpoint", load_complete)

@@ -1,7 +1,7 @@
-"""``--lr-scheduler polynomial_decay`` alone: "Error merging override lr_scheduler.total_num_update=null".
+"""``--lr-scheduler polynomial_decay`` alone ends in "Error merging override lr_scheduler.total_num_update=null".
 
-In YAML the length of the decay follows ``optimization.max_update``; by flag it was forgotten, and now follows
-``--max-update``. Where neither is given, stock ends in a bare assertion and the user now reads what to give.
+In YAML the length of the decay follows ``optimization.max_update``; by flag it did not, and now follows
+``--max-update``. Without both, stock ends in a bare assertion; now a message says which flag is missing.
 https://github.com/facebookresearch/fairseq/issues/4064
 """
 
@@ -18,29 +18,29 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 def require_length(updates: float) -> None:
-    """``updates`` is the length of the decay.
+    """Check ``updates``, the length of the decay.
 
     Raises:
-        UserError: it is not above 0, which is what fairseq takes for "not given".
+        UserError: it is not above 0, which means "unset" in fairseq.
     """
     if not updates > 0:
         raise UserError(
-            "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: give "
+            "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use "
             "--max-update, or --total-num-update if the decay does not end with the training"
         )
 
 
 def length_of_training(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``parse_args_and_arch`` that fills in a ``--total-num-update`` that was not given.
+    """``parse_args_and_arch`` that fills an unset ``--total-num-update``.
 
     Raises:
-        UserError: a training without ``--max-update``, too.
+        UserError: a training has no ``--max-update`` either.
     """
     parsed = parse(*args, **kwargs)
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     if getattr(namespace, "lr_scheduler", None) != "polynomial_decay" or namespace.total_num_update is not None:
         return parsed
-    # Commands that do not train know the flag of the schedule, but not --max-update.
+    # Commands that do not train have the flag of the schedule, but not --max-update.
     namespace.total_num_update = getattr(namespace, "max_update", 0)
     if hasattr(namespace, "max_update"):
         require_length(namespace.max_update)
@@ -48,7 +48,7 @@ def length_of_training(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 def build_with_length(build: Callable[..., None], schedule: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-    """``PolynomialDecayLRSchedule.__init__``, where a YAML and a given ``--total-num-update 0`` arrive.
+    """``PolynomialDecayLRSchedule.__init__``, which also sees YAML and an explicit ``--total-num-update 0``.
 
     Raises:
         UserError: the length is not above 0.
@@ -58,6 +58,6 @@ def build_with_length(build: Callable[..., None], schedule: Any, cfg: Any, *args
 
 
 def apply() -> None:
-    """Wrap the parser of every command but ``fairseq-hydra-train``, and the schedule itself."""
+    """Wrap the parser of every command except ``fairseq-hydra-train``, and the schedule itself."""
     wrap(options, "parse_args_and_arch", length_of_training)
     wrap(PolynomialDecayLRSchedule, "__init__", build_with_length)

@@ -1,6 +1,6 @@
 """torch >= 2.6 refuses every checkpoint that fairseq wrote.
 
-``torch.load`` now builds only classes it knows to be harmless. fairseq stores the options of older models as an
+``torch.load`` now builds only classes that it knows to be harmless. fairseq stores the options of older models as an
 ``argparse.Namespace``, numbers and counts of BLEU as numpy values, and once stored meters; naming these to torch is
 enough, so nothing is ever unpickled without restriction. https://github.com/facebookresearch/fairseq/issues/5610
 """
@@ -24,9 +24,9 @@ METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 
 
 def harmless_classes() -> list[Any]:
-    """What fairseq stores beside tensors and plain Python; building any of these runs no code of the file's choice.
+    """Return the classes that fairseq stores beside tensors and plain Python; building them runs no code of the file.
 
-    A pair gives a class the name under which an older numpy or fairseq stored it.
+    A pair maps a class to the name under which an older numpy or fairseq stored it.
     """
     numpy_pieces = [multiarray.scalar, multiarray._reconstruct]
     renamed = [

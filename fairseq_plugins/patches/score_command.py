@@ -1,6 +1,6 @@
 """``fairseq-score --sacrebleu`` and ``--sentence-bleu`` end in a TypeError.
 
-The first hands open files to sacrebleu, which takes lists of sentences; the second calls the scorer as it was before
+The first passes open files to sacrebleu, which takes lists of sentences; the second calls the scorer as it was before
 it had a configuration. https://github.com/facebookresearch/fairseq/issues/3914 and
 https://github.com/facebookresearch/fairseq/issues/5056
 """
@@ -23,7 +23,7 @@ def _sentences(lines: Iterable[str]) -> list[str]:
 
 
 def score_with_today_s_libraries(cli_main: Callable[[], Any]) -> Any:
-    """``fairseq-score`` in which both scorers are called as they are to be called today."""
+    """``fairseq-score`` that calls both scorers by their current signatures."""
     corpus_bleu, scorer = sacrebleu.corpus_bleu, bleu.Scorer
 
     def bleu_of_files(hypotheses: Iterable[str], references: Iterable[Iterable[str]]) -> Any:
@@ -43,5 +43,5 @@ def score_with_today_s_libraries(cli_main: Callable[[], Any]) -> Any:
 
 
 def apply() -> None:
-    """Wrap the command; nothing else in the process is touched."""
+    """Wrap the command; nothing else in the process changes."""
     wrap(score, "cli_main", score_with_today_s_libraries)

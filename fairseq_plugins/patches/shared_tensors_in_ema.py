@@ -1,8 +1,8 @@
 """``--store-ema`` averages a tensor that has several names once for each name.
 
-With tied embeddings the table moves towards the new weights two or three times as fast as everything else: at decay
-0.9 by 0.19 or 0.271 of the way instead of by 0.1. ``EMA._step_internal`` walks over the state dict, in which a shared
-tensor appears under all its names, and changes it in place under each. Shown only the first name, it is right.
+With tied embeddings the table moves towards the new weights two or three times as fast as everything else: at decay 0.9
+by 0.19 or 0.271 of the way instead of by 0.1. ``EMA._step_internal`` walks over the state dict, in which a shared
+tensor appears under all its names, and changes it in place under each. With only the first name it is correct.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 class _EachTensorOnce:
-    """What the averaging asks of a model: its state dict, here with one name for each tensor."""
+    """The state dict of a model, all that the averaging reads, with one name for each tensor."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.state = model.state_dict()

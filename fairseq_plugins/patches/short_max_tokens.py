@@ -1,7 +1,7 @@
-"""A ``--max-tokens`` smaller than the longest sentence: an assertion in one command, lost sentences in another.
+"""A ``--max-tokens`` below the longest sentence ends in an assertion in one command, and loses sentences in another.
 
-Validation and generation stop at a bare assertion deep in the batcher; training quietly leaves the longer sentences
-out, with a warning among many. https://github.com/facebookresearch/fairseq/issues/2650
+Validation and generation stop at a bare assertion deep in the batcher; training leaves the longer sentences out, with a
+warning among many. https://github.com/facebookresearch/fairseq/issues/2650
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def require_room(max_tokens: float | None, longest: int, which: str = "longest s
     """
     if max_tokens is not None and 0 < max_tokens < longest:
         raise UserError(
-            f"--max-tokens {int(max_tokens)} is smaller than the {which}, which has {longest} tokens: give at "
+            f"--max-tokens {int(max_tokens)} is smaller than the {which}, which has {longest} tokens: use at "
             f"least --max-tokens {longest}, or leave longer sentences out of the training with "
             f"--max-source-positions {int(max_tokens)} --max-target-positions {int(max_tokens)}"
         )
@@ -54,7 +54,7 @@ def batches_that_fit(
 
 
 def longest_accepted(trainer: Trainer) -> int:
-    """The longest training sentence that the model has positions for, in tokens; 0 if the data set does not tell."""
+    """Return the longest training sentence that the model has positions for, in tokens; 0 if that is unknown."""
     dataset = trainer.task.dataset(trainer.cfg.dataset.train_subset)
     positions = utils.resolve_max_positions(trainer.task.max_positions(), trainer.model.max_positions())
     try:
@@ -67,10 +67,10 @@ def longest_accepted(trainer: Trainer) -> int:
 
 
 def train_on_all(get_train_iterator: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.get_train_iterator``, which leaves out what does not fit into ``--max-tokens``.
+    """``Trainer.get_train_iterator``, where fairseq leaves out what does not fit into ``--max-tokens``.
 
     Raises:
-        UserError: a sentence that the model could take is longer than that, or every sentence is too long for it.
+        UserError: a sentence within the model's limits is longer than that, or every sentence exceeds these limits.
     """
     try:
         return get_train_iterator(trainer, *args, **kwargs)
@@ -78,7 +78,7 @@ def train_on_all(get_train_iterator: Callable[..., Any], trainer: Trainer, *args
         if not str(error).startswith("The dataset is empty"):
             raise
         raise UserError(
-            "no training sentence is within --max-source-positions and --max-target-positions: give larger ones"
+            "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
         ) from error
     finally:
         if trainer.cfg.dataset.max_tokens is not None:

@@ -1,7 +1,7 @@
-"""``--tokenizer moses`` without ``-s`` and ``-t``: "Error merging override tokenizer.source_lang=null".
+"""``--tokenizer moses`` without ``-s`` and ``-t`` ends in "Error merging override tokenizer.source_lang=null".
 
-The languages are inferred from the data too late for the tokenizer's options. They are inferred here by the same
-function, before. Not reported upstream so far.
+fairseq infers the languages from the data too late for the tokenizer's options. Here the same function infers them
+earlier. Not reported upstream so far.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 def languages_of_data(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``parse_args_and_arch`` that fills in languages that were not given, where a tokenizer needs them."""
+    """``parse_args_and_arch`` that fills in unset languages if a tokenizer needs them."""
     parsed = parse(*args, **kwargs)
     namespace = parsed[0] if isinstance(parsed, tuple) else parsed
     data = getattr(namespace, "data", None)
@@ -29,5 +29,5 @@ def languages_of_data(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
 
 def apply() -> None:
-    """Wrap the parser of every command but ``fairseq-hydra-train``, whose users name the languages."""
+    """Wrap the parser of every command except ``fairseq-hydra-train``, whose users name the languages."""
     wrap(options, "parse_args_and_arch", languages_of_data)

@@ -1,7 +1,7 @@
-"""A kill while a checkpoint is saved leaves a piece of one as ``checkpoint_last.pt``, from which nothing resumes.
+"""A kill while a checkpoint is saved leaves an incomplete ``checkpoint_last.pt``, from which nothing resumes.
 
 The first name of a checkpoint is renamed when the file is whole, but its other names are copied in place: the last, the
-best, the best by metric. A copy that is cut off (a kill, a full disk) has destroyed the whole file that was there.
+best, the best by metric. An interrupted copy (a kill, a full disk) has destroyed the whole file that was there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairseq_plugins.patches.wrapping import wrap
 
 
 def copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, *args: Any, **kwargs: Any) -> Any:
-    """``PathManager.copy`` whose result appears when it is whole; addresses of a store are left alone."""
+    """``PathManager.copy`` that is atomic; remote addresses are not changed."""
     if "://" in str(dst_path):
         return copy(src_path, dst_path, *args, **kwargs)
     # The suffix of the file that fairseq itself writes before it renames.
@@ -32,5 +32,5 @@ def copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, *args: An
 
 
 def apply() -> None:
-    """Wrap the one function with which checkpoints are copied."""
+    """Wrap the one function that copies checkpoints."""
     wrap(PathManager, "copy", copy_whole)

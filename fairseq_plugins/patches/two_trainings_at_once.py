@@ -1,7 +1,7 @@
 """Two trainings at once in one ``--save-dir`` overwrite each other's checkpoints, and both end with exit code 0.
 
 The first process of a training locks ``.lock`` in the directory before it looks for a checkpoint there. The system
-drops the lock when that process ends, however it ends, and workers that it has forked do not hold it.
+releases the lock when that process ends, however it ends, and workers that it has forked do not hold it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _held: dict[Path, IO[str]] = {}
 
 
 def raise_everywhere(trainer: Trainer, problem: str | None) -> None:
-    """Raise in every process what the first one has found, so that none waits for it.
+    """Raise the first process's problem in every process, so that none waits for it.
 
     Raises:
         UserError: there is a problem.
@@ -43,29 +43,29 @@ def raise_everywhere(trainer: Trainer, problem: str | None) -> None:
 
 
 def release() -> None:
-    """Give up the directory of this process's training."""
+    """Release the directory of this process's training."""
     while _held:
         _held.popitem()[1].close()
 
 
 def claim(directory: Path) -> str | None:
-    """Keep other trainings out of ``directory`` until this process ends, claims another or calls :func:`release`.
+    """Lock ``directory`` until this process ends, locks another one or calls :func:`release`.
 
     Returns:
-        Who has claimed it, if another process has.
+        The owner of the lock, if another process has it.
     """
     place = directory.resolve()
     if place in _held:
         return None
     release()
     try:
-        # Not truncated: it may be another's.
+        # Not truncated: it may belong to another process.
         file = open(place / LOCK, "a+", encoding="utf-8")  # noqa: SIM115
     except OSError as error:
         _warn(directory, error)
         return None
     try:
-        # By process, unlike flock(): a loader of data that outlives a killed training does not keep the lock.
+        # A lock by process, unlike flock(): a data loader that outlives a killed training does not keep it.
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         with file:
@@ -83,26 +83,26 @@ def claim(directory: Path) -> str | None:
 
 
 def _warn(directory: Path, error: OSError) -> None:
-    logger.warning(f"{directory} cannot be locked ({error.strerror}): see that no other training writes there")
+    logger.warning(f"{directory} cannot be locked ({error.strerror}): make sure that no other training writes there")
 
 
 def claim_and_load(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
-    """``load_checkpoint``, before which the training makes sure of its directory; one without checkpoints needs none.
+    """``load_checkpoint``, before which the training locks its directory, unless it saves no checkpoints.
 
     Raises:
-        UserError: another training is at work there; in every process.
+        UserError: another training is writing there; raised in every process.
     """
     other = None
     local = "://" not in cfg.save_dir
     if local and not cfg.no_save and distributed_utils.is_master(trainer.cfg.distributed_training):
         other = claim(Path(cfg.save_dir))
-    problem = f"{cfg.save_dir}: another training is at work there ({other}); wait for it to end, or give another "
+    problem = f"{cfg.save_dir}: another training is writing there ({other}); wait for it to end, or use another "
     raise_everywhere(trainer, f"{problem}--save-dir" if other else None)
     return load(cfg, trainer, **kwargs)
 
 
 def call_and_release(call_main: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-    """``call_main``, after which a process that goes on may leave the directory to others."""
+    """``call_main``, after which a process that continues releases the directory."""
     try:
         call_main(*args, **kwargs)
     finally:
@@ -110,6 +110,6 @@ def call_and_release(call_main: Callable[..., None], *args: Any, **kwargs: Any) 
 
 
 def apply() -> None:
-    """Wrap what a training looks for checkpoints with, and the start of every command."""
+    """Wrap the function by which a training looks for checkpoints, and the start of every command."""
     wrap(checkpoint_utils, "load_checkpoint", claim_and_load)
     wrap(distributed_utils, "call_main", call_and_release)

@@ -1,8 +1,8 @@
-"""``fairseq-preprocess`` reads what it is given, and fails at training.
+"""``fairseq-preprocess`` accepts any text, and the training fails.
 
 An empty file, sides of unequal length, another encoding, a carriage return inside a line and a forgotten language all
 end in a stack trace, many minutes later or in another command, or in pairs of sentences that do not belong together.
-Everything is read here before anything is written. https://github.com/facebookresearch/fairseq/issues/3571 and
+Here everything is read before anything is written. https://github.com/facebookresearch/fairseq/issues/3571 and
 https://github.com/facebookresearch/fairseq/issues/4101
 """
 
@@ -26,29 +26,29 @@ LINKS = re.compile(r"(\d+)-(\d+)")
 
 
 def check_options(args: Namespace) -> None:
-    """Options that do not say what to do.
+    """Check that the options are complete.
 
     Raises:
         UserError: a language or the text is missing, or a number is too small.
     """
     if not args.only_source and not (args.source_lang and args.target_lang):
-        raise UserError("--source-lang and --target-lang are needed, or --only-source for a text of one language")
+        raise UserError("--source-lang and --target-lang are required, or --only-source for text in one language")
     if not (args.trainpref or args.srcdict or (args.joined_dictionary and args.tgtdict)):
-        raise UserError("--trainpref is needed, from which a dictionary is made, or --srcdict with a ready one")
+        raise UserError("--trainpref is required to make a dictionary from, or --srcdict with an existing one")
     if not (args.trainpref or args.only_source or args.joined_dictionary or args.tgtdict):
-        raise UserError("--trainpref is needed, from which a dictionary is made, or --tgtdict with a ready one")
+        raise UserError("--trainpref is required to make a dictionary from, or --tgtdict with an existing one")
     if args.workers < 1:
         raise UserError(f"--workers {args.workers}: must be at least 1")
 
 
 def sides(args: Namespace, prefix: str) -> list[Path]:
-    """The files of a prefix, as fairseq names them."""
+    """Return the files of a prefix, as fairseq names them."""
     languages = [args.source_lang] if args.only_source else [args.source_lang, args.target_lang]
     return [Path(f"{prefix}.{language}" if language else prefix) for language in languages]
 
 
 def prefixes(args: Namespace) -> Iterator[str]:
-    """The prefix of every set of texts, the training set first."""
+    """Yield the prefix of every set of texts, the training set first."""
     if args.trainpref:
         yield args.trainpref
     for several in (args.validpref, args.testpref):
@@ -56,16 +56,16 @@ def prefixes(args: Namespace) -> Iterator[str]:
 
 
 def refuse_carriage_returns(path: Path) -> None:
-    """Refuse what fairseq would take for the end of a line, in a file of which one line is one sentence.
+    """Refuse characters at which fairseq would split a line, in a file with one sentence per line.
 
     Raises:
-        UserError: there is one, other than before a line feed.
+        UserError: there is a carriage return that is not followed by a line feed.
     """
     for number, line in enumerate(raw_lines(path), start=1):
         if b"\r" in line and b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
             raise UserError(
-                f"{path}: line {number}: a carriage return inside the line, where fairseq would end it; remove it, or "
-                "put a blank in its place"
+                f"{path}: line {number}: carriage return inside the line, where fairseq would split it; remove it, or "
+                "replace it with a space"
             )
 
 
@@ -73,7 +73,7 @@ def check_dictionaries(args: Namespace) -> None:
     """Read the dictionaries that are given.
 
     Raises:
-        UserError: one is absent or empty, or has a line that is none of a dictionary.
+        UserError: one is absent or empty, or has a line that is not a word and its count.
     """
     for path in (args.srcdict, None if args.only_source else args.tgtdict):
         if path:
@@ -101,26 +101,26 @@ def check_links(path: Path, texts: Sequence[Path]) -> None:
     """Read word alignments: a line of pairs ``i-j`` for each pair of sentences, counted from 0.
 
     Raises:
-        UserError: as :func:`check_text`, and where a pair is none or points behind the end of a sentence.
+        UserError: as :func:`check_text`, or a pair is malformed or points past the end of a sentence.
     """
     for number, (line, *sentences) in enumerate(in_step([path, *texts]), start=1):
         lengths = [len(sentence.split()) for sentence in sentences]
         for pair in line.split():
             found = LINKS.fullmatch(pair)
             if not found:
-                raise UserError(f"{path}: line {number}: '{pair}' is no pair of positions such as 0-2")
+                raise UserError(f"{path}: line {number}: '{pair}' is not a pair of positions such as 0-2")
             if any(int(place) >= length for place, length in zip(found.groups(), lengths, strict=True)):
-                raise UserError(f"{path}: line {number}: '{pair}' points behind the end of a sentence")
+                raise UserError(f"{path}: line {number}: '{pair}' points past the end of a sentence")
 
 
 def alignments(args: Namespace) -> Iterator[tuple[Path, str]]:
-    """Every file of alignments, and the prefix of the texts that it aligns.
+    """Yield every file of alignments, and the prefix of its texts.
 
     Raises:
-        UserError: there is no text to be aligned, or no file with the suffix.
+        UserError: there is no text to align, or no file with the suffix.
     """
     if args.only_source:
-        raise UserError("--alignfile and --align-suffix align two languages and cannot go with --only-source")
+        raise UserError("--alignfile and --align-suffix align two languages and cannot be combined with --only-source")
     if args.alignfile and not args.trainpref:
         raise UserError("--alignfile aligns the text of --trainpref, which is not given")
     if args.alignfile:
@@ -144,10 +144,10 @@ def check_alignments(args: Namespace) -> None:
 
 
 def check_first(main: Callable[..., Any], args: Namespace) -> Any:
-    """``fairseq-preprocess``, once everything that it will read has been read.
+    """``fairseq-preprocess`` after a check of everything that it will read.
 
     Raises:
-        UserError: what it is given cannot become a data set.
+        UserError: the text cannot become a data set.
     """
     check_options(args)
     check_dictionaries(args)

@@ -1,7 +1,7 @@
-"""A file that is no usable checkpoint ends in a stack trace, or is not even noticed.
+"""A file that is not a usable checkpoint ends in a stack trace, or is not even noticed.
 
-Truncated and empty files, files of another kind and files that ask for code to be run fail somewhere inside torch;
-a misspelt ``--restore-file`` trains from scratch without a word.
+Truncated and empty files, files of another kind and files that would run code fail somewhere inside torch; with a
+misspelt ``--restore-file``, training starts from scratch without a message.
 https://github.com/facebookresearch/fairseq/issues/5610 shows the kind of error that reaches the user.
 """
 
@@ -25,7 +25,7 @@ UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
 
 
 def explain(path: str | Path, error: Exception) -> UserError:
-    """One line for whatever ``torch.load`` said about the file at ``path``."""
+    """Return one line for an error of ``torch.load`` on the file at ``path``."""
     if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
         return UserError(f"cannot read checkpoint {path}: {error.strerror}")
     if Path(path).is_file() and Path(path).stat().st_size == 0:
@@ -36,14 +36,14 @@ def explain(path: str | Path, error: Exception) -> UserError:
         return UserError(
             f"checkpoint {path} is refused: it holds '{name}', which is not plain data and could run code when loaded"
         )
-    return UserError(f"checkpoint {path} is truncated or is no checkpoint")
+    return UserError(f"checkpoint {path} is truncated or not a checkpoint")
 
 
 def require_model(path: str | Path, state: Any) -> None:
-    """Refuse what torch can load but fairseq did not write.
+    """Refuse a file that torch can load but fairseq did not write.
 
     Raises:
-        UserError: ``state`` is no dictionary with the weights under ``model``.
+        UserError: ``state`` is not a dictionary with the weights under ``model``.
     """
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
@@ -64,8 +64,8 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
             raise explain(path, error) from error
         raise
     except (AttributeError, LookupError, TypeError, ValueError):
-        # The unpickler fails in many ways on what is no pickle, and fairseq looks into the file before it is known to
-        # be a checkpoint; if it is one, the error is another's.
+        # The unpickler fails in many ways on what is not a pickle, and fairseq reads the file before it is known to be
+        # a checkpoint; if it is one, the error has another cause.
         require_model(path, plain_content(path))
         raise
     require_model(path, state)
@@ -73,7 +73,7 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
 
 
 def plain_content(path: str | Path, mmap: bool = False) -> Any:
-    """What is in the file at ``path``, nothing in it executed.
+    """Return the content of the file at ``path``; nothing in it is executed.
 
     Raises:
         UserError: the file is missing, empty, truncated, of another kind, or holds more than plain data.
@@ -100,7 +100,7 @@ def require_files(load: Callable[..., Any], filenames: Sequence[str], *args: Any
 
 
 def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint`` that does not train from scratch when it was told to continue from a file.
+    """``load_checkpoint`` that never trains from scratch if the user named a file to continue from.
 
     Raises:
         UserError: ``--restore-file`` or ``--finetune-from-model`` names a file that does not exist.
@@ -116,7 +116,7 @@ def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwa
 
 
 def apply() -> None:
-    """Wrap the three functions through which every command reads a checkpoint."""
+    """Wrap the three functions by which every command reads a checkpoint."""
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_or_explain)
     wrap(checkpoint_utils, "load_model_ensemble_and_task", require_files)
     wrap(checkpoint_utils, "load_checkpoint", require_restore_file)

@@ -1,6 +1,6 @@
-"""A training that has reached ``--max-update`` makes one update more each time that it is started again.
+"""A training that has reached ``--max-update`` makes one more update each time it is restarted.
 
-fairseq asks whether to stop only after an update.
+fairseq checks the limit only after an update.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 def load_and_stop(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
-    """``load_checkpoint``, after which a training that is at its end begins no epoch."""
+    """``load_checkpoint``, after which a finished training starts no epoch."""
     loaded = load(cfg, trainer, **kwargs)
     updates, limit = trainer.get_num_updates(), trainer.cfg.optimization.max_update or math.inf
     if updates >= limit:
         logger.info(f"nothing left to train: num_updates: {updates} >= max_update: {limit}")
-        # Read next; 0 would mean that there is no limit.
+        # fairseq reads this next; 0 would mean no limit.
         trainer.cfg.optimization.max_epoch = -1
     return loaded
 

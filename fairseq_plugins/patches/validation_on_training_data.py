@@ -1,6 +1,6 @@
-"""``--valid-subset train`` disturbs the training that it watches.
+"""``--valid-subset train`` disturbs the training.
 
-Both ask for the iterator of one data set and get the same object, so validation moves the training's epoch on and
+Both request the iterator of one data set and get the same object, so validation advances the training's epoch and
 checkpoints are missing. https://github.com/facebookresearch/fairseq/issues/1156 reports the shared iterator.
 """
 
@@ -17,11 +17,11 @@ from fairseq_plugins.patches.wrapping import wrap
 def iterator_of_its_own(
     get_valid_iterator: Callable[..., Any], trainer: Trainer, subset: str, disable_iterator_cache: bool = False
 ) -> Any:
-    """A fresh iterator when the data set is the one being trained on; otherwise fairseq's, unchanged."""
+    """Return a new iterator if the data set is the training set; otherwise fairseq's, unchanged."""
     same = subset == trainer.cfg.dataset.train_subset
     return get_valid_iterator(trainer, subset, disable_iterator_cache=disable_iterator_cache or same)
 
 
 def apply() -> None:
-    """Wrap the method with which validation asks for its iterator."""
+    """Wrap the method by which validation gets its iterator."""
     wrap(Trainer, "get_valid_iterator", iterator_of_its_own)

@@ -1,4 +1,4 @@
-"""Put functions around one of fairseq's, at the place where fairseq looks it up: once each, in a stated order."""
+"""Wrap a function of fairseq where fairseq looks it up: each wrapper once, in a stated order."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ WRAPPERS = "fairseq_plugins_wrappers"
 
 
 def full_name(owner: Any, name: str) -> str:
-    """``fairseq.trainer.Trainer.train_step``; ``owner`` is a class or a module."""
+    """Return a name such as ``fairseq.trainer.Trainer.train_step``; ``owner`` is a class or a module."""
     return f"{owner.__module__}.{owner.__qualname__}.{name}" if isinstance(owner, type) else f"{owner.__name__}.{name}"
 
 
 def name_of(wrapper: Wrapper) -> str:
-    """The name of a wrapper in :data:`~fairseq_plugins.patches.events.ORDER`."""
+    """Return the name of a wrapper in :data:`~fairseq_plugins.patches.events.ORDER`."""
     return f"{wrapper.__module__}.{wrapper.__qualname__}".removeprefix("fairseq_plugins.")
 
 
 def wrappers_of(function: Any) -> tuple[str, ...]:
-    """Names of the wrappers around ``function``, the outermost first."""
+    """Return the names of the wrappers around ``function``, the outermost first."""
     return tuple(map(name_of, getattr(function, WRAPPERS, ())))
 
 
 def wrap(owner: Any, name: str, wrapper: Wrapper) -> None:
-    """Put ``wrapper(original, ...)`` around ``owner.name``, in the place that ``ORDER`` gives it; once is enough.
+    """Put ``wrapper(original, ...)`` around ``owner.name``, in the order of ``ORDER``; repeating it does nothing.
 
     Args:
         owner: the module or class on which fairseq looks the function up.
         name: the attribute.
-        wrapper: called with the function inside of it first, then the caller's arguments.
+        wrapper: called with the wrapped function first, then the caller's arguments.
 
     Raises:
         ValueError: the function has other wrappers, and the order does not name this one.
@@ -47,7 +47,7 @@ def wrap(owner: Any, name: str, wrapper: Wrapper) -> None:
     order = ORDER.get(full_name(owner, name), ())
     if len(wrappers) > 1 and (missing := set(map(name_of, wrappers)) - set(order)):
         wrappers.remove(wrapper)
-        raise ValueError(f"{full_name(owner, name)}: patches/events.py gives no place to {', '.join(sorted(missing))}")
+        raise ValueError(f"{full_name(owner, name)}: patches/events.py does not list {', '.join(sorted(missing))}")
     if len(wrappers) > 1:
         wrappers.sort(key=lambda one: order.index(name_of(one)))
     else:

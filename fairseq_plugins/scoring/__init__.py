@@ -1,4 +1,4 @@
-"""From translations to a score that can be compared: which BLEU, of which text, and whether a difference is real.
+"""From translations to comparable scores: which BLEU, on which text, and whether a difference is significant.
 
 >>> from fairseq_plugins.scoring import score
 >>> found = score({"mine": ["The cat sat on the mat."]}, [["The cat sat on the mat."]], metrics=["sacrebleu"])

@@ -1,4 +1,4 @@
-"""``fairseq-deep score``: the scores of translations, each with its signature, and whether differences are real.
+"""``fairseq-deep score``: scores of translations, each with its signature, and significance of differences.
 
   fairseq-deep score HYP REF [REF ...]
   fairseq-deep score --systems NAME=HYP ... --references REF [REF ...]
@@ -30,18 +30,18 @@ from fairseq_plugins.scoring.significance import FEWEST_SENTENCES, TESTS, compar
 from fairseq_plugins.scoring.tables import FORMATS, SUFFIXES, Content
 
 STOCK_FLAGS = ("-s", "--sys", "-r", "--ref", "-o", "--order", "--ignore-case", "--sacrebleu", "--sentence-bleu")
-"""What ``fairseq-score`` takes."""
+"""Options of ``fairseq-score``."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Ends in one line and code 2, like every other mistake."""
+    """Parser that reports each mistake in one line, with exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (fairseq-deep score --help says more)")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Flags of ``fairseq-deep score``."""
+    """Return the parser of ``fairseq-deep score``."""
     flags = _Parser(
         prog="fairseq-deep score",
         description=__doc__.replace("``", ""),
@@ -137,7 +137,7 @@ def _add_comparison_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _one_of(kind: str, legal: Collection[str]) -> Callable[[str], str]:
-    """Like argparse's choices, which do not name the nearest."""
+    """Type with legal values; unlike argparse's choices it names the nearest one."""
 
     def chosen(name: str) -> str:
         if name not in legal:
@@ -154,10 +154,10 @@ def _at_least_one(text: str) -> int:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The flags of ``argv``.
+    """Parse ``argv``.
 
     Raises:
-        UserError: a flag of fairseq's own scorer, an unknown flag (the nearest is named), or a wrong value.
+        UserError: a flag of fairseq's own scorer, an unknown flag (with the nearest one), or an illegal value.
     """
     for argument in argv:
         if argument.partition("=")[0] in STOCK_FLAGS:
@@ -175,10 +175,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def scores_of(test_set: Forms, args: argparse.Namespace) -> Scores:
-    """Score one test set as the flags say, and compare its systems.
+    """Score one test set and compare its systems, according to the flags.
 
     Raises:
-        UserError: a metric cannot be computed, or there is no system of the name given to ``--baseline``.
+        UserError: a metric cannot be computed, or ``--baseline`` names an unknown system.
     """
     names: Sequence[str] | None = None if args.task == "translation" else TASKS[args.task]
     if args.metrics is not None:
@@ -209,7 +209,7 @@ def scores_of(test_set: Forms, args: argparse.Namespace) -> Scores:
 
 
 def _compared(scores: Scores, args: argparse.Namespace) -> Metric | None:
-    """The metric to test differences of; None for no tests."""
+    """Return the metric of the significance tests; None for no tests."""
     if args.significance == "none":
         return None
     if args.significance_metric is not None:
@@ -218,10 +218,10 @@ def _compared(scores: Scores, args: argparse.Namespace) -> Metric | None:
 
 
 def write(content: Content, args: argparse.Namespace) -> None:
-    """Write ``content`` to every ``--output``, or print it where there is none.
+    """Write ``content`` to every ``--output``, or print it if there is none.
 
     Raises:
-        UserError: no format is known for a file's ending, or it cannot be written.
+        UserError: the suffix of a file has no known format, or the file cannot be written.
     """
     if not args.output:
         sys.stdout.write(FORMATS[args.format or "text"](content))
@@ -235,13 +235,13 @@ def write(content: Content, args: argparse.Namespace) -> None:
 
 def _format_of(path: Path, given: str | None) -> str:
     if given is None and path.suffix not in SUFFIXES:
-        raise UserError(f"--output {path}: give --format, or an ending that says it: {', '.join(SUFFIXES)}")
+        raise UserError(f"--output {path}: use --format, or a name that ends in one of: {', '.join(SUFFIXES)}")
     return given or SUFFIXES[path.suffix]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Score as the flags say; 0, or 2 after one line for each problem. Doubts go to standard error as warnings."""
-    # What sacreBLEU and rouge-score remark about themselves is not for this command's reader.
+    """Run ``fairseq-deep score``; returns 0, or 2 after one line per problem. Warnings go to standard error."""
+    # Log lines of sacreBLEU and rouge-score are not meant for users of this command.
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
     logging.getLogger("absl").setLevel(logging.ERROR)
     return exit_code(lambda: _score(parse(sys.argv[1:] if argv is None else argv)))

@@ -1,4 +1,4 @@
-"""What a library that scores a whole corpus looks like from here."""
+"""Interface to libraries that score a whole corpus."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Value:
 
     Args:
         value: the score, in points (0 to 100; error rates may be above).
-        signature: everything the number depends on besides the text, with the version of what computed it.
-        reference_length: tokens of the references as the score counts them; None where it counts none.
-        interval: half the width of the 95 % interval over bootstrap resamples; None where it was not asked for.
+        signature: everything the number depends on besides the text, with the version of the library.
+        reference_length: tokens of the references as the score counts them; None if it does not count them.
+        interval: half the width of the 95 % interval over bootstrap resamples; None if it was not requested.
     """
 
     value: float
@@ -28,5 +28,5 @@ class CorpusMetric(Protocol):
     """Computes one score of a corpus."""
 
     def value(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> Value:
-        """The score of ``hypotheses``; with ``resamples`` above 0, its interval too."""
+        """Score ``hypotheses``; with ``resamples`` above 0, compute the interval too."""
         ...

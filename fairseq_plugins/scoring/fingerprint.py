@@ -1,4 +1,4 @@
-"""What the length of the references says about how they were made.
+"""Identify the preparation of a test set by the length of its references.
 
 The number of reference tokens is printed with every BLEU score and differs with each way of preparing a test set, so
 it tells a comparable number from one that is not. ``reference_lengths.tsv`` holds the known lengths.
@@ -19,7 +19,7 @@ KNOWN = Path(__file__).with_name("reference_lengths.tsv")
 
 @dataclass(frozen=True)
 class KnownLength:
-    """One published length: of which test set, in which form of text, and what it means."""
+    """One published length: its test set, its form of text, and its meaning."""
 
     reads: str
     length: int
@@ -30,7 +30,7 @@ class KnownLength:
 
 @cache
 def known_lengths() -> tuple[KnownLength, ...]:
-    """All rows of the table."""
+    """Return all rows of the table."""
     with open(KNOWN, encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
     return tuple(
@@ -40,7 +40,7 @@ def known_lengths() -> tuple[KnownLength, ...]:
 
 
 def what_length_says(reads: str, length: int, sentences: int) -> str:
-    """One sentence about references of ``length`` tokens in the form ``reads``; empty where nothing is known."""
+    """Return a sentence about references of ``length`` tokens in the form ``reads``; empty if nothing is known."""
     known = [row for row in known_lengths() if row.reads == reads]
     for row in known:
         if (row.length, row.sentences) == (length, sentences):
@@ -52,7 +52,7 @@ def what_length_says(reads: str, length: int, sentences: int) -> str:
             f"looks like {row.test_set} with {row.sentences - sentences} of {row.sentences} sentences lost: not "
             "comparable; decode every sentence"
         )
-    # Plain text is counted one way only, so another length is another text; tokens are a matter of preparation.
+    # Plain text is counted in one way, so another length means another text; tokens depend on the preparation.
     near = [row for row in known if row.sentences == sentences and reads != "plain" and _like(row, length, sentences)]
     return _unknown(near, length) if near else ""
 
@@ -60,13 +60,13 @@ def what_length_says(reads: str, length: int, sentences: int) -> str:
 def _unknown(near: Sequence[KnownLength], length: int) -> str:
     closest = min(near, key=lambda row: abs(row.length - length))
     return (
-        f"looks like {closest.test_set}, prepared in a way that is not known here: {abs(length - closest.length)} "
+        f"looks like {closest.test_set}, prepared in an unknown way: {abs(length - closest.length)} "
         f"tokens {'fewer' if length < closest.length else 'more'} than {closest.length} ({closest.meaning})"
     )
 
 
 def _like(row: KnownLength, length: int, sentences: int) -> bool:
-    """Whether the mean sentence is as long as in ``row``, within 2 %."""
+    """Return whether the mean sentence is as long as in ``row``, within 2 %."""
     return abs(_ratio(row, length, sentences) - 1) < 0.02
 
 

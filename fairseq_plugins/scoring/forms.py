@@ -29,12 +29,12 @@ class Text:
 
 @dataclass
 class Forms:
-    """Plain text, and its tokens: given, or made by sacremoses where the target language is known.
+    """Plain text, and its tokens: given, or made by sacremoses if the target language is known.
 
     Args:
         plain: detokenised text.
-        tokens: the same text in Moses tokens, where there are files of it.
-        language_pair: as ``en-de``; None where it was not said.
+        tokens: the same text in Moses tokens, if there are files of it.
+        language_pair: such as ``en-de``; None if unset.
     """
 
     plain: Text
@@ -56,14 +56,14 @@ class Forms:
 
     @property
     def sentences(self) -> int:
-        """How many there are."""
+        """Number of sentences."""
         return len(self.plain.references[0])
 
     def why_not(self, reads: Reads) -> str:
-        """Empty where the test set has this form of text, or it can be made."""
+        """Return why this form of text is not available; empty if it is, or if it can be made."""
         if reads == "plain" or (self.tokens is not None and reads != "straight compounds"):
             return ""
-        # Tokens from files are made already, with whatever punctuation they had.
+        # Tokens from files keep the punctuation that they have.
         files = "" if reads == "straight compounds" else _TOKEN_FILES
         if self.language_pair is None:
             return f"it needs --language-pair (as de-en){files and ', or ' + files}"
@@ -76,7 +76,7 @@ class Forms:
         return ""
 
     def tokens_made_by(self, reads: Reads = "tokens") -> str | None:
-        """Where the tokens of a form of text come from; None where there are none."""
+        """Return the source of the tokens in a form of text; None if there are no tokens."""
         if self.tokens is not None and reads != "straight compounds":
             return "files"
         if self.why_not(reads):
@@ -84,7 +84,7 @@ class Forms:
         return moses_name(target_language(str(self.language_pair)))
 
     def text(self, reads: Reads) -> Text:
-        """The test set in one form of text; tokens are made once."""
+        """Return the test set in one form of text; tokens are made once."""
         if reads == "plain":
             return self.plain
         if reads not in self._made:
@@ -96,7 +96,7 @@ class Forms:
         return _each(self.text("tokens"), split_compounds)
 
     def _straight(self) -> Text:
-        """Made of the plain text, whatever files there are: the punctuation decides what a token is."""
+        """Always from the plain text, even if there are token files: the punctuation decides what a token is."""
         language = target_language(str(self.language_pair))
         return _each(self.plain, lambda sentences: split_compounds(moses(straight_punctuation(sentences), language)))
 
@@ -121,7 +121,7 @@ class Forms:
 
 
 def target_language(pair: str) -> str:
-    """``de`` of ``en-de``.
+    """Return ``de`` of ``en-de``.
 
     Raises:
         UserError: ``pair`` is not of this form.
@@ -140,7 +140,7 @@ def forms_of(
     tokenised_references: Sequence[Sequence[str]] | None = None,
     language_pair: str | None = None,
 ) -> Forms:
-    """A test set of sentences that are in memory.
+    """Make a test set from sentences in memory.
 
     Raises:
         UserError: nothing to score, unequal counts, tokens of only one side, or tokens of other systems.
@@ -148,7 +148,9 @@ def forms_of(
     if not systems or not references:
         raise UserError("nothing to score: there must be at least one system and one reference")
     if (tokenised_systems is None) != (tokenised_references is None):
-        raise UserError("tokenised hypotheses and tokenised references go together: one tokeniser must make both")
+        raise UserError(
+            "tokenised hypotheses and tokenised references must be given together: one tokeniser must make both"
+        )
     tokens = None
     if tokenised_systems is not None and tokenised_references is not None:
         tokens = Text(_runs(tokenised_systems), list(tokenised_references))
@@ -169,7 +171,7 @@ def _each(text: Text, change: Callable[[Sequence[str]], list[str]]) -> Text:
 
 
 def _named(text: Text, behind: str = "") -> dict[str, Sequence[str]]:
-    """Every list of sentences by the name to show; the first reference stands last, as what the others must equal."""
+    """Return all lists of sentences by display name; the first reference comes last, as the others must match it."""
     named: dict[str, Sequence[str]] = {}
     for name, runs in text.systems.items():
         for number, run in enumerate(runs, start=1):

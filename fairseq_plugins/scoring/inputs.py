@@ -1,4 +1,4 @@
-"""From the file names of a command line to test sets: one system, several with their runs, or several test sets."""
+"""Read test sets from the files of a command line: one system, several with their runs, or several test sets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fairseq_plugins.scoring.text import read_sentences, require_equal_counts
 
 
 def sets_of(args: argparse.Namespace) -> dict[str, Forms]:
-    """The test sets to score, by name; the name is empty where there is one and no ``--set``.
+    """Return the test sets by name; without ``--set`` there is one, with an empty name.
 
     Raises:
-        UserError: the three ways to name files are mixed, one is incomplete, or a file is not fit to be scored.
+        UserError: the three ways to name files are mixed, one is incomplete, or a file cannot be scored.
     """
     ways = [bool(args.files), bool(args.systems or args.references), bool(args.sets)]
     if sum(ways) != 1:
@@ -31,7 +31,7 @@ def sets_of(args: argparse.Namespace) -> dict[str, Forms]:
         systems, references = {Path(args.files[0]).name: [Path(args.files[0])]}, [Path(name) for name in args.files[1:]]
     else:
         if not (args.systems and args.references):
-            raise UserError("--systems and --references go together")
+            raise UserError("--systems and --references must be used together")
         systems, references = systems_of(args.systems), args.references
     tokens = _tokens(args, systems)
     return {"": Forms(_read(systems, references), tokens, args.language_pair)}
@@ -55,12 +55,12 @@ def _several(args: argparse.Namespace) -> dict[str, Forms]:
 
 
 def _is_named(argument: str) -> bool:
-    """Whether this is NAME=HYP rather than a file whose name has an equals sign in it."""
+    """Return whether this is NAME=HYP rather than a file with an equals sign in its name."""
     return "=" in argument and not Path(argument).exists()
 
 
 def systems_of(arguments: Sequence[str]) -> dict[str, list[Path]]:
-    """``NAME=HYP[,HYP...]`` as the files of every system; without ``NAME=`` the file's name is the system's."""
+    """Read ``NAME=HYP[,HYP...]`` as the files of every system; without ``NAME=`` the file's name is the system's."""
     systems: dict[str, list[Path]] = {}
     for argument in arguments:
         name, equals, files = argument.partition("=")
@@ -78,7 +78,9 @@ def _tokens(args: argparse.Namespace, systems: Mapping[str, Sequence[Path]]) -> 
     if not given and not references:
         return None
     if not (given and references):
-        raise UserError("--tokenised-hypotheses and --tokenised-references go together: one tokeniser must make both")
+        raise UserError(
+            "--tokenised-hypotheses and --tokenised-references must be used together: one tokeniser must make both"
+        )
     named = len(systems) > 1 or any(_is_named(argument) for argument in given)
     files = systems_of(given) if named else {next(iter(systems)): [Path(file) for file in given]}
     return _read(files, references)

@@ -1,6 +1,6 @@
-"""The scores there are: one row each, with what it reads, who computes it and whose tables print it.
+"""Table of scores: one row each, with its form of text, its library and the papers that print it.
 
-Nothing here is computed by this package: sacreBLEU, rouge-score and jiwer do that. A new score is one line in
+This package computes none of them itself: sacreBLEU, rouge-score and jiwer do. A new score is one line in
 :data:`METRICS`.
 """
 
@@ -26,12 +26,12 @@ class Metric:
     """One row of the table of scores.
 
     Args:
-        name: what a table calls it.
+        name: its name in tables.
         metric: the quantity (``BLEU``), whoever computes it.
         scorer: which of its versions (``sacreBLEU``, ``tokenised``, ``compound-split``, ...).
         reads: the form of text it is computed on.
-        used_by: the published tables that print this version; empty where none of the papers' here does.
-        build: makes the computation; its argument says whether both sides are lower-cased.
+        used_by: the published tables that print this version; empty if none does.
+        build: makes the computation; its argument: whether both sides are lower-cased.
         higher_is_better: False for error rates.
         paired: whether sacreBLEU's paired tests can be run on it.
     """
@@ -110,14 +110,14 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     "summarisation": ("rouge-1", "rouge-2", "rouge-l"),
     "speech": ("wer",),
 }
-"""Which scores a task is reported with, best-known first."""
+"""Default scores of each task, best-known first."""
 
 
 def metric_named(name: str) -> Metric:
-    """The score that ``--metrics`` calls ``name``, in any case.
+    """Return the score with the name ``name`` in ``--metrics``, ignoring case.
 
     Raises:
-        UserError: there is none; the nearest is named.
+        UserError: there is none; the message has the nearest one.
     """
     if name.lower() not in METRICS:
         raise UserError(unknown_name("metric", name, METRICS))
@@ -138,11 +138,11 @@ def value_of(
     resamples behind the 95 % interval, 0 for none.
 
     Raises:
-        UserError: the library behind it is not installed, or it has no interval.
+        UserError: its library is not installed, or it has no interval.
     """
     return metric.build(lower_case).value(hypotheses, references, resamples)
 
 
 def sacre_metric(metric: Metric, *, lower_case: bool) -> Any | None:
-    """SacreBLEU's own object behind ``metric``; None where another library computes it."""
+    """Return sacreBLEU's own object of ``metric``; None if another library computes it."""
     return getattr(metric.build(lower_case), "metric", None)

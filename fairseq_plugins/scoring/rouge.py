@@ -1,7 +1,7 @@
 """ROUGE of summaries, as rouge-score computes it.
 
-F1 with Porter stems, like ROUGE-1.5.5 ``-m``; of several references the best counts. Its words are runs of a-z and
-0-9, so it is for English. ROUGE-L takes the summary as one sentence, as headlines are.
+F1 with Porter stems, like ROUGE-1.5.5 ``-m``; with several references the best one counts. Words are runs of a-z and
+0-9, so it is for English. ROUGE-L treats the summary as one sentence, as headlines are.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Rouge:
         self.scorer = RougeScorer([kind], use_stemmer=True)
 
     def value(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> Value:
-        """Mean F1.
+        """Return the mean F1.
 
         Raises:
-            UserError: an interval is asked for.
+            UserError: an interval was requested.
         """
         if resamples:
             raise UserError("--confidence: ROUGE is computed without an interval; legal for BLEU, chrF and TER")
@@ -40,5 +40,5 @@ class Rouge:
 
 
 def rouge(kind: str) -> Callable[[bool], Rouge]:
-    """The builder of one kind; rouge-score lower-cases in any case."""
+    """Return the builder of one kind; rouge-score always lower-cases."""
     return lambda lower_case: Rouge(kind)

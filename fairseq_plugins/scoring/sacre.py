@@ -17,7 +17,7 @@ class SacreMetric:
         self.metric = metric
 
     def value(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> Value:
-        """The corpus score; its interval by sacreBLEU's own bootstrap."""
+        """Return the corpus score, with the interval of sacreBLEU's own bootstrap."""
         score = self.metric.corpus_score(list(hypotheses), [list(one) for one in references], max(1, resamples))
         interval: float | None = float(score._ci) if resamples > 1 else None
         length = getattr(score, "ref_len", None)
@@ -30,12 +30,12 @@ class SacreMetric:
 
 
 def bleu(lower_case: bool) -> SacreMetric:
-    """BLEU of plain text, cut into tokens the way WMT does (13a)."""
+    """BLEU of plain text with WMT's tokenisation (13a)."""
     return SacreMetric(BLEU(lowercase=lower_case, force=True))
 
 
 def bleu_of_tokens(lower_case: bool) -> SacreMetric:
-    """BLEU as ``multi-bleu.perl`` computes it: tokens as they stand, no smoothing.
+    """BLEU as ``multi-bleu.perl`` computes it: tokens as given, no smoothing.
 
     ``fairseq-generate`` prints up to 0.03 more: its compiled scorer counts some n-grams that do not match.
     """

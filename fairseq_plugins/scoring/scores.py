@@ -1,20 +1,20 @@
 """The scores of one or several systems on one test set, and the form in which they are stored.
 
-``Scores.as_dict()`` is what ``score.json`` holds:
+``Scores.as_dict()`` is the content of ``score.json``:
 
 - ``schema``: 1. A later number means that a field below changed its meaning.
 - ``made_by``: versions of ``fairseq-deep``, ``sacrebleu`` and Python.
-- ``sentences``, ``references``: how many of each.
+- ``sentences``, ``references``: their numbers.
 - ``language_pair``, ``lower_case``, ``tokens_made_by`` (``files``, ``sacremoses 0.2.0 (de)`` or null).
 - ``reference_length``: tokens of the references, by name of the score.
-- ``remarks``: what these lengths say, and which scores were left out and why.
+- ``remarks``: the meaning of these lengths, and which scores were left out and why.
 - ``warnings``: what makes a number doubtful.
 - ``systems``: a list of ``{name, runs, metrics}``; each metric is ``{name, metric, scorer, value, values, deviation,
   interval, reference_length, signature, higher_is_better, used_by}``. ``value`` is the mean over ``values``, one for
   each run; ``deviation`` their standard deviation (n - 1), null for one run; ``interval`` half the width of the 95 %
-  interval over bootstrap resamples, null where it was not asked for or there are several runs. ``signature`` is the
-  library's; where tokens were scored, ``tokens:`` and ``compounds:split`` behind it say of which text.
-- ``metrics``: the metrics of the first system once more: of a run that was scored alone, all there is.
+  interval over bootstrap resamples, null if it was not requested or there are several runs. ``signature`` is the
+  library's; if tokens were scored, ``tokens:`` and ``compounds:split`` after it name the text.
+- ``metrics``: the metrics of the first system again: for a single run, this is everything.
 - ``significance``: a list of ``{system, baseline, metric, test, samples, difference, p, p_values, signature}``, as in
   :mod:`fairseq_plugins.scoring.significance`.
 
@@ -54,7 +54,7 @@ class SystemScore:
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation over the runs (n - 1), None for a single one."""
+        """Standard deviation over the runs (n - 1); None for a single run."""
         return statistics.stdev(one.value for one in self.values) if len(self.values) > 1 else None
 
     @property
@@ -63,7 +63,7 @@ class SystemScore:
         return self.values[0].interval if len(self.values) == 1 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, as the module says."""
+        """Return plain data in the form that the module's docstring describes."""
         first = self.values[0]
         return {
             "name": self.metric.name,
@@ -89,11 +89,11 @@ class System:
 
     @property
     def runs(self) -> int:
-        """How many outputs (seeds) there are."""
+        """Number of outputs (seeds)."""
         return len(next(iter(self.scores.values())).values)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, as the module says."""
+        """Return plain data in the form that the module's docstring describes."""
         return {"name": self.name, "runs": self.runs, "metrics": [score.as_dict() for score in self.scores.values()]}
 
 
@@ -118,7 +118,7 @@ class Scores:
         return {name: length for name, length in found.items() if length is not None}
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, as the module says."""
+        """Return plain data in the form that the module's docstring describes."""
         return {
             "schema": SCHEMA,
             "made_by": made_by(),
@@ -137,7 +137,7 @@ class Scores:
 
 
 def made_by() -> dict[str, str]:
-    """Versions of what computed the numbers."""
+    """Return the versions of the programs behind the numbers."""
     try:
         own = version("fairseq-deep")
     except PackageNotFoundError:
@@ -161,9 +161,9 @@ def score(
     Args:
         systems: detokenised translations by name of the system; a list of such lists for several runs of it.
         references: detokenised references, one list for each.
-        tokenised_systems: the same translations in Moses tokens; made by sacremoses where they are not given.
+        tokenised_systems: the same translations in Moses tokens; sacremoses makes them if they are missing.
         tokenised_references: the same references in Moses tokens.
-        language_pair: as ``en-de``; tokenising needs it, and compounds are split for ``en-de`` only.
+        language_pair: such as ``en-de``; tokenising needs it, and compounds are split for ``en-de`` only.
         metrics: keys of :data:`~fairseq_plugins.scoring.metrics.METRICS`; None for those of a translation.
         lower_case: lower-case both sides first, as for the tables of IWSLT'14.
         resamples: bootstrap resamples behind the 95 % intervals; 0 for none.
@@ -204,10 +204,10 @@ def score_test_set(
 
 
 def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[Metric, ...], list[str]]:
-    """The metrics to compute, and a remark for each usual one that is left out.
+    """Return the metrics to compute, and a remark for each default one that is left out.
 
     Raises:
-        UserError: a name is unknown, or a metric asked for by name cannot be computed.
+        UserError: a name is unknown, or a metric that was requested by name cannot be computed.
     """
     if names is not None:
         chosen = tuple(dict.fromkeys(metric_named(name) for name in names))
@@ -226,7 +226,7 @@ def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[
 
 def _why_not(test_set: Forms, metric: Metric) -> str:
     if metric.reads.endswith("compounds") and test_set.language_pair != "en-de":
-        return f"tables print it for WMT'14 En-De; --language-pair en-de or --metrics {metric.scorer} asks for it"
+        return f"tables print it for WMT'14 En-De; --language-pair en-de or --metrics {metric.scorer} adds it"
     return test_set.why_not(metric.reads)
 
 

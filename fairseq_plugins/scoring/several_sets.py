@@ -1,6 +1,6 @@
 """Several test sets and their mean, as in the tables of B2T (newstest2010 to newstest2016).
 
-The mean is the plain mean of the test sets' scores, whatever their sizes. With several runs it is taken of each run
+The mean is the plain mean of the test sets' scores, whatever their sizes. With several runs it is computed for each run
 first; mean and deviation are then over the runs.
 """
 
@@ -41,10 +41,10 @@ class SetScores:
 
 
 def average_over(sets: Mapping[str, Scores]) -> SetScores:
-    """Put the scores on several test sets together.
+    """Combine the scores on several test sets.
 
     Raises:
-        UserError: the test sets have not the same systems, runs and metrics.
+        UserError: the test sets do not have the same systems, runs and metrics.
     """
     first_name, first = next(iter(sets.items()))
     for name, scores in sets.items():

@@ -1,17 +1,17 @@
-"""Whether one system is better than another, by sacreBLEU's paired tests and, over seeds, by Welch's test.
+"""Test whether one system is better than another, by sacreBLEU's paired tests and, over seeds, by Welch's test.
 
-A score is uncertain for two reasons, and one test does not answer for the other.
+A score is uncertain for two reasons, and each needs its own test.
 
 - *Would another test set turn the order?* Paired bootstrap (Koehn 2004) and paired approximate randomisation (Riezler
   and Maxwell 2005) resample the sentences of two given outputs. sacreBLEU does both.
-- *Would another seed?* With several runs of each system, Welch's t-test on the runs' scores says so. (Clark et al.
-  2011 show that one run a system is not enough to call a gain real.)
+- *Would another seed?* With several runs of each system, Welch's t-test on the runs' scores answers it. (Clark et al.
+  2011 show that one run per system is not enough to call a gain real.)
 
 With several runs the paired tests are made for each pair of runs, the k-th of one system with the k-th of the other
-(all pairs where one has more), and the largest p-value counts: the difference is called significant where it is in
-every pair, and in the same direction. (Pairs that contradict each other show nothing, however sure each is: p is 1.)
-Concatenating the outputs of all runs into one long output is what is *not* done: it counts every test sentence once for
-each seed, as if the test set were that much larger, and the p-values come out too small.
+(all pairs if one has more), and the largest p-value counts: the difference is called significant if it is in every
+pair, and in the same direction. (Pairs that contradict each other show nothing, however sure each is: p is 1.) The
+outputs of all runs are *not* concatenated into one long output: that counts every test sentence once for each seed, as
+if the test set were that much larger, and the p-values come out too small.
 
 No p-value is corrected for the number of systems compared, and below a hundred sentences a paired test says little.
 """
@@ -37,12 +37,12 @@ from fairseq_plugins.scoring.metrics import METRICS, Metric, sacre_metric
 T = TypeVar("T")
 
 SEED = 12345
-"""SacreBLEU's own."""
+"""Default seed of sacreBLEU."""
 
 
 @dataclass(frozen=True)
 class PairedKind:
-    """One of sacreBLEU's tests: the name in a table, sacreBLEU's own, and how many samples it draws by default."""
+    """One of sacreBLEU's tests: its name in a table, sacreBLEU's name, and the default number of samples."""
 
     name: str
     sacre: str
@@ -56,7 +56,7 @@ TESTS: Mapping[str, PairedKind] = {
 WELCH = "Welch's t-test over runs"
 
 FEWEST_SENTENCES = 100
-"""With fewer, resampling knows too little of other sentences: the bootstrap calls almost any difference real."""
+"""With fewer sentences, resampling is unreliable: the bootstrap calls almost any difference real."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Comparison:
         test: its name.
         samples: resamples or trials; 0 for Welch's test.
         difference: mean of the system minus mean of the baseline, in points.
-        p: the largest of ``p_values``, or 1 where one pair of runs is better and another worse; None where there is
-            none (Welch's test of runs that are all equal).
-        p_values: one for each pair of runs. 1 where both outputs are the same text.
+        p: the largest of ``p_values``, or 1 if one pair of runs is better and another worse; None if there is none
+            (Welch's test of runs that are all equal).
+        p_values: one for each pair of runs; 1 if both outputs are the same text.
         signature: sacreBLEU's, with number of samples and seed.
     """
 
@@ -96,17 +96,17 @@ def compare(
     lower_case: bool = False,
     seed: int | None = None,
 ) -> tuple[Comparison, ...]:
-    """Test every system against ``baseline`` (the first where it is None).
+    """Test every system against ``baseline`` (by default the first).
 
     Args:
         systems: outputs in the form of text that ``metric`` reads; a list of lists for several runs.
         references: one list for each, in the same form.
         metric: one that sacreBLEU computes.
         baseline: name of a system.
-        tests: keys of :data:`TESTS`. Welch's test is added where both systems have several runs.
-        samples: resamples or trials by test; sacreBLEU's 1000 and 10000 where not given.
+        tests: keys of :data:`TESTS`. Welch's test is added if both systems have several runs.
+        samples: resamples or trials by test; by default sacreBLEU's 1000 and 10000.
         lower_case: lower-case both sides first.
-        seed: of the random numbers; the environment's SACREBLEU_SEED or 12345 where it is None.
+        seed: seed of the random numbers; by default the environment's SACREBLEU_SEED or 12345.
 
     Raises:
         UserError: an unknown system or test, a metric without paired tests, a seed that gives other p-values each time.
@@ -175,7 +175,7 @@ def _paired(
         signatures, results = test()
         ((name, made),) = signatures.items()
         signature = str(made)
-        # sacreBLEU counts what lies beyond the observed difference, so of two equal outputs it says p = 1 / (n + 1).
+        # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two equal outputs.
         p_values.append(1.0 if list(base) == list(run) else _p_value(results[name][1]))
     return tuple(p_values), signature
 
@@ -185,29 +185,29 @@ def _p_value(result: Any) -> float:
 
 
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Two-sided p-value; None where no run differs from another, so that there is no variance to test against."""
+    """Return the two-sided p-value; None if all runs are equal, so that there is no variance to test against."""
     if statistics.pvariance(ours) == statistics.pvariance(theirs) == 0:
         return None
     from scipy.stats import ttest_ind
 
     with warnings.catch_warnings():
-        # scipy warns where all runs of one system are equal, which is no matter as long as the other's differ.
+        # scipy warns if all runs of one system are equal, which is fine as long as the other's differ.
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
         return float(ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
 @contextmanager
 def _seeded(seed: int | None) -> Iterator[None]:
-    """Have sacreBLEU draw with ``seed``.
+    """Make sacreBLEU draw with ``seed``.
 
     Raises:
-        UserError: it is no number, or one with which sacreBLEU draws anew each time.
+        UserError: it is not a number, or one with which sacreBLEU draws other numbers each time.
     """
     value = os.environ.get("SACREBLEU_SEED", str(SEED)) if seed is None else str(seed)
     if not value.isdecimal() or int(value) == 0:
         raise UserError(
             f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED or "
-            "--seed): with none, or with 0, sacreBLEU draws other numbers each time"
+            "--seed): without one, or with 0, sacreBLEU draws other numbers each time"
         )
     with mock.patch.dict(os.environ, SACREBLEU_SEED=value):
         yield

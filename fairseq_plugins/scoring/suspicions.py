@@ -1,4 +1,4 @@
-"""What makes a score meaningless although it can be computed: each suspicion is one line, with the count behind it."""
+"""Detect text whose score would be meaningless: each suspicion is one line, with its count."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ import re
 from collections.abc import Callable, Sequence
 
 _SPACED = re.compile(r"\S ([.,]( |$))|&(apos|quot|amp|#91|#93);|@-@")
-"""What Moses leaves in text and no writer does: a space before a full stop or comma, escapes, split hyphens."""
+"""Traces of Moses that no writer leaves: a space before a full stop or comma, escapes, split hyphens."""
 
 _SUBWORD = re.compile(r"@@( |$)|▁")
 _UNKNOWN = re.compile(r"<<unk>>|<unk>")
 
 _TOKENISED_SHARE = 0.1
-"""Above this share of spaced sentences a text is taken for tokenised. Published raw references stay below 0.01."""
+"""Above this share of spaced sentences a text counts as tokenised. Published raw references stay below 0.01."""
 
 
 def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], *, lower_case: bool) -> list[str]:
-    """What looks wrong with plain-text ``hypotheses`` of the system ``name``, one line each.
+    """Return what looks wrong with plain-text ``hypotheses`` of the system ``name``, one line each.
 
-    ``lower_case`` says that both sides will be lower-cased before they are compared.
+    ``lower_case``: both sides will be lower-cased before they are compared.
     """
     found = marks(name, hypotheses)
     share, usual = _share(hypotheses, _SPACED.search), _share(references, _SPACED.search)
     if share > _TOKENISED_SHARE and share > 2 * usual:
         found.append(
-            f"{name}: {share:.0%} of the sentences look tokenised and the references do not: sacreBLEU, chrF and TER "
-            "want detokenised text"
+            f"{name}: {share:.0%} of the sentences look tokenised, but the references do not: sacreBLEU, chrF and TER "
+            "need detokenised text"
         )
     if not lower_case and _only_lower(hypotheses) and _has(references, str.isupper):
-        found.append(f"{name}: no sentence has an upper-case letter and the references have: give --lower-case")
+        found.append(f"{name}: no sentence has an upper-case letter, but the references do: use --lower-case")
     return found
 
 
 def reference_suspicions(references: Sequence[str]) -> list[str]:
-    """What looks wrong with plain-text references."""
+    """Return what looks wrong with plain-text references."""
     found = marks("the references", references)
     share = _share(references, _SPACED.search)
     if share > _TOKENISED_SHARE:
         found.append(
             f"the references: {share:.0%} of the sentences look tokenised: sacreBLEU of them is not comparable with "
-            "any published one; give the references as they were published"
+            "any published one; use the references as they were published"
         )
     return found
 
 
 def marks(name: str, sentences: Sequence[str]) -> list[str]:
-    """Traces of subwords and unknown words, and empty sentences, in text of any kind."""
+    """Return traces of subwords and unknown words, and empty sentences, in text of any kind."""
     found = []
     for pattern, what in (
         (_SUBWORD, "with subword marks ('@@ ' or '▁'): remove them first (fairseq-generate --remove-bpe)"),

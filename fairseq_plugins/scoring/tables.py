@@ -18,7 +18,7 @@ Content = Scores | SetScores
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a line above it; the first row is its header."""
+    """A table with a title; the first row is its header."""
 
     title: str
     rows: Sequence[Sequence[str]]
@@ -33,7 +33,7 @@ class Page:
 
 
 def page_of(content: Content) -> Page:
-    """What the tables and the notes say, in words."""
+    """Return the tables and the notes as text."""
     return _page_of_sets(content) if isinstance(content, SetScores) else _page_of_scores(content)
 
 
@@ -57,7 +57,7 @@ def _page_of_sets(content: SetScores) -> Page:
 
 
 def _remarks_on_sets(content: SetScores) -> Iterator[str]:
-    """What is true of all test sets once, the rest with the name of the set."""
+    """Yield remarks that hold for all test sets once, the others with the name of the set."""
     common = set.intersection(*(set(scores.remarks) for scores in content.sets.values()))
     first = next(iter(content.sets.values()))
     yield from (remark for remark in first.remarks if remark in common)
@@ -97,7 +97,7 @@ def _sets_table(content: SetScores, metric: Metric) -> list[list[str]]:
 
 
 def shown(score: SystemScore) -> str:
-    """A score with what is known of its spread: the deviation over runs, or the interval over resampled test sets."""
+    """Return a score with its spread: the deviation over runs, or the interval over resampled test sets."""
     spread = score.deviation if score.deviation is not None else score.interval
     return f"{score.mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
@@ -148,28 +148,28 @@ def _significance_notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def as_text(content: Content) -> str:
-    """For a terminal."""
+    """Return text for a terminal."""
     page = page_of(content)
     parts = [f"{table.title}\n\n{_tabulated(table, 'simple')}" for table in page.tables]
     return "\n\n".join([*parts, "\n".join(page.notes)]) + "\n"
 
 
 def as_markdown(content: Content) -> str:
-    """For a report; every number to the right."""
+    """Return Markdown; numbers are right-aligned."""
     page = page_of(content)
     parts = [f"{table.title}\n\n{_tabulated(_escaped(table), 'pipe')}" for table in page.tables]
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in page.notes)]) + "\n"
 
 
 def as_latex(content: Content) -> str:
-    """For a paper, with the package booktabs; titles and notes are comments."""
+    """Return LaTeX with the package booktabs; titles and notes are comments."""
     page = page_of(content)
     parts = [f"% {table.title}\n{_tabulated(table, 'latex_booktabs')}" for table in page.tables]
     return "\n\n".join([*parts, "\n".join(f"% {note}" for note in page.notes)]) + "\n"
 
 
 def as_json(content: Content) -> str:
-    """Everything, not rounded."""
+    """Return everything as JSON, not rounded."""
     return json.dumps(content.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -181,7 +181,7 @@ FORMATS: Mapping[str, Callable[[Content], str]] = {
 }
 
 SUFFIXES: Mapping[str, str] = {".txt": "text", ".md": "markdown", ".tex": "latex", ".json": "json"}
-"""The format that the ending of a file's name asks for."""
+"""Format by suffix of the file name."""
 
 
 def _tabulated(table: Table, form: str) -> str:

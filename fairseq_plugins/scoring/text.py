@@ -1,4 +1,4 @@
-"""Reading what is to be scored: sentence k of a translation against sentence k of a reference."""
+"""Read the text to score: sentence k of a translation against sentence k of a reference."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.text.lines import read_lines
 
 LOST_BY_BATCHES = 7
-"""The most sentences that fairseq's batches of a multiple of 8 leave out of one decoding."""
+"""Maximum number of sentences that fairseq's batches of a multiple of 8 leave out of one decoding."""
 
 
 def read_sentences(path: Path) -> list[str]:
-    """The sentences of a UTF-8 file, which may be packed (``.gz``); empty lines are empty sentences.
+    """Read the sentences of a UTF-8 file, which may be compressed (``.gz``); empty lines are empty sentences.
 
     Raises:
         UserError: no such file, not readable, without a line, or not UTF-8 (with the number of the first such line).
@@ -22,10 +22,10 @@ def read_sentences(path: Path) -> list[str]:
 
 
 def require_equal_counts(texts: Mapping[str, Sequence[str]]) -> int:
-    """The number of sentences that all ``texts`` (by the name to show) have.
+    """Return the common number of sentences of all ``texts`` (by display name).
 
     Raises:
-        UserError: they differ; every text that differs from the last one is named with both counts.
+        UserError: they differ; the message names every text that differs from the last one, with both counts.
     """
     *others, last = texts
     expected = len(texts[last])

@@ -14,7 +14,7 @@ _HYPHEN = re.compile(rb"(?<!\S)@-@(?!\S)|(\S)-(\S)")
 
 
 def moses(sentences: Sequence[str], language: str) -> list[str]:
-    """Moses tokens of plain text, separated by spaces; as for fairseq's IWSLT'14 and for Google's WMT data, hyphens
+    """Return Moses tokens of plain text, separated by spaces; as for fairseq's IWSLT'14 and Google's WMT data, hyphens
     are left in their words. Not escaped: BLEU counts ``&apos;s`` and ``'s`` alike.
 
     sacremoses differs from Moses' Perl of today in the last full stop of one to three sentences in a thousand. Here
@@ -26,21 +26,21 @@ def moses(sentences: Sequence[str], language: str) -> list[str]:
 
 
 def moses_name(language: str) -> str:
-    """How the tokens of :func:`moses` are named beside a score."""
+    """Return the name of the tokens of :func:`moses` beside a score."""
     return f"sacremoses {version('sacremoses')} ({language})"
 
 
 def straight_punctuation(sentences: Sequence[str]) -> list[str]:
-    """Straight quotes, ASCII commas and the like for their Unicode forms: Moses' replace-unicode-punctuation.perl."""
+    """Replace Unicode quotes, commas and the like by ASCII, as Moses' replace-unicode-punctuation.perl does."""
     return list(map(MosesPunctNormalizer().replace_unicode_punct, sentences))
 
 
 def split_compounds(tokenised: Sequence[str]) -> list[str]:
-    """``rich-text format`` as ``rich ##AT##-##AT## text format``: the hyphen becomes a token of its own.
+    """Split ``rich-text format`` into ``rich ##AT##-##AT## text format``: the hyphen becomes a separate token.
 
     tensor2tensor's ``get_ende_bleu.sh`` and fairseq's ``compound_split_bleu.sh`` do this in Perl on bytes. So does
     this: on characters, the hyphens around a single ``ä`` would come out otherwise, as each match uses up its letters.
-    Hyphens that Moses has split already (``rich @-@ text``) become the same: the scripts know no such text, and would
+    Hyphens that Moses has split already (``rich @-@ text``) become the same: the scripts do not expect them, and would
     make three tokens of each ``@-@``, which match whatever stands around them.
     """
     return [_HYPHEN.sub(_apart, line.encode()).decode() for line in tokenised]

@@ -22,10 +22,10 @@ class WordErrorRate:
         self.lower_case = lower_case
 
     def value(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> Value:
-        """The rate in percent; words are what stands between spaces, punctuation is not removed.
+        """Return the rate in percent; words are separated by spaces, and punctuation is not removed.
 
         Raises:
-            UserError: there are several references, or an interval is asked for.
+            UserError: there are several references, or an interval was requested.
         """
         if resamples:
             raise UserError("--confidence: WER is computed without an interval; legal for BLEU, chrF and TER")
@@ -39,5 +39,5 @@ class WordErrorRate:
 
 
 def word_error_rate(lower_case: bool) -> WordErrorRate:
-    """The builder."""
+    """Build the score."""
     return WordErrorRate(lower_case)

@@ -1,4 +1,4 @@
-"""What this package adds to fairseq's search: the GNMT form of the length penalty."""
+"""Addition to fairseq's search: the GNMT form of the length penalty."""
 
 from fairseq_plugins.search.settings import register
 

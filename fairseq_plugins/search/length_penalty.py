@@ -1,14 +1,14 @@
-"""The length penalty of GNMT: a sum of log-probabilities is divided by ``((5 + length) / 6) ** alpha``.
+"""The length penalty of GNMT: divides the sum of log-probabilities by ``((5 + length) / 6) ** alpha``.
 
-Wu et al., 2016, https://arxiv.org/abs/1609.08144, equation 14, without the coverage penalty. It is what papers whose
-toolkit follows that equation mean by a length penalty of 0.6. fairseq divides by ``length ** lenpen``.
+Wu et al., 2016, https://arxiv.org/abs/1609.08144, equation 14, without the coverage penalty. Papers whose toolkit
+follows that equation mean this by a length penalty of 0.6. fairseq divides by ``length ** lenpen``.
 
 ``length`` counts the end mark, as fairseq's own form does. The equation leaves that open; the toolkit of the DS-Init
 authors (https://github.com/bzhangGo/zero, ``search.py``) and Tensor2Tensor raise ``(5 + time + 1) / 6`` to alpha, where
 ``time`` is 0 at the first target token, and ``time + 1`` at the end mark is the length with it.
 
-At each step all open hypotheses are equally long, so a length penalty decides nothing before a hypothesis ends. Hence
-the search itself stays fairseq's, with its own rule when to stop, and the penalty ranks what the search returns.
+At each step all open hypotheses have the same length, so a length penalty has no effect before a hypothesis ends. Hence
+the search itself is fairseq's, with its own stopping rule, and the penalty ranks the results of the search.
 """
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of arguments as types.
@@ -28,21 +28,21 @@ def gnmt_length_penalty(length: int, alpha: float) -> float:
     """Wu et al., 2016, equation 14: ``((5 + length) / 6) ** alpha``; 1 for one token, and for alpha 0.
 
     Args:
-        length: number of target tokens, the end mark among them.
-        alpha: strength; the larger, the longer the translations.
+        length: number of target tokens, including the end mark.
+        alpha: strength; a larger value gives longer translations.
     """
     return ((5.0 + length) / 6.0) ** alpha
 
 
 def checked_alpha(lenpen: Any, normalized: bool = True) -> float:
-    """The alpha of equation 14 that the settings of a search ask for.
+    """Return the alpha of equation 14 from the settings of a search.
 
     Args:
         lenpen: the value of ``--lenpen``; from a JSON string it may be anything.
-        normalized: whether hypotheses are compared by scores with a length penalty, which ``--unnormalized`` denies.
+        normalized: whether scores have a length penalty at all; false with ``--unnormalized``.
 
     Raises:
-        UserError: it is no finite number, negative, or the penalty is switched off at the same time.
+        UserError: it is not a finite number, negative, or the penalty is switched off at the same time.
     """
     problems = []
     if isinstance(lenpen, bool) or not isinstance(lenpen, (int, float)) or not 0 <= lenpen < math.inf:
@@ -51,29 +51,27 @@ def checked_alpha(lenpen: Any, normalized: bool = True) -> float:
             "is finite and not negative, for instance 0.6; 0 means no penalty"
         )
     if not normalized:
-        problems.append(
-            "--lenpen-form gnmt asks for a length penalty and --unnormalized for none: leave one of them out"
-        )
+        problems.append("--lenpen-form gnmt asks for a length penalty and --unnormalized for none: drop one of the two")
     if problems:
         raise UserError(problems)
     return float(lenpen)
 
 
 class GNMTRanking:
-    """Puts the GNMT form into a search of fairseq's, which comes next among the base classes.
+    """Mixin that gives a search of fairseq the GNMT form. List it before the fairseq class.
 
-    fairseq is asked for unnormalised scores, so ``score`` arrives as the sum of log-probabilities; it leaves divided
-    by :func:`gnmt_length_penalty`, best first. Everything else in a hypothesis is fairseq's.
+    fairseq computes unnormalised scores, so ``score`` is first the sum of log-probabilities; it is then divided by
+    :func:`gnmt_length_penalty`, best first. Everything else in a hypothesis comes from fairseq.
 
     Args:
         models: the ensemble.
         tgt_dict: the target dictionary.
         len_penalty: alpha.
-        normalize_scores: must be true; here because fairseq gives it.
-        settings: all others of fairseq's search.
+        normalize_scores: must be true; an argument because fairseq passes it.
+        settings: all other settings of fairseq's search.
 
     Raises:
-        UserError: alpha is no finite number of at least 0, or scores shall not be normalised.
+        UserError: alpha is not a finite number of at least 0, or ``normalize_scores`` is false.
     """
 
     _generate: Any
@@ -97,15 +95,15 @@ class GNMTRanking:
         prefix_tokens: Tensor | None = None,
         bos_token: int | None = None,
     ) -> list[list[dict[str, Tensor]]]:
-        """Hypotheses of each sentence, best first; TorchScript compiles this."""
+        """Return the hypotheses of each sentence, best first; TorchScript compiles this."""
         return self.rank(self._generate(sample, prefix_tokens, bos_token=bos_token))
 
     def generate(self, models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Tensor]]]:
-        """Hypotheses of each sentence, best first; fairseq's commands call this. ``options`` are fairseq's."""
+        """Return the hypotheses of each sentence, best first, for fairseq's commands, whose ``options`` these are."""
         return self.rank(super().generate(models, sample, **options))  # type: ignore[misc]
 
     def rank(self, found: list[list[dict[str, Tensor]]]) -> list[list[dict[str, Tensor]]]:
-        """Divide each sum of log-probabilities by the penalty of its length and sort; equals keep their order."""
+        """Divide each sum of log-probabilities by the penalty of its length and sort; equal ones keep their order."""
         ranked: list[list[dict[str, Tensor]]] = []
         for hypotheses in found:
             scores: list[float] = []
@@ -129,12 +127,12 @@ class GNMTSequenceGeneratorWithAlignment(GNMTRanking, SequenceGeneratorWithAlign
 class GNMTSequenceScorer(SequenceScorer):
     """``--score-reference``: the score of a reference, comparable with those of hypotheses in the GNMT form.
 
-    fairseq's own scorer always takes the mean of the log-probabilities, whatever ``--lenpen`` says.
+    fairseq's own scorer always takes the mean of the log-probabilities, whatever ``--lenpen`` is.
 
     Args:
         tgt_dict: the target dictionary.
         alpha: of :func:`gnmt_length_penalty`; checked by the caller.
-        settings: all others of fairseq's scorer.
+        settings: all other settings of fairseq's scorer.
     """
 
     def __init__(self, tgt_dict: Any, alpha: float, **settings: Any) -> None:
@@ -143,7 +141,7 @@ class GNMTSequenceScorer(SequenceScorer):
 
     @torch.no_grad()
     def generate(self, models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Any]]]:
-        """One hypothesis, the reference, of each sentence; ``options`` are fairseq's."""
+        """Return one hypothesis, the reference, of each sentence; ``options`` are fairseq's."""
         scored: list[list[dict[str, Any]]] = super().generate(models, sample, **options)
         for (reference,) in scored:
             penalty = gnmt_length_penalty(reference["tokens"].numel(), self.alpha)

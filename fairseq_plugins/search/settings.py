@@ -1,8 +1,8 @@
 """The setting ``lenpen_form``: a flag of commands that translate, a key of ``generation`` and of ``eval_bleu_args``.
 
-fairseq has no registry for what becomes of the scores of a search, and a task of our own would be one task among
-thirty. So the class that declares the settings of a search gets one more, and the method with which tasks build their
-search is wrapped. Neither has an effect unless ``gnmt`` is asked for.
+fairseq has no registry for the scores of a search, and a task of this package would be one task among thirty. So the
+class that declares the settings of a search gets one more, and the method by which tasks build their search is wrapped.
+Neither has an effect unless ``gnmt`` is set.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of a dataclass, not of their names.
@@ -37,7 +37,7 @@ IN_GNMT_FORM: Mapping[type, type] = {
     SequenceGenerator: GNMTSequenceGenerator,
     SequenceGeneratorWithAlignment: GNMTSequenceGeneratorWithAlignment,
 }
-"""Our search for each of fairseq's."""
+"""The search in the GNMT form for each search of fairseq."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class GenerationConfigWithForm(GenerationConfig):
 
 
 def form_of(settings: Any) -> str:
-    """The form that the settings of a search ask for; fairseq's if they do not say, as in older checkpoints.
+    """Return the form in the settings of a search; fairseq's if it is unset, as in older checkpoints.
 
     Raises:
         UserError: there is no such form.
@@ -76,10 +76,10 @@ def build_in_form(
     extra_gen_cls_kwargs: dict[str, Any] | None = None,
     prefix_allowed_tokens_fn: Callable[..., Any] | None = None,
 ) -> Any:
-    """``FairseqTask.build_generator`` in which ``args.lenpen_form`` counts.
+    """``FairseqTask.build_generator`` that applies ``args.lenpen_form``.
 
     Raises:
-        UserError: other settings contradict it, or the task brings a search of its own.
+        UserError: other settings contradict it, or the task has its own search.
     """
     if form_of(args) == STOCK:
         return build(task, models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
@@ -103,7 +103,7 @@ def build_or_refuse(
     """The ``build_generator`` of a task that has its own, which may never reach :func:`build_in_form`.
 
     Raises:
-        UserError: it did not, so that the form asked for would be ignored.
+        UserError: it did not, so the form would be ignored.
     """
     form = form_of(args)
     generator = build(task, models, args, *further, **named)
@@ -115,14 +115,14 @@ def build_or_refuse(
 def _other_search(task: FairseqTask, search: type) -> str:
     return (
         f"--lenpen-form {GNMT}: {type(task).__name__} searches with {search.__name__}, which knows only its own length "
-        "penalty; leave --lenpen-form out"
+        "penalty; drop --lenpen-form"
     )
 
 
 def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *given: Any, **named: Any) -> None:
-    """``FairseqTask.__init__`` that puts :func:`build_or_refuse` around a ``build_generator`` of the task's own.
+    """``FairseqTask.__init__`` that wraps a task's own ``build_generator`` in :func:`build_or_refuse`.
 
-    When a task is made its class is complete, whoever registered it and however late.
+    When a task is instantiated its class is complete, whoever registered it and however late.
     """
     for owner in type(task).__mro__:
         if owner is not FairseqTask and "build_generator" in vars(owner):
@@ -136,26 +136,26 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     A configuration may carry the search that its model is evaluated with; a training reads ``eval_bleu_args`` only.
 
     Raises:
-        UserError: a training that translates in validation would do so in fairseq's form, and is asked for GNMT's.
+        UserError: the training would translate in fairseq's form during validation, although GNMT's is set.
     """
     if form_of(getattr(cfg, "generation", None)) == GNMT and _translates_in_form(getattr(cfg, "task", None)) == STOCK:
         raise UserError(
             f"generation.lenpen_form={GNMT} is not read in validation: "
-            f'write "lenpen_form": "{GNMT}" into task.eval_bleu_args, too'
+            f'write "lenpen_form": "{GNMT}" into task.eval_bleu_args as well'
         )
     initialise(trainer, cfg, *given, **named)
 
 
 def _translates_in_form(task: Any) -> str | None:
-    """The form in which validation translates; None where it does not."""
+    """Return the form in which validation translates; None if it does not translate."""
     if not getattr(task, "eval_bleu", False):
         return None
     return str(json.loads(getattr(task, "eval_bleu_args", None) or "{}").get("lenpen_form", STOCK))
 
 
 def register() -> None:
-    """Make ``lenpen_form`` known to fairseq; a second call changes nothing."""
-    # fairseq makes the flags of the first, and of the second what they become; Hydra keeps a copy, which is renewed.
+    """Register ``lenpen_form`` with fairseq; a second call changes nothing."""
+    # fairseq makes flags from the first and the configuration from the second; Hydra has a copy, which is updated.
     options.GenerationConfig = GenerationConfigWithForm
     declared = FairseqConfig.__dataclass_fields__["generation"]
     declared.type = declared.default = GenerationConfigWithForm

@@ -1,14 +1,14 @@
-"""How the papers train: optimizers, a schedule, a loss, parameters that are not decayed, and advice about all of these.
+"""Training as in the papers: optimizers, a schedule, a loss, exclusion from weight decay, and advice about settings.
 
 The first three register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a YAML key
-(``optimizer._name: radam``) mean the same, and go with stock architectures, too. The others look at the model.
+(``optimizer._name: radam``) mean the same; they also work with stock architectures. The others look at the model.
 """
 
 from __future__ import annotations
 
 
 def register() -> None:
-    """Make everything in this package known to fairseq; a second call does nothing."""
+    """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the loss)
         advice,
         inverse_sqrt_without_warmup,

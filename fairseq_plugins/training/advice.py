@@ -1,8 +1,8 @@
 """Advice: warnings at the start of a training about settings that a paper advises against.
 
-What is wrong is refused, by :attr:`Part.conflicts`. What is legal but against the method's own recipe, such as a
-warm-up where the method exists to need none, is said once, before the first update. Settings of the optimizer and the
-schedule are known to nobody but fairseq's trainer, so that is where the question is asked.
+:attr:`Part.conflicts` refuses wrong settings. Legal settings that contradict the method's own recipe, such as a warm-up
+for a method that is meant to train without it, get one warning before the first update. Only fairseq's trainer has the
+settings of the optimizer and the schedule, so the check is there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def advice(model: nn.Module, config: Any) -> list[str]:
-    """Warnings of all parts of ``model`` about the training that ``config`` (fairseq's) describes, each once."""
+    """Return the warnings of all parts of ``model`` about fairseq's ``config``, each once."""
     designs = [getattr(module, "design", None) for module in model.modules()]
     found = [
         message
@@ -36,7 +36,7 @@ def advice(model: nn.Module, config: Any) -> list[str]:
 def give(
     build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: nn.Module, *args: Any, **kwargs: Any
 ) -> None:
-    """``Trainer.__init__`` that logs the advice when the trainer has been made."""
+    """``Trainer.__init__`` that logs the advice after the trainer is built."""
     build(trainer, cfg, task, model, *args, **kwargs)
     for message in advice(model, cfg):
         logger.warning(message)

@@ -1,4 +1,4 @@
-"""A learning rate that falls with the inverse square root of the updates from the first one on, without warm-up.
+"""Inverse square root schedule without warm-up: the learning rate falls from the first update on.
 
 After n updates the rate is lr * sqrt(K / (K + n)), where K is ``--lr-decay-constant``: lr at first, lr / sqrt(2) after
 K updates. The schedule of T-Fixup (Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html), with
@@ -36,7 +36,7 @@ class InverseSqrtWithoutWarmupConfig(FairseqDataclass):
 
 @register_lr_scheduler("inverse_sqrt_without_warmup", dataclass=InverseSqrtWithoutWarmupConfig)
 class InverseSqrtWithoutWarmup(FairseqLRScheduler):
-    """``lr * sqrt(K / (K + n))``; depends on the number of updates alone, so nothing is kept in a checkpoint.
+    """``lr * sqrt(K / (K + n))``. It depends only on the number of updates, so checkpoints hold no state of it.
 
     Raises:
         UserError: K is not above 0, or ``--lr`` is a list.
@@ -53,12 +53,12 @@ class InverseSqrtWithoutWarmup(FairseqLRScheduler):
         self.step_update(0)
 
     def step(self, epoch: int, val_loss: float | None = None) -> float:
-        """Notes the loss; an epoch does not change the rate."""
+        """Note the loss; an epoch does not change the rate."""
         super().step(epoch, val_loss)
         return float(self.optimizer.get_lr())
 
     def step_update(self, num_updates: int) -> float:
-        """Rate of the next update, after ``num_updates``."""
+        """Return the rate of the next update, after ``num_updates``."""
         constant = self.cfg.lr_decay_constant
         rate = self.first_lr * math.sqrt(constant / (constant + num_updates))
         self.optimizer.set_lr(rate)

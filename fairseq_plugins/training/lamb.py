@@ -12,14 +12,14 @@ with gradient g::
     r = m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + eps)
     u = r + weight_decay x                          x -= lr phi(|x|) / |u| u
 
-phi is a bounded function of the norm; the paper gives no bounds, and its code
-(https://github.com/tensorflow/addons, optimizers/lamb.py) has none: phi(z) = z. To the letter, a tensor that is zero
-would stay so. As in that code, |x| / |u| is 1 where one of the norms is 0, so biases and ReZero's alpha leave zero by
-Adam's first step. A tensor of a single number then moves by the factor 1 - lr or 1 + lr, and keeps its sign.
+phi is a bounded function of the norm; the paper gives no bounds, and its code (https://github.com/tensorflow/addons,
+optimizers/lamb.py) has none: phi(z) = z. Taken literally, a tensor that is zero would stay zero. As in that code, |x| /
+|u| is 1 if one of the norms is 0, so biases and ReZero's alpha leave zero with Adam's first step. A tensor of a single
+number then moves by the factor 1 - lr or 1 + lr, and keeps its sign.
 
-fairseq's own ``lamb`` is that of NVIDIA's apex, without which it is an error, and cannot be said in YAML. This one
-takes its name and flags. It leaves the gradient to ``--clip-norm``, where apex clips its norm at 1, and scales tensors
-without weight decay, too, which apex does not.
+fairseq's own ``lamb`` is that of NVIDIA's apex; without apex it fails, and YAML cannot select it. This one takes its
+name and flags. It leaves clipping to ``--clip-norm``, while apex clips the norm at 1, and also scales tensors without
+weight decay, which apex does not.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
@@ -51,7 +51,8 @@ class LambConfig(FairseqDataclass):
         default=1e-8, metadata={"help": "added to the square root of the second moment, after its bias is corrected"}
     )
     weight_decay: float = field(
-        default=0.0, metadata={"help": "decoupled weight decay, a part of what is scaled to the norm of a tensor"}
+        default=0.0,
+        metadata={"help": "decoupled weight decay, part of the step that is scaled to the norm of its tensor"},
     )
     lr: list[float] = II("optimization.lr")
     fp16: bool = II("common.fp16")
@@ -61,7 +62,7 @@ class LambConfig(FairseqDataclass):
 
 
 def trust_ratios(weights: list[Tensor], steps: list[Tensor]) -> list[Tensor]:
-    """Norm of each of ``weights`` over that of its step, a number each; 1 where one of the two is 0."""
+    """Return the norm of each of ``weights`` over that of its step; 1 if one of the two is 0."""
     own, other = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, steps))
     return list(torch.where((own > 0) & (other > 0), own / other, 1.0).unbind())
 
@@ -70,8 +71,9 @@ class Lamb(MomentOptimizer):
     """Algorithm 2 with phi(z) = z.
 
     Args:
-        params: parameters or torch's parameter groups. Each tensor has a norm of its own, so none may be joined.
-        lr: learning rate, how far a tensor moves relative to its norm.
+        params: parameters or torch's parameter groups. Each tensor has its own norm, so they must not be flattened into
+            one.
+        lr: learning rate, the step of a tensor relative to its norm.
         betas: decay rates of the moments.
         eps: added to the square root of the second moment after its bias is corrected.
         weight_decay: added to the step times the weights, before the step is scaled.
@@ -95,7 +97,7 @@ class Lamb(MomentOptimizer):
         torch._foreach_add_(weights, steps, alpha=-group["lr"])
 
 
-# fairseq's own would be a second one of this name.
+# fairseq has an optimizer of this name already.
 OPTIMIZER_REGISTRY.pop("lamb", None)
 
 
@@ -113,7 +115,7 @@ class FairseqLamb(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict[str, Any]:
-        """Settings of the torch optimizer."""
+        """Return the settings of the torch optimizer."""
         problems = list(_problems(self.cfg))
         if problems:
             raise UserError(problems)
@@ -128,12 +130,12 @@ class FairseqLamb(FairseqOptimizer):
 
 
 def _problems(cfg: Any) -> Iterator[str]:
-    """What is wrong with the settings."""
+    """Yield the problems of the settings."""
     yield from problems_of_settings(
         cfg, "lamb", lambda beta2: 0 <= beta2 < 1, "--lamb-betas must both be at least 0 and below 1"
     )
     if cfg.fp16 and not (cfg.memory_efficient_fp16 or cfg.bf16 or cfg.fp16_no_flatten_grads):
         yield (
-            "--optimizer lamb needs each tensor by itself, and --fp16 joins the master weights: "
-            "give --fp16-no-flatten-grads, too, or --memory-efficient-fp16"
+            "--optimizer lamb needs separate tensors, but --fp16 flattens the master weights into one: "
+            "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"
         )

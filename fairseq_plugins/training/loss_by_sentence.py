@@ -1,4 +1,4 @@
-"""A loss in which every sentence counts the same: the mean over sentences of the mean over the words of each.
+"""Loss in which every sentence has the same weight: the mean over sentences of their means over words.
 
 The loss of DS-Init's authors (Zhang et al., EMNLP 2019; ``per_sample_loss`` in the models of
 https://github.com/bzhangGo/zero)::
@@ -33,7 +33,7 @@ from torch import Tensor
 class LabelSmoothedCrossEntropyBySentence(LabelSmoothedCrossEntropyCriterion):
     """``--criterion label_smoothed_cross_entropy_by_sentence``; the flags are those of the stock criterion.
 
-    ``nll_loss`` and the perplexity in the log stay means over words, so that they can be compared.
+    ``nll_loss`` and the perplexity in the log remain means over words, so that they can be compared.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class LabelSmoothedCrossEntropyBySentence(LabelSmoothedCrossEntropyCriterion):
         super().__init__(task, True, label_smoothing, ignore_prefix_size, report_accuracy)
 
     def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> tuple[Tensor, Tensor]:
-        """Both losses; the first one of each word is divided by the number of words in its sentence."""
+        """Return both losses; the first one of each word is divided by the number of words in its sentence."""
         losses, nll_losses = super().compute_loss(model, net_output, sample, reduce=False)
         words = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :].ne(self.padding_idx)
-        # A sentence that --ignore-prefix-size leaves nothing of has no loss.
+        # A sentence that is shorter than --ignore-prefix-size has no loss.
         lengths = words.sum(dim=1, keepdim=True).clamp(min=1).expand_as(words)
         losses = losses / lengths.reshape(losses.shape)
         return (losses.sum(), nll_losses.sum()) if reduce else (losses, nll_losses)

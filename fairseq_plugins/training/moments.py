@@ -1,4 +1,4 @@
-"""What optimizers that keep two moments of the gradient have in common: their state, half precision, their settings."""
+"""Base of optimizers that keep two moments of the gradient: state, half precision, settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Most numbers that are updated by one call: bounds the memory of the intermediate results.
+# Maximum of numbers that one call updates: bounds the memory of the intermediate results.
 CHUNK = 2**24
 HALF = (torch.float16, torch.bfloat16)
 
 
 class MomentOptimizer(torch.optim.Optimizer):
-    """Keeps running means of the gradient and of its square, Adam's names for them; a subclass says where they lead.
+    """Keeps running means of the gradient and of its square, under Adam's names; a subclass defines the step.
 
     The state is in float32 for parameters in half precision, else in their type.
 
@@ -25,7 +25,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         params: parameters or torch's parameter groups.
         lr: learning rate.
         betas: decay rates of the two means.
-        eps: what keeps a square root of the second one away from zero.
+        eps: keeps the square root of the second one away from zero.
         weight_decay: decoupled weight decay.
     """
 
@@ -44,12 +44,12 @@ class MomentOptimizer(torch.optim.Optimizer):
     def _move(
         self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
     ) -> None:
-        """Move ``weights`` in place in update ``t``, from 1, by their two moments, which must stay as they are."""
+        """Move ``weights`` in place in update ``t``, from 1, by their two moments, which must not change."""
         raise NotImplementedError
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One update of every parameter that has a gradient; returns what ``closure`` does."""
+        """Update every parameter that has a gradient once; returns the result of ``closure``."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -65,7 +65,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         return loss
 
     def _advance(self, p: Tensor) -> int:
-        """Make or move the state of ``p`` to where it is needed; returns the number of this update, from 1."""
+        """Create the state of ``p`` or move it to its device; returns the number of this update, from 1."""
         if p.grad is not None and p.grad.is_sparse:
             raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
         state = self.state[p]
@@ -74,15 +74,15 @@ class MomentOptimizer(torch.optim.Optimizer):
             state["step"] = 0
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = torch.zeros_like(p, dtype=dtype)
-        for name in ("exp_avg", "exp_avg_sq"):  # fairseq puts back what a checkpoint holds, on the CPU
+        for name in ("exp_avg", "exp_avg_sq"):  # fairseq restores a checkpoint's state on the CPU
             state[name] = state[name].to(device=p.device, dtype=dtype)
         state["step"] += 1
         return int(state["step"])
 
     def _update(self, params: list[Tensor], t: int, group: dict[str, Any]) -> None:
-        """Update ``t`` of parameters of one device and type."""
+        """Apply update ``t`` to parameters of one device and type."""
         half = params[0].dtype in HALF
-        # Gradients may be of another type than the weights.
+        # Gradients may have another type than the weights.
         grads = [p.grad.to(self.state[p]["exp_avg"].dtype) for p in params]  # type: ignore[union-attr]
         weights = [p.float() for p in params] if half else params
         first = [self.state[p]["exp_avg"] for p in params]
@@ -98,7 +98,7 @@ class MomentOptimizer(torch.optim.Optimizer):
 
 
 def chunks(params: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Runs of ``params`` of at most ``CHUNK`` numbers, or of a single larger one."""
+    """Yield runs of ``params`` of at most ``CHUNK`` numbers, or of a single larger one."""
     chunk: list[Tensor] = []
     size = 0
     for p in params:
@@ -112,12 +112,12 @@ def chunks(params: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def first_rate(rates: Any) -> float:
-    """The rate that an optimizer starts with: fairseq has one for each epoch, or a single one."""
+    """Return the rate that an optimizer starts with: fairseq has one for each epoch, or a single one."""
     return float(next(iter(rates)) if isinstance(rates, Collection) else rates)
 
 
 def read_betas(said: Any) -> tuple[float, float] | None:
-    """The pair in ``--adam-betas`` and its like, text or a list of YAML; ``None`` if it is none."""
+    """Read the pair in ``--adam-betas`` and similar flags, text or a YAML list; ``None`` if it is not a pair."""
     try:
         first, second = (float(one) for one in (ast.literal_eval(said) if isinstance(said, str) else said))
     except (ValueError, TypeError, SyntaxError):
@@ -126,7 +126,7 @@ def read_betas(said: Any) -> tuple[float, float] | None:
 
 
 def problems_of_settings(cfg: Any, prefix: str, legal_beta2: Callable[[float], bool], rule: str) -> Iterator[str]:
-    """What is wrong with ``--PREFIX-betas``, ``--PREFIX-eps`` and ``--weight-decay``; ``rule`` tells legal betas."""
+    """Yield the problems of ``--PREFIX-betas``, ``--PREFIX-eps`` and ``--weight-decay``; ``rule`` words the first."""
     said, eps = getattr(cfg, f"{prefix}_betas"), getattr(cfg, f"{prefix}_eps")
     betas = read_betas(said)
     if betas is None:

@@ -1,4 +1,4 @@
-"""RAdam: Adam whose step is scaled by how much its second moment can be trusted, with decoupled weight decay.
+"""RAdam: Adam whose step is scaled by the reliability of its second moment, with decoupled weight decay.
 
 Liu et al., ICLR 2020, https://arxiv.org/abs/1908.03265, Algorithm 2; the optimizer of Admin's recipes::
 
@@ -6,12 +6,12 @@ Liu et al., ICLR 2020, https://arxiv.org/abs/1908.03265, Algorithm 2; the optimi
         --optimizer radam --adam-betas '(0.9, 0.98)' --weight-decay 0.0001 --lr 0.0007 \
         --lr-scheduler inverse_sqrt --warmup-updates 6000 --warmup-init-lr 1e-07 ...
 
-or in YAML ``optimizer: {_name: radam, adam_betas: "(0.9, 0.98)", weight_decay: 0.0001}``. Two rules are offered:
+or in YAML ``optimizer: {_name: radam, adam_betas: "(0.9, 0.98)", weight_decay: 0.0001}``. There are two rules:
 
 ``--radam-rule released`` (the default), that of the code with which Admin's results were made
 (github.com/LiyuanLucasLiu/Transformer-Clinic, radam_fairseq/radam.py): while rho_t < 5, which for every usual beta_2
 means in the first five updates, the moments accumulate and no step is taken; the weight decay runs in every update,
-those included. The same authors released two more rules (github.com/LiyuanLucasLiu/RAdam): their package
+including those. The same authors released two more rules (github.com/LiyuanLucasLiu/RAdam): their package
 (radam/radam.py) takes no step either, and does not decay in these updates; nmt/my_module/radam.py decays, and steps by
 the momentum. From then on all are the same.
 
@@ -19,7 +19,7 @@ the momentum. From then on all are the same.
 without the second moment, p -= lr * m_t / (1 - beta_1^t). From then on the two take the same steps. It keeps its state
 in the type of the parameters and is refused with ``--memory-efficient-fp16``.
 
-Algorithm 2 itself steps by the momentum, too, and asks for rho_t > 4: one update fewer.
+Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one update fewer.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
@@ -39,7 +39,7 @@ from torch import Tensor
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.training.moments import MomentOptimizer, first_rate, problems_of_settings, read_betas
 
-# Least rho_t at which a step is taken. Since rho_t < 2 / (1 - beta_2) - 1, no step ever comes with a lesser beta_2.
+# Minimum rho_t of a step. Since rho_t < 2 / (1 - beta_2) - 1, a smaller beta_2 never takes one.
 TRUSTED = 5.0
 LEAST_BETA2 = 1 - 2 / (TRUSTED + 1)
 RULES = ("released", "pytorch")
@@ -47,7 +47,7 @@ RULES = ("released", "pytorch")
 
 @dataclass
 class RAdamConfig(FairseqDataclass):
-    """Flags of ``--optimizer radam``; those that Adam has, too, carry fairseq's names for it."""
+    """Flags of ``--optimizer radam``; those that Adam also has keep fairseq's names."""
 
     adam_betas: Any = field(
         default="(0.9, 0.999)", metadata={"help": "decay rates of the two moments, as '(0.9, 0.98)'"}
@@ -59,8 +59,8 @@ class RAdamConfig(FairseqDataclass):
     radam_rule: str = field(
         default="released",
         metadata={
-            "help": "while the second moment cannot be trusted: take no step, as the code of Admin's authors "
-            "(released), or one without it, as torch.optim.RAdam (pytorch)"
+            "help": "while the second moment is unreliable: take no step, as the code of Admin's authors "
+            "(released), or a step without it, as torch.optim.RAdam (pytorch)"
         },
     )
     lr: list[float] = II("optimization.lr")
@@ -69,9 +69,9 @@ class RAdamConfig(FairseqDataclass):
 
 
 def step_factor(t: int, beta1: float, beta2: float) -> float | None:
-    """What the learning rate is multiplied by in update ``t``, from 1; ``None`` for no step.
+    """Return the factor on the learning rate in update ``t``, from 1; ``None`` for no step.
 
-    It is r_t * sqrt(1 - beta_2^t) / (1 - beta_1^t), to stand before m_t / (sqrt(v_t) + eps).
+    It is r_t * sqrt(1 - beta_2^t) / (1 - beta_1^t), the factor of m_t / (sqrt(v_t) + eps).
     """
     rho_inf = 2 / (1 - beta2) - 1
     correction = 1 - beta2**t
@@ -88,7 +88,7 @@ class RAdam(MomentOptimizer):
     Args:
         params: parameters or torch's parameter groups.
         lr: learning rate.
-        betas: decay rates of the moments; the second above 2/3, where rho never reaches 5.
+        betas: decay rates of the moments; the second above 2/3: up to there rho never reaches 5.
         eps: added to the square root of the second moment before its bias is corrected.
         weight_decay: p -= lr * weight_decay * p in every update, before the step.
     """
@@ -125,7 +125,7 @@ class FairseqRAdam(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict[str, Any]:
-        """Settings of the torch optimizer."""
+        """Return the settings of the torch optimizer."""
         problems = list(_problems(self.cfg))
         if problems:
             raise UserError(problems)
@@ -138,24 +138,24 @@ class FairseqRAdam(FairseqOptimizer):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Every number is updated by itself, under both rules."""
+        """Yes: both rules update every number by itself."""
         return True
 
     average_params = FairseqAdam.average_params  # the state has Adam's names
 
 
 def _problems(cfg: Any) -> Iterator[str]:
-    """What is wrong with the settings."""
+    """Yield the problems of the settings."""
     yield from problems_of_settings(
         cfg,
         "adam",
         lambda beta2: LEAST_BETA2 < beta2 < 1,
-        "--adam-betas of RAdam must be at least 0 and below 1, the second above 2/3, where there is a first step",
+        "--adam-betas of RAdam must be at least 0 and below 1, the second above 2/3: below that there is no first step",
     )
     if cfg.radam_rule not in RULES:
         yield unknown_name("value of --radam-rule", cfg.radam_rule, RULES)
     if cfg.radam_rule == "pytorch" and (cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16):
         yield (
             "--radam-rule pytorch would keep its state in half precision under --memory-efficient-fp16 and "
-            "--memory-efficient-bf16: give --radam-rule released, or --fp16 or --bf16 alone"
+            "--memory-efficient-bf16: use --radam-rule released, or --fp16 or --bf16 alone"
         )

@@ -1,18 +1,18 @@
-"""Parameters that weight decay leaves alone, with every optimizer and in every precision.
+"""Exclude parameters from weight decay, with every optimizer and in every precision.
 
-No paper of this package excludes a parameter from the decay, and fairseq decays all: one flat group. The kinds to be
-left alone are named by a setting of the model::
+No paper of this package excludes a parameter from the decay, and fairseq decays all: one flat group. A setting of the
+model names the kinds to exclude::
 
     fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --arch admin_transformer \
         --optimizer radam --weight-decay 0.0001 --no-weight-decay-on norm,residual,bias ...
 
 or in YAML ``model: {no_weight_decay_on: "norm,residual,bias"}``. The model marks the parameters
 (:mod:`fairseq_plugins.core.weight_decay`) with the attribute ``param_group`` that fairseq provides for this and carries
-over to the master weights of half precision. fairseq heeds it in one optimizer only, ``composite``, which no flag can
-express, which cannot have flat master weights, and which cannot be resumed under ``--memory-efficient-fp16``. So the
-group is made here, behind fairseq's ``build_optimizer``: a second parameter group of whatever torch optimizer came out,
-with the settings of the first and weight decay 0. Where ``--fp16`` keeps all master weights in one flat tensor, the
-parameters are put in order, the undecayed ones last, and each group gets its part of that tensor.
+over to the master weights of half precision. fairseq respects it in one optimizer only, ``composite``, which no flag
+can express, which cannot have flat master weights, and which cannot be resumed under ``--memory-efficient-fp16``. So
+the group is made here, after fairseq's ``build_optimizer``: a second parameter group of the resulting torch optimizer,
+with the settings of the first and weight decay 0. If ``--fp16`` keeps all master weights in one flat tensor, the
+parameters are sorted, the undecayed ones last, and each group gets its part of that tensor.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 
 logger = logging.getLogger(__name__)
-# Key of a torch parameter group, and hence of a checkpoint, that says what is in it.
+# Key of a torch parameter group, and hence of a checkpoint, that names its content.
 NAME = "param_group"
 
 
 def _problems(cfg: Any) -> Iterator[str]:
-    """Why the training that ``cfg`` describes would not do what was asked."""
+    """Yield the reasons why the training that ``cfg`` describes could not respect the setting."""
     parallel, name = cfg.distributed_training, getattr(cfg.optimizer, "_name", None)
     if name == "composite":
-        yield f"{FLAG} cannot go with --optimizer composite, which has a weight decay for each of its own groups"
+        yield f"{FLAG} cannot be combined with --optimizer composite, which has a weight decay for each of its groups"
     elif getattr(cfg.optimizer, "weight_decay", None) is None:
         yield f"{FLAG} has no effect here: --optimizer {name} has no weight decay"
     elif cfg.optimizer.weight_decay == 0:
-        yield f"{FLAG} has no effect without weight decay: give --weight-decay, too, or leave it out"
+        yield f"{FLAG} has no effect without weight decay: add --weight-decay, or drop {FLAG}"
     if parallel.ddp_backend == "fully_sharded":
-        yield f"{FLAG} cannot go with --ddp-backend fully_sharded, which joins the parameters of a layer"
+        yield f"{FLAG} cannot be combined with --ddp-backend fully_sharded, which joins the parameters of a layer"
     if parallel.zero_sharding == "os":
-        yield f"{FLAG} cannot go with --zero-sharding os, which makes an optimizer of its own"
+        yield f"{FLAG} cannot be combined with --zero-sharding os, which makes an optimizer of its own"
 
 
 def refuse(
@@ -66,7 +66,7 @@ def refuse(
 
 
 def split(build: Callable[..., FairseqOptimizer], *args: Any, **kwargs: Any) -> FairseqOptimizer:
-    """``fairseq.optim.build_optimizer`` that puts marked parameters into a group of their own."""
+    """``fairseq.optim.build_optimizer`` that puts marked parameters into a separate group."""
     optimizer = build(*args, **kwargs)
     if any(is_undecayed(parameter) for parameter in optimizer.params):
         (group,) = optimizer.param_groups
@@ -76,7 +76,7 @@ def split(build: Callable[..., FairseqOptimizer], *args: Any, **kwargs: Any) -> 
 
 
 def split_flat(build: Callable[..., FP16Optimizer], cfg: Any, params: list[Any], **kwargs: Any) -> FP16Optimizer:
-    """``FP16Optimizer.build_optimizer`` that divides flat master weights, too."""
+    """``FP16Optimizer.build_optimizer`` that also divides flat master weights."""
     undecayed = [p for p in params if is_undecayed(p)]
     if not undecayed or cfg.common.fp16_no_flatten_grads or cfg.common.bf16:
         return build(cfg, params, **kwargs)
@@ -86,7 +86,7 @@ def split_flat(build: Callable[..., FP16Optimizer], cfg: Any, params: list[Any],
         here = [p for p in undecayed if len(optimizer.fp32_params) == 1 or p.device.index == device]
         border = flat.numel() - sum(p.numel() for p in here)
         for is_last, place in ((False, slice(0, border)), (True, slice(border, None))):
-            part = nn.Parameter(flat.data[place])  # the numbers of `flat` themselves, and so its gradient
+            part = nn.Parameter(flat.data[place])  # a view of `flat`, and so of its gradient
             part.grad = flat.grad[place]
             parts[is_last].append(part)
     _divide(optimizer.fp32_optimizer, parts[False], parts[True], undecayed[0].param_group)
@@ -94,7 +94,7 @@ def split_flat(build: Callable[..., FP16Optimizer], cfg: Any, params: list[Any],
 
 
 def _divide(optimizer: FairseqOptimizer, decayed: list[Any], undecayed: list[Any], name: str) -> None:
-    """Make two groups of the optimizer's only one."""
+    """Divide the optimizer's only group into two."""
     (group,) = optimizer.param_groups
     group["params"] = decayed
     settings = {key: value for key, value in group.items() if key != "params"}
@@ -109,22 +109,22 @@ def load(
     state_dict: dict[str, Any],
     optimizer_overrides: dict[str, Any] | None = None,
 ) -> None:
-    """``FairseqOptimizer.load_state_dict`` that takes each state to the group it was saved from.
+    """``FairseqOptimizer.load_state_dict`` that returns each state to the group it was saved from.
 
     Raises:
-        UserError: the checkpoint's training left other parameters alone; torch would match them by their number.
+        UserError: the checkpoint's training excluded other parameters; torch would match them by their number.
     """
     saved = _undecayed_groups(state_dict.get("param_groups", ()))
     own = _undecayed_groups(optimizer.param_groups)
     if saved != own:
         raise UserError(
-            f"the checkpoint was trained {_in_words(saved)}, and this training is to go on {_in_words(own)}: "
-            "keep the setting, or give --reset-optimizer"
+            f"the checkpoint was trained {_in_words(saved)}, but this training would continue {_in_words(own)}: "
+            "keep the setting, or use --reset-optimizer"
         )
     original(optimizer, state_dict, optimizer_overrides)
     for group in optimizer.param_groups:
         if group.get(NAME, "").startswith(PREFIX):
-            group["weight_decay"] = 0.0  # --optimizer-overrides speaks of all groups
+            group["weight_decay"] = 0.0  # --optimizer-overrides applies to all groups
 
 
 def _undecayed_groups(groups: Any) -> list[str]:
@@ -136,7 +136,7 @@ def _in_words(names: list[str]) -> str:
 
 
 def install() -> None:
-    """Wrap what builds and loads optimizers; a second call changes nothing."""
+    """Wrap the functions that build and load optimizers; a second call changes nothing."""
     wrap(Trainer, "__init__", refuse)
     wrap(optim, "build_optimizer", split)
     wrap(FP16Optimizer, "build_optimizer", split_flat)

@@ -237,7 +237,7 @@ def test_last_checkpoints_are_ordered_by_number_not_by_name(tmp_path):
     assert [path.name for path in by_update] == ["checkpoint_1_900.pt", "checkpoint_2_1000.pt"]
     by_epoch = last_checkpoints(tmp_path, 2, EPOCH_CHECKPOINT, "epoch")
     assert [path.name for path in by_epoch] == ["checkpoint9.pt", "checkpoint10.pt"]
-    with pytest.raises(UserError, match="holds 3 checkpoints saved by update, fewer than the 4 wanted"):
+    with pytest.raises(UserError, match="holds 3 checkpoints saved by update, fewer than the 4 requested"):
         last_checkpoints(tmp_path, 4, UPDATE_CHECKPOINT, "update")
 
 

@@ -1,4 +1,4 @@
-"""Folding: stock loads the result strictly and computes the same; what has no fold is refused with reasons.
+"""Folding: stock loads the result strictly and computes the same; what cannot be folded is refused with reasons.
 
 Every residual gets a random scale a dimension, every LayerNorm a random gain and bias, so that a factor that is
 forgotten, misplaced or applied twice shows.
@@ -304,12 +304,24 @@ def test_result_is_plain_data_of_stock_fairseq(tmp_path):
 
 
 REFUSED = [
-    ("b2t_transformer", {}, ["--residual b2t has no fold: stock fairseq has no connection from the bottom"]),
-    ("rezero_transformer", {}, ["--norm none has no fold", "--residual rezero has no fold: stock fairseq has no"]),
-    ("rezero_post_ln_transformer", {}, ["--residual rezero has no fold"]),
-    ("dsinit_matt_transformer", {}, ["--attention matt has no fold: stock fairseq has no average attention"]),
-    ("b2t_transformer", {"attention": "matt"}, ["--residual b2t has no fold", "--attention matt has no fold"]),
-    ("admin_transformer", {"residual": "b2t,rezero"}, ["--residual b2t has no fold", "--residual rezero has no fold"]),
+    ("b2t_transformer", {}, ["--residual b2t cannot be folded: stock fairseq has no connection from the bottom"]),
+    (
+        "rezero_transformer",
+        {},
+        ["--norm none cannot be folded", "--residual rezero cannot be folded: stock fairseq has no"],
+    ),
+    ("rezero_post_ln_transformer", {}, ["--residual rezero cannot be folded"]),
+    ("dsinit_matt_transformer", {}, ["--attention matt cannot be folded: stock fairseq has no average attention"]),
+    (
+        "b2t_transformer",
+        {"attention": "matt"},
+        ["--residual b2t cannot be folded", "--attention matt cannot be folded"],
+    ),
+    (
+        "admin_transformer",
+        {"residual": "b2t,rezero"},
+        ["--residual b2t cannot be folded", "--residual rezero cannot be folded"],
+    ),
 ]
 
 
@@ -322,7 +334,7 @@ def test_a_scaled_stream_under_pre_ln_is_refused(tmp_path, capsys, monkeypatch):
     """No part of today scales the stream there; one of tomorrow may."""
     parts = PARTS[Axis.RESIDUAL]
     monkeypatch.setitem(parts, "admin", replace(parts["admin"], conflicts=lambda design, config: []))
-    reasons = [f"encoder.layers.0.{site}_residual has no fold: under Pre-LN" for site in ("self_attn", "ffn")]
+    reasons = [f"encoder.layers.0.{site}_residual cannot be folded: with Pre-LN" for site in ("self_attn", "ffn")]
     assert_refused(tmp_path, capsys, "admin_transformer", {"norm": "pre,post", "encoder_layers": 1}, reasons)
 
 
@@ -346,7 +358,7 @@ def test_a_vanishing_scale_is_refused_by_name(tmp_path, capsys):
     path = save(tmp_path / "in.pt", "admin_transformer", model, values)
     assert main([str(path), str(tmp_path / "out.pt")]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(" has no fold: ")[0].removeprefix("error: ") for line in lines] == [
+    assert [line.split(" cannot be folded: ")[0].removeprefix("error: ") for line in lines] == [
         "encoder.layers.0.self_attn_residual",
         "decoder.layers.0.self_attn_residual",
         "decoder.layers.1.encoder_attn_residual",
@@ -358,7 +370,7 @@ def test_a_vanishing_scale_is_refused_by_name(tmp_path, capsys):
 
 def test_merged_dictionaries_keep_one_table(tmp_path):
     model, values = tiny_model("admin_transformer", merge_src_tgt_embed=True)
-    with pytest.raises(UserError, match="merge-src-tgt-embed does not let the embeddings be untied"):
+    with pytest.raises(UserError, match="merge-src-tgt-embed keeps the embeddings tied"):
         folded(tmp_path, "admin_transformer", model, values)
     model, values = tiny_model("admin_transformer", merge_src_tgt_embed=True, layernorm_embedding=True)
     assert_same(model, folded(tmp_path, "admin_transformer", model, values))
@@ -385,7 +397,7 @@ def test_folding_twice_says_that_there_is_nothing_left(tmp_path, capsys):
     model, values = tiny_model("admin_transformer")
     fold_checkpoint(save(tmp_path / "in.pt", "admin_transformer", model, values), tmp_path / "out.pt")
     assert main([str(tmp_path / "out.pt"), str(tmp_path / "again.pt")]) == 2
-    assert "out.pt: 'transformer' is an architecture of stock fairseq, there is nothing to fold" in (
+    assert "out.pt: 'transformer' is an architecture of stock fairseq; there is nothing to fold" in (
         capsys.readouterr().err
     )
     assert not (tmp_path / "again.pt").exists()
@@ -418,12 +430,15 @@ def diverge(path: Path) -> None:
     ("damage", "message"),
     [
         (Path.unlink, "cannot read checkpoint {path}: No such file"),
-        (break_off, "checkpoint {path} is truncated or is no checkpoint"),
-        (lose_a_weight, "checkpoint {path} is of another architecture or dictionary: 1 weights are missing in it"),
+        (break_off, "checkpoint {path} is truncated or not a checkpoint"),
+        (lose_a_weight, "checkpoint {path} is of another architecture or dictionary: 1 weights are missing from it"),
         (lose_the_embeddings, "{path}: the weights of the encoder's embeddings are missing"),
         (diverge, "{path}: 'decoder.layers.1.fc1.bias' contains values that are not finite"),
-        (lambda path: change(path, cfg={"model": {"_name": "fconv"}}), "{path}: 'fconv' is no architecture of this"),
-        (lambda path: change(path, cfg=None), "{path}: 'None' is no architecture of this package"),
+        (
+            lambda path: change(path, cfg={"model": {"_name": "fconv"}}),
+            "{path}: 'fconv' is not an architecture of this",
+        ),
+        (lambda path: change(path, cfg=None), "{path}: 'None' is not an architecture of this package"),
         (
             lambda path: change(path, cfg={"model": Namespace(arch="transformer_iwslt_de_en")}),
             "{path}: 'transformer_iwslt_de_en' is an architecture of stock fairseq",

@@ -61,17 +61,17 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="absent: no such directory"):
         best_checkpoints(tmp_path / "absent", 1, None)
     save(tmp_path / "checkpoint1.pt", 10, None)
-    with pytest.raises(UserError, match="none of its checkpoints was saved with a validation"):
+    with pytest.raises(UserError, match="none of its checkpoints was saved after a validation"):
         best_checkpoints(tmp_path, 1, None)
     save(tmp_path / "checkpoint2.pt", 20, 30.0, "bleu", larger=True)
-    with pytest.raises(UserError, match="holds 1 checkpoints with bleu, fewer than the 2 wanted"):
+    with pytest.raises(UserError, match="holds 1 checkpoints with bleu, fewer than the 2 requested"):
         best_checkpoints(tmp_path, 2, "bleu")
     with pytest.raises(UserError, match=r"unknown --metric 'blue' \(did you mean 'bleu'\?\); legal values: bleu"):
         best_checkpoints(tmp_path, 1, "blue")
     with pytest.raises(UserError, match="--best must be at least 1, not 0"):
         best_checkpoints(tmp_path, 0, None)
     save(tmp_path / "checkpoint3.pt", 30, 1.0)
-    with pytest.raises(UserError, match=r"know different metrics \(bleu, loss\): give --metric"):
+    with pytest.raises(UserError, match=r"have different metrics \(bleu, loss\): use --metric"):
         best_checkpoints(tmp_path, 1, None)
 
 
@@ -89,4 +89,4 @@ def test_on_what_fairseq_writes(toy_data: Path, tmp_path: Path, capsys: pytest.C
     mean = (kept[0]["model"]["encoder.layers.0.fc1.weight"] + kept[1]["model"]["encoder.layers.0.fc1.weight"]) / 2
     torch.testing.assert_close(state["model"]["encoder.layers.0.fc1.weight"], mean)
     assert main(["--last-epochs", "2", "--metric", "loss", "--checkpoints", str(tmp_path), "--output", "x"]) == 2
-    assert capsys.readouterr().err == "error: --metric belongs to --best N\n"
+    assert capsys.readouterr().err == "error: --metric needs --best N\n"

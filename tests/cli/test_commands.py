@@ -88,7 +88,7 @@ MISTAKES = {
     "+model.encoder_lyers=3": "unknown setting 'encoder_lyers' (did you mean 'encoder_layers'?)",
     "optimisation.max_update=3": "unknown setting 'optimisation' (did you mean 'optimization'?)",
     "+common.seed=-1": "Could not append to config. An item is already at 'common.seed'.; ",
-    "common.seed=-1": "common.seed must be from 0 to 4294967295, as numpy wants it, not -1",
+    "common.seed=-1": "common.seed must be from 0 to 4294967295, as numpy requires, not -1",
 }
 """An override of Hydra's, and how the line about it begins."""
 FORKED = """

@@ -1,4 +1,4 @@
-"""How a command ends: code and line for what the user can mend, the exception itself for a defect."""
+"""How a command ends: code and line for what the user can fix, the exception itself for a bug."""
 
 from __future__ import annotations
 

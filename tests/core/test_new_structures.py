@@ -155,9 +155,9 @@ def test_keel_has_two_norms_in_a_sub_layer() -> None:
 def test_sub_ln_has_a_norm_before_the_last_map_of_each_branch() -> None:
     with registered(HERE / "toy_methods" / "sub_ln.py") as method:
         model = stirred(build(method))
-        with pytest.raises(UserError, match="before out_proj, which this model does not have as a plain linear map"):
+        with pytest.raises(UserError, match="in front of out_proj, which in this model is not a plain linear map"):
             build(method, attention="aan")
-        with pytest.raises(UserError, match="before fc2, which this model does not have as a plain linear map"):
+        with pytest.raises(UserError, match="in front of fc2, which in this model is not a plain linear map"):
             build(method, bias="fixup")
     for layer in (*model.encoder.layers, *model.decoder.layers):
         heard = hear(layer, nn.Linear)

@@ -1,4 +1,4 @@
-"""What the documentation says about methods, parameters and mends is what the code does."""
+"""What the documentation says about methods, parameters and patches is what the code does."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_page_says_whether_stock_computes_the_same_without_a_fold(name: str, nee
     """A constant factor of the stream leaves no trace in the state dict, yet stock computes something else."""
     assert generate.scales_stream(METHODS[name]) is needed
     section = generate.method_section(METHODS[name])
-    assert ("makes a checkpoint of it" in section) is needed
+    assert ("turns it into a checkpoint" in section) is needed
     assert ("the weights are a stock Transformer's" in section) is not needed
 
 
@@ -243,9 +243,9 @@ def test_what_a_part_refuses_is_on_the_page(part: Part) -> None:
 
 def test_every_mend_is_listed_with_its_defect() -> None:
     compat_files = (ROOT / "fairseq_plugins" / "patches").glob("*.py")
-    mends = {path.stem for path in compat_files if path.stem != "__init__" and "\ndef apply(" in path.read_text()}
-    rows = {row[0]: row for row in re.findall(r"\[`(\w+)`\]\((\S+)\) \| (.+?) \| (.+?) \|", generate.mends())}
-    assert set(rows) == mends == set(patches.MODULES)
+    applied = {path.stem for path in compat_files if path.stem != "__init__" and "\ndef apply(" in path.read_text()}
+    rows = {row[0]: row for row in re.findall(r"\[`(\w+)`\]\((\S+)\) \| (.+?) \| (.+?) \|", generate.patches_table())}
+    assert set(rows) == applied == set(patches.MODULES)
     for name, path, defect, threads in rows.values():
         assert (ROOT / "docs" / path).resolve() == ROOT / "fairseq_plugins" / "patches" / f"{name}.py"
         assert defect.endswith(".")

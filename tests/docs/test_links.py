@@ -63,8 +63,8 @@ def test_named_paths_exist(page: Path) -> None:
         assert word in EXAMPLES or (inside / word).exists(), f"{page.name}: {word}"
 
 
-def test_the_house_is_as_architecture_draws_it() -> None:
-    drawing = re.search(r"## The house\n\n```\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)
+def test_layout_in_architecture_matches_the_folders() -> None:
+    drawing = re.search(r"## Layout\n\n```\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)
     assert drawing
     package, _, rest = drawing[1].partition("\nconfigs/")
     words = set(re.findall(r"^ +(?:[\w.]+\.py |\w+/)[\w./ ]*?(?=  |$)", package, re.MULTILINE))

@@ -214,7 +214,7 @@ class TestGpus:
             (fake_torch(), {"CUDA_VISIBLE_DEVICES": ""}, True, Level.NOTE, "hidden by CUDA_VISIBLE_DEVICES=''"),
             (fake_torch(cuda=None), {}, True, Level.WARNING, "there is one, but torch 2.13.0 is built without CUDA"),
             (fake_torch(cuda=None), {}, False, Level.NOTE, "none (torch 2.13.0 is built without CUDA)"),
-            (fake_torch(), {}, True, Level.WARNING, "torch 2.13.0 (CUDA 13.0) cannot use the one that is there"),
+            (fake_torch(), {}, True, Level.WARNING, "torch 2.13.0 (CUDA 13.0) cannot use the GPU of this machine"),
             (fake_torch(), {}, False, Level.NOTE, "none: training needs --cpu"),
         ],
     )
@@ -307,23 +307,23 @@ class TestMachine:
 
 
 class TestPlugin:
-    def test_all_mends_are_in_place(self) -> None:
-        found = {finding.about: finding for finding in plugin.mends()}
+    def test_all_patches_are_applied(self) -> None:
+        found = {finding.about: finding for finding in plugin.fairseq_patches()}
         assert tuple(found) == patches.MODULES
         assert worst(found.values()) is Level.OK
-        assert found["dropped_sentences"].says == "The batcher drops the last sentences of a data set, silently."
+        assert found["dropped_sentences"].says == "The batcher silently drops the last sentences of a data set."
         assert found["dropped_sentences"].thread.endswith("facebookresearch/fairseq/issues/5036")
 
-    def test_mend_that_is_not_in_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_patch_that_is_not_applied(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from fairseq.data import data_utils
 
         stock = data_utils.batch_by_size
         while hasattr(stock, "__wrapped__"):
             stock = stock.__wrapped__
         monkeypatch.setattr(data_utils, "batch_by_size", stock)
-        missing = [finding.about for finding in plugin.mends() if finding.level is not Level.OK]
+        missing = [finding.about for finding in plugin.fairseq_patches() if finding.level is not Level.OK]
         assert missing == ["dropped_sentences", "short_max_tokens"]
-        # Looking does not mend.
+        # Looking does not patch.
         assert data_utils.batch_by_size is stock
 
     def test_architectures(self) -> None:

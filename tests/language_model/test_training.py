@@ -209,5 +209,5 @@ def test_a_resumed_training_is_the_uninterrupted_one(data: Path, tmp_path: Path)
 
 def test_only_translation_models_are_folded(data: Path, tmp_path: Path) -> None:
     checkpoint = text.train(data, tmp_path, "admin_transformer_lm", "--max-update", "1")
-    with pytest.raises(UserError, match="'admin_transformer_lm' is no translation model, and only those can be folded"):
+    with pytest.raises(UserError, match="'admin_transformer_lm' is not a translation model; only those can be folded"):
         fold_checkpoint(checkpoint, tmp_path / "folded.pt")

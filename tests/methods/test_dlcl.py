@@ -379,11 +379,11 @@ def test_torchscript_with_options(arch: str, options: dict[str, str]) -> None:
     [
         (
             {"norm": "none"},
-            "--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not none",
+            "--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not none",
         ),
         (
             {"norm": "pre,branch"},
-            "--history dlcl mixes what LayerNorms put out: it needs --norm pre or --norm post, not branch",
+            "--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not branch",
         ),
         ({"dlcl_window": "-1"}, "--dlcl-window must be at least 0, not -1; 0 is the whole history"),
         ({"dlcl_window": "1.5"}, "--dlcl-window takes a number, not '1.5'"),
@@ -397,7 +397,7 @@ def test_torchscript_with_options(arch: str, options: dict[str, str]) -> None:
         ),
         (
             {"encoder_layerdrop": 0.1},
-            "--history dlcl needs every layer's output: it cannot go with --encoder-layerdrop",
+            "--history dlcl needs every layer's output: it cannot be combined with --encoder-layerdrop",
         ),
     ],
     ids=str,

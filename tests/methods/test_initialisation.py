@@ -142,7 +142,7 @@ def test_a_model_without_cross_attention_is_told_that_there_is_none_to_draw_apar
     with pytest.raises(UserError) as refused:
         build("deep_transformer", base_init="xavier_apart", no_cross_attention=True)
     assert refused.value.problems == (
-        "--base-init xavier_apart is about the cross-attention, and there is none: choose --base-init xavier",
+        "--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier",
     )
 
 

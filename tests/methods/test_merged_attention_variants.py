@@ -211,7 +211,7 @@ def test_without_cross_attention_it_is_refused(part: str) -> None:
     with pytest.raises(UserError) as refused:
         tiny("deep_transformer", attention=part, no_cross_attention=True)
     assert refused.value.problems == (
-        f"--attention {part} lives in the cross-attention: it cannot go with --no-cross-attention",
+        f"--attention {part} is part of the cross-attention: it cannot be combined with --no-cross-attention",
     )
 
 
@@ -221,7 +221,7 @@ def test_a_language_model_is_told_to_choose_another(part: str) -> None:
     found = find_part(Axis.ATTENTION, part)
     alone = dataclasses.replace(design, encoder_layers=0)
     assert found.conflicts(alone, SimpleNamespace()) == [
-        f"--attention {part} lives in the cross-attention, and a language model has none: "
+        f"--attention {part} is part of the cross-attention, and a language model has none: "
         "choose another --attention, for instance softmax"
     ]
     encoder = dataclasses.replace(design, stack=Stack.ENCODER)

@@ -184,7 +184,7 @@ WITHOUT: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "values", "updates"), WITH_WARM_UP)
 def test_a_warm_up_is_advised_against(name: str, values: dict[str, Any], updates: int) -> None:
     assert advice(training(name, values)) == [
-        f"T-Fixup needs no warm-up and its paper trains without, but --lr-scheduler {name} warms up for "
+        f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {name} warms up for "
         f"{updates} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
     ]
 

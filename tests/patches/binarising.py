@@ -1,4 +1,4 @@
-"""``fairseq-preprocess`` in this process, for the tests of what is mended in it."""
+"""``fairseq-preprocess`` in this process, for the tests of what is patched in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAIR = ("-s", "de", "-t", "en")
 
 
 def binarise(*flags: Any) -> None:
-    """Run the command, mended as the plugin does."""
+    """Run the command, patched as the plugin does."""
     preprocess.main(options.get_preprocessing_parser().parse_args([str(flag) for flag in flags]))
 
 

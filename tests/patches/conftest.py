@@ -1,4 +1,4 @@
-"""The toy corpus, once for all tests of this folder, with every mend applied as the plugin does."""
+"""The toy corpus, once for all tests of this folder, with every patch applied as the plugin does."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def test_other_settings(go_on: Training, here: Path, flags: str, said: str) -> N
         go_on(*flags.split())
     last = here / "checkpoint_last.pt"
     assert str(caught.value) == (
-        f"{here}: holds a training with other settings ({said}); give another --save-dir, there with "
-        f"--finetune-from-model {last} if the new training is to start from its weights"
+        f"{here}: holds a training with other settings ({said}); use another --save-dir, and add "
+        f"--finetune-from-model {last} if the new training should start from its weights"
     )
     assert last.read_bytes() == before
 

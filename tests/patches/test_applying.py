@@ -1,4 +1,4 @@
-"""The mends are applied once, in a stated order, and every file of the folder is among them."""
+"""The patches are applied once, in a stated order, and every file of the folder is among them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_order_of_events_decides_whoever_wraps_first(monkeypatch: pytest.Mon
     wrapping.wrap(Owner, "letters", b)
     wrapping.wrap(Owner, "letters", a)
     assert Owner.letters() == "ab"
-    with pytest.raises(ValueError, match=r"patches/events.py gives no place to .*<locals>\.c$"):
+    with pytest.raises(ValueError, match=r"patches/events.py does not list .*<locals>\.c$"):
         wrapping.wrap(Owner, "letters", c)
     assert Owner.letters() == "ab"
     assert inspect.unwrap(Owner.letters)() == ""

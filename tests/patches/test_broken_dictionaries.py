@@ -14,14 +14,17 @@ from fairseq_plugins.errors import UserError
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"a 3\nb\t3\n", "line 2: 'b\t3' is not a word and its count, with a blank between them, not a tab"),
+        (b"a 3\nb\t3\n", "line 2: 'b\t3' is not a word and its count, separated by a space, not a tab"),
         (b"a 3\nb\n", "line 2: 'b' is not a word and its count"),
         (b"a 3\n\nb 3\n", "line 2: '' is not a word and its count"),
         (b"a 3\nb 1.5\n", "line 2: 'b 1.5' is not a word and its count"),
-        (b"a 3\nb 2\na 1\n", "line 3: a second 'a', a word of line 1; remove it or end the line in #fairseq:overwrite"),
+        (
+            b"a 3\nb 2\na 1\n",
+            "line 3: the word 'a' is in line 1 already; remove it, or end the line in #fairseq:overwrite",
+        ),
         (
             b"a 3\n<pad> 3\n",
-            "line 2: a second '<pad>', a word that fairseq itself puts in front; remove it or end "
+            "line 2: the word '<pad>' is one that fairseq adds itself; remove it, or end "
             "the line in #fairseq:overwrite",
         ),
         (b"a 3\n\xff 3\n", "line 2: not UTF-8 (byte 0xff)"),

@@ -64,14 +64,14 @@ def test_a_finished_directory_is_left_alone(text: Path, tmp_path: Path) -> None:
     flags = (*PAIR, "--trainpref", text / "train", "--destdir", tmp_path / "x")
     binarise(*flags, "--nwordstgt", 5)
     before = contents(tmp_path / "x")
-    with pytest.raises(UserError, match="holds dict.de.txt already: give another --destdir, remove the directory, or"):
+    with pytest.raises(UserError, match="already holds dict.de.txt: use another --destdir, remove the directory, or"):
         binarise(*flags)
     assert contents(tmp_path / "x") == before
 
 
 def test_a_dictionary_of_the_user_is_left_alone(text: Path, tmp_path: Path) -> None:
     (tmp_path / "dict.en.txt").write_text("mine 1\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"holds dict\.en\.txt already"):
+    with pytest.raises(UserError, match=r"already holds dict\.en\.txt"):
         binarise(*PAIR, "--trainpref", text / "train", "--destdir", tmp_path)
     assert contents(tmp_path) == {"dict.en.txt": b"mine 1\n"}
 

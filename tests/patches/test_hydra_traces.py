@@ -37,9 +37,9 @@ def test_other_errors_and_results_are_hydras() -> None:
 
 
 def test_stock_raises_it_into_the_handler_that_prints_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    mended = JobReturn.__dict__["return_value"]
-    assert isinstance(mended, hydra_traces._ResultOrExit)
-    monkeypatch.setattr(JobReturn, "return_value", mended.stock)
+    patched = JobReturn.__dict__["return_value"]
+    assert isinstance(patched, hydra_traces._ResultOrExit)
+    monkeypatch.setattr(JobReturn, "return_value", patched.stock)
     with pytest.raises(UserError):
         _ = finished(JobStatus.FAILED, UserError("first")).return_value
 

@@ -26,8 +26,8 @@ def parse(*flags: str) -> object:
     [
         (("--lr", "-0.1"), "--lr must be at least 0, not [-0.1]"),
         (("--lr", "0.1,1e999"), "--lr must be at least 0, not [0.1, inf]"),
-        (("--seed", "-1"), "--seed must be from 0 to 4294967295, as numpy wants it, not -1"),
-        (("--seed", "4294967296"), "--seed must be from 0 to 4294967295, as numpy wants it, not 4294967296"),
+        (("--seed", "-1"), "--seed must be from 0 to 4294967295, as numpy requires, not -1"),
+        (("--seed", "4294967296"), "--seed must be from 0 to 4294967295, as numpy requires, not 4294967296"),
         (("--max-tokens", "0"), "--max-tokens must be at least 1, not 0"),
         (("--max-tokens", "-5"), "--max-tokens must be at least 1, not -5"),
         (("--max-tokens-valid", "0"), "--max-tokens-valid must be at least 1, not 0"),
@@ -68,7 +68,7 @@ def test_flags_of_a_search(flags: Sequence[str], line: str) -> None:
     ("group", "name", "value", "line"),
     [
         ("optimization", "lr", [-0.1], "optimization.lr must be at least 0, not [-0.1]"),
-        ("common", "seed", -1, "common.seed must be from 0 to 4294967295, as numpy wants it, not -1"),
+        ("common", "seed", -1, "common.seed must be from 0 to 4294967295, as numpy requires, not -1"),
         ("dataset", "max_tokens", 0, "dataset.max_tokens must be at least 1, not 0"),
         ("optimizer", "adam_betas", "0.9", f"optimizer.adam_betas must be {BETAS}, not 0.9"),
     ],

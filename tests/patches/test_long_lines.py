@@ -38,7 +38,7 @@ def text(tmp_path: Path) -> Path:
 def test_every_other_line_is_translated_under_its_number(
     buffer: str, toy_data: Path, toy_checkpoint: Path, text: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(UserError, match="1 of 4 lines have no translation, since they are too long"):
+    with pytest.raises(UserError, match="1 of 4 lines have no translation because they are too long"):
         hypotheses(toy_data, toy_checkpoint, text, "--buffer-size", buffer)
     printed = capsys.readouterr()
     assert numbers(printed.out) == [0, 2, 3]

@@ -19,7 +19,7 @@ def test_restore_of_a_deeper_and_wider_model(toy_data: Path, toy_checkpoint: Pat
     assert "\n" not in message
     assert str(toy_checkpoint) in message
     # An encoder layer holds 16 tensors, a decoder layer 26; fc1 and its bias and fc2 depend on the inner width.
-    assert "16 weights are missing in it (encoder.layers.2." in message
+    assert "16 weights are missing from it (encoder.layers.2." in message
     assert "26 weights are unknown to the model (decoder.layers.1." in message
     assert "3 weights have another shape (decoder.layers.0.fc1.weight: (32, 16) in it, (48, 16) in the model" in message
 

@@ -51,7 +51,7 @@ def parse_training(*flags: str) -> object:
         (("data",), "--arch is missing; legal: METHOD_transformer or "),
         (
             ("data", "--arch", "dsinit_matt_transformer_lm"),
-            "unknown --arch 'dsinit_matt_transformer_lm' (--attention matt lives in the cross-attention, ",
+            "unknown --arch 'dsinit_matt_transformer_lm' (--attention matt is part of the cross-attention, ",
         ),
         (
             ("data", "--arch", "t_fixup_transformer_lm_gpt"),

@@ -73,7 +73,7 @@ def stock_methods(patch: pytest.MonkeyPatch) -> None:
 
 
 def train_stock(data: Path, directory: Path, *flags: str, updates: int = UPDATES) -> Path:
-    """The file of a training without the mend."""
+    """The file of a training without the patch."""
     with pytest.MonkeyPatch.context() as patch:
         stock_methods(patch)
         return train(data, directory, *flags, updates=updates)
@@ -95,7 +95,7 @@ def whole(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 @pytest.fixture(scope="module")
 def of_stock(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The same without the mend, the file of it."""
+    """The same without the patch, the file of it."""
 
     @functools.cache
     def train_once(*flags: str) -> Path:
@@ -164,7 +164,7 @@ def test_a_file_without_the_norms_goes_on_from_its_weights(
     before = read_state(train_stock(toy_data, tmp_path, updates=UPDATES - 1))
     caplog.clear()
     after = read_state(train(toy_data, tmp_path))
-    assert f"average of the weights lacks {', '.join(sorted(TOP))}: taken from" in caplog.text
+    assert f"average of the weights lacks {', '.join(sorted(TOP))}: they are taken from" in caplog.text
     assert average_of(after).keys() == uninterrupted.keys() == after["model"].keys()
     for name, value in average_of(after).items():
         if name in TOP:
@@ -188,7 +188,7 @@ def test_its_float32_average_makes_up_for_all(toy_data: Path, tmp_path: Path, wh
 def test_the_average_of_an_old_file_is_handed_out_whole(
     flags: tuple[str, ...], tmp_path: Path, whole: Whole, of_stock: Callable[..., Path]
 ) -> None:
-    mended = average_of(whole(*flags))
+    patched = average_of(whole(*flags))
     path = of_stock(*flags)
     last = read_state(path)["model"]
     checkpoint_utils.save_ema_as_checkpoint(str(path), str(tmp_path / "average.pt"))
@@ -196,7 +196,7 @@ def test_the_average_of_an_old_file_is_handed_out_whole(
     loaded = model.state_dict()
     assert loaded.keys() == last.keys()
     for name, value in loaded.items():
-        assert torch.equal(value, last[name] if name in TOP and not flags else mended[name]), name
+        assert torch.equal(value, last[name] if name in TOP and not flags else patched[name]), name
 
 
 def test_an_average_seeded_with_an_old_file_is_whole(

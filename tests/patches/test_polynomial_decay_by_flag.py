@@ -18,7 +18,7 @@ from tests.config.test_hydra import TINY, read, recipe, run_hydra
 from tests.processes import Command
 
 DECAY = ("--lr-scheduler", "polynomial_decay", "--lr", "0.006", "--warmup-updates", "2")
-NEEDS = "polynomial_decay needs the number of updates .* give --max-update, or --total-num-update"
+NEEDS = "polynomial_decay needs the number of updates .* use --max-update, or --total-num-update"
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_the_terminal_shows_one_line(toy_data: Path, tmp_path: Path, fairseq_dee
     ended = fairseq_deep("train", str(toy_data), "--save-dir", str(tmp_path), *flags)
     assert ended.code == 2
     assert [line for line in ended.errors.splitlines() if "polynomial_decay" in line] == [
-        "error: --lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: give "
+        "error: --lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use "
         "--max-update, or --total-num-update if the decay does not end with the training"
     ]
     assert "Traceback" not in ended.errors + ended.output

@@ -47,7 +47,7 @@ def other(tmp_path: Path) -> Iterator[BaseProcess]:
 
 
 def test_the_second_is_refused_until_the_first_is_killed(toy_data: Path, tmp_path: Path, other: BaseProcess) -> None:
-    with pytest.raises(UserError, match=rf"another training is at work there \(process {other.pid} on .+\); wait"):
+    with pytest.raises(UserError, match=rf"another training is writing there \(process {other.pid} on .+\); wait"):
         toy.train_toy(toy_data, tmp_path, "--max-update", "1")
     assert not (tmp_path / "checkpoint_last.pt").exists()
     toy.train_toy(toy_data, tmp_path, "--max-update", "1", "--no-save")

@@ -55,22 +55,22 @@ TRAIN = (*PAIR, "--trainpref", "good")
         ((*TRAIN, "--testpref", "blank"), "blank.de: all lines are blank"),
         (
             (*PAIR, "--trainpref", "mac"),
-            "mac.de: line 2: a carriage return inside the line, where fairseq would end it; remove it, or put a "
-            "blank in its place",
+            "mac.de: line 2: carriage return inside the line, where fairseq would split it; remove it, or replace "
+            "it with a space",
         ),
         ((*PAIR, "--trainpref", "latin", "--dict-only"), "latin.en: line 1: not UTF-8 (byte 0xe9)"),
         (("--only-source", "--trainpref", "latin.en"), "latin.en: line 1: not UTF-8 (byte 0xe9)"),
         (
             ("-s", "de", "--trainpref", "good"),
-            "--source-lang and --target-lang are needed, or --only-source for a text of one language",
+            "--source-lang and --target-lang are required, or --only-source for text in one language",
         ),
         (
             (*PAIR, "--testpref", "good"),
-            "--trainpref is needed, from which a dictionary is made, or --srcdict with a ready one",
+            "--trainpref is required to make a dictionary from, or --srcdict with an existing one",
         ),
         (
             (*PAIR, "--testpref", "good", "--srcdict", "good.de"),
-            "--trainpref is needed, from which a dictionary is made, or --tgtdict with a ready one",
+            "--trainpref is required to make a dictionary from, or --tgtdict with an existing one",
         ),
         ((*TRAIN, "--workers", "0"), "--workers 0: must be at least 1"),
         ((*TRAIN, "--srcdict", "absent"), "absent: no such file"),
@@ -82,12 +82,12 @@ TRAIN = (*PAIR, "--trainpref", "good")
             "good.short: not parallel: good.short has 1 lines, good.de has 3 lines, good.en has 3 lines; line k must "
             "translate line k",
         ),
-        ((*TRAIN, "--align-suffix", "word"), "good.word: line 2: '0:1' is no pair of positions such as 0-2"),
-        ((*TRAIN, "--alignfile", "good.far"), "good.far: line 2: '0-2' points behind the end of a sentence"),
+        ((*TRAIN, "--align-suffix", "word"), "good.word: line 2: '0:1' is not a pair of positions such as 0-2"),
+        ((*TRAIN, "--alignfile", "good.far"), "good.far: line 2: '0-2' points past the end of a sentence"),
         ((*TRAIN, "--align-suffix", "algn"), "--align-suffix algn: no such file: good.algn"),
         (
             ("--only-source", "--trainpref", "good.de", "--align-suffix", "align"),
-            "--alignfile and --align-suffix align two languages and cannot go with --only-source",
+            "--alignfile and --align-suffix align two languages and cannot be combined with --only-source",
         ),
         (
             (*PAIR, "--testpref", "good", "--srcdict", "d", "--tgtdict", "d", "--alignfile", "good.align"),

@@ -74,13 +74,13 @@ def missing(path: Path, good: Path) -> None:
 
 
 BAD = {
-    truncated: "truncated or is no checkpoint",
-    cut_at_the_start: "truncated or is no checkpoint",
+    truncated: "truncated or not a checkpoint",
+    cut_at_the_start: "truncated or not a checkpoint",
     empty: "is empty",
-    text: "truncated or is no checkpoint",
-    text_that_pops_an_empty_stack: "truncated or is no checkpoint",
-    text_that_looks_up_a_memo: "truncated or is no checkpoint",
-    text_that_is_not_utf8: "truncated or is no checkpoint",
+    text: "truncated or not a checkpoint",
+    text_that_pops_an_empty_stack: "truncated or not a checkpoint",
+    text_that_looks_up_a_memo: "truncated or not a checkpoint",
+    text_that_is_not_utf8: "truncated or not a checkpoint",
     directory: "Is a directory",
     a_list: "is not a fairseq checkpoint",
     bare_weights: "is not a fairseq checkpoint",

@@ -180,7 +180,7 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
         ([], "no files: give HYP REF, or --systems NAME=HYP ... --references REF ..., or --set NAME HYP REF ..."),
         (["a1"], "a1: no reference given: fairseq-deep score HYP REF"),
         (["a1", "ref", "--systems", "a=a1"], "files in more than one way: give HYP REF, or "),
-        (["--systems", "a=a1"], "--systems and --references go together"),
+        (["--systems", "a=a1"], "--systems and --references must be used together"),
         (["--systems", "a=", "--references", "ref"], "--systems a=: must be NAME=HYP or NAME=HYP1,HYP2,..."),
         (["--set", "one", "a1"], "--set one: give its name, HYP (or NAME=HYP ...) and REF"),
         (["--set", "one", "a1", "ref", "--set", "one", "a2", "ref"], "--set one is given twice"),
@@ -211,7 +211,7 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
         ),
         (
             ["a1", "ref", "--tokenised-hypotheses", "a1"],
-            "--tokenised-hypotheses and --tokenised-references go together: one tokeniser must make both",
+            "--tokenised-hypotheses and --tokenised-references must be used together: one tokeniser must make both",
         ),
         (
             ["a1", "ref", "--tokenised-hypotheses", "short", "--tokenised-references", "short"],
@@ -240,7 +240,10 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
         (["a1", "ref", "--confidence", "0"], "argument --confidence: must be a whole number of at least 1, not '0'"),
         (["a1", "ref", "--task", "speech", "--confidence"], "--confidence: WER is computed without an interval; "),
         (["a1", "ref", "--metricks", "ter"], "unknown option '--metricks' (did you mean '--metrics'?); "),
-        (["a1", "ref", "--output", "x.foo"], "--output x.foo: give --format, or an ending that says it: .txt, .md, "),
+        (
+            ["a1", "ref", "--output", "x.foo"],
+            "--output x.foo: use --format, or a name that ends in one of: .txt, .md, ",
+        ),
         (["a1", "ref", "--metrics", "chrf", "--output", "absent/x.md"], "absent/x.md: cannot be written: No such file"),
         (["--sys", "a1", "--ref", "ref"], "--sys is a flag of fairseq's own scorer, which is now fairseq-deep "),
         (["-s", "a1", "-r", "ref"], "-s is a flag of fairseq's own scorer, which is now fairseq-deep stock-score"),
@@ -262,12 +265,15 @@ def test_one_line_and_code_2(arguments: Sequence[str], line: str, run: Run, tmp_
     ("sentences", "warning"),
     [
         (["A mat .", *REFERENCE[1:]], ""),
-        ([text.replace(".", " .") for text in REFERENCE], "x: 100% of the sentences look tokenised and the references"),
+        (
+            [text.replace(".", " .") for text in REFERENCE],
+            "x: 100% of the sentences look tokenised, but the references",
+        ),
         (["A m@@ at.", *REFERENCE[1:]], "x: 1 sentence with subword marks ('@@ ' or '▁'): remove them first"),
         (["A <<unk>>.", "A <unk>.", *REFERENCE[2:]], "x: 2 sentences with <unk> or <<unk>>"),
         (["", " ", *REFERENCE[2:]], "x: 2 sentences empty"),
         ([""] * 30, "x: 30 sentences empty"),
-        ([text.lower() for text in REFERENCE], "x: no sentence has an upper-case letter and the references have"),
+        ([text.lower() for text in REFERENCE], "x: no sentence has an upper-case letter, but the references do"),
     ],
 )
 def test_a_doubtful_number_is_given_with_one_warning(
@@ -326,7 +332,7 @@ def test_known_lengths_are_well_formed() -> None:
             "tokens",
             131000,
             6750,
-            "looks like IWSLT'14 de-en test, prepared in a way that is not known here: 141 ",
+            "looks like IWSLT'14 de-en test, prepared in an unknown way: 141 ",
         ),
         ("tokens", 130700, 6744, "looks like IWSLT'14 de-en test with 6 of 6750 sentences lost: not "),
         ("tokens", 125600, 6744, "looks like IWSLT'14 en-de test with 6 of 6750 sentences lost: not "),

@@ -206,7 +206,7 @@ def test_a_training_may_carry_the_search_of_its_evaluation(
         toy.run_training(config)
         assert (tmp_path / "checkpoint_last.pt").exists()
         return
-    with pytest.raises(UserError, match='write "lenpen_form": "gnmt" into task.eval_bleu_args, too'):
+    with pytest.raises(UserError, match='write "lenpen_form": "gnmt" into task.eval_bleu_args as well'):
         toy.run_training(config)
     assert not (tmp_path / "checkpoint_last.pt").exists()
 

@@ -70,7 +70,7 @@ def test_alpha_is_nothing_else(alpha: Any) -> None:
 
 
 def test_a_penalty_that_is_switched_off_is_refused() -> None:
-    with pytest.raises(UserError, match="--lenpen-form gnmt .* --unnormalized .*: leave one of them out"):
+    with pytest.raises(UserError, match="--lenpen-form gnmt .* --unnormalized .*: drop one of the two"):
         checked_alpha(0.6, normalized=False)
     with pytest.raises(UserError) as caught:
         checked_alpha(-1.0, normalized=False)

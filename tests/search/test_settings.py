@@ -91,7 +91,7 @@ def test_the_nearest_form_is_named() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"unnormalized": True}, "--unnormalized for none: leave one of them out"),
+        ({"unnormalized": True}, "--unnormalized for none: drop one of the two"),
         ({"lenpen": -0.6}, "--lenpen -0.6: "),
         ({"lenpen": math.nan}, "--lenpen nan: "),
         ({"lenpen": math.inf}, "--lenpen inf: "),
@@ -153,7 +153,7 @@ def test_a_task_that_would_ignore_the_form_is_refused() -> None:
         task.build_generator([outspoken()], whole(lenpen_form="gnmt"))
     assert str(caught.value) == (
         "--lenpen-form gnmt: TranslationLevenshteinTask searches with IterativeRefinementGenerator, which knows only "
-        "its own length penalty; leave --lenpen-form out"
+        "its own length penalty; drop --lenpen-form"
     )
 
 
@@ -340,7 +340,7 @@ def test_validation_while_training_searches_so(tmp_path: Any) -> None:
     ("text", "message"),
     [
         ('{"lenpen_form": "gnmd"}', "did you mean 'gnmt'"),
-        ('{"lenpen_form": "gnmt", "unnormalized": true}', "leave one of them out"),
+        ('{"lenpen_form": "gnmt", "unnormalized": true}', "drop one of the two"),
         ('{"lenpen_form": "gnmt", "lenpen": "0.6"}', "--lenpen 0.6: "),
     ],
 )

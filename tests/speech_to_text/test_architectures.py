@@ -106,7 +106,7 @@ def test_what_is_not_said_follows_stock(size: str, said: dict[str, Any]) -> None
         ({"conv_kernel_sizes": "5,x"}, ("--conv-kernel-sizes", "positive numbers", "'5,x'")),
         ({"conv_kernel_sizes": "5,0"}, ("--conv-kernel-sizes", "positive numbers", "'5,0'")),
         ({"conv_channels": 7}, ("--conv-channels must be even", "not 7")),
-        ({"word_dropout": "0.1,0.2"}, ("--word-dropout takes one value here", "reads no words")),
+        ({"word_dropout": "0.1,0.2"}, ("--word-dropout takes a single value here", "no word embeddings")),
     ],
     ids=str,
 )

@@ -222,7 +222,10 @@ def test_a_checkpoint_does_not_look_for_the_pretrained_encoder_again(data: Path,
 @pytest.mark.usefixtures("no_upgrade")
 def test_an_encoder_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     saved(tmp_path / "asr.pt", "pre_ln_s2t_transformer", encoder_layers=2)
-    for path, words in (("asr.pt", "its encoder does not fit: .*transformer_layers.2"), ("absent.pt", "no such file")):
+    for path, words in (
+        ("asr.pt", "its encoder does not match this model: .*transformer_layers.2"),
+        ("absent.pt", "no such file"),
+    ):
         with pytest.raises(UserError, match=f"--load-pretrained-encoder-from .*{path}: {words}") as caught:
             build("pre_ln_s2t_transformer", **TINY, load_pretrained_encoder_from=str(tmp_path / path))
         assert all("\n" not in problem for problem in caught.value.problems)

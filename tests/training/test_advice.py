@@ -19,7 +19,7 @@ from tests import toy
 from tests.building import tiny
 from tests.config.test_hydra import TINY, read, recipe, run_hydra
 
-WARM_UP = "T-Fixup needs no warm-up"
+WARM_UP = "T-Fixup is meant to train without warm-up"
 """The one part that has something to say, and only of schedules that warm up, as the toy recipe's does."""
 WITHOUT = ("--warmup-init-lr", "0.005")  # the toy recipe's learning rate
 

@@ -186,7 +186,7 @@ def configuration(**values: Any) -> Any:
         ({"lamb_betas": [0.9, -0.1]}, "not 0.9 and -0.1"),
         ({"lamb_eps": 0.0}, "--lamb-eps must be above 0, not 0"),
         ({"weight_decay": -0.1}, "--weight-decay must be at least 0, not -0.1"),
-        ({"fp16": True}, "give --fp16-no-flatten-grads, too, or --memory-efficient-fp16"),
+        ({"fp16": True}, "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"),
     ],
 )
 def test_mistakes(values: dict[str, Any], message: str) -> None:
@@ -207,7 +207,7 @@ def test_flat_master_weights_are_refused_and_separate_ones_have_their_own_norms(
         config = toy.parse_training(Path("nowhere"), tmp_path, *flags, *more)
         return FP16Optimizer.build_optimizer(config, list(model.parameters()))
 
-    with pytest.raises(UserError, match="--fp16 joins the master weights"):
+    with pytest.raises(UserError, match="--fp16 flattens the master weights"):
         wrapped()
     optimizer = wrapped("--fp16-no-flatten-grads")
     optimizer.set_lr(LR)

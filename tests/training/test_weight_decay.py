@@ -133,8 +133,10 @@ def test_a_kind_that_the_model_has_not_is_refused() -> None:
     with pytest.raises(UserError) as caught:
         models.build("--arch", "pre_ln_transformer", "--no-weight-decay-on", "norm,residual,history")
     assert caught.value.problems == (
-        "--no-weight-decay-on residual has no effect here: this model has none; it has norm, bias, embedding",
-        "--no-weight-decay-on history has no effect here: this model has none; it has norm, bias, embedding",
+        "--no-weight-decay-on residual has no effect here: this model has no such parameters; it has norm, "
+        "bias, embedding",
+        "--no-weight-decay-on history has no effect here: this model has no such parameters; it has norm, "
+        "bias, embedding",
     )
 
 
@@ -400,9 +402,9 @@ def test_overrides_at_a_checkpoint_leave_them_alone(toy_data: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--weight-decay", "0"), "has no effect without weight decay: give --weight-decay"),
-        (("--zero-sharding", "os"), "cannot go with --zero-sharding os"),
-        (("--ddp-backend", "fully_sharded"), "cannot go with --ddp-backend fully_sharded"),
+        (("--weight-decay", "0"), "has no effect without weight decay: add --weight-decay"),
+        (("--zero-sharding", "os"), "cannot be combined with --zero-sharding os"),
+        (("--ddp-backend", "fully_sharded"), "cannot be combined with --ddp-backend fully_sharded"),
         (("--weight-decay", "0", "--zero-sharding", "os"), "without weight decay.*; .*--zero-sharding"),
     ],
 )
@@ -419,7 +421,7 @@ def test_is_refused_where_it_would_do_nothing(
 def test_the_composite_optimizer_is_refused(toy_data: Path, tmp_path: Path) -> None:
     content = recipe(toy_data, tmp_path, {"_name": "pre_ln_transformer", **TINY, "no_weight_decay_on": "norm"})
     content["optimizer"] = {"_name": "composite", "groups": {}}
-    with pytest.raises(UserError, match="cannot go with --optimizer composite"):
+    with pytest.raises(UserError, match="cannot be combined with --optimizer composite"):
         run_hydra(read(tmp_path / "config", content))
 
 

@@ -1,5 +1,5 @@
-"""The papers' analyses as commands: what a model does to streams and gradients, before a GPU hour is spent on it.
+"""The papers' analyses as commands: the effect of a model on streams and gradients, before you spend GPU hours.
 
-Models are seen through hooks on their residual connections, LayerNorms and histories. No layer knows of it, nothing is
-measured where no analysis runs, and a method that is added tomorrow is measured like the others.
+Models are observed through hooks on their residual connections, LayerNorms and histories. Layers have no code for it,
+nothing is measured unless an analysis runs, and a new method is measured like the others.
 """

@@ -1,4 +1,4 @@
-"""The list of analyses. Adding one is a file with an ``ANALYSIS`` and its name here."""
+"""The list of analyses. A new one is a file with an ``ANALYSIS`` and its name here."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ BY_NAME: Mapping[str, Analysis] = {analysis.name: analysis for analysis in REGIS
 
 
 def find(name: str) -> Analysis:
-    """The analysis called ``name``.
+    """Return the analysis called ``name``.
 
     Raises:
-        UserError: there is none; with the nearest one.
+        UserError: there is none; the message has the nearest one.
     """
     if name not in BY_NAME:
         raise UserError(unknown_name("analysis", name, [*BY_NAME, "all"]))

@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
     Attributes:
         source: ``(B, S)``, pads on the left.
-        lengths: of the sources, ``(B)``.
+        lengths: lengths of the sources, ``(B)``.
         previous: the target shifted right, ``(B, T)``, pads on the right.
         target: ``(B, T)``.
     """
@@ -37,18 +37,18 @@ class Batch(NamedTuple):
 
     @property
     def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What the model takes."""
+        """Return the inputs of the model."""
         return self.source, self.lengths, self.previous
 
     def words(self, stack: str, pad: int) -> Tensor:
-        """True where a stack reads a word and no pad, ``(T, B)`` like its streams."""
+        """Return true where a stack reads a word and not a pad, ``(T, B)`` like its streams."""
         tokens = self.source if stack == "encoder" else self.previous
         return tokens.ne(pad).t()
 
 
 @cache
 def made_up_dictionary(size: int) -> Dictionary:
-    """``size`` types, fairseq's special ones among them."""
+    """Return a dictionary of ``size`` types, including fairseq's special ones."""
     words = Dictionary()
     for number in range(size - len(words)):
         words.add_symbol(f"word{number}")
@@ -56,12 +56,12 @@ def made_up_dictionary(size: int) -> Dictionary:
 
 
 def made_up_task(source: int, target: int) -> TranslationTask:
-    """Translation between dictionaries of these sizes; one dictionary where they are equal."""
+    """Return a task with dictionaries of these sizes; one dictionary if they are equal."""
     return TranslationTask(TranslationConfig(), made_up_dictionary(source), made_up_dictionary(target))
 
 
 def zipf(sentences: int, length: int, vocabulary: int, generator: torch.Generator) -> Tensor:
-    """Token numbers ``(sentences, length)``; the n-th word of ``vocabulary`` types is drawn with weight 1 / n."""
+    """Draw token numbers ``(sentences, length)``; the n-th word of ``vocabulary`` types has weight 1 / n."""
     special = Dictionary().nspecial
     frequencies = 1 / torch.arange(1, vocabulary - special + 1, dtype=torch.float)
     drawn = torch.multinomial(frequencies, sentences * length, replacement=True, generator=generator)
@@ -69,7 +69,7 @@ def zipf(sentences: int, length: int, vocabulary: int, generator: torch.Generato
 
 
 def zipf_batch(task: Any, sentences: int, length: int, seed: int = 1) -> Batch:
-    """Pairs of made-up sentences of one length, each ending in ``</s>``."""
+    """Return pairs of made-up sentences of one length, each ending in ``</s>``."""
     generator = torch.Generator().manual_seed(seed)
     source, target = (
         zipf(sentences, length, len(words), generator) for words in (task.source_dictionary, task.target_dictionary)
@@ -80,10 +80,10 @@ def zipf_batch(task: Any, sentences: int, length: int, seed: int = 1) -> Batch:
 
 
 def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
-    """The task of a binarised corpus, and what makes a batch of its validation split.
+    """Return the task of a binarised corpus, and a function that makes a batch of its validation split.
 
     Args:
-        directory: as fairseq-preprocess or ``scripts/prepare.sh`` has made it.
+        directory: made by fairseq-preprocess or ``scripts/prepare.sh``.
 
     Returns:
         The task, and a function of the number of sentences and the most tokens that one may have on either side.
@@ -96,7 +96,7 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
         raise UserError(f"{directory}: no such directory")
     if not list(data.glob("dict.*.txt")):
         raise UserError(f"{directory}: no binarised corpus (there is no dict.*.txt)")
-    # What another group of the whole configuration would say is said here.
+    # Values that other groups of the configuration would provide.
     config = TranslationConfig(data=str(data), dataset_impl=None, required_seq_len_multiple=1, train_subset="train")
     task = TranslationTask.setup_task(config)
     return task, lambda sentences, length: _first_sentences(task, data, sentences, length)

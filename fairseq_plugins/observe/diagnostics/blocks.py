@@ -1,10 +1,11 @@
-"""What a residual block does to the gradient: Zhang et al., EMNLP 2019, Table 1.
+"""Effect of a residual block on the gradient: Zhang et al., EMNLP 2019, Table 1.
 
-A block takes z, sums r = z + F(z) and puts out o = LN(r). Its backward pass is two steps, and the norms' ratios say
-what each does to the gradient: beta_LN = |dr| / |do| (the LayerNorm), beta_RC = |dz| / |dr| (the residual connection),
-beta their product; below 1 it shrinks. Var(r) is over all elements. Norms are Frobenius norms over the whole tensor.
+A block takes z, sums r = z + F(z) and returns o = LN(r). Its backward pass has two steps, and the ratios of norms show
+the effect of each on the gradient: beta_LN = |dr| / |do| (the LayerNorm), beta_RC = |dz| / |dr| (the residual
+connection), beta their product; below 1 it shrinks. Var(r) is over all elements. Norms are Frobenius norms over the
+whole tensor.
 
-dz counts every path from z, further connections of the method too; what a decoder reads of the encoder is no z.
+dz counts every path from z, including further connections of the method; a decoder's input from the encoder is not a z.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fairseq_plugins.observe.diagnostics.tables import cells, of_records
 class Block(NamedTuple):
     """One block; layers count from 0.
 
-    ``beta_ln`` is None where no norm stands after the sum; what has no gradient has no ratio.
+    ``beta_ln`` is None if there is no norm after the sum; a tensor without gradient has no ratio.
     """
 
     stack: str
@@ -49,7 +50,7 @@ class Kind(NamedTuple):
 
 
 def blocks(model: Any, batch: Batch) -> list[Block]:
-    """Every block of the model in training mode, the encoder's first."""
+    """Measure every block of the model in training mode, the encoder's first."""
     seen = watched_backward(model, batch)
     return [_block(sub, seen) for sub in sub_layers(model)]
 
@@ -65,7 +66,7 @@ def _block(sub: SubLayer, seen: Backward) -> Block:
 
 
 def kinds(found: list[Block]) -> list[Kind]:
-    """The rows of Table 1: the mean over the layers of each kind of sub-layer, in the order in which they run."""
+    """Return the rows of Table 1: means over the layers for each kind of sub-layer, in the order in which they run."""
     names = list(dict.fromkeys((block.stack, block.site) for block in found))
     return [_kind(stack, site, [b for b in found if (b.stack, b.site) == (stack, site)]) for stack, site in names]
 
@@ -78,13 +79,13 @@ def _kind(stack: str, site: str, members: list[Block]) -> Kind:
 
 
 def mean(values: list[float | None]) -> float | None:
-    """Of the values that there are; None if there are none."""
+    """Return the mean of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """Every block, and the means of Table 1."""
+    """Measure every block, and the means of Table 1."""
     found = each(subjects, settings, blocks)
     means: dict[str, list[Kind]] = {label: kinds(some) for label, some in found.items()}
     names = list(dict.fromkeys(f"{kind.stack} {kind.site}" for some in means.values() for kind in some))

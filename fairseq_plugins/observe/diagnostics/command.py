@@ -34,16 +34,16 @@ from fairseq_plugins.pipeline.tables import text_table
 
 EVERYTHING = "all"
 DEFAULT_METHODS = ("post_ln", "pre_ln", "admin")
-"""What is compared where the user names nothing."""
+"""Methods that are compared by default."""
 WORDS = 10_000
 PAPERS_OWN = ("analysis", "paper", "output", "seed")
-"""What may be said beside ``--paper``."""
+"""Options that can be combined with ``--paper``."""
 Make = Callable[[int, int], Batch]
-"""Makes so many sentences of so many tokens."""
+"""Function of the number of sentences and their length."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose every complaint is one line."""
+    """Parser that reports each mistake in one line."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse.
@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> tuple[Parser, list[argparse.Action]]:
-    """The parser, and the flags that are not the model's; those of the model are without a word of help."""
+    """Return the parser, and the flags that are not the model's; those of the model have no help text."""
     lines = [f"  {one.name:<17}{one.summary} [{one.paper}]" for one in analyses.REGISTRY]
     what = ", ".join(f"'{one.name}'" for one in analyses.REGISTRY if one.of == "trainings")
     figures = [f"  {name:<17}{'; '.join(one.shows for one in some)}" for name, some in papers.PAPERS.items()]
@@ -68,7 +68,7 @@ def parser() -> tuple[Parser, list[argparse.Action]]:
         "\n\nanalyses:\n" + "\n".join(lines) + f"\n  {EVERYTHING:<17}all but the last, or the figures of --paper"
         "\n\npapers:\n" + "\n".join(figures),
         epilog="Every flag of the model may follow: --encoder-layers 18 --dropout 0.3 --base-init xavier ...\n"
-        "(fairseq-deep train --arch admin_transformer --help lists them). They go for every method named.",
+        "(fairseq-deep train --arch admin_transformer --help lists them). They apply to every method.",
     )
     add = result.add_argument
     add("analysis", metavar="ANALYSIS", nargs="?", help="one of the above")
@@ -120,7 +120,7 @@ def parser() -> tuple[Parser, list[argparse.Action]]:
 
 
 def vocabulary(text: str) -> int:
-    """A number of words; fairseq's own symbols are among them."""
+    """Read a number of words, including fairseq's own symbols."""
     number, least = int(text), Dictionary().nspecial + 1
     if number < least:
         raise argparse.ArgumentTypeError(f"{number} is less than {least}, fairseq's own symbols and one word")
@@ -128,10 +128,10 @@ def vocabulary(text: str) -> int:
 
 
 def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
-    """Our own options, and those of the model that were said.
+    """Return our own options, and those of the model that were set.
 
     Raises:
-        UserError: a flag that neither we nor the model have, with the nearest one; a value of the wrong kind.
+        UserError: an unknown flag, with the nearest one; an illegal value.
     """
     flags, actions = parser()
     both, unknown = flags.parse_known_intermixed_args(list(argv))
@@ -159,17 +159,17 @@ class Job:
 
 
 def jobs(args: Namespace, model: Namespace) -> list[Job]:
-    """What is to be done.
+    """Return the jobs of the command line.
 
     Raises:
-        UserError: an analysis, method, paper or checkpoint that there is not, or that do not go together.
+        UserError: an unknown analysis, method, paper or checkpoint, or a combination that is not supported.
     """
     if args.analysis is None:
         known = ", ".join([*analyses.BY_NAME, EVERYTHING])
-        raise UserError(f"no analysis is named; one of: {known} (fairseq-deep diagnose --help)")
+        raise UserError(f"no analysis given; one of: {known} (fairseq-deep diagnose --help)")
     if args.paper is not None:
         if args.analysis != EVERYTHING:
-            raise UserError(f"--paper goes with 'all', not with '{args.analysis}'")
+            raise UserError(f"--paper needs 'all', not '{args.analysis}'")
         _refuse_what_a_paper_says(args, model)
         return [_paper_job(figure, args) for figure in papers.find(args.paper)]
     chosen = analyses.OF_MODELS if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
@@ -185,17 +185,17 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
 
 
 def _said(model: Namespace) -> list[str]:
-    """The settings of a model that the user has said, as flags."""
-    # A flag without a value is False where it is not said; 0 is said.
+    """Return the settings of a model that the user has set, as flags."""
+    # A flag without a value is False if unset; 0 is set.
     said = [name for name, value in sorted(vars(model).items()) if value is not None and value is not False]
     return [f"--{name.replace('_', '-')}" for name in said]
 
 
 def _refuse_what_a_paper_says(args: Namespace, model: Namespace) -> None:
-    """A paper's figure says what is measured, and how.
+    """Refuse settings that the figure of a paper defines.
 
     Raises:
-        UserError: so does the user.
+        UserError: the user sets some.
     """
     own = [one for one in parser()[1] if one.dest in vars(args) and one.dest not in PAPERS_OWN]
     said = [
@@ -205,41 +205,41 @@ def _refuse_what_a_paper_says(args: Namespace, model: Namespace) -> None:
     ]
     said += _said(model)
     if said:
-        raise UserError(f"--paper says itself what is measured: drop {', '.join(said)}")
+        raise UserError(f"--paper defines what is measured: drop {', '.join(said)}")
 
 
 def _refuse_settings_of_nothing(args: Namespace, model: Namespace, analysis: Analysis) -> None:
-    """Settings of a model go for methods, and so do made-up words; without a method nobody would read them.
+    """Refuse settings of a model, or of made-up words, if no method would read them.
 
     Raises:
         UserError: there are some.
     """
     only_trained = analysis.of == "trainings" or (args.checkpoint and not args.methods)
     if only_trained and (said := _said(model)):
-        raise UserError(f"{', '.join(said)}: a model that was trained has its own settings; these are for methods")
+        raise UserError(f"{', '.join(said)}: a trained model has its own settings; these options are for methods")
     if args.vocabulary is not None and (only_trained or args.data):
-        whose = "a corpus" if args.data else "a model that was trained"
-        raise UserError(f"--vocabulary: {whose} has its own words; this is for methods and made-up words")
+        whose = "a corpus" if args.data else "a trained model"
+        raise UserError(f"--vocabulary: {whose} has its own words; this option is for methods and made-up words")
 
 
 def _of_method(text: str, said: Namespace, task: Any) -> Subject:
-    """A method, with settings of its own where it is written ``METHOD:SETTING=VALUE:...``."""
+    """Return a method, with its own settings if it is written ``METHOD:SETTING=VALUE:...``."""
     name, *settings = text.split(":")
     find_architecture(name)
     flags = []
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or key.replace("-", "_") not in vars(said):
-            # All settings there are would be a page.
+            # A list of all settings would fill a page.
             near = nearest(key.replace("-", "_"), sorted(vars(said)))
-            raise UserError(f"{text}: '{setting}' is no SETTING=VALUE of a model{near}")
+            raise UserError(f"{text}: '{setting}' is not SETTING=VALUE of a model{near}")
         flags.append(f"--{key.replace('_', '-')}={value}")
     own = {key: value for key, value in vars(parse(["-", *flags])[1]).items() if value is not None}
     return of_options(name, Namespace(**{**vars(said), **own}), task, text)
 
 
 def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
-    """Subjects with labels of their own."""
+    """Return the subjects with distinct labels."""
     labels = [subject.label for subject in subjects]
     numbered = (dataclasses.replace(one, label=f"{one.label} ({place})") for place, one in enumerate(subjects, start=1))
     return [one if labels.count(one.label) == 1 else other for one, other in zip(subjects, numbered, strict=True)]
@@ -252,7 +252,7 @@ def _task(args: Namespace) -> tuple[Any, Make | None]:
 
 
 def _job(analysis: Analysis, subjects: Sequence[Any], args: Namespace, make: Make | None = None, **names: str) -> Job:
-    """A job with the analysis's own sizes where the user says none."""
+    """Return a job, with the analysis's default sizes if unset."""
     sentences, length = args.sentences or analysis.sentences, args.length or analysis.length
 
     def batch(subject: Subject) -> Batch:
@@ -264,7 +264,7 @@ def _job(analysis: Analysis, subjects: Sequence[Any], args: Namespace, make: Mak
 
 
 def progress(text: str) -> None:
-    """A line for whoever waits, out of the way of the result."""
+    """Print a progress line to standard error, apart from the result."""
     print(f"measuring {text}", file=sys.stderr, flush=True)
 
 
@@ -282,7 +282,7 @@ def run(job: Job, directory: Path) -> list[Path]:
     """Measure, print, write; the numbers before the plots.
 
     Returns:
-        The files.
+        The written files.
     """
     result = _renamed(job.analysis.run(job.subjects, job.settings, **job.options), job)
     print(f"{job.prefix or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
@@ -305,7 +305,7 @@ def run(job: Job, directory: Path) -> list[Path]:
 
 
 def _renamed(result: Result, job: Job) -> Result:
-    """Files of a paper's figure carry the figure's name in the place of the analysis's."""
+    """Name the files of a paper's figure after the figure instead of the analysis."""
     if not job.prefix:
         return result
 
@@ -317,12 +317,12 @@ def _renamed(result: Result, job: Job) -> Result:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the log of fairseq and of the calibration, which goes where the result goes."""
+    """Silence the logs of fairseq and of the calibration, which would go to the same stream as the result."""
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:
         with warnings.catch_warnings():
-            # fairseq hands torch masks of two types.
+            # fairseq passes masks of two types to torch.
             warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
             yield
     finally:
@@ -331,7 +331,7 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def output(directory: Path) -> Iterator[None]:
-    """A directory to write to, made before anything is measured; what stays empty is taken away again.
+    """Create the output directory before anything is measured; remove it again if it stays empty.
 
     Raises:
         UserError: nothing can be written there.
@@ -351,7 +351,7 @@ def output(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(directory: Path) -> Iterator[None]:
-    """What fails inside is one line."""
+    """Turn system errors inside into one line."""
     try:
         yield
     except OSError as error:
@@ -359,13 +359,13 @@ def writing(directory: Path) -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Diagnose as the arguments say; 0, or 2 after one line for each problem."""
+    """Run ``fairseq-deep diagnose``; returns 0, or 2 after one line per problem."""
     with quiet():
         return exit_code(lambda: diagnose(list(sys.argv[1:] if argv is None else argv)))
 
 
 def diagnose(argv: Sequence[str]) -> int:
-    """As :func:`main`, but mistakes are raised."""
+    """Run the command; raises mistakes instead of printing them."""
     args, model = parse(argv)
     todo = jobs(args, model)
     refused: list[str] = []

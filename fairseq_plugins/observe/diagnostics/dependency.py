@@ -1,10 +1,10 @@
-"""Residual dependency: how much of a sub-layer's output each branch below makes up. Liu et al., EMNLP 2020, figure 7.
+"""Residual dependency: the share of each branch in a sub-layer's output. Liu et al., EMNLP 2020, figure 7.
 
 Every stream is a sum: the embedding and all branches so far, each scaled by what residuals, LayerNorms and histories
-have done to it since. A residual is linear in what it is given, a LayerNorm is so too once its division by the standard
-deviation is held fixed. So each summand is carried through on its own; beta_ij is the standard deviation of summand j
-in the output of sub-layer i over the width, mean over the words, and a row's squares sum to one. What LayerNorms and
-shifts add to every word alike is no summand of a branch and is left out.
+have done to it since. A residual is linear in its inputs, and so is a LayerNorm once its division by the standard
+deviation is held fixed. So each summand is propagated separately; beta_ij is the standard deviation of summand j in the
+output of sub-layer i over the width, mean over the words, and a row's squares sum to one. What LayerNorms and shifts
+add equally to every word is not a summand of a branch and is left out.
 
 Legend: K summands, T time, B batch, C width.
 """
@@ -33,10 +33,10 @@ TOLERANCE = 1e-3
 
 
 def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
-    """Beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
+    """Return beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
 
     Raises:
-        UserError: an output is no weighted sum of embedding and branches.
+        UserError: an output is not a weighted sum of embedding and branches.
     """
     model.eval()
     norms = {norm: [] for _, stack in model.stacks() for norm in layer_norms(stack)}  # type: ignore[var-annotated]
@@ -54,12 +54,12 @@ def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
 
 
 def deviation(norm: Any, x: Tensor) -> Tensor:
-    """What ``norm`` divides ``x``, ``(T, B, C)``, by: ``(T, B, 1)``."""
+    """Return the divisor of ``norm`` for ``x``, ``(T, B, C)``: ``(T, B, 1)``."""
     return (x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
 
 
 def frozen(divisor: Tensor) -> Any:
-    """Hook that makes a LayerNorm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
+    """Return a hook that makes a LayerNorm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
 
     def hook(norm: Any, inputs: Any, output: Tensor) -> Tensor:
         x = inputs[0]
@@ -73,7 +73,7 @@ def frozen(divisor: Tensor) -> Any:
 
 
 def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor]:
-    """The summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, what belongs to none.
+    """Yield the summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, and the remainder.
 
     Raises:
         UserError: they do not add up to the output.
@@ -91,7 +91,7 @@ def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor
 
 
 def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
-    """One residual connection, whose branch is summand ``number``, and the norm behind it, on summands."""
+    """Apply one residual connection, whose branch is summand ``number``, and the norm after it to summands."""
     sub, zero = visit.sub, x.new_zeros(1, 1, 1, x.size(-1))
     x = sub.residual(zero, x, layer_input).clone()
     x[number] += sub.residual(visit.branch, zero[0], zero[0])
@@ -105,24 +105,24 @@ def _require_sum(visit: Visit, x: Tensor) -> None:
     error = float((x.sum(dim=0) - expected).abs().max())
     if not error <= TOLERANCE * max(float(expected.std()), 1e-6):
         raise UserError(
-            f"dependency: the output of {visit.sub.name} is no weighted sum of the embedding and the branches below "
+            f"dependency: the output of {visit.sub.name} is not a weighted sum of the embedding and the branches below "
             f"(off by {error:.2g}), so their shares are not defined"
         )
 
 
 def row(x: Tensor, words: Tensor) -> Tensor:
-    """Beta of one output from its summands ``(K, T, B, C)``; ``words`` ``(T, B)`` leaves out pads. ``(K - 1)``."""
+    """Return beta of one output from its summands ``(K, T, B, C)``; ``words`` ``(T, B)`` excludes pads. ``(K - 1)``."""
     deviations = x[:-1].std(dim=-1, unbiased=False)[:, words].mean(dim=1)
     return deviations / deviations.norm()
 
 
 def newest(beta: Tensor) -> list[float]:
-    """beta_ii squared: the share of the newest branch in each sub-layer's output."""
+    """Return beta_ii squared: the share of the newest branch in each sub-layer's output."""
     return [float(beta[number, number + 1]) ** 2 for number in range(len(beta))]
 
 
 def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
+    """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
     found: dict[str, dict[str, Tensor]] = each(subjects, settings, dependency)
     axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
     maps: list[Panel] = [
@@ -146,12 +146,12 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
 
 
 def upper_empty(beta: Tensor) -> list[list[float | None]]:
-    """Rows of beta; a branch that is not there yet has no value."""
+    """Return the rows of beta; branches above have no value."""
     return [[value if j <= i + 1 else None for j, value in enumerate(row)] for i, row in enumerate(beta.tolist())]
 
 
 def growth(share: Sequence[float]) -> float | None:
-    """Growth of 1 / beta_ii^2 from one sub-layer to the next, by least squares: 0 for a constant share, 1 for 1 / i.
+    """Return the growth of 1 / beta_ii^2 per sub-layer, by least squares: 0 for a constant share, 1 for 1 / i.
 
     Branches of one variance v over an embedding of variance w have the share v / (w + i v), so it is 1 from the start.
     """

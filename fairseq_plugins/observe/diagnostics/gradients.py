@@ -34,13 +34,13 @@ from fairseq_plugins.observe.diagnostics.tables import Table, cells
 LABEL_SMOOTHING = 0.1
 LAYER = "layer"
 TOKENS_AT_ONCE = 500
-"""Source tokens of one pass: 18 layers of base size on either side then take about 2 GB."""
+"""Source tokens per pass: 18 layers of base size on either side then need about 2 GB."""
 POINTS = ("stream", "norm_input", "norm_output", "branch", "total", "output")
 """Tensors of a sub-layer, by their names in :class:`~fairseq_plugins.observe.diagnostics.observation.Visit`."""
 
 
 class Point(NamedTuple):
-    """The gradient norm of one tensor; of a whole layer where ``site`` is ``layer``. Layers count from 0."""
+    """The gradient norm of one tensor; of a whole layer if ``site`` is ``layer``. Layers count from 0."""
 
     stack: str
     layer: int
@@ -69,9 +69,9 @@ Key = tuple[str, int, str, str]
 
 
 class Backward:
-    """What backward passes have shown, added up over parts of a batch; scalars only, no tensor is kept.
+    """Results of backward passes, added up over parts of a batch; only scalars are kept.
 
-    Sentences do not meet in a pass, so the squared norm over a batch is the sum of those over its parts.
+    Sentences do not interact in a pass, so the squared norm over a batch is the sum of those over its parts.
     """
 
     def __init__(self) -> None:
@@ -94,25 +94,25 @@ class Backward:
         self._moments[key] = self._moments.get(key, torch.zeros(3).double()) + moments
 
     def norm(self, key: Key) -> float | None:
-        """Norm of the gradient; None for what was not watched, 0 where no gradient has come."""
+        """Return the norm of the gradient; None for a tensor that was not watched, 0 without a gradient."""
         square = self._squares.get(key)
         return None if square is None else square**0.5
 
     def variance(self, key: Key) -> float:
-        """Of all elements that were seen, around their one mean."""
+        """Return the variance of all elements that were seen, around their common mean."""
         total, squares, count = self._moments[key].tolist()
         return squares / count - (total / count) ** 2
 
 
 def parts_of(batch: Batch) -> Iterator[Batch]:
-    """``batch`` in parts whose activations fit into a small machine's memory."""
+    """Split ``batch`` into parts whose activations fit into a small machine's memory."""
     sentences = max(1, TOKENS_AT_ONCE // batch.source.size(1))
     for first in range(0, len(batch.source), sentences):
         yield Batch(*(tensor[first : first + sentences] for tensor in batch))
 
 
 def watched_backward(model: Any, batch: Batch) -> Backward:
-    """Passes in training mode, with the model's dropout; the gradients of the parameters stay in the model."""
+    """Run passes in training mode, with the model's dropout; the gradients of the parameters stay in the model."""
     model.train()
     model.zero_grad()
     seen, pad = Backward(), model.decoder.padding_idx
@@ -133,9 +133,9 @@ def watched_backward(model: Any, batch: Batch) -> Backward:
 
 
 def gradient_norms(model: Any, batch: Batch) -> list[Point]:
-    """Every point of the model, the encoder's first, from the bottom up.
+    """Return every point of the model, the encoder's first, from the bottom up.
 
-    A layer has one row more with the point ``output`` and one with ``parameters``, over all that it trains.
+    A layer has another row with the point ``output`` and one with ``parameters``, over all its trained parameters.
     """
     seen = watched_backward(model, batch)
     points: list[Point] = []
@@ -150,18 +150,18 @@ def gradient_norms(model: Any, batch: Batch) -> list[Point]:
 
 
 def parameter_norm(layer: torch.nn.Module) -> float:
-    """Norm of the gradients of all parameters of ``layer`` together."""
+    """Return the norm of the gradients of all parameters of ``layer`` together."""
     squares = [float(p.grad.norm()) ** 2 for p in layer.parameters() if p.grad is not None]
     return sum(squares) ** 0.5
 
 
 def layer_outputs(points: list[Point], stack: str) -> list[float]:
-    """Norms at the outputs of the layers of ``stack``, bottom to top."""
+    """Return the norms at the outputs of the layers of ``stack``, bottom to top."""
     return [p.norm for p in points if p.stack == stack and p.site == "layer" and p.point == "output"]
 
 
 def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """Points of each model; norms by the largest of its sub-layers and by that of its top decoder layer."""
+    """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
     found: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
     rows = [(label, *point, *_relative(points, point)) for label, points in found.items() for point in points]
     columns = ("model", *Point._fields, "relative_to_largest", "relative_to_top")
@@ -183,12 +183,12 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
 
 
 def largest_of(points: Sequence[Point]) -> float:
-    """Largest norm at a sub-layer's output."""
+    """Return the largest norm at a sub-layer's output."""
     return max(p.norm for p in points if p.site != "layer" and p.point == "output")
 
 
 def top_of(points: Sequence[Point]) -> float:
-    """Norm at the output of the top layer of the last stack."""
+    """Return the norm at the output of the top layer of the last stack."""
     return [p.norm for p in points if p.site == "layer" and p.point == "output"][-1]
 
 
@@ -230,7 +230,7 @@ def _point_panels(found: Mapping[str, Sequence[Point]]) -> list[Panel]:
 
 
 def _path(points: Sequence[Point], part: float) -> list[tuple[str, float]]:
-    """Along the stream of one decoder layer: its input, then each sum and what stands behind it.
+    """Follow the stream of one decoder layer: its input, then each sum and the point after it.
 
     Args:
         points: of one model.

@@ -20,7 +20,7 @@ from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settin
 from fairseq_plugins.observe.diagnostics.tables import Table, cells
 
 LARGEST = 4096
-"""Rows of the largest Jacobian that is taken: 64 MiB and a minute or two on one core."""
+"""Maximum number of rows of a Jacobian: 64 MiB and a minute or two on one core."""
 ROWS_AT_ONCE = 64
 
 
@@ -28,7 +28,7 @@ def require_size(words: int, width: int) -> None:
     """Refuse a Jacobian that takes too long.
 
     Raises:
-        UserError: with the number of words that is possible.
+        UserError: it is too large; the message has the possible number of words.
     """
     if words * width <= LARGEST:
         return
@@ -42,7 +42,7 @@ def require_size(words: int, width: int) -> None:
 
 
 def jacobian(model: Any, batch: Batch) -> Tensor:
-    """Of the encoder's output, what stands on top included, by its embedded input, first sentence: ``(nC, nC)``.
+    """Return the Jacobian of the encoder's output, top norm included, by its embedded first sentence: ``(nC, nC)``.
 
     Raises:
         UserError: it would be too large.
@@ -56,7 +56,7 @@ def jacobian(model: Any, batch: Batch) -> Tensor:
 
 
 def of_function(function: Any, start: Tensor) -> Tensor:
-    """Jacobian of ``function`` at ``start``, both flattened, some rows at a time."""
+    """Return the Jacobian of ``function`` at ``start``, both flattened, some rows at a time."""
     x = start.detach().requires_grad_()
     y = function(x)
     size = y.numel()
@@ -102,13 +102,13 @@ LEAST_SINGULAR, BINS = 1e-6, 60
 
 
 def common_limits(found: Sequence[Tensor]) -> tuple[float, float]:
-    """Range of log10 of all values, with a little room."""
+    """Return the range of log10 of all values, with a margin."""
     logs = [values.double().clamp(min=LEAST_SINGULAR).log10() for values in found]
     return min(float(one.min()) for one in logs) - 0.1, max(float(one.max()) for one in logs) + 0.1
 
 
 def histogram(values: Tensor, limits: tuple[float, float]) -> list[tuple[float, float]]:
-    """Middle of a bin of log10 and the share of the values in it; what is smaller than the least counts as that."""
+    """Return the middle of each bin of log10 and its share of values; smaller values count in the lowest bin."""
     low, high = limits
     counts = torch.histc(values.double().clamp(min=LEAST_SINGULAR).log10(), bins=BINS, min=low, max=high)
     width = (high - low) / BINS

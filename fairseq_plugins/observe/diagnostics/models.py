@@ -1,4 +1,4 @@
-"""What is measured: a method at the sizes that the user gives, freshly initialised, or the model of a checkpoint."""
+"""Subjects of measurement: a freshly initialised method at the user's sizes, or the model of a checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fairseq_plugins.core.sub_layers import sites_of
 from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task
 
-# Hooks must see every layer once: no layer is skipped, and none is run again to save memory.
+# Hooks must see every layer exactly once: no LayerDrop, and no activation checkpointing.
 OBSERVABLE: Mapping[str, Any] = {
     "encoder_layerdrop": 0.0,
     "decoder_layerdrop": 0.0,
@@ -45,8 +45,8 @@ class Subject:
         label: its name in tables and plots.
         options: flat configuration, completed by its architecture.
         task: with the dictionaries.
-        weights: those of a checkpoint; None for a model that has not been trained.
-        updates: that a checkpoint has seen, where it says so.
+        weights: those of a checkpoint; None for an untrained model.
+        updates: number of updates of a checkpoint, if recorded.
     """
 
     label: str
@@ -57,14 +57,14 @@ class Subject:
 
     @property
     def about(self) -> dict[str, Any]:
-        """For the files of numbers."""
+        """Return the description for the files of numbers."""
         return {"label": self.label, "updates": self.updates, "options": vars(self.options)}
 
     def build(self, seed: int = 1, **changes: Any) -> DeepTransformerModel:
-        """A new model, not calibrated, in evaluation mode.
+        """Build a new model, not calibrated, in evaluation mode.
 
         Args:
-            seed: its weights are drawn from it, unless they are a checkpoint's.
+            seed: seed of its weights, unless they come from a checkpoint.
             changes: settings that differ from :attr:`options`.
 
         Raises:
@@ -83,7 +83,7 @@ class Subject:
         return model.eval()
 
     def ready(self, batch: Batch, seed: int = 1, **changes: Any) -> DeepTransformerModel:
-        """A new model that has seen ``batch`` where its initialisation has to see data, in evaluation mode."""
+        """Build a new model in evaluation mode, calibrated on ``batch`` if its initialisation needs data."""
         model = self.build(seed, **changes)
         model.train()
         model.see_first_batch(*batch.inputs)
@@ -91,17 +91,17 @@ class Subject:
 
 
 def model_flags() -> argparse.ArgumentParser:
-    """Every flag of a translation model, without defaults."""
+    """Return a parser with every flag of a translation model, without defaults."""
     parser = argparse.ArgumentParser(prog="fairseq-deep diagnose", add_help=False, allow_abbrev=False)
     DeepTransformerModel.add_args(parser)
     return parser
 
 
 def find_architecture(name: str) -> str:
-    """The architecture that a method's or an architecture's name stands for.
+    """Return the architecture for the name of a method or an architecture.
 
     Raises:
-        UserError: there is none, or it is no translation model of this package.
+        UserError: there is none, or it is not a translation model of this package.
     """
     if name in METHODS:
         return name + TRANSLATION.suffix
@@ -117,19 +117,19 @@ def find_architecture(name: str) -> str:
         raise UserError(f"unknown method '{name}'{near}; legal values: {', '.join(sorted(METHODS))}")
     if not issubclass(found, DesignedModel):
         raise UserError(
-            f"'{name}' is an architecture of fairseq's own and has no residual connections to watch; name a method"
+            f"'{name}' is an architecture of stock fairseq and has no residual connections to watch; name a method"
         )
     if not issubclass(found, DeepTransformerModel):
-        raise UserError(f"'{name}' is no translation model, and only those can be diagnosed")
+        raise UserError(f"'{name}' is not a translation model; only those can be diagnosed")
     return name
 
 
 def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subject:
-    """A method, not trained.
+    """Return an untrained method.
 
     Args:
-        name: of the method, or of an architecture.
-        said: the settings that the user has said, by their names in the configuration.
+        name: name of the method, or of an architecture.
+        said: the settings of the user, by their names in the configuration.
         task: with the dictionaries.
         label: its name in tables; by default ``name``.
 
@@ -143,20 +143,20 @@ def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subjec
 
 
 def of_checkpoint(path: Path, task: Any = None) -> Subject:
-    """The model of a checkpoint.
+    """Return the model of a checkpoint.
 
     Args:
         path: the checkpoint.
-        task: with the dictionaries of a corpus; by default made-up words, as many as the model knows.
+        task: with the dictionaries of a corpus; by default made-up words, as many as the model has.
 
     Raises:
-        UserError: it cannot be read, is no translation model of this package, or knows another number of words.
+        UserError: it cannot be read, is not a translation model of this package, or has another number of words.
     """
     state = read_checkpoint(path)
     try:
         find_architecture(architecture(state))
     except UserError:
-        raise UserError(f"{path}: '{architecture(state)}' is no translation architecture of this package") from None
+        raise UserError(f"{path}: '{architecture(state)}' is not a translation architecture of this package") from None
     _, options = build_original(state, path)
     weights: Mapping[str, Tensor] = state["model"]
     source, target = (len(weights[f"{stack.value}.embed_tokens.weight"]) for stack in Stack)
@@ -165,17 +165,16 @@ def of_checkpoint(path: Path, task: Any = None) -> Subject:
     known = (len(task.source_dictionary), len(task.target_dictionary))
     if known != (source, target):
         raise UserError(
-            f"{path}: the model knows {source} source and {target} target words, "
-            f"the corpus has {known[0]} and {known[1]}"
+            f"{path}: the model has {source} source and {target} target words, the corpus has {known[0]} and {known[1]}"
         )
     float32 = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
     return Subject(path.stem, options, task, float32, num_updates(state))
 
 
 def depends_on_depth(subject: Subject) -> bool:
-    """Whether a layer of the encoder would come out different in a deeper model.
+    """Return whether an encoder layer would be different in a deeper model.
 
-    Where it would not, the lower layers of a deep model are a shallow one.
+    If not, the lower layers of a deep model are a shallow model.
     """
     model = subject.build(**{name: 1 for name in DEPTHS})
     design: StackDesign = model.encoder.design

@@ -1,6 +1,6 @@
-"""What an analysis sees of a model: its sub-layers in the order in which they run, and the tensors of one pass.
+"""Observe a model: its sub-layers in the order in which they run, and the tensors of one pass.
 
-Everything comes from hooks on residuals, norms, layers and histories; they are gone when the context is left.
+Everything comes from hooks on residuals, norms, layers and histories; leaving the context removes them.
 
 Legend: T time, B batch, C width.
 """
@@ -19,17 +19,17 @@ from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 
 @dataclass(eq=False)
 class Visit:
-    """What one pass has shown of one sub-layer. Every tensor is ``(T, B, C)``.
+    """Tensors of one sub-layer in one pass, each ``(T, B, C)``.
 
     Attributes:
         sub: the sub-layer.
-        branch: what its residual connection was given.
-        stream: likewise.
-        layer_input: likewise.
-        total: what the residual connection returned.
-        output: what the next sub-layer, or whatever stands above the layer, was given.
-        norm_input: what its norm was given; None where it has none.
-        norm_output: what its norm returned.
+        branch: input of its residual connection.
+        stream: input of its residual connection.
+        layer_input: input of its residual connection.
+        total: output of the residual connection.
+        output: input of the next sub-layer, or of the module above the layer.
+        norm_input: input of its norm; None without a norm.
+        norm_output: output of its norm.
     """
 
     sub: SubLayer
@@ -44,7 +44,7 @@ class Visit:
 
 @dataclass(eq=False)
 class Recording:
-    """What a pass has shown of a model.
+    """Tensors of a model in one pass.
 
     Attributes:
         visits: its sub-layers as they ran.
@@ -59,13 +59,13 @@ class Recording:
     bottoms: dict[str, Tensor] = field(default_factory=dict)
 
     def of(self, stack: str) -> list[Visit]:
-        """The visits of one stack."""
+        """Return the visits of one stack."""
         return [visit for visit in self.visits if visit.sub.stack == stack]
 
 
 @contextlib.contextmanager
 def recording(model: Any) -> Iterator[Recording]:
-    """Record the forward pass that is made inside the context; tensors keep their graph where there is one."""
+    """Record the forward pass inside the context; tensors keep their graph if there is one."""
     record = Recording()
     handles: list[Any] = []
     try:
@@ -105,7 +105,7 @@ def _see_layer(record: Recording, key: tuple[str, int], result: Any) -> None:
 
 def _see_norm(record: Recording, seen: list[Any], norm: nn.Module, inputs: Any, output: Tensor) -> None:
     seen[:] = [(inputs[0], output)]
-    # A norm that stands after its residual connection belongs to the visit that is already there.
+    # A norm after its residual connection belongs to the visit that already exists.
     if record.visits and record.visits[-1].sub.norm is norm:
         record.visits[-1].norm_input, record.visits[-1].norm_output = seen.pop()
 
@@ -122,7 +122,7 @@ def _see_residual(record: Recording, sub: SubLayer, seen: list[Any], inputs: Any
 
 @contextlib.contextmanager
 def replaced_outputs(hooks: dict[nn.Module, Any]) -> Iterator[None]:
-    """Have modules return what their hook ``(module, inputs, output)`` makes of it."""
+    """Replace the outputs of modules by those of their hooks ``(module, inputs, output)``."""
     handles = [module.register_forward_hook(hook) for module, hook in hooks.items()]
     try:
         yield

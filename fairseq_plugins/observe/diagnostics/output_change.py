@@ -1,10 +1,10 @@
-"""How much the encoder's output moves when its weights do: Liu et al., EMNLP 2020, figure 4.
+"""Change of the encoder's output when its weights change: Liu et al., EMNLP 2020, figure 4.
 
 A random change of every matrix in the layers moves the output of a Post-LN encoder of N layers by O(N), that of a
-Pre-LN or Admin encoder by O(log N). What counts is the output as a LayerNorm hands it on: Pre-LN's raw stream grows
-with N and so does its change. Every output is therefore brought to mean 0 and variance 1 over the width.
+Pre-LN or Admin encoder by O(log N). The output is measured after a LayerNorm: Pre-LN's raw stream grows with N and so
+does its change. Every output is therefore normalised to mean 0 and variance 1 over the width.
 
-A change is the squared L2 norm of the difference over the whole batch. Dropout is off; embeddings stay.
+A change is the squared L2 norm of the difference over the whole batch. Dropout is off; embeddings do not change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairseq_plugins.observe.diagnostics.tables import cells, of_records
 RANDOM_SIZE, GRADIENT_SIZE = 1e-4, 1e-6
 """Change of each weight, as in the authors' code."""
 COARSE = (1, 2, 3, 6, 12, 18, 25, 35, 50, 70, 100)
-"""Depths of models where the layers of a deep one are no shallow one, and for steps along a gradient."""
+"""Depths of models if the lower layers of a deep one are not a shallow model, and for steps along a gradient."""
 
 Step = Callable[[Any, Batch, torch.Generator], dict[str, Tensor]]
 
@@ -43,20 +43,20 @@ class Change(NamedTuple):
 
 
 class Law(NamedTuple):
-    """R^2 of straight lines through a curve: against N and against log N. None where the curve is flat."""
+    """R^2 of straight lines through a curve: against N and against log N. None if the curve is flat."""
 
     linear: float | None
     logarithmic: float | None
 
 
 def matrices(model: Any) -> dict[str, Tensor]:
-    """The weight matrices of the encoder's layers."""
+    """Return the weight matrices of the encoder's layers."""
     return {name: p for name, p in model.encoder.layers.named_parameters() if p.dim() == 2}
 
 
 def random_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-    """Every weight moves by :data:`RANDOM_SIZE`, up or down at random."""
-    # One byte a sign: a deep model has a hundred million.
+    """Move every weight by :data:`RANDOM_SIZE`, up or down at random."""
+    # One byte per sign: a deep model has a hundred million.
     signs = {
         name: torch.randint(0, 2, p.shape, generator=generator, dtype=torch.int8) for name, p in matrices(model).items()
     }
@@ -64,12 +64,12 @@ def random_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[st
 
 
 def adam_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-    """Adam's first step at the learning rate :data:`GRADIENT_SIZE`: against the sign of the gradient."""
+    """Take Adam's first step at the learning rate :data:`GRADIENT_SIZE`: against the sign of the gradient."""
     return {name: -GRADIENT_SIZE * gradient.sign() for name, gradient in _gradients(model, batch).items()}
 
 
 def gradient_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-    """A step against the gradient, as long as Adam's first one."""
+    """Take a step against the gradient, as long as Adam's first one."""
     found = _gradients(model, batch)
     length = math.sqrt(sum(float(g.norm()) ** 2 for g in found.values()))
     count = sum(g.numel() for g in found.values())
@@ -87,7 +87,7 @@ STEPS: dict[str, Step] = {"random": random_step, "gradient": gradient_step, "ada
 
 
 def outputs(model: Any, batch: Batch) -> list[Tensor]:
-    """Normalised output after each layer of the encoder, pads left out: each ``(words, C)``."""
+    """Return the normalised output after each layer of the encoder, without pads: each ``(words, C)``."""
     with torch.no_grad(), recording(model) as record:
         model.encoder(batch.source, src_lengths=batch.lengths)
     words = batch.words(Stack.ENCODER.value, model.encoder.padding_idx)
@@ -95,14 +95,14 @@ def outputs(model: Any, batch: Batch) -> list[Tensor]:
 
 
 def normalised(x: Tensor) -> Tensor:
-    """Mean 0 and variance 1 over the last dimension, in float64."""
+    """Normalise to mean 0 and variance 1 over the last dimension, in float64."""
     x = x.double()
     x = x - x.mean(dim=-1, keepdim=True)
     return x / (x.var(dim=-1, unbiased=False, keepdim=True) + 1e-12).sqrt()
 
 
 def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
-    """Change of the output after each layer of ``model``, which keeps the changed weights."""
+    """Return the change of the output after each layer of ``model``, which keeps the changed weights."""
     before = outputs(model, batch)
     moves = step(model, batch, torch.Generator().manual_seed(seed))
     with torch.no_grad():
@@ -113,10 +113,10 @@ def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
 
 
 def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int) -> list[Change]:
-    """The change by depth, 1 to ``deepest``.
+    """Return the change by depth, 1 to ``deepest``.
 
-    A random change takes all depths from one deep encoder where its layers know nothing of the ones above. Otherwise
-    a model is built for each of some depths, its decoder as deep as its encoder.
+    A random change uses one deep encoder for all depths if its layers do not depend on those above. Otherwise a model
+    is built for each of some depths, its decoder as deep as its encoder.
 
     Raises:
         UserError: a trained model at depths that it does not have.
@@ -131,7 +131,9 @@ def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int) 
 
 def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: int) -> dict[int, float]:
     if subject.weights is not None and step != "random":
-        raise UserError(f"output-change: {subject.label} is trained; --step {step} takes methods, which it builds anew")
+        raise UserError(
+            f"output-change: {subject.label} is trained; --step {step} needs methods, which it builds from scratch"
+        )
     if step == "random" and (subject.weights is not None or not depends_on_depth(subject)):
         sizes = {} if subject.weights is not None else {"encoder_layers": deepest, "decoder_layers": 1}
         model = subject.ready(batch, seed, **sizes, **NO_DROPOUT)
@@ -144,14 +146,14 @@ def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: in
 
 
 def law(points: Sequence[Change]) -> Law:
-    """How well the curve is a straight line against N and against log N."""
+    """Return how well a straight line fits the curve against N and against log N."""
     values = [point.mean for point in points]
     depths = [float(point.depth) for point in points]
     return Law(squared_correlation(depths, values), squared_correlation([math.log(n) for n in depths], values))
 
 
 def squared_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """R^2 of the least-squares line; None where there is nothing to explain."""
+    """Return R^2 of the least-squares line; None if there is no variance."""
     both = torch.tensor([list(x), list(y)], dtype=torch.float64)
     centred = both - both.mean(dim=1, keepdim=True)
     (xx, xy), (_, yy) = (centred @ centred.t()).tolist()
@@ -159,7 +161,7 @@ def squared_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 
 def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str, deepest: int, models: int) -> Result:
-    """The curve of each model and the two laws."""
+    """Measure the curve of each model and the two laws."""
     if step not in STEPS:
         raise UserError(unknown_name("step", step, STEPS))
     found: dict[str, list[Change]] = {}
@@ -194,6 +196,6 @@ ANALYSIS = Analysis(
     options=(
         Option("step", "random", f"what changes the weights, one of {', '.join(STEPS)}", metavar="STEP"),
         Option("deepest", 100, "most layers", positive),
-        Option("models", 8, "mean of so many", positive),
+        Option("models", 8, "number of models to average over", positive),
     ),
 )

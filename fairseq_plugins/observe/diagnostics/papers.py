@@ -1,6 +1,6 @@
-"""The papers' figures that need no training: which models, at which sizes, by which analysis.
+"""The papers' figures that need no training: their models, sizes and analyses.
 
-Where a paper does not say a size (ReZero's Jacobian, the width of Admin's figure 4), it is chosen small and said here.
+If a paper does not give a size (ReZero's Jacobian, the width of Admin's figure 4), it is small and stated here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHARED = "--share-all-embeddings"
 
 
 def depths(layers: int) -> str:
-    """Flags for so many layers on either side."""
+    """Return flags for ``layers`` layers in both stacks."""
     return f"--encoder-layers {layers} --decoder-layers {layers}"
 
 
@@ -32,11 +32,11 @@ class PaperFigure:
     """One figure or table.
 
     Attributes:
-        name: of its files.
-        shows: which one it is in the paper.
-        analysis: what measures it.
-        flags: of every model, the analysis's own settings among them.
-        models: what is compared.
+        name: name of its files.
+        shows: its number in the paper.
+        analysis: its analysis.
+        flags: flags of every model, including the analysis's own settings.
+        models: the models that are compared.
     """
 
     name: str
@@ -150,10 +150,10 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
 
 
 def find(name: str) -> tuple[PaperFigure, ...]:
-    """The figures of a paper.
+    """Return the figures of a paper.
 
     Raises:
-        UserError: none is known by that name.
+        UserError: there is no paper of that name.
     """
     if name not in PAPERS:
         raise UserError(unknown_name("paper", name, PAPERS))

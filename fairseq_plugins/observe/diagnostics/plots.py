@@ -1,4 +1,4 @@
-"""Plots, told apart without colour. A figure is plain data until it is drawn; only this file knows matplotlib."""
+"""Plots that are readable without colour. A figure is plain data until it is drawn; only this file uses matplotlib."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ NO_MATPLOTLIB = "no plots: matplotlib is not installed (pip install 'fairseq-dee
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
 ENDINGS = ("png", "pdf")
 HEIGHT, TILTED = 3.2, 0.6
-"""Inches of one panel, and of the names below it where they are tilted."""
+"""Size of one panel in inches, and of the names below it if they are tilted."""
 BAR, WIDE, WIDEST = 0.11, 9.0, 24.0
-"""Inches of one bar or range, of a panel that has no room for another beside it, and of the widest panel."""
+"""Inches of one bar or range, of a panel without room for another beside it, and of the widest panel."""
 MOST_ROWS = 8
-"""Of panels; where there are more, twice as many stand in a row."""
+"""Maximum number of panels; with more, a row has twice as many."""
 LEGEND_COLUMNS, LEGEND_ROW = 4, 0.18
 """Names in one row of a legend, and its height in inches."""
 LOG_TICKS = ((8.0, range(1, 10)), (1e4, (1, 2, 5)), (math.inf, (1,)))
-"""Multiples of powers of ten that are named on an axis whose ends are apart by at most such a factor."""
+"""Multiples of powers of ten with tick labels, by the maximum ratio of the ends of an axis."""
 MOST_MARKERS = 12
 MOST_NAMED = 18
-"""Rows of a heat map whose names have room."""
+"""Maximum number of rows of a heat map with room for their names."""
 MOST_WRITTEN = 8
-"""Rows and columns up to which the values are written into a heat map."""
+"""Maximum numbers of rows and columns for values inside a heat map."""
 
 Point = tuple[float, float]
 
@@ -59,10 +59,10 @@ class Lines:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A panel of one matrix; what is None is hatched. Row 0 is drawn at the bottom.
+    """A panel of one matrix; None is hatched. Row 0 is at the bottom.
 
-    Columns stand at whole numbers from ``first_column`` on, or at those of ``columns``, which increase. With ``log``
-    the shades are logarithmic, and every value and limit is above zero.
+    Columns are at whole numbers from ``first_column`` on, or at those of ``columns``, which increase. With ``log`` the
+    shades are logarithmic, and every value and limit is above zero.
     """
 
     title: str
@@ -116,15 +116,15 @@ class Figure:
 
 
 def available() -> bool:
-    """Whether plots can be drawn."""
+    """Return whether plots can be drawn."""
     return load_pyplot() is not None
 
 
 def draw(figure: Figure, directory: Path) -> list[Path]:
-    """Write a figure as PNG and PDF; nothing where it has no panels.
+    """Write a figure as PNG and PDF; nothing if it has no panels.
 
     Returns:
-        The files.
+        The written files.
     """
     if not figure.panels:
         return []
@@ -168,7 +168,7 @@ def _layout(figure: Figure) -> tuple[int, int, tuple[float, float]]:
 
 
 def _one_legend(canvas: Any, axes: Any) -> None:
-    """Below the panels, every name once."""
+    """Draw a legend below the panels with every name once."""
     named = {
         label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
@@ -180,17 +180,17 @@ def _one_legend(canvas: Any, axes: Any) -> None:
 
 
 def _names(figure: Figure) -> list[str]:
-    """Every name in the figure once."""
+    """Return every name in the figure once."""
     return list(dict.fromkeys(label for panel in figure.panels for label in _labels(panel)))
 
 
 def _styles(figure: Figure) -> Styles:
-    """What each name looks like in all panels of the figure."""
+    """Return the style of each name in all panels of the figure."""
     return dict(zip(_names(figure), looks(), strict=False))
 
 
 def _least_width(panel: Panel) -> float:
-    """Inches that the bars of a panel want; nothing where there are none."""
+    """Return the inches that the bars of a panel need; 0 without bars."""
     return BAR * len(panel.series) * len(panel.categories) if isinstance(panel, (Bars, Ranges)) else 0.0
 
 
@@ -231,7 +231,7 @@ def _draw_lines(axis: Any, panel: Lines, styles: Styles) -> None:
 
 
 def _name_zeros(axis: Any, labels: Sequence[str]) -> None:
-    """Below the axis: nothing but zeros has no place on a logarithmic one, and must not be taken for missing."""
+    """Name series of zeros below the axis: a logarithmic axis cannot show them, and they are not missing."""
     if labels:
         text = textwrap.fill(f"0 throughout: {', '.join(labels)}", width=int(14 * axis.figure.get_figwidth() / 2))
         axis.set_xlabel("\n".join(filter(None, [axis.get_xlabel(), text])))
@@ -291,7 +291,7 @@ def _draw_heat_map(axis: Any, panel: HeatMap, styles: Styles) -> None:
 
 
 def _edges(places: Sequence[float]) -> list[float]:
-    """Half-way between neighbours, as far again outside."""
+    """Return the edges half-way between neighbours, with the same distance outside."""
     if len(places) == 1:
         return [places[0] - 0.5, places[0] + 0.5]
     middles = [(left + right) / 2 for left, right in itertools.pairwise(places)]

@@ -1,4 +1,4 @@
-"""What an analysis is, what it is told, and what it hands back."""
+"""Definition of an analysis, its settings and its result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BY_LAYER = "layer, from the bottom"
 
 @dataclass(frozen=True)
 class Settings:
-    """What every analysis is told.
+    """Settings of every analysis.
 
     Attributes:
         batch: makes the sentences for a model.
-        seed: of weights and dropout.
-        progress: told before each model.
-        made_up: whether the sentences are.
+        seed: seed of weights and dropout.
+        progress: called before each model.
+        made_up: whether the sentences are made up.
     """
 
     batch: Callable[[Subject], Batch]
@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Result:
-    """What an analysis has found: tables for files, figures, and one small table for the terminal."""
+    """Result of an analysis: tables for files, figures, and one small table for the terminal."""
 
     tables: Sequence[Table]
     figures: Sequence[Figure]
@@ -52,10 +52,10 @@ class Option:
     """A flag that one analysis reads.
 
     Attributes:
-        name: of the flag, and of the argument of :attr:`Analysis.run` that it becomes.
-        default: its value where the user says none.
-        help: what it is, for ``--help``.
-        type: makes the value of what the user writes.
+        name: name of the flag, and of its argument of :attr:`Analysis.run`.
+        default: its value if unset.
+        help: description for ``--help``.
+        type: converts the user's text.
         metavar: stands for the value in ``--help``.
     """
 
@@ -68,17 +68,17 @@ class Option:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis; each has a file of its own, and a line in :mod:`~fairseq_plugins.observe.diagnostics.analyses`.
+    """One analysis; each has its own file, and a line in :mod:`~fairseq_plugins.observe.diagnostics.analyses`.
 
     Attributes:
-        name: as the user calls it.
+        name: name for the user.
         summary: one line of the help.
-        paper: whose figure or table it is.
+        paper: the source of its figure or table.
         run: measures models, or reads trainings; besides them and the settings it takes each option by name.
-        sentences: size of a batch unless the user says otherwise.
-        length: tokens of a sentence, likewise.
-        of: what it compares.
-        options: flags of its own.
+        sentences: default size of a batch.
+        length: default length of a sentence in tokens.
+        of: the kind of its subjects.
+        options: its own flags.
     """
 
     name: str
@@ -100,12 +100,12 @@ def positive(text: str) -> int:
 
 
 def ratio(value: float | None, of: float | None) -> float | None:
-    """``value`` by ``of``; None where one is missing or ``of`` is zero."""
+    """Return ``value`` / ``of``; None if one is missing or ``of`` is zero."""
     return value / of if value is not None and of else None
 
 
 def each(subjects: Sequence[Subject], settings: Settings, measure: Callable[[Any, Batch], Any]) -> dict[str, Any]:
-    """``measure`` of every model with its batch, by label; dropout draws the same numbers for each."""
+    """Call ``measure`` on every model with its batch, by label; dropout draws the same numbers for each."""
     found = {}
     for number, subject in enumerate(subjects, start=1):
         settings.progress(f"{subject.label} ({number} of {len(subjects)})")

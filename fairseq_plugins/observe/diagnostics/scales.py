@@ -1,8 +1,8 @@
-"""What weighs branches and streams: omega (Liu et al., EMNLP 2020, figure 8), alpha (Bachlechner et al., UAI 2021,
+"""Weights of branches and streams: omega (Liu et al., EMNLP 2020, figure 8), alpha (Bachlechner et al., UAI 2021,
 figure 6), and the weights of a history (Wang et al., ACL 2019).
 
-Nothing asks for them by name. A residual is linear in branch, stream and layer input, so its weights are what it makes
-of a one in the place of each and zeros in the others; a history likewise, with its LayerNorms taken out.
+No weight is read by name. A residual is linear in branch, stream and layer input, so its weights are its outputs for a
+one in one input and zeros in the others; the same holds for a history without its LayerNorms.
 """  # noqa: D205
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fairseq_plugins.observe.diagnostics.results import BY_SUB_LAYER, STACKS, An
 from fairseq_plugins.observe.diagnostics.tables import cells, of_records
 
 DEAD = 0.01
-"""A branch whose weight is smaller in absolute value adds next to nothing: its gate is dead."""
+"""Below this absolute weight a branch adds almost nothing: its gate is dead."""
 MOST_NAMED = 8
 
 
 def dead_gates(label: str, dead: Sequence[str], gates: int, when: str = "") -> list[str]:
-    """A line that names the first of the dead gates, or nothing."""
+    """Return a line that names the first dead gates, or nothing."""
     if not dead:
         return []
     named = ", ".join(dead[:MOST_NAMED]) + (f" and {len(dead) - MOST_NAMED} more" if len(dead) > MOST_NAMED else "")
@@ -50,12 +50,12 @@ class Scale(NamedTuple):
 
     @property
     def dead(self) -> bool:
-        """Whether the branch is as good as switched off."""
+        """Whether the branch is practically switched off."""
         return abs(self.branch) < DEAD
 
     @property
     def name(self) -> str:
-        """Of its sub-layer in the state dict."""
+        """Name of its sub-layer in the state dict."""
         return f"{self.stack}.layers.{self.layer}.{self.site}"
 
 
@@ -72,7 +72,7 @@ class Mixture(NamedTuple):
 
 
 def scales(model: Any) -> list[Scale]:
-    """Every residual connection of the model, the encoder's first."""
+    """Return the scales of every residual connection, the encoder's first."""
     with torch.no_grad():
         return [_scale(sub) for sub in sub_layers(model)]
 
@@ -83,7 +83,7 @@ def _scale(sub: SubLayer) -> Scale:
         sub.residual(*one).flatten() for one in torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
     )
     if NormPlace.AFTER in sub.norms:
-        # A connection that joins behind the norm, where nothing else does.
+        # A connection after the norm, the only one there.
         zeros = torch.zeros(1, 1, width)
         layer_input = layer_input + sub.residual.after_norm(zeros, zeros + 1).flatten()
     return Scale(
@@ -99,7 +99,7 @@ def _scale(sub: SubLayer) -> Scale:
 
 
 def mixtures(model: Any) -> list[Mixture]:
-    """Weights of the histories, of every stack whose layers read more than the one below; else nothing."""
+    """Return the weights of the history of every stack whose layers read more than the one below."""
     found = []
     for name, stack in model.stacks():
         table = mixing_weights(stack)
@@ -111,7 +111,7 @@ def mixtures(model: Any) -> list[Mixture]:
 
 
 def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """Weights of branches and streams, and of histories where there are any."""
+    """Show the weights of branches and streams, and of histories if there are any."""
     both = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model)))
     found: dict[str, list[Scale]] = {label: pair[0] for label, pair in both.items()}
     mixed: dict[str, list[Mixture]] = {label: pair[1] for label, pair in both.items() if pair[1]}

@@ -1,7 +1,7 @@
-"""How alike the layers' outputs are: Takase et al., Findings of ACL 2023, figure 5.
+"""Similarity of the layers' outputs: Takase et al., Findings of ACL 2023, figure 5.
 
-Cosine similarity between the outputs of two layers at the same word, mean over the words. Dropout is off. Outputs that
-are all alike leave the upper layers nothing to do.
+Cosine similarity between the outputs of two layers at the same word, mean over the words. Dropout is off. If all
+outputs are alike, the upper layers do nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairseq_plugins.observe.diagnostics.tables import cells, of_matrices
 
 
 def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
-    """Of each stack, ``(L, L)``: row and column 0 are the lowest layer."""
+    """Return the similarity of each stack, ``(L, L)``: row and column 0 are the lowest layer."""
     model.eval()
     with torch.no_grad(), recording(model) as record:
         model(*batch.inputs, features_only=True)
@@ -35,7 +35,7 @@ def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
 
 
 def cosines(outputs: Tensor) -> Tensor:
-    """From the layers' outputs ``(L, words, C)`` to ``(L, L)``."""
+    """Compute cosines from the layers' outputs, ``(L, words, C)`` to ``(L, L)``."""
     directions = normalize(outputs.double(), dim=-1)
     return torch.einsum("iwc,jwc->ij", directions, directions) / outputs.size(1)
 

@@ -1,4 +1,4 @@
-"""Numbers on disk: one table a file, as CSV to be read again and as JSON that says what was measured."""
+"""Numbers on disk: one table per file, as CSV for reading back and as JSON with a description of the measurement."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in long form: one measured thing each, the model's name first.
+    """Rows in long form: one measurement each, the model's name first.
 
     Attributes:
-        name: of its files, without ending.
-        columns: what the cells of a row mean.
-        rows: the cells; None where there is no number.
+        name: name of its files, without suffix.
+        columns: the meaning of the cells.
+        rows: the cells; None if there is no number.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
     def as_csv(self) -> str:
-        """With a header; an absent number is an empty cell."""
+        """Return CSV with a header; a missing number is an empty cell."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
@@ -43,7 +43,7 @@ class Table:
 
 
 def of_records(name: str, found: Mapping[str, Iterable[Any]]) -> Table:
-    """A table of named tuples of one class, by the label of their model."""
+    """Return a table of named tuples of one class, by the label of their model."""
     rows = [(label, record) for label, records in found.items() for record in records]
     columns: tuple[str, ...] = ("model", *(rows[0][1]._fields if rows else ()))
     return Table(name, columns, tuple((label, *record) for label, record in rows))
@@ -52,11 +52,11 @@ def of_records(name: str, found: Mapping[str, Iterable[Any]]) -> Table:
 def of_matrices(
     name: str, cells: tuple[str, str, str], found: Mapping[str, Mapping[str, Any]], first: tuple[int, int]
 ) -> Table:
-    """A table of matrices by model and stack.
+    """Return a table of matrices by model and stack.
 
     Args:
-        name: of the table.
-        cells: what row, column and value mean.
+        name: name of the table.
+        cells: the meaning of row, column and value.
         found: label to stack to matrix.
         first: numbers of the first row and the first column.
     """
@@ -77,7 +77,7 @@ def _csv_cell(cell: Cell) -> str | int:
 
 
 def write(table: Table, directory: Path, about: Mapping[str, Any]) -> list[Path]:
-    """Write both files, whole; ``about`` goes into the JSON before the rows."""
+    """Write both files atomically; ``about`` goes into the JSON before the rows."""
     files = [directory / f"{table.name}.csv", directory / f"{table.name}.json"]
     write_whole(files[0], table.as_csv())
     write_whole(files[1], strict_json({**about, **table.as_dict()}))
@@ -85,14 +85,14 @@ def write(table: Table, directory: Path, about: Mapping[str, Any]) -> list[Path]
 
 
 def shown(value: float | None) -> str:
-    """A number for a terminal: three significant digits, a dash where there is none."""
+    """Format a number for a terminal: three significant digits, a dash if there is none."""
     if value is None:
         return "-"
     return f"{value:.3f}" if 0.0995 <= abs(value) < 10 or value == 0 else f"{value:.3g}"
 
 
 def cells(header: Sequence[str], rows: Iterable[Sequence[str | float | int | None]]) -> list[list[str]]:
-    """A table for a terminal; whole numbers and text stay as they are."""
+    """Return a table for a terminal; whole numbers and text are not changed."""
     return [list(header), *([_shown_cell(cell) for cell in row] for row in rows)]
 
 

@@ -1,4 +1,4 @@
-"""What changes over a training: norms and sizes at every sub-layer, and the weights that a method trains.
+"""Changes over a training: norms and sizes at every sub-layer, and the weights that a method trains.
 
 Heat maps of sub-layer by update, as in Bachlechner et al., UAI 2021, figure 6 (alpha); lines of the weights at
 residuals (omega of Liu et al., EMNLP 2020) and in histories (Wang et al., ACL 2019). Names are those of the recorder
@@ -22,7 +22,7 @@ from fairseq_plugins.observe.recorder.entries import Entry
 
 UPDATES = "updates"
 SHARE = "branch_by_stream"
-"""Root mean square of a branch by that of its stream: how much a sub-layer adds."""
+"""Root mean square of a branch relative to its stream: how much a sub-layer adds."""
 HISTORY = re.compile(r"(?P<stack>.+)\.history\.(?P<layer>\d+)\.(?P<of>\d+)/history_weight")
 
 
@@ -62,10 +62,10 @@ KINDS = (
     "stream_scale",
 )
 LIGHTEST = 0.02
-"""Share of the values above zero that are as light as the least of a logarithmic scale. ReZero's gradients begin at
-zero, and a scale that reaches down to its second update shows nothing of the others."""
+"""Share of the positive values below the lower end of a logarithmic scale. ReZero's gradients begin at zero, and a
+scale that reaches down to its second update would hide all others."""
 
-MADE_UP = "losses, gradients and activations of checkpoints are those of made-up words; --data DIR takes a corpus"
+MADE_UP = "losses, gradients and activations of checkpoints are measured on made-up words; --data DIR uses a corpus"
 
 Places = dict[str, dict[str, float]]
 """Place to kind to value."""
@@ -87,7 +87,7 @@ Found = Mapping[str, Course]
 
 
 def moment(entry: Entry) -> Moment:
-    """``entry`` by places, with the ratio of branch and stream."""
+    """Sort ``entry`` by places, and add the ratio of branch and stream."""
     totals: dict[str, float] = {}
     places: Places = {}
     history: dict[tuple[str, int, int], float] = {}
@@ -107,7 +107,7 @@ def moment(entry: Entry) -> Moment:
 
 
 def run_timeline(trainings: Sequence[Training], settings: Settings) -> Result:
-    """Tables of everything; figures of what there is."""
+    """Return tables of everything and figures of what was recorded."""
     found = {one.label: [moment(entry) for entry in one.entries(settings)] for one in trainings}
     figures = [_totals_figure(found)]
     figures += [_map_figure(found, one) for one in MEASURED]
@@ -147,7 +147,7 @@ def _places_table(found: Found) -> Table:
 def _kinds(
     found: Found, known: Sequence[str], values: Callable[[Moment], Iterable[Mapping[str, float]]]
 ) -> tuple[str, ...]:
-    """The kinds that there are: the known ones in their order, then all others."""
+    """Return the recorded kinds: the known ones in their order, then all others."""
     there = dict.fromkeys(
         kind for course in found.values() for moment in course for some in values(moment) for kind in some
     )
@@ -164,7 +164,7 @@ def _history_table(found: Found) -> Table:
     return Table("timeline-history", ("run", "update", "stack", "layer", "of", "weight"), tuple(rows))
 
 
-# The table of the terminal, and what stands below it.
+# The table of the terminal, and the lines below it.
 
 
 def _shown(found: Found) -> list[list[str]]:
@@ -192,7 +192,7 @@ def _shown(found: Found) -> list[list[str]]:
 
 
 def _not_finite(label: str, course: Course) -> list[str]:
-    """The first update with a number that is none, and where: the lowest branch, or a gradient if all branches are."""
+    """Return the first update with a number that is not finite, and its place: the lowest branch, else a gradient."""
     for moment in course:
         for kind in ("branch_rms", "norm_output_rms", "branch_gradient_norm", "gradient_norm"):
             places = [place for place, v in moment.places.items() if not math.isfinite(v.get(kind, 0.0))]
@@ -225,7 +225,7 @@ def _totals_figure(found: Found) -> Figure:
 
 
 def sub_layers(course: Course, kind: str) -> dict[str, list[str]]:
-    """By stack the sub-layers that have values of ``kind``, from the bottom; what belongs to no layer is left out."""
+    """Return by stack the sub-layers with values of ``kind``, from the bottom; only places in layers."""
     stacks: dict[str, list[str]] = {}
     for place in dict.fromkeys(place for one in course for place, values in one.places.items() if kind in values):
         if where := place_of(place):
@@ -234,18 +234,18 @@ def sub_layers(course: Course, kind: str) -> dict[str, list[str]]:
 
 
 def series(course: Course, place: str, kind: str) -> list[float | None]:
-    """The values of one place over the entries; None where there is none."""
+    """Return the values of one place over the entries; None if an entry has none."""
     return [one.places.get(place, {}).get(kind) for one in course]
 
 
 def _short(place: str) -> str:
-    """Without the stack, which the title of the panel has."""
+    """Return a place without its stack, which is in the title of the panel."""
     where = place_of(place)
     return place.removeprefix(f"{where.stack}.") if where else place
 
 
 def _map_figure(found: Found, what: Quantity) -> Figure:
-    """A heat map for every training and stack, all of one scale, logarithmic unless it is short."""
+    """Return a heat map for every training and stack, all with one scale, logarithmic unless it is short."""
     limits = _limits(found, what.kind)
     log = limits[1] >= 10 * limits[0]
     panels: list[Panel] = [
@@ -274,7 +274,7 @@ def _map(
 
 
 def _drawable(value: float | None, least: float) -> float | None:
-    """What is smaller than the least of the scale, zero too, is drawn as that; what is not finite is not drawn."""
+    """Clip a value (zero too) to the lower end of the scale; a value that is not finite is not drawn."""
     return None if value is None or not math.isfinite(value) else max(abs(value), least)
 
 
@@ -293,7 +293,7 @@ def _largest(found: Found, kind: str) -> float:
 
 
 def _limits(found: Found, kind: str) -> tuple[float, float]:
-    """Least and largest of a scale above zero."""
+    """Return the lower and upper end of a scale above zero."""
     largest = _largest(found, kind)
     positive = sorted(value for value in _finite(found, kind) if value > 0)
     least = positive[int(LIGHTEST * len(positive))] if positive else largest
@@ -301,7 +301,7 @@ def _limits(found: Found, kind: str) -> tuple[float, float]:
 
 
 def _weight_figure(found: Found, what: Quantity) -> Figure:
-    """Heat map and lines for every training and stack in which the weight is not one throughout."""
+    """Return heat map and lines for every training and stack whose weight is not always one."""
     trained = {
         label: course
         for label, course in found.items()
@@ -319,12 +319,12 @@ def _weight_figure(found: Found, what: Quantity) -> Figure:
 
 
 def some_of(count: int) -> list[int]:
-    """The bottom, the middle and the top of so many layers."""
+    """Return the bottom, the middle and the top of ``count`` layers."""
     return sorted({0, (count - 1) // 2, count - 1})
 
 
 def _weight_lines(course: Course, places: Sequence[str], kind: str) -> list[Line]:
-    """The sub-layers of the bottom, the middle and the top layer; one line where all of a layer weigh the same."""
+    """Return lines of the bottom, middle and top layer; one per layer if all its sub-layers have the same weight."""
     layers: dict[str, list[str]] = {}
     for place in places:
         layers.setdefault(place.rpartition(".")[0], []).append(place)
@@ -344,7 +344,7 @@ def _points(course: Course, values: Sequence[float | None]) -> list[tuple[float,
 
 
 def _history_figure(found: Found) -> Figure:
-    """How the output of each stack, the last mixture, weighs every state."""
+    """Show the weights of all states in the output of each stack, the last mixture."""
     panels: list[Panel] = []
     for label, course in found.items():
         for stack in dict.fromkeys(stack for one in course for stack, _, _ in one.history):

@@ -1,7 +1,7 @@
-"""Trainings to look back on: what their recorder has written or, where none was on, what their checkpoints show.
+"""Past trainings: the file of their recorder or, without one, their checkpoints.
 
 Both are entries of the same names. A checkpoint after n updates becomes an entry of update n: the weights at its
-residual connections and in its histories, and what one batch shows of it without dropout.
+residual connections and in its histories, and statistics of one batch without dropout.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Training:
     Attributes:
         label: its name in tables and plots.
         source: ``recorder`` or ``checkpoints``.
-        files: that were read.
+        files: the files that were read.
         entries: makes its entries, the oldest first.
     """
 
@@ -45,20 +45,20 @@ class Training:
 
     @property
     def about(self) -> dict[str, Any]:
-        """For the files of numbers."""
+        """Return the description for the files of numbers."""
         return {"label": self.label, "source": self.source, "files": list(map(str, self.files))}
 
 
 def find(paths: Sequence[Path], checkpoints: Sequence[Path], task: Any = None) -> list[Training]:
-    """The trainings that the user names.
+    """Return the trainings that the user names.
 
     Args:
         paths: files of a recorder, or directories with one, with several below them, or with checkpoints.
-        checkpoints: of one more training.
-        task: with the dictionaries of the corpus that checkpoints are measured with; by default made-up words.
+        checkpoints: checkpoints of one more training.
+        task: with the dictionaries of the corpus for measuring checkpoints; by default made-up words.
 
     Raises:
-        UserError: nothing is named, or there is no training.
+        UserError: no training was given, or there is none.
     """
     sources: list[list[Path]] = []
     problems: list[str] = []
@@ -71,7 +71,7 @@ def find(paths: Sequence[Path], checkpoints: Sequence[Path], task: Any = None) -
         raise UserError(problems)
     sources += [list(checkpoints)] if checkpoints else []
     if not sources:
-        raise UserError(f"no training is named: give a {NAME}, a directory with one, or --checkpoint FILE ...")
+        raise UserError(f"no training given: name a {NAME}, a directory with one, or --checkpoint FILE ...")
     names = short_names([_place(files[0]) for files in sources])
     return [
         _training(name if names.count(name) == 1 else f"{name}, {_source(files)}", files, task)
@@ -80,7 +80,7 @@ def find(paths: Sequence[Path], checkpoints: Sequence[Path], task: Any = None) -
 
 
 def _place(file: Path) -> Path:
-    """What a training is called by: the directory of its run, or a recorder's file that has a name of its own."""
+    """Return the path that names a training: the directory of its run, or a recorder's file with a specific name."""
     file = file.absolute()
     if file.suffix != ".pt" and file.name != NAME:
         return file
@@ -88,14 +88,14 @@ def _place(file: Path) -> Path:
 
 
 def _sources(path: Path) -> list[list[Path]]:
-    """The files of every training that ``path`` stands for.
+    """Return the files of every training at ``path``.
 
     Raises:
-        UserError: it stands for none.
+        UserError: there is none.
     """
     if path.is_file():
         if path.suffix == ".pt":
-            raise UserError(f"{path}: a checkpoint; those of one training are given by --checkpoint FILE ...")
+            raise UserError(f"{path}: this is a checkpoint; use --checkpoint FILE ... for those of one training")
         return [[path]]
     if not path.exists():
         raise UserError(f"{path}: no such file or directory{_beside(path)}")
@@ -136,10 +136,10 @@ def _of_recorder(path: Path) -> list[Entry]:
 
 
 def _of_checkpoints(files: Iterable[Path], task: Any | None, settings: Settings) -> list[Entry]:
-    """An entry for each number of updates; files that are copies of one another count once.
+    """Return an entry for each number of updates; files that are copies of one another count once.
 
     Raises:
-        UserError: a file cannot be read, or does not say how many updates it has seen.
+        UserError: a file cannot be read, or does not record its number of updates.
     """
     entries: dict[int, Entry] = {}
     for path in files:
@@ -153,7 +153,7 @@ def _of_checkpoints(files: Iterable[Path], task: Any | None, settings: Settings)
 
 
 def measured(subject: Subject, update: int, settings: Settings) -> Entry:
-    """What the recorder would write of a model and one batch, without dropout."""
+    """Return what the recorder would write for a model and one batch, without dropout."""
     batch = settings.batch(subject)
     model = subject.ready(batch, settings.seed)
     found, parts = sub_layers(model), list(parts_of(batch))

@@ -1,8 +1,8 @@
 """Gradients and updates of each kind of matrix: Liu et al., EMNLP 2020, figures 5 and 11.
 
-For every matrix of the layers the norm of its gradient at a checkpoint, and the norm of what training has changed until
-a later one, both relative to the largest of the model: unbalanced gradients need not make unbalanced updates, since
-Adam divides by their size. Norms are Frobenius norms.
+For every matrix of the layers the norm of its gradient at a checkpoint, and the norm of its change until a later one,
+both relative to the largest of the model: unbalanced gradients need not cause unbalanced updates, since Adam divides by
+their size. Norms are Frobenius norms.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairseq_plugins.observe.diagnostics.tables import cells, of_records
 
 
 class Matrix(NamedTuple):
-    """One matrix. The update's entries are None where there is no later checkpoint.
+    """One matrix. The update's entries are None without a later checkpoint.
 
     Attributes:
         stack: ``encoder`` or ``decoder``.
@@ -33,7 +33,7 @@ class Matrix(NamedTuple):
         relative_gradient: by the largest of the model.
         update: norm.
         relative_update: by the largest of the model.
-        update_to_weight: norm of the update by that of the matrix before.
+        update_to_weight: norm of the update relative to that of the matrix before.
     """
 
     stack: str
@@ -47,7 +47,7 @@ class Matrix(NamedTuple):
 
 
 def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
-    """Stack, layer, kind and weight of every matrix in the layers."""
+    """Yield stack, layer, kind and weight of every matrix in the layers."""
     for name, stack in model.stacks():
         for number, layer in enumerate(stack.layers):
             for kind, parameter in layer.named_parameters():
@@ -56,10 +56,10 @@ def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
 
 
 def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
-    """Every matrix of ``model``, its gradient without dropout, and its way to the weights of ``later``.
+    """Measure every matrix of ``model``: its gradient without dropout, and its distance to the weights of ``later``.
 
     Raises:
-        UserError: the two models have not the same matrices.
+        UserError: the two models do not have the same matrices.
     """
     model.eval()
     model.zero_grad()
@@ -90,12 +90,12 @@ def _shapes(model: Any) -> dict[str, Any]:
 def _distances(found: list[tuple[str, int, str, Tensor]], model: Any, later: Any) -> list[float | None]:
     others = list(matrices(later))
     if _shapes(model) != _shapes(later):
-        raise UserError("updates: the two checkpoints are of different models, so no matrix has moved between them")
+        raise UserError("updates: the two checkpoints are of different models, so their matrices cannot be compared")
     return [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in zip(found, others, strict=True)]
 
 
 def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
-    """Each checkpoint with the next one, by updates; a method, or a checkpoint alone, without."""
+    """Return each checkpoint with the next one, by updates; a method, or a single checkpoint, with None."""
     trained = sorted((s for s in subjects if s.weights is not None), key=lambda s: s.updates or 0)
     alone: list[tuple[Subject, Subject | None]] = [(s, None) for s in subjects if s.weights is None]
     if len(trained) == 1:
@@ -104,7 +104,7 @@ def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
 
 
 def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """Matrices of each checkpoint on its way to the next."""
+    """Measure the matrices of each checkpoint and their change until the next."""
     found: dict[str, list[Matrix]] = {}
     for subject, later in pairs(list(subjects)):
         label = subject.label if later is None else f"{subject.label} to {later.label}"
@@ -132,7 +132,7 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
     return Result([of_records("updates", found)], [figure], cells(header, rows), notes)
 
 
-NO_UPDATES = "no updates: they are what lies between two checkpoints of a training (--checkpoint EARLIER LATER)"
+NO_UPDATES = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
 
 
 def _range(some: Sequence[Matrix], name: str, column: str) -> tuple[float, float, float] | None:

@@ -1,4 +1,4 @@
-"""A running mean and deviation, and how far a value lies outside of what they allow."""
+"""A running mean and deviation, and the distance of a value from them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass
 class Band:
-    """Mean and deviation of the last values, the newest counting most.
+    """Mean and deviation of the last values, weighted towards the newest.
 
     Attributes:
-        floor: the least deviation that is reckoned with, so that a constant sequence is no trap.
+        floor: minimum deviation, so that a constant sequence is not a problem.
         window: number of values over which a value's weight falls by the factor e; the first ``window`` values count
             alike.
-        count: values that were taken in.
-        mean: of the values.
-        variance: likewise.
+        count: number of values so far.
+        mean: mean of the values.
+        variance: variance of the values.
     """
 
     floor: float
@@ -31,11 +31,11 @@ class Band:
         return max(math.sqrt(self.variance), self.floor)
 
     def distance(self, value: float) -> float:
-        """Deviations between ``value`` and the mean; negative below it."""
+        """Return the distance of ``value`` from the mean in deviations; negative below it."""
         return (value - self.mean) / self.deviation
 
     def take(self, value: float) -> None:
-        """Take ``value`` into the mean and the deviation."""
+        """Add ``value`` to the mean and the deviation."""
         self.count += 1
         weight = 1.0 / min(self.count, self.window)
         change = value - self.mean
@@ -43,7 +43,7 @@ class Band:
         self.variance = (1.0 - weight) * (self.variance + weight * change * change)
 
     def take_bounded(self, value: float, limit: float) -> None:
-        """Take ``value``, or the edge of the band where it lies outside: what is slow is followed, a jump is not.
+        """Add ``value``, or the edge of the band if it lies outside: the band follows slow changes, not jumps.
 
         Args:
             value: the value.
@@ -55,13 +55,13 @@ class Band:
         self.take(value)
 
     def edges(self, limit: float) -> tuple[float, float]:
-        """Lower and upper end of the band that is ``limit`` deviations wide to each side."""
+        """Return lower and upper end of the band, ``limit`` deviations to each side."""
         return self.mean - limit * self.deviation, self.mean + limit * self.deviation
 
     def state(self) -> list[float]:
-        """Plain numbers for a checkpoint."""
+        """Return plain numbers for a checkpoint."""
         return [self.count, self.mean, self.variance]
 
     def restore(self, state: list[float]) -> None:
-        """Take up what :meth:`state` has written."""
+        """Restore the result of :meth:`state`."""
         self.count, self.mean, self.variance = int(state[0]), float(state[1]), float(state[2])

@@ -1,8 +1,8 @@
-"""What checkpoints hold of a guard, and the one that is saved when a training is ended.
+"""State of the guard in checkpoints, and the checkpoint that is saved when it ends a training.
 
-Under ``extra_state`` stand the factor on the learning rate, the bands, and whether the training has gone on in full
-precision. The optimizer's part holds the rate of the schedule, without the factor, so that a schedule that multiplies
-the rate it finds goes on as it should.
+``extra_state`` has the factor on the learning rate, the bands, and whether the training has switched to full precision.
+The optimizer's state has the rate of the schedule, without the factor, so that a schedule that multiplies the rate it
+finds continues correctly.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from fairseq_plugins.observe.guard.report import DIRECTORY
 logger = logging.getLogger(__name__)
 
 LAST = "last.pt"
-"""In the directory of the reports: the training as it was when it was ended."""
+"""Checkpoint in the directory of the reports: the training at its end."""
 
 
 def save(state_dict: Callable[..., dict[str, Any]], trainer: Trainer) -> dict[str, Any]:
-    """``Trainer.state_dict`` with what the guard must know to go on."""
+    """``Trainer.state_dict`` with the state of the guard."""
     guard = guard_of(trainer)
     if guard is None:
         return state_dict(trainer)
@@ -50,14 +50,14 @@ def load(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """``Trainer.load_checkpoint`` that takes up what the guard has written.
+    """``Trainer.load_checkpoint`` that restores the state of the guard.
 
     Raises:
         UserError: the checkpoint was trained in another precision.
     """
     guard = guard_of(trainer)
     if guard is not None and not reset_optimizer and precision.is_half(trainer) and _is_full(trainer, filename):
-        logger.info("divergence guard: this training went on in full precision, and does so again")
+        logger.info("divergence guard: this training had switched to full precision and continues in it")
         precision.to_full(trainer)
     try:
         extra_state = load_checkpoint(trainer, filename, reset_optimizer, reset_lr_scheduler, *args, **kwargs)
@@ -65,10 +65,10 @@ def load(
         if "Optimizer does not match" not in str(error):
             raise
         raise UserError(
-            f"{filename}: it was trained in another precision or with another optimizer: give the flags that it was "
+            f"{filename}: it was trained in another precision or with another optimizer: use the flags that it was "
             "trained with (after --divergence-action fp32, no --fp16), or --reset-optimizer"
         ) from error
-    # With a new optimizer begins a new training, on other data perhaps.
+    # A new optimizer means a new training, perhaps on other data.
     state = {} if reset_optimizer else dict((extra_state or {}).get(ATTRIBUTE) or {})
     if guard is not None and state:
         if reset_lr_scheduler:
@@ -85,7 +85,7 @@ def load(
 
 
 def _is_full(trainer: Trainer, filename: str) -> bool:
-    """Whether a checkpoint was written after a change to full precision; the first process reads it."""
+    """Return whether a checkpoint was written after a change to full precision; the first process reads it."""
     full = False
     if trainer.data_parallel_rank == 0 and os.path.isfile(filename):
         state = read_checkpoint(Path(filename))
@@ -97,18 +97,18 @@ def _is_full(trainer: Trainer, filename: str) -> bool:
 
 
 def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, epoch_itr: Any, *args: Any) -> Any:
-    """``fairseq_cli.train.train``, the one place that knows the position in the data, which saves what was ended.
+    """``fairseq_cli.train.train``, the only function with the position in the data; saves a training that was ended.
 
     Raises:
-        Diverged: as it came.
+        Diverged: passed on.
     """
     try:
         return train(cfg, trainer, task, epoch_itr, *args)
     except Diverged:
-        # Weights that are not finite are of no use to go on from.
+        # A training cannot continue from weights that are not finite.
         if not cfg.checkpoint.no_save and not not_finite(trainer.get_model()):
             _save_last(trainer, epoch_itr)
-        # The first process that ends takes the others with it, and the one that writes may still be at it.
+        # The first process that exits ends the others, and the one that writes may not be finished.
         if trainer.data_parallel_world_size > 1:
             dist.barrier(group=trainer.data_parallel_process_group)
         raise

@@ -1,9 +1,9 @@
-"""The guard of one training: what it does with an update before the weights are changed.
+"""The guard of one training: judges each update before the weights are changed.
 
 An update is judged where ``Trainer.clip_grad_norm`` is called: the gradients of all processes are added up, the weights
-are not changed yet. An abnormal update leaves ``Trainer.train_step`` by an exception of its own, which none of
-fairseq's handlers knows, and whoever has called it gets ``None``, as after an overflow. Loss and norm are the same in
-every process, so all decide alike and no word is exchanged.
+are not changed yet. An abnormal update leaves ``Trainer.train_step`` by its own exception, which none of fairseq's
+handlers catches, and the caller gets ``None``, as after an overflow. Loss and norm are the same in every process, so
+all decide alike without communication.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from fairseq_plugins.observe.recorder.gradients import loss_scale
 from fairseq_plugins.observe.recorder.recording import recorder_of
 from fairseq_plugins.pipeline.training_log import guard_record
 
-# Below the logger that --log-file writes down, so that whoever reads such a file is told, too.
+# Child of fairseq_cli.train's logger, so that --log-file contains these messages.
 logger = logging.getLogger("fairseq_cli.train.guard")
 
 ATTRIBUTE = "divergence_guard"
-"""Where a trainer keeps its guard."""
+"""Attribute of a trainer that holds its guard."""
 HISTORY = 200
-"""Updates that a report shows at most."""
+"""Maximum number of updates in a report."""
 
 
 class Abnormal(Exception):
-    """Leaves an update whose weights are not to be changed."""
+    """Leaves an update that must not change the weights."""
 
     def __init__(self, update: Update, finding: Finding, rung: ladder.Rung) -> None:
         super().__init__(finding.reason)
@@ -60,16 +60,16 @@ class Abnormal(Exception):
 
 
 class Repeated(Exception):
-    """Leaves an update that was repeated only to be looked at."""
+    """Leaves an update that was repeated only for its statistics."""
 
 
 class Guard:
-    """What guards one training.
+    """The guard of one training.
 
     Args:
-        trainer: of the training.
-        criterion: its criterion, which tells of its losses.
-        chosen: what the flags say.
+        trainer: its trainer.
+        criterion: its criterion, which reports the losses.
+        chosen: the settings from the flags.
 
     Attributes:
         rates: the factor on the learning rate.
@@ -99,15 +99,15 @@ class Guard:
         logger.info("divergence guard: %s; reports go to %s", chosen.action, self._directory)
 
     def hear(self, result: Any) -> None:
-        """Note what the criterion says of one mini-batch."""
+        """Note the criterion's result for one mini-batch."""
         self._outputs.append(result[2])
 
     def hear_all(self, outputs: list[dict[str, Any]]) -> None:
-        """Note what the criteria of all processes say of the update, in the place of our own."""
+        """Note the results of all processes for the update; they replace those of this process."""
         self._outputs = list(outputs)
 
     def step(self, train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
-        """One update, or what becomes of it."""
+        """Make one update, or handle an abnormal one."""
         recorder = recorder_of(trainer)
         if not self._begun and recorder is not None:
             recorder.observers.append(self.places)
@@ -128,15 +128,15 @@ class Guard:
             return None
         precision.to_full(trainer)
         self.full = True
-        # From outside, so that whatever else wraps an update sees another one.
+        # Call the outermost wrapper, so that all wrappers of an update see a second one.
         return trainer.train_step(samples, *args, **kwargs)
 
     def judge(self, clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        """``Trainer.clip_grad_norm``, with which fairseq itself finds overflows.
+        """``Trainer.clip_grad_norm``, where fairseq itself detects overflows.
 
         Raises:
-            Abnormal: the update is to be left.
-            Repeated: it was made only to be looked at.
+            Abnormal: the update must be left.
+            Repeated: it was made only for its statistics.
         """
         if self._looking:
             raise Repeated
@@ -160,7 +160,7 @@ class Guard:
         return norm
 
     def _seen(self, trainer: Trainer, norm: Any) -> Update:
-        """The update in numbers, read from the device at once."""
+        """Return the numbers of the update, read from the device at once."""
         names = ("loss", "nll_loss", "ntokens", "sample_size")
         sums = [sum(_scalar(output.get(name, 0)) for output in self._outputs) for name in names]
         device = norm.device if isinstance(norm, torch.Tensor) else "cpu"
@@ -181,10 +181,10 @@ class Guard:
         return update
 
     def _climb(self, trainer: Trainer, update: Update, finding: Finding) -> None:
-        """The next rung for an abnormal update.
+        """Take the next rung for an abnormal update.
 
         Raises:
-            Abnormal: unless the update is to be made all the same, and explained already.
+            Abnormal: unless the update is applied all the same and has been explained.
         """
         self.in_a_row += 1
         finite = math.isfinite(update.loss) and math.isfinite(update.norm)
@@ -204,10 +204,10 @@ class Guard:
         self._tell(self._incident, update, finding, rung.says)
 
     def _act(self, abnormal: Abnormal, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> None:
-        """Explain the first abnormal update of several, say what is done, and end the training if that is it.
+        """Explain the first abnormal update of several, log the action, and end the training if that is the action.
 
         Raises:
-            Diverged: it ends.
+            Diverged: the training ends.
         """
         update, finding, rung = abnormal.update, abnormal.finding, abnormal.rung
         if self._incident is None or self._is_new_fault(finding):
@@ -221,12 +221,12 @@ class Guard:
             self._end(f"diverged at update {update.number}: {finding.reason}{where}", self._incident)
 
     def _is_new_fault(self, finding: Finding) -> bool:
-        """Whether what is not finite now was a long gradient so far: the module that breaks is yet to be found."""
+        """Return whether a large gradient has now become not finite: the failing module is not known yet."""
         assert self._incident is not None
         return finding.kind == NOT_FINITE and self._incident.finding.kind == GRADIENT_SPIKE
 
     def _tell(self, incident: Incident, update: Update, finding: Finding, says: str) -> None:
-        """Log what is done, and put it into the report; in the first process."""
+        """Log the action and add it to the report, in the first process."""
         incident.steps.append(f"update {update.number}: {says}")
         if self._reports is None:
             return
@@ -239,7 +239,7 @@ class Guard:
         logger.info(guard_record(update.number, text, finding.reason + where if incident.ends else ""))
 
     def _named(self, incident: Incident) -> str:
-        """Where the report is; other processes than the first know only its directory."""
+        """Return the path of the report; other processes than the first know only its directory."""
         where = incident.path if self._reports is not None else self._directory
         return f"; report: {where}" if where else ""
 
@@ -252,7 +252,7 @@ class Guard:
         raise Diverged(reason + self._named(incident))
 
     def _explain(self, abnormal: Abnormal, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Incident:
-        """Repeat the update, which is the same again, under the hooks of the recorder and of a search."""
+        """Repeat the same update under the hooks of the recorder and of the search for its place."""
         model, recorder = trainer.get_model(), recorder_of(trainer)
         assert recorder is not None
         search = FirstNotFinite(model)
@@ -267,7 +267,7 @@ class Guard:
             self._looking = False
             recorder.stop()
         incident = self._incident_of(abnormal, recorder.measured)
-        # The last numbers of a run that breaks are the ones that are asked for, whatever the interval.
+        # The last numbers of a failing run are the interesting ones, whatever the interval.
         recorder.finish(trainer, repeated=True)
         incident.weights = not_finite(model)
         forward = search.place(trainer.data_parallel_process_group, trainer.data_parallel_world_size > 1)
@@ -275,7 +275,7 @@ class Guard:
         return incident
 
     def _incident_of(self, abnormal: Abnormal, values: Mapping[str, float]) -> Incident:
-        """What the recorder's numbers of an update say of it."""
+        """Return the incident from the recorder's numbers of an update."""
         rows = self.places.rows(abnormal.update.number, values)
         return Incident(abnormal.update, abnormal.finding, backward_culprit(values) or first_outside(rows), rows)
 
@@ -288,7 +288,7 @@ class Guard:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Make an update all the same, under the hooks of the recorder; the same again, bit for bit."""
+        """Apply an update all the same, repeated bit for bit under the hooks of the recorder."""
         recorder = recorder_of(trainer)
         assert recorder is not None
         self._drop(trainer)
@@ -308,21 +308,21 @@ class Guard:
         return result
 
     def _drop(self, trainer: Trainer) -> None:
-        """Leave an update behind as if its batch had not come."""
+        """Drop an update as if there had been no batch."""
         scaler = getattr(trainer.optimizer, "scaler", None)
-        # Torch's scaler is asked once an update to take the scale off, and must be told that the update is over.
+        # Torch's scaler unscales once per update, and must be told that the update is over.
         if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
             scaler.update()
         _reset_factor(trainer.optimizer)
         trainer.zero_grad()
 
     def _made(self, trainer: Trainer) -> None:
-        """After an update that was normal, or was made all the same.
+        """Handle an update that was normal, or was applied all the same.
 
         Raises:
-            Diverged: the training has failed to train, and is to be stopped then.
+            Diverged: the training has failed to train, and the action is to stop.
         """
-        # Torch's automatic mixed precision repeats an update from inside of it: that one was the last word.
+        # Torch's automatic mixed precision repeats an update inside itself: the repeated one counts.
         update, self._pending = self._pending, None
         if update is None or trainer.get_num_updates() != update.number:
             return
@@ -342,24 +342,24 @@ class Guard:
             self._end(finding.reason, incident)
 
     def state(self) -> dict[str, Any]:
-        """Plain numbers for a checkpoint."""
+        """Return plain numbers for a checkpoint."""
         return {"halvings": self.rates.halvings, "full": self.full, "signals": self.signals.state()}
 
     def restore(self, state: dict[str, Any], optimizer: Any) -> None:
-        """Take up what :meth:`state` has written."""
+        """Restore the result of :meth:`state`."""
         self.rates.restore(int(state.get("halvings", 0)), optimizer)
         self.full = bool(state.get("full", False))
         self.signals.restore(state.get("signals", {}))
 
 
 def guard_of(trainer: Trainer) -> Guard | None:
-    """The guard of a training; ``None`` where there is none."""
+    """Return the guard of a training; ``None`` if there is none."""
     return getattr(trainer, ATTRIBUTE, None)
 
 
 @contextlib.contextmanager
 def _balanced_meters() -> Iterator[None]:
-    """Leave fairseq's meters as they were entered where an exception passes; fairseq itself would not."""
+    """Close fairseq's meters if an exception passes; fairseq itself would not."""
     counts = dict(metrics._active_aggregators_cnt)
     active = dict(metrics._active_aggregators)
     try:
@@ -374,7 +374,7 @@ def _balanced_meters() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kept_buffers(model: nn.Module) -> Iterator[None]:
-    """Put the buffers of ``model`` back at the end: a repeated forward pass is not to be counted twice in them."""
+    """Restore the buffers of ``model`` at the end: they must not count a repeated forward pass twice."""
     buffers = [buffer.clone() for buffer in model.buffers()]
     try:
         yield
@@ -385,7 +385,7 @@ def _kept_buffers(model: nn.Module) -> Iterator[None]:
 
 
 def _reset_factor(optimizer: Any) -> None:
-    """Take back what an update that is left has multiplied its gradients by.
+    """Reset the factor by which a dropped update has multiplied its gradients.
 
     fairseq's optimizer for bfloat16 keeps that beside the gradients until a step, and ``zero_grad`` leaves it there.
     """
@@ -398,12 +398,12 @@ def _scalar(value: Any) -> Any:
 
 
 def _has_scale(trainer: Trainer) -> bool:
-    """Whether the loss is scaled; torch's scaler is there but does nothing on a CPU."""
+    """Return whether the loss is scaled; on a CPU torch's scaler exists but does nothing."""
     scaler = getattr(trainer.optimizer, "scaler", None)
     return scaler is not None and bool(getattr(scaler, "is_enabled", lambda: True)())
 
 
 def _even_loss(task: Any) -> float:
-    """Loss in bits of a guess that is even over the target dictionary; 0 for a task without one."""
+    """Return the loss in bits of a uniform guess over the target dictionary; 0 for a task without one."""
     dictionary = getattr(task, "target_dictionary", None)
     return math.log2(len(dictionary)) if dictionary is not None and len(dictionary) > 1 else 0.0

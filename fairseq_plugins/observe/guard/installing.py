@@ -1,4 +1,4 @@
-"""Where fairseq's trainer asks the guard."""
+"""Hooks of the guard in fairseq's trainer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def attach(
     *args: Any,
     **kwargs: Any,
 ) -> None:
-    """``Trainer.__init__`` that gives the trainer a guard where the criterion asks for one.
+    """``Trainer.__init__`` that gives the trainer a guard if the criterion has one.
 
     Raises:
         UserError: the processes of the training do not have the same gradients, or the action cannot be taken.
@@ -65,7 +65,7 @@ def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwa
 
 
 def add_up(aggregate: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer._aggregate_logging_outputs``, which adds up what the criteria of all processes say."""
+    """``Trainer._aggregate_logging_outputs``, which adds up the logging outputs of all processes."""
     outputs, *rest = aggregate(trainer, *args, **kwargs)
     guard = guard_of(trainer)
     if guard is not None:
@@ -74,7 +74,7 @@ def add_up(aggregate: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs
 
 
 def schedule(act: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """What moves the schedule of the learning rate, with the guard's factor behind it."""
+    """A method that moves the schedule of the learning rate, followed by the guard's factor."""
     guard = guard_of(trainer)
     if guard is None or not guard.rates.at_work:
         return act(trainer, *args, **kwargs)
@@ -84,7 +84,7 @@ def schedule(act: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: An
 
 
 def install() -> None:
-    """Let fairseq's trainer ask; a second call changes nothing."""
+    """Hook the guard into fairseq's trainer; a second call changes nothing."""
     wrap(Trainer, "__init__", attach)
     wrap(Trainer, "train_step", step)
     wrap(Trainer, "clip_grad_norm", clip)

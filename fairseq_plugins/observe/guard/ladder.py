@@ -1,4 +1,4 @@
-"""What is done about an abnormal update: the action that was asked for, rung by rung, and in the end stop."""
+"""Actions on an abnormal update: the action of the user, rung by rung, and finally stop."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fairseq_plugins.observe.guard.settings import FP32, LOWER_LR, SKIP, STOP, S
 
 ENDS = "the training ends here"
 NOTED = "noted"
-"""No action: the update is reported and made."""
+"""No action: the update is reported and applied."""
 MOST_HALVINGS = 10
-"""A learning rate that was halved as often is no longer what the user has asked for."""
+"""Maximum number of halvings; after that the learning rate is no longer the user's."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Rung:
 
     Attributes:
         action: one of the four actions, or :data:`NOTED`.
-        says: the step in words, for the log and the report.
-        applied: whether the weights are changed by this update all the same.
+        says: description of the step, for the log and the report.
+        applied: whether this update changes the weights all the same.
     """
 
     action: str
@@ -30,14 +30,14 @@ class Rung:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a training stands when an update is abnormal.
+    """State of a training at an abnormal update.
 
     Attributes:
-        in_a_row: abnormal updates without a normal one between them, this one included.
-        finite: whether loss and gradient of the update are.
+        in_a_row: consecutive abnormal updates, including this one.
+        finite: whether loss and gradient of the update are finite.
         half: whether it trains in half precision.
-        halvings: of the learning rate so far.
-        gradient_alone: whether the gradient norm is all that is abnormal, and finite.
+        halvings: number of halvings of the learning rate so far.
+        gradient_alone: whether only the gradient norm is abnormal, and it is finite.
     """
 
     in_a_row: int
@@ -48,10 +48,10 @@ class Standing:
 
 
 def _is_only_noted(settings: Settings, standing: Standing) -> bool:
-    """Whether an update is made as if nothing were the matter with it.
+    """Return whether an abnormal update is applied like a normal one.
 
-    A gradient that is long once is what clipping is for, and most trainings go on as before; where one does not, its
-    loss says so with the next update. Dropping it costs one batch, so who has asked for that gets it at once.
+    Clipping handles a single large gradient, and most trainings continue as before; if one does not, its loss shows it
+    at the next update. Skipping costs one batch, so `skip` acts immediately.
     """
     if not standing.gradient_alone or settings.action == SKIP or standing.in_a_row >= settings.patience:
         return False
@@ -59,17 +59,17 @@ def _is_only_noted(settings: Settings, standing: Standing) -> bool:
 
 
 def decide(settings: Settings, standing: Standing) -> Rung:
-    """The next rung."""
+    """Return the next rung."""
     if _is_only_noted(settings, standing):
         until = 2 if settings.action == LOWER_LR else settings.patience
-        says = f"noted: the loss is inside of its band, so the update is made ({standing.in_a_row} in a row, "
+        says = f"noted: the loss is within its band, so the update is kept ({standing.in_a_row} in a row, "
         return Rung(NOTED, f"{says}{settings.action} at {until})", applied=True)
     if settings.action == STOP:
         several = f"{standing.in_a_row} abnormal updates in a row; " if standing.gradient_alone else ""
         return Rung(STOP, f"stop: {several}{ENDS}")
     if settings.action == FP32:
         if standing.half:
-            return Rung(FP32, "fp32: the training goes on in full precision, from this update on")
+            return Rung(FP32, "fp32: the training continues in full precision, from this update on")
         return Rung(STOP, f"fp32, then stop: it is in full precision already; {ENDS}")
     if standing.in_a_row >= settings.patience:
         return Rung(STOP, f"{settings.action}, then stop: {standing.in_a_row} abnormal updates in a row; {ENDS}")

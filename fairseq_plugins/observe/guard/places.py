@@ -1,6 +1,6 @@
-"""Where in a model something went wrong first: by the pass itself, or by bands over what the recorder has seen.
+"""Find the place in a model where something went wrong first: from the pass itself, or from bands over statistics.
 
-A place is what the recorder calls one: ``encoder.layers.3.ffn``, or the path of a module outside of the layers.
+A place has the recorder's name: ``encoder.layers.3.ffn``, or the path of a module outside the layers.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ ACTIVATIONS, GRADIENTS = (NORM, BRANCH, STREAM), (BRANCH_GRADIENT, GRADIENT)
 LIMIT = 4.0
 """Half the width, in deviations, of the band of one statistic at one place."""
 FLOOR = 0.1
-"""Least deviation of the logarithm of a statistic: a tenth of its value."""
+"""Minimum deviation of the logarithm of a statistic: a tenth of its value."""
 LEAST_ENTRIES = 5
-"""Entries that a band has seen before a value is said to be outside."""
+"""Minimum number of entries in a band before a value can be outside."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place, and how it was found.
+    """A place, and the reason for it.
 
     Attributes:
         name: ``encoder.layers.3.ffn``.
-        how: the statistic or the module, and what is the matter with it.
+        how: the statistic or the module, and its problem.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Place:
 
 
 def is_finite(x: Any) -> bool:
-    """Whether what a module returns is; of several things it is the first that counts, the others may be masks."""
+    """Return whether the output of a module is finite; of several outputs only the first, others may be masks."""
     first = x[0] if isinstance(x, (tuple, list)) and x else x
     if not isinstance(first, Tensor) or not first.is_floating_point():
         return True
@@ -54,16 +54,16 @@ def is_finite(x: Any) -> bool:
 
 
 def not_finite(model: nn.Module) -> list[str]:
-    """Names of the parameters that are not finite."""
+    """Return the names of parameters that are not finite."""
     return [name for name, parameter in model.named_parameters() if not is_finite(parameter)]
 
 
 class FirstNotFinite:
-    """Finds the first module, in the order in which they run, that returns what is not finite."""
+    """Finds the first module, in the order in which they run, whose output is not finite."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        # What has no parameter passes on what it is given; dropouts are shared by the sub-layers of a layer.
+        # A module without parameters passes on its input; the sub-layers of a layer share dropouts.
         self._modules = {
             path: module
             for path, module in model.named_modules()
@@ -74,7 +74,7 @@ class FirstNotFinite:
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Watch what runs inside the context."""
+        """Watch the modules that run inside the context."""
         handles = [module.register_forward_hook(self._hook(path)) for path, module in self._modules.items()]
         try:
             yield
@@ -91,14 +91,14 @@ class FirstNotFinite:
         return see
 
     def _is_given_finite(self, module: nn.Module, inputs: Any) -> bool:
-        """Of a residual alone: an attention is not always called as a module, and its branch is seen here first."""
+        """Only for a residual: an attention is not always called as a module, so its branch is first visible here."""
         return not isinstance(module, Residual) or all(is_finite(one) for one in inputs)
 
     def place(self, group: Any, together: bool) -> Place | None:
-        """The first place; with several processes the first of all of theirs, which each of them is told.
+        """Return the first place; with several processes the first of all, in each of them.
 
         Args:
-            group: the processes.
+            group: the process group.
             together: whether there are several.
         """
         path = self._found[1] if self._found is not None else None
@@ -121,7 +121,7 @@ class FirstNotFinite:
 
 
 def backward_culprit(values: Mapping[str, float]) -> Place | None:
-    """The first place, in the order of the backward pass, with a gradient that is not finite."""
+    """Return the first place, in the order of the backward pass, whose gradient is not finite."""
     bad = [name for name, value in values.items() if "/" in name and not math.isfinite(value) and _is_gradient(name)]
     if not bad:
         return None
@@ -146,14 +146,15 @@ class Row:
     """One statistic of one place in an update, against its band.
 
     Attributes:
-        place: where.
-        kind: which statistic.
-        value: in this update.
-        low: lower end of the band; NaN where there is no band yet.
-        high: upper end, likewise.
-        distance: deviations from the mean of the logarithm; NaN likewise, infinite for a value that is not finite.
-        ratio: value to geometric mean so far; NaN where nothing was recorded before.
-        since: first update from which on it was recorded outside; ``None`` for inside.
+        place: its place.
+        kind: the statistic.
+        value: its value in this update.
+        low: lower end of the band; NaN if there is no band yet.
+        high: upper end; NaN if there is no band yet.
+        distance: deviations from the mean of the logarithm; NaN without a band, infinite for a value that is not
+            finite.
+        ratio: value by geometric mean so far; NaN if nothing was recorded before.
+        since: first update of its time outside the band; ``None`` if it is inside.
     """
 
     place: str
@@ -167,7 +168,7 @@ class Row:
 
     @property
     def badness(self) -> float:
-        """For sorting, the worst highest."""
+        """Sort key: the worst is highest."""
         return -1.0 if math.isnan(self.distance) else abs(self.distance)
 
 
@@ -180,7 +181,7 @@ class PlaceBands:
         self.last: Entry | None = None
 
     def __call__(self, entry: Entry) -> None:
-        """Take an entry in."""
+        """Add an entry."""
         self.last = entry
         for name, value in entry.values.items():
             if "/" not in name or _kind(name) not in (*ACTIVATIONS, *GRADIENTS):
@@ -205,7 +206,7 @@ class PlaceBands:
         return band.distance(math.log(value))
 
     def rows(self, update: int, values: Mapping[str, float]) -> list[Row]:
-        """Every statistic of an update, the worst first."""
+        """Return every statistic of an update, the worst first."""
         rows = [
             self._row(update, name, value)
             for name, value in values.items()
@@ -225,22 +226,22 @@ class PlaceBands:
 
 
 def first_outside(rows: list[Row]) -> Place | None:
-    """The place that left its band first; ``None`` where nothing was recorded before.
+    """Return the place that left its band first; ``None`` if nothing was recorded before.
 
-    Of several, the first activation of the forward pass, else the first gradient of the backward pass. Where none has
-    left its band, the furthest from its mean; where there are no bands yet, the one that has changed most.
+    Of several, the first activation of the forward pass, else the first gradient of the backward pass. If none has left
+    its band, the one furthest from its mean; without bands, the one that has changed most.
     """
     outside = [row for row in rows if row.since is not None]
     if outside:
         first = min(outside, key=_order)
         return Place(
             first.place,
-            f"{first.kind} {first.value:.3g} outside of {first.low:.3g} to {first.high:.3g} since update {first.since}",
+            f"{first.kind} {first.value:.3g} outside {first.low:.3g} to {first.high:.3g} since update {first.since}",
         )
     known = [row for row in rows if not math.isnan(row.distance)]
     if known:
         worst = max(known, key=lambda row: row.badness)
-        return Place(worst.place, f"{worst.kind} {worst.value:.3g} is inside of its band, but the furthest out")
+        return Place(worst.place, f"{worst.kind} {worst.value:.3g} is within its band, but closest to leaving it")
     changed = [row for row in rows if row.ratio > 0]
     if not changed:
         return None
@@ -249,7 +250,7 @@ def first_outside(rows: list[Row]) -> Place | None:
 
 
 def weakest(values: Mapping[str, float]) -> Place | None:
-    """The place whose parameters have the least gradient: where a training that does not move is stuck."""
+    """Return the place whose parameters have the smallest gradient: where a training is stuck."""
     norms = {_place(name): value for name, value in values.items() if "/" in name and _kind(name) == GRADIENT}
     if not norms:
         return None
@@ -258,7 +259,7 @@ def weakest(values: Mapping[str, float]) -> Place | None:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    """By time; activations before gradients; forward for the former, backward for the latter."""
+    """Sort key: by time; activations before gradients; the former in forward order, the latter in backward order."""
     stack, part, layer, site, _ = forward_order(row.place)
     if row.kind in ACTIVATIONS:
         return row.since, 0, stack, part, layer, site, ACTIVATIONS.index(row.kind)

@@ -1,4 +1,4 @@
-"""A training whose loss stays where the frequencies of the tokens alone would put it has failed to train."""
+"""Detect failed trainings: the loss stays at the entropy of the token frequencies."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fairseq_plugins.pipeline.training_log import FAILED_TO_LEARN_MARGIN, FAILED
 logger = logging.getLogger(__name__)
 
 EVERY = 100
-"""Updates between two looks at the running mean, and its window."""
+"""Updates between two checks of the running mean, and its window."""
 SENTENCES = 20_000
-"""Training sentences, evenly spread over the training set, that the frequencies are counted in."""
+"""Number of training sentences, evenly spread over the training set, for counting frequencies."""
 
 
 def target_entropy(task: Any, subset: str) -> float | None:
-    """Entropy of the target tokens of a training set, in bits a token, ends of sentences counted; ``None`` if unknown.
+    """Return the entropy of a training set's target tokens in bits per token, end marks included; ``None`` if unknown.
 
     Args:
         task: a task of fairseq with the subset loaded.
@@ -33,30 +33,30 @@ def target_entropy(task: Any, subset: str) -> float | None:
         data = task.dataset(subset)
         pad = task.target_dictionary.pad()
         counts: Counter[int] = Counter()
-        # Data sets that draw random numbers must not take them from the training.
+        # Data sets that draw random numbers must not change those of the training.
         with torch.random.fork_rng(devices=[]):
             for index in range(0, len(data), max(1, len(data) // SENTENCES)):
                 counts.update(_target(data, index).flatten().tolist())
         del counts[pad]
         return entropy(counts.values())
-    # Data sets are of many kinds, and none of their errors is worth a training that has come so far.
+    # There are many kinds of data sets, and none of their errors may end a training that has come so far.
     except Exception as error:
         logger.warning("divergence guard: token frequencies of the training set are unknown (%r)", error)
         return None
 
 
 def _target(data: Any, index: int) -> Tensor:
-    """Target tokens of a sentence."""
+    """Return the target tokens of a sentence."""
     if not isinstance(data, SpeechToTextDataset):
         target: Tensor = data[index]["target"]
         return target
-    # Not by its index, which would read the sound as well.
+    # Not through indexing, which would also read the audio.
     text = data.get_tokenized_tgt_text(index)
     return data.tgt_dict.encode_line(text, add_if_not_exist=False, append_eos=data.append_eos)
 
 
 def begins(schedule: Any, updates: int) -> int:
-    """Update from which on a training is told that it has failed: ``updates`` after warm-up; 0 for never."""
+    """Return the update from which on a training may be called failed: ``updates`` after warm-up; 0 for never."""
     warm_up = getattr(schedule, "warmup_updates", 0) or getattr(schedule, "warmup_steps", 0) or 0
     return int(warm_up) + updates if updates else 0
 
@@ -65,7 +65,7 @@ class PlateauWatch:
     """Compares the running training loss with that entropy.
 
     Args:
-        begin: update from which on; 0 for never.
+        begin: first update of the comparison; 0 for never.
     """
 
     def __init__(self, begin: int) -> None:
@@ -76,12 +76,12 @@ class PlateauWatch:
         self.failed = False
 
     def look(self, update: int, nll: float, task: Any, subset: str) -> Finding | None:
-        """Take in the loss of an update that was made; a finding where the verdict is new.
+        """Add the loss of an applied update; returns a finding when the verdict is new.
 
         Args:
             update: number of the update.
             nll: its negative log-likelihood, in bits a token.
-            task: asked for the training set at most once.
+            task: its training set is read at most once.
             subset: name of the training set.
         """
         self._mean.take(nll)

@@ -1,8 +1,8 @@
-"""From half precision to full precision in the middle of a training, without losing a bit of weights or moments.
+"""Switch from half to full precision in the middle of a training, without losing a bit of weights or moments.
 
-fairseq holds the weights of a training in half precision once more in float32: all in one flat tensor, or one tensor a
-parameter. Those become the weights of the model, and what the optimizer knows of them is handed on to the parameters.
-With ``--memory-efficient-fp16`` and ``-bf16`` there is no such copy; the weights are those of the model.
+fairseq keeps a float32 copy of the weights of a training in half precision: one flat tensor, or one tensor per
+parameter. The copy becomes the weights of the model, and the parameters get the optimizer's state. With
+``--memory-efficient-fp16`` and ``-bf16`` there is no such copy; the weights are those of the model.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ FLAGS = ("fp16", "memory_efficient_fp16", "bf16", "memory_efficient_bf16", "amp"
 
 
 def is_half(trainer: Trainer) -> bool:
-    """Whether a training computes in half precision."""
+    """Return whether a training computes in half precision."""
     return any(bool(getattr(trainer.cfg.common, flag, False)) for flag in FLAGS)
 
 
 def refuse_what_cannot_change(cfg: Any) -> None:
-    """For a training in half precision that may have to go on in full precision.
+    """Refuse a training in half precision that could not continue in full precision.
 
     Raises:
         UserError: its optimizer is in several parts, or in several processes.
     """
     if cfg.distributed_training.zero_sharding != "none":
-        raise UserError("--divergence-action fp32 cannot gather an optimizer that --zero-sharding has spread")
+        raise UserError(
+            "--divergence-action fp32 cannot be combined with --zero-sharding: it cannot gather a sharded optimizer"
+        )
     if getattr(cfg.optimizer, "_name", None) == "composite":
-        raise UserError("--divergence-action fp32 knows no way to change the precision of --optimizer composite")
+        raise UserError("--divergence-action fp32 cannot change the precision of --optimizer composite")
     if cfg.distributed_training.pipeline_model_parallel:
         raise UserError("--divergence-action fp32 does not work with --pipeline-model-parallel")
 
 
 def to_full(trainer: Trainer) -> None:
-    """Let ``trainer`` go on in float32, from its next update on. Every process calls this at the same time."""
-    # Not the property, which would build one.
+    """Continue ``trainer`` in float32 from its next update on. Every process calls this at the same time."""
+    # Not the property, which would build an optimizer.
     optimizer = trainer._optimizer
     if optimizer is not None:
         optimizer.zero_grad()
@@ -56,12 +58,12 @@ def to_full(trainer: Trainer) -> None:
     with open_dict(trainer.cfg.common):
         for flag in FLAGS:
             setattr(trainer.cfg.common, flag, False)
-    # What adds up gradients over processes has buffers of the old type; it is built anew when it is asked for.
+    # The wrapper that reduces gradients has buffers of the old type; it is rebuilt at its next use.
     trainer._wrapped_model = trainer._wrapped_criterion = None
 
 
 def _float(module: nn.Module) -> None:
-    """``module`` in float32. What it has computed for itself at its start was rounded since, and is computed anew."""
+    """Convert ``module`` to float32. Tensors that it computed itself have been rounded, so they are recomputed."""
     module.float()
     for one in module.modules():
         if isinstance(one, SinusoidalPositionalEmbedding):
@@ -70,7 +72,7 @@ def _float(module: nn.Module) -> None:
 
 
 def _inner(optimizer: Any) -> Any:
-    """The optimizer in full precision inside of ``optimizer``, over the parameters of the model."""
+    """Return the full-precision optimizer inside ``optimizer``, over the parameters of the model."""
     if isinstance(optimizer, AMPOptimizer):
         return optimizer.fp32_optimizer
     if isinstance(optimizer, MemoryEfficientFP16Optimizer):
@@ -84,11 +86,11 @@ def _inner(optimizer: Any) -> Any:
 
 
 def _parts(optimizer: FP16Optimizer) -> dict[Tensor, list[Tensor]]:
-    """The parameters of the model that each tensor of the optimizer stands for, in order."""
+    """Return the parameters of the model behind each tensor of the optimizer, in order."""
     if not optimizer.has_flat_params:
         pairs = zip(optimizer.fp32_params, optimizer.fp16_params, strict=True)
         return {master: [parameter] for master, parameter in pairs}
-    # One flat tensor, or one for each group of parameters; they follow each other as the parameters do.
+    # One flat tensor, or one for each group of parameters, in the order of the parameters.
     rest = iter(optimizer.fp16_params)
     parts: dict[Tensor, list[Tensor]] = {}
     for master in optimizer.params:
@@ -101,9 +103,9 @@ def _parts(optimizer: FP16Optimizer) -> dict[Tensor, list[Tensor]]:
 
 
 def _hand_on(optimizer: torch.optim.Optimizer, parts: dict[Tensor, list[Tensor]]) -> None:
-    """Let ``optimizer`` change ``parts`` in the place of its own tensors, with the state that it has of them.
+    """Let ``optimizer`` update ``parts`` instead of its own tensors, with their state.
 
-    It stays the same object: schedules hold on to it.
+    It stays the same object, since schedules refer to it.
     """
     states = {master: optimizer.state.get(master, {}) for master in parts}
     optimizer.state.clear()
@@ -114,7 +116,7 @@ def _hand_on(optimizer: torch.optim.Optimizer, parts: dict[Tensor, list[Tensor]]
 
 
 def _split(state: dict[str, Any], parameters: list[Tensor]) -> list[dict[str, Any]]:
-    """State of one flat tensor as one of each of its parts; what is no tensor of its size is the same for all."""
+    """Split the state of one flat tensor into states of its parts; what is not a tensor of its size is copied."""
     if len(parameters) == 1 or not state:
         return [state] * len(parameters)
     total = sum(one.numel() for one in parameters)

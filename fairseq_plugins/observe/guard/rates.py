@@ -1,7 +1,7 @@
-"""A factor on the learning rate, behind whatever the schedule says.
+"""A factor on the learning rate, after the schedule.
 
-Schedules set a rate, or multiply the one that they find. So each is shown its own rate before it acts, and the factor
-is put on afterwards. The factor is a power of two: taking it off and putting it on again loses no bit.
+Schedules set a rate, or multiply the current one. So each sees its own rate before it acts, and the factor is applied
+afterwards. The factor is a power of two: removing it and applying it again loses no bit.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ class Rates:
 
     @property
     def factor(self) -> float:
-        """What the scheduled rate is multiplied by."""
+        """The factor on the scheduled rate."""
         return 0.5**self.halvings
 
     def halve(self, optimizer: Any) -> None:
-        """Half the rate, from now on."""
+        """Halve the rate from now on."""
         self.halvings += 1
         _multiply(optimizer, 0.5)
 
     def restore(self, halvings: int, optimizer: Any) -> None:
-        """Take up the factor of a checkpoint, whose optimizer holds the scheduled rate."""
+        """Restore the factor of a checkpoint, whose optimizer holds the scheduled rate."""
         self.halvings = halvings
         _multiply(optimizer, self.factor)
 
     @property
     def at_work(self) -> bool:
-        """Whether there is a factor to take off."""
+        """Whether the factor is not 1."""
         return self.halvings > 0 and not self._lifted
 
     @contextlib.contextmanager
     def lifted(self, optimizer: Any) -> Iterator[None]:
-        """Show the scheduled rate inside the context."""
+        """Set the scheduled rate inside the context."""
         _multiply(optimizer, 1.0 / self.factor)
         self._lifted = True
         try:
@@ -56,7 +56,7 @@ class Rates:
             _multiply(optimizer, self.factor)
 
     def log(self, rate: float) -> float:
-        """Put the rate behind a scheduled one into fairseq's meters, and return it."""
+        """Log the rate with the factor in fairseq's meters, and return it."""
         metrics.log_scalar("lr", rate * self.factor, weight=0, priority=300)
         return rate * self.factor
 

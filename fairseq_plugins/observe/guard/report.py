@@ -1,4 +1,4 @@
-"""The report of an incident: what went wrong, where first, and what was done, in Markdown with a picture beside it."""
+"""The report of an incident, in Markdown with a picture: problem, place, action."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fairseq_plugins.pipeline.pictures import LOOKS, load_pyplot, save
 logger = logging.getLogger(__name__)
 
 DIRECTORY = "divergence"
-"""Under ``--save-dir``."""
+"""Directory below ``--save-dir``."""
 MOST_REPORTS = 20
-"""Reports that one run writes; what comes after is in the log alone, but for the one with which a run is ended."""
+"""Maximum number of reports of one run; later incidents are only logged, except the one that ends the run."""
 MOST_ROWS = 20
 LAST_UPDATES = 10
 NAMED = 5
-"""Weights that are named."""
+"""Maximum number of weights in a report."""
 ADVICE = {
     NOT_FINITE: (
         "If the same weights are not finite in the last checkpoint, go back to one before it.",
@@ -31,12 +31,12 @@ ADVICE = {
     ),
     SPIKE: (
         "A lower learning rate or a longer warm-up; `--clip-norm`.",
-        "`--divergence-action skip` where single batches are to blame, `lower-lr` where it comes again.",
+        "`--divergence-action skip` if single batches are to blame, `lower-lr` if it happens again.",
         "A method that bounds the branches (docs/methods.md).",
     ),
     GRADIENT_SPIKE: (
-        "Nothing, if the loss goes on falling: `--clip-norm` bounds what one such gradient can do.",
-        "A lower learning rate or a longer warm-up where it comes often; `--divergence-action skip` drops each.",
+        "Nothing, if the loss keeps falling: `--clip-norm` bounds what one such gradient can do.",
+        "A lower learning rate or a longer warm-up if it happens often; `--divergence-action skip` drops each.",
     ),
     COLLAPSE: (
         "`--divergence-action fp32`, or `--bf16`: float16 cannot hold these gradients at any scale.",
@@ -55,13 +55,13 @@ class Incident:
     """One stretch of abnormal updates.
 
     Attributes:
-        update: the first of them.
-        finding: what was wrong with it.
-        place: where it showed first; ``None`` where that is not known.
+        update: the first of these updates.
+        finding: its problem.
+        place: where it showed first; ``None`` if unknown.
         rows: statistics of the update against their bands, the worst first.
-        weights: names of those that are not finite.
-        steps: what was done, in order.
-        path: of the report; ``None`` before it is written, and in all processes but the first.
+        weights: names of weights that are not finite.
+        steps: the actions, in order.
+        path: path of the report; ``None`` before it is written, and in all processes except the first.
         ends: whether the training ends with it.
     """
 
@@ -87,7 +87,7 @@ class Reports:
         self._written = 0
 
     def write(self, incident: Incident, history: Sequence[Update]) -> None:
-        """Write the report, or write it again with what was done since. A full disk is a warning."""
+        """Write the report, or rewrite it with the actions since. A full disk is a warning."""
         if incident.path is None and self._written >= MOST_REPORTS and not incident.ends:
             return
         before = incident.path
@@ -101,12 +101,12 @@ class Reports:
             write_whole(incident.path, "\n".join(lines(incident, history, picture)) + "\n")
             self._written += before is None
         except OSError as error:
-            # Nobody is to be sent to a report that is not there.
+            # Do not point users to a report that does not exist.
             incident.path = before
             logger.warning("divergence guard: no report: %s: %s", self._directory, error.strerror or error)
 
     def _free(self, update: int) -> Path:
-        """A dropped update leaves its number to the next, and a resumed run repeats some: no report is overwritten."""
+        """Return a free path: a dropped update leaves its number to the next, and a resumed run repeats some."""
         path, number = self._directory / f"update-{update}.md", 1
         while path.exists():
             number += 1
@@ -160,7 +160,9 @@ def _statistics(incident: Incident) -> Iterator[str]:
     others = [row for row in incident.rows if row.place != name]
     shown = own + others[: max(0, MOST_ROWS - len(own))]
     stuck = incident.finding.kind == PLATEAU
-    yield "## Gradients, the least first" if stuck else "## Statistics of this update: the named place, then the worst"
+    yield (
+        "## Gradients, the smallest first" if stuck else "## Statistics of this update: the named place, then the worst"
+    )
     yield ""
     yield "| place | statistic | value | band | deviations | outside since update |"
     yield "|---|---|---:|---:|---:|---:|"

@@ -26,14 +26,18 @@ SETTINGS = (
         _known_action,
     ),
     Setting(
-        BAND, float, 8.0, "deviations above its running mean at which a loss or gradient norm is a spike", at_least(1)
+        BAND,
+        float,
+        8.0,
+        "standard deviations above its running mean at which a loss or gradient norm is a spike",
+        at_least(1),
     ),
-    Setting(PATIENCE, int, 5, "abnormal updates in a row with which every action but stop ends in stop", at_least(1)),
+    Setting(PATIENCE, int, 5, "abnormal updates in a row after which every other action turns into stop", at_least(1)),
     Setting(
         PLATEAU,
         int,
         4000,
-        "updates after warm-up from which on a training loss at the entropy of token "
+        "updates after warm-up; from then on a training loss at the entropy of token "
         "frequencies is called failed to train (0: never)",
         at_least(0),
     ),

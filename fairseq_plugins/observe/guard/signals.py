@@ -31,7 +31,7 @@ class Update:
         loss: in bits, over what the criterion's sample size counts.
         nll: negative log-likelihood in bits per token.
         norm: L2 norm of all gradients of the mean loss before clipping; not finite after an overflow of float16.
-        learning_rate: with which the update would be made.
+        learning_rate: learning rate of the update.
         loss_scale: ``None`` in full precision.
         tokens: of the batch; what its loss is the mean of.
     """
@@ -47,12 +47,12 @@ class Update:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with an update.
+    """The problem of an update.
 
     Attributes:
         kind: one of :data:`NOT_FINITE`, :data:`SPIKE`, :data:`GRADIENT_SPIKE` (of the norm alone: the loss is inside
             of its band), :data:`COLLAPSE`, :data:`PLATEAU`.
-        reason: in words, with the numbers.
+        reason: description with the numbers.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Signals:
 
     Args:
         limit: width of the bands, in deviations above the mean.
-        even: loss in bits of a guess that is even over the dictionary; 0 where it is not known.
+        even: loss in bits of a uniform guess over the dictionary; 0 if unknown.
     """
 
     def __init__(self, limit: float, even: float = 0.0) -> None:
@@ -75,7 +75,7 @@ class Signals:
         self._scales: deque[float] = deque(maxlen=FALL_WINDOW)
 
     def judge(self, update: Update, minimum_reached: bool = False) -> Finding | None:
-        """Say what is wrong with ``update``; where nothing is, the bands :meth:`take` it in.
+        """Return the problem of ``update``; without a problem, add it to the bands, see :meth:`take`.
 
         Args:
             update: the update.
@@ -98,7 +98,7 @@ class Signals:
         return None
 
     def _fallen(self, scale: float) -> Finding | None:
-        """While the scale is still looked for, before any gradient has fitted, it may fall as far as it likes."""
+        """During the initial search for a scale, before any gradient has fitted, it may fall without limit."""
         if not self._scales or scale > max(self._scales) / FALL:
             return None
         before = max(self._scales)
@@ -124,44 +124,44 @@ class Signals:
         return [f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({norm:.0f} deviations)"]
 
     def _wider(self, update: Update) -> float:
-        """The mean over fewer tokens varies more, as the root of their number; its gradient is longer by as much."""
+        """Factor for small batches: by the root of their size, a mean varies more and its gradient is longer."""
         if not self._tokens.count:
             return 1.0
         return math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
 
     def _lost_ground(self, update: Update) -> Iterator[str]:
-        """A rise too slow for a band that follows: what would now be the recent mean, against the best of the past."""
+        """Detect a rise too slow for the band: compares the new recent mean with the best of the past."""
         recent = replace(self._recent)
         recent.take(update.loss)
-        # A mean of so many values varies less than each, by the root of their number.
+        # A mean of RECENT values varies less than each, by the root of their number.
         reach = self.limit * max(self._best.deviation / math.sqrt(RECENT), LOSS_FLOOR / 2)
         if recent.mean > self._best.mean + reach:
             yield f"loss {update.loss:.4g} bits, its recent mean {recent.mean:.4g} was {self._best.mean:.4g} before"
 
     def _off_the_scale(self, update: Update) -> Iterator[str]:
-        """What no history is needed for: worse than a model that knows nothing, by a factor of two."""
+        """Detect a loss above twice that of a model that knows nothing; needs no history."""
         start = max(self._even, self.loss.mean if self.loss.count else update.loss)
         if self._even and update.loss > 2.0 * start:
-            yield f"loss {update.loss:.4g} bits, more than twice that of an even guess or of the start, {start:.4g}"
+            yield f"loss {update.loss:.4g} bits, more than twice that of a uniform guess or of the start, {start:.4g}"
 
     def take(self, update: Update) -> None:
-        """Take an update into the bands that is made although :meth:`judge` has found something."""
+        """Add an update to the bands that is applied although :meth:`judge` has found a problem."""
         self.loss.take_bounded(update.loss, self.limit / 2)
         self._recent.take(update.loss)
         if self.loss.count == LEAST_HISTORY or self.loss.mean < self._best.mean:
             self._best = replace(self.loss)
-        # What is far out enters as the edge of half the band: one value shall not make the band wider for the next.
+        # A distant value enters as the edge of half the band: one value must not widen the band for the next.
         self.norm.take_bounded(_log(update.norm), self.limit / 2)
         self._tokens.take(update.tokens)
         if update.loss_scale is not None:
             self._scales.append(update.loss_scale)
 
     def state(self) -> dict[str, Any]:
-        """Plain numbers for a checkpoint."""
+        """Return plain numbers for a checkpoint."""
         return {name: band.state() for name, band in self._bands().items()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state` has written."""
+        """Restore the result of :meth:`state`."""
         for name, band in self._bands().items():
             if name in state:
                 band.restore(state[name])

@@ -1,4 +1,4 @@
-"""The recorder of a training run: what activations, gradients and residuals do, in a file that survives a crash.
+"""Recorder of a training: writes activations, gradients and residual weights to a file that survives a crash.
 
 ``--criterion label_smoothed_cross_entropy_with_diagnostics`` trains as the criterion without the suffix does, bit for
 bit, and records every ``--diagnostics-interval`` updates into ``<save-dir>/recorder.jsonl``. Read it back by::
@@ -19,7 +19,7 @@ __all__ = ["Entry", "read", "register"]
 
 
 def register() -> None:
-    """Make the criteria known to fairseq and its trainer record; a second call does nothing."""
+    """Register the criteria with fairseq and let its trainer record; a second call does nothing."""
     from fairseq_plugins.observe.recorder import criteria, recording, showing
 
     criteria.register()

@@ -1,7 +1,7 @@
-"""What the forward and backward pass of one update show at residual connections and norms, as sums that add up.
+"""Statistics at residual connections and norms during one update, as sums that can be added up.
 
 Every statistic is a sum of squares and a count, so that mini-batches, the steps of ``--update-freq`` and processes give
-the numbers of one large batch. Nothing but scalars is kept, and they stay on their device until the update is over.
+the numbers of one large batch. Only scalars are kept, and they stay on their device until the update is over.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ BRANCH_GRADIENT = "branch_gradient_norm"
 
 
 def norms(model: nn.Module) -> dict[str, nn.Module]:
-    """Every norm by the name of its sub-layer, or by its own path where it belongs to none."""
+    """Return every norm by the name of its sub-layer, or by its own path if it belongs to none."""
     named = {one.name: one.norm for one in sub_layers(model) if one.norm is not None}
     taken, paths = set(named.values()), {module: path for path, module in model.named_modules()}
     return {**named, **{paths[norm]: norm for norm in layer_norms(model) if norm not in taken}}
 
 
 def scales(found: list[SubLayer]) -> dict[str, float]:
-    """Weights that residual connections with a parameter or a buffer give branch and stream; means over the width.
+    """Return the weights of branch and stream at residual connections with parameters or buffers; means over the width.
 
-    A residual connection is linear, so they are what it makes of a one in the place of each and zeros in the others.
+    A residual connection is linear, so a weight is its output for a one in that input and zeros in the others.
     """
     values: dict[str, float] = {}
     for sub in found:
@@ -47,7 +47,7 @@ def scales(found: list[SubLayer]) -> dict[str, float]:
 
 
 def history_weights(model: nn.Module) -> dict[str, float]:
-    """Weight of state k in the input of layer l, ``encoder.history.l.k/history_weight``, where they can be trained.
+    """Return the trained weight of state k in the input of layer l, ``encoder.history.l.k/history_weight``.
 
     State 0 is the embedding, state k the output of layer k - 1; layers count from 0, and one more is the output of the
     stack. Means over the width.
@@ -62,7 +62,7 @@ def history_weights(model: nn.Module) -> dict[str, float]:
 
 
 class Sums:
-    """Sums of squares and counts by name; the names and their order are fixed, so that processes can be added up."""
+    """Sums of squares and counts by name; names and order are fixed, so that processes can be added up."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -75,14 +75,14 @@ class Sums:
         self._counts[name] += x.numel()
 
     def vector(self, device: torch.device) -> Tensor:
-        """Sums of squares, then counts, in float64; ``(2 * names)``."""
+        """Return sums of squares, then counts, in float64; ``(2 * names)``."""
         zero = torch.zeros((), dtype=torch.float64, device=device)
         squares = [torch.stack(one).double().square().sum() if one else zero for one in self._norms.values()]
         counts = torch.tensor(list(self._counts.values()), dtype=torch.float64, device=device)
         return torch.cat([torch.stack([zero, *squares])[1:], counts])
 
     def read(self, vector: list[float]) -> dict[str, tuple[float, float]]:
-        """Sum of squares and count of every name that has been seen, from :meth:`vector` as a list."""
+        """Return sum of squares and count of every name that has been seen, from :meth:`vector` as a list."""
         half = len(self.names)
         pairs = zip(self.names, vector[:half], vector[half:], strict=True)
         return {name: (squares, count) for name, squares, count in pairs if count > 0}
@@ -95,7 +95,7 @@ class ActivationWatch:
         model: the model.
         found: its sub-layers.
         named_norms: its :func:`norms`.
-        empty: for each mini-batch of the update whether it only stands in for one that this process has not.
+        empty: for each mini-batch of the update whether it is only a dummy, because this process has no more.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ActivationWatch:
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Watch what runs inside the context."""
+        """Watch the passes inside the context."""
         handles: list[Any] = []
         try:
             for one in self._sub_layers:
@@ -133,7 +133,7 @@ class ActivationWatch:
             self._forward = False
 
     def saw(self, loss: Tensor, sample_size: Any) -> None:
-        """Add the loss of a mini-batch, summed over what ``sample_size`` counts."""
+        """Add the loss of a mini-batch, a sum over ``sample_size`` units."""
         if self._counts:
             self.losses.append(loss.detach().sum().double())
             self.sample_sizes.append(float(sample_size))
@@ -145,7 +145,7 @@ class ActivationWatch:
 
     @property
     def _seen(self) -> bool:
-        """Whether this is a forward pass to be counted; not the one in which a method looks at its first batch."""
+        """Return whether this forward pass counts; the calibration of a method on its first batch does not."""
         return self._forward and self._counts and getattr(self._model, "data_seen", True)
 
     def _residual_hook(self, name: str) -> Any:

@@ -1,7 +1,7 @@
-"""``<name>_with_diagnostics``: a registered criterion, its settings and two more, and nothing else changed.
+"""``<name>_with_diagnostics``: a registered criterion with two more settings and no other change.
 
-The criterion is the switch of the recorder and tells it when a forward pass runs. Its class keeps the name of the
-criterion's that it extends: fairseq compares that name on resume, and a run can so be recorded from any checkpoint on.
+The criterion switches the recorder on and tells it when a forward pass runs. Its class keeps the name of the class that
+it extends: fairseq compares that name on resume, so a run can be recorded from any checkpoint on.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
@@ -33,11 +33,11 @@ class Setting(NamedTuple):
     """A flag of every criterion that is extended.
 
     Attributes:
-        name: of the field, e.g. ``diagnostics_interval``.
-        kind: its type, one of those of which fairseq makes flags.
+        name: name of the field, e.g. ``diagnostics_interval``.
+        kind: its type, one that fairseq makes flags from.
         default: its default.
         help: its line of ``--help``.
-        problem: given a value, what is wrong with it; ``None`` for nothing.
+        problem: takes a value, returns its problem; ``None`` if there is none.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Setting(NamedTuple):
 
 
 def at_least(least: float) -> Callable[[Any], str | None]:
-    """A check for numbers."""
+    """Return a check for numbers."""
     return lambda value: None if value >= least else f"it must be at least {least}"
 
 
@@ -56,36 +56,42 @@ SETTINGS = [
     Setting(
         INTERVAL, int, 100, "record activations, gradients and residual connections in every N-th update", at_least(1)
     ),
-    Setting(KEEP, int, 1000, "entries that recorder.jsonl in --save-dir keeps at least, the last ones", at_least(1)),
+    Setting(
+        KEEP,
+        int,
+        1000,
+        "minimum number of entries, the last ones, that recorder.jsonl in --save-dir keeps",
+        at_least(1),
+    ),
 ]
-"""What a part of the package that works with the recorder adds to this list, before :func:`register`, is a flag too."""
+"""Other parts of the package may append settings before :func:`register`; they become flags too."""
 
 
 class Watch(Protocol):
-    """What a criterion tells of its forward passes."""
+    """Observer of a criterion's forward passes."""
 
     def forward_pass(self) -> AbstractContextManager[None]:
-        """Entered for the time of a forward pass."""
+        """Entered during a forward pass."""
 
     def saw(self, loss: Any, sample_size: Any) -> None:
-        """Called with what came of it."""
+        """Called with its result."""
 
 
 class WithDiagnostics(FairseqCriterion):
-    """Stands before the criterion that it extends among the bases of a class that :func:`extend` makes."""
+    """Mixin for criteria that :func:`extend` makes. Listed before the extended class."""
 
     interval: int
     keep: int
     settings: dict[str, Any]
     """The values of :data:`SETTINGS`."""
     watch: Watch | None = None
-    """Set for the time of an update that is recorded."""
+    """Set during an update that is recorded."""
     listeners: Sequence[Callable[[Any], None]] = ()
-    """Each is called with what every forward pass in training returns."""
+    """Each is called with the result of every forward pass in training."""
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "WithDiagnostics":
-        """As the criterion's own.
+        """Build the criterion as fairseq does, after a check of its settings.
 
         Raises:
             UserError: settings out of their range, all together.
@@ -103,7 +109,7 @@ class WithDiagnostics(FairseqCriterion):
         return criterion
 
     def forward(self, model: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the criterion's own."""
+        """Run the extended criterion, and report its forward pass."""
         if self.watch is None:
             result = super().forward(model, sample, *args, **kwargs)
         else:
@@ -123,7 +129,7 @@ def extend(name: str) -> None:
         name: a registered criterion with a dataclass.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: there is no criterion of that name.
     """
     if name + SUFFIX in CRITERION_REGISTRY:
         return
@@ -136,7 +142,7 @@ def extend(name: str) -> None:
 
 
 def _extended(base: type[FairseqDataclass]) -> type[FairseqDataclass]:
-    """The dataclass of a criterion with the settings of the recorder."""
+    """Return the dataclass of a criterion with the settings of the recorder."""
     fields = [
         (one.name, one.kind, dataclasses.field(default=one.default, metadata={"help": one.help})) for one in SETTINGS
     ]

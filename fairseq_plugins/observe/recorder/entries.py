@@ -1,7 +1,7 @@
-"""Entries, and the file that keeps the last of them: one JSON object a line, appended and flushed to the disk.
+"""Entries, and the file of the latest ones: one JSON object per line, appended and flushed to the disk.
 
-A process that is killed loses at most the line it was writing, which a reader skips. When the file has grown by a
-quarter over what it shall keep, the last entries are written to another file that takes its name.
+A killed process loses at most the line it was writing, which a reader skips. When the file has grown by a quarter over
+its limit, the last entries are written to a new file that replaces it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 NAME = "recorder.jsonl"
 NON_FINITE = ("NaN", "Infinity", "-Infinity")
-"""What stands, as text, for the numbers that JSON has not; ``float`` reads each back."""
+"""Text for numbers that JSON does not have; ``float`` reads each back."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What was recorded of one update.
+    """The record of one update.
 
     Attributes:
         update: its number, from 1.
-        applied: whether the weights were changed; not so after an overflow of fp16, or where a gradient was not finite.
+        applied: whether the weights were changed; false after an overflow of fp16, or if a gradient was not finite.
         values: stable names to numbers; see docs/recorder.md.
     """
 
@@ -41,20 +41,20 @@ class Entry:
     values: Mapping[str, float]
 
     def to_json(self) -> str:
-        """One line, strict JSON."""
+        """Return one line of strict JSON."""
         values = {name: writable(value) for name, value in self.values.items()}
         return json.dumps({"update": self.update, "applied": self.applied, "values": values}, allow_nan=False)
 
 
 def writable(value: float) -> Any:
-    """``value``, or the text that stands for it where JSON has no such number."""
+    """Return ``value``, or text if JSON has no such number."""
     if math.isnan(value):
         return NON_FINITE[0]
     return value if math.isfinite(value) else NON_FINITE[1 if value > 0 else 2]
 
 
 def parse(line: str) -> Entry | None:
-    """The entry of one line; ``None`` for a line that is torn."""
+    """Return the entry of one line; ``None`` for an incomplete line."""
     try:
         found = json.loads(line)
         values = {str(name): float(value) for name, value in found["values"].items()}
@@ -64,7 +64,7 @@ def parse(line: str) -> Entry | None:
 
 
 def read(path: str | os.PathLike[str]) -> list[Entry]:
-    """The entries of a file, the oldest first; lines that were never written whole are skipped.
+    """Return the entries of a file, the oldest first; incomplete lines are skipped.
 
     Raises:
         UserError: there is no such file, or it cannot be read.
@@ -87,7 +87,7 @@ class EntryFile:
     """The file of a run.
 
     Args:
-        path: where it is, or shall be.
+        path: its path; the file need not exist.
         keep: how many of the last entries it keeps at least; it holds up to a quarter more.
 
     Raises:
@@ -105,7 +105,7 @@ class EntryFile:
             raise UserError(f"{path}: the recorder cannot write there: {error.strerror}") from error
 
     def resume(self, update: int) -> None:
-        """Keep the whole entries up to ``update`` and no others: what comes after it is about to be done again.
+        """Keep only the entries up to ``update``: later updates are about to be repeated.
 
         Raises:
             UserError: the file cannot be written; before anything is trained.
@@ -116,7 +116,7 @@ class EntryFile:
             raise UserError(f"{self.path}: the recorder cannot write there: {error.strerror}") from error
 
     def __call__(self, entry: Entry) -> None:
-        """Append ``entry``. A full disk ends no training: a warning, and the file as it was."""
+        """Append ``entry``. A full disk does not end the training: it logs a warning and leaves the file unchanged."""
         try:
             self._append(entry.to_json() + "\n")
             if self._entries > self.keep + self.keep // 4:

@@ -1,8 +1,8 @@
-"""Norms of the gradients of parameters, by sub-layer, as the optimizer will see them before it clips them.
+"""Norms of parameter gradients, by sub-layer, as the optimizer sees them before clipping.
 
-In half precision the gradients are large by the loss scale, and the sum over a batch; their norm in that form overflows
-long before the gradient itself is large (https://github.com/facebookresearch/fairseq/issues/4555). Here every norm is
-taken in float32, squared in float64, and brought to the mean over the batch by the factor that the optimizer holds.
+In half precision the gradients are multiplied by the loss scale and summed over a batch; their norm then overflows long
+before the gradient itself is large (https://github.com/facebookresearch/fairseq/issues/4555). Here every norm is taken
+in float32, squared in float64, and brought to the mean over the batch by the factor that the optimizer holds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def group_of(parameter: str) -> str:
 
 
 def loss_scale(optimizer: Any) -> float | None:
-    """What the loss was multiplied by in half precision; ``None`` without a scale."""
+    """Return the loss scale of half precision; ``None`` without one."""
     scaler = getattr(optimizer, "scaler", None)
     if scaler is None:
         return None
@@ -34,10 +34,10 @@ def loss_scale(optimizer: Any) -> float | None:
 
 
 def remaining_factor(optimizer: Any) -> float:
-    """What the gradients on the parameters must still be multiplied by, between ``multiply_grads`` and clipping.
+    """Return the factor that the gradients still lack, between ``multiply_grads`` and clipping.
 
     fairseq's half-precision optimizers keep 1 / (loss scale * sample size) beside the gradients until the step. Torch's
-    automatic mixed precision has divided by the sample size and not by the scale; the others have nothing left to do.
+    automatic mixed precision has divided by the sample size but not by the scale; the others lack nothing.
     """
     if hasattr(optimizer, "_multiply_factor"):
         return float(optimizer._multiply_factor)
@@ -45,7 +45,7 @@ def remaining_factor(optimizer: Any) -> float:
 
 
 def gradient_norms(modules: Iterable[nn.Module], factor: float) -> dict[str, float]:
-    """``<group>/gradient_norm`` for each group of parameters, and ``gradient_norm`` of all.
+    """Return ``<group>/gradient_norm`` for each group of parameters, and ``gradient_norm`` of all.
 
     The gradient on a parameter in half precision is read, which holds the same numbers as its copy in float32 until
     the step, whether that copy is one flat tensor, one a parameter, or absent (``--memory-efficient-fp16``).

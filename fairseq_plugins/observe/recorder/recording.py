@@ -1,8 +1,8 @@
-"""The recorder inside fairseq's trainer: every N-th update is watched, and its entry handed to the observers.
+"""The recorder inside fairseq's trainer: it watches every N-th update and passes its entry to observers.
 
 Gradients are measured after the processes have added theirs and the trainer has divided by the sample size, before
-anything is clipped: that is where ``Trainer.clip_grad_norm`` is called. The entry is handed on when the update is over,
-also where it ends the training, since the last gradients of a run that breaks are the ones that are asked for.
+anything is clipped: that is where ``Trainer.clip_grad_norm`` is called. Observers get the entry after the update, even
+if it ends the training, since the last gradients of a failing run are the interesting ones.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 
 Observer = Callable[[Entry], None]
 ATTRIBUTE = "diagnostics_recorder"
-"""Where a trainer keeps its recorder."""
+"""Attribute of a trainer that holds its recorder."""
 
 
 class Recorder:
-    """What records one training.
+    """Recorder of one training.
 
     Attributes:
         observers: each is called with every entry, in order, in every process, which all have the same entries; the
@@ -66,17 +66,17 @@ class Recorder:
         logger.info("every %d updates the recorder writes%s: %s", self._criterion.interval, where, what)
 
     def begin(self, update: int) -> None:
-        """Once, before the first update of this process; ``update`` are behind the run."""
+        """Called once, before the first update of this process; the run has made ``update`` updates."""
         if not self._begun and self._file is not None:
             self._file.resume(update)
         self._begun = True
 
     def due(self, update: int) -> bool:
-        """Whether ``update`` is one to be recorded."""
+        """Return whether ``update`` is recorded."""
         return update % self._criterion.interval == 0
 
     def start(self, trainer: Trainer, samples: Any) -> None:
-        """Watch the forward and backward passes that come."""
+        """Watch the next forward and backward passes."""
         # Torch's automatic mixed precision repeats an update from inside of it after an overflow.
         self.finish(trainer, repeated=True)
         empty = [sample is None or len(sample) == 0 for sample in samples]
@@ -85,7 +85,7 @@ class Recorder:
         self._criterion.watch = self._watch
 
     def stop(self) -> None:
-        """Take every hook away; nothing to do where there is none."""
+        """Remove every hook, if there are any."""
         self._criterion.watch = self._watch = None
         self._hooks.close()
 
@@ -99,22 +99,22 @@ class Recorder:
         self._measured = (update, values_of(trainer, watch, self._sub_layers, trainer.get_criterion()))
 
     def correct(self, name: str, value: float) -> None:
-        """Replace a number of the update under way that has changed since it was measured."""
+        """Replace a number of the current update that has changed since it was measured."""
         if self._measured is not None:
             self._measured[1][name] = value
 
     @property
     def measured(self) -> Mapping[str, float]:
-        """The numbers of the update under way; empty until they are measured."""
+        """The numbers of the current update; empty until they are measured."""
         return {} if self._measured is None else self._measured[1]
 
     def discard(self) -> None:
-        """Forget an update that is about to be repeated; no observer is given its numbers."""
+        """Drop an update that is about to be repeated; observers do not get its numbers."""
         self.stop()
         self._measured = None
 
     def finish(self, trainer: Trainer, repeated: bool = False) -> None:
-        """Hand the entry to the observers, if there is one."""
+        """Pass the entry, if there is one, to the observers."""
         self.stop()
         if self._measured is None:
             return
@@ -128,7 +128,7 @@ class Recorder:
 def values_of(
     trainer: Trainer, watch: ActivationWatch, found: list[SubLayer], criterion: nn.Module
 ) -> dict[str, float]:
-    """All numbers of an update whose gradients are ready to be clipped; the same in every process."""
+    """Return all numbers of an update whose gradients are ready for clipping; the same in every process."""
     device = next(trainer.get_model().parameters()).device
     loss, size = torch.zeros((), dtype=torch.float64, device=device), sum(watch.sample_sizes)
     totals = torch.stack([torch.stack([loss, *watch.losses]).sum(), loss + size])
@@ -152,7 +152,7 @@ def values_of(
 
 
 def recorder_of(trainer: Trainer) -> Recorder | None:
-    """The recorder of a training; ``None`` where nothing is recorded."""
+    """Return the recorder of a training; ``None`` if nothing is recorded."""
     return getattr(trainer, ATTRIBUTE, None)
 
 
@@ -166,10 +166,10 @@ def attach(
     *args: Any,
     **kwargs: Any,
 ) -> None:
-    """``Trainer.__init__`` that gives the trainer a recorder where the criterion asks for one.
+    """``Trainer.__init__`` that gives the trainer a recorder if the criterion has one.
 
     Raises:
-        UserError: the parameters lie in pieces in several processes, so that no sub-layer has a gradient of its own.
+        UserError: the parameters are sharded over processes, so no sub-layer has its own gradient.
     """
     recorded = isinstance(criterion, WithDiagnostics)
     if recorded and cfg.distributed_training.ddp_backend == "fully_sharded":
@@ -180,7 +180,7 @@ def attach(
 
 
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.train_step`` that is watched where the update is one to be recorded."""
+    """``Trainer.train_step``, watched if the update is to be recorded."""
     recorder = recorder_of(trainer)
     if recorder is None:
         return train_step(trainer, samples, *args, **kwargs)
@@ -195,7 +195,7 @@ def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: 
 
 
 def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.clip_grad_norm`` before which the gradients are measured."""
+    """``Trainer.clip_grad_norm``, before which the gradients are measured."""
     recorder = recorder_of(trainer)
     if recorder is not None:
         recorder.measure(trainer)

@@ -1,7 +1,7 @@
-"""Where entries are shown: a line of the log, and fairseq's meters, which TensorBoard and Weights & Biases read.
+"""Output of entries: a line of the log, and fairseq's meters, which TensorBoard and Weights & Biases read.
 
 A model of 60 layers has a thousand numbers. The meters hold them all under ``diagnostics/``; the progress bars that
-print lines leave them out, and the line of the log says the totals and, of each kind, the largest and the smallest.
+print lines omit them, and the line of the log has the totals and, of each kind, the largest and the smallest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def log_metrics(entry: Entry) -> None:
 
 
 def summary(entry: Entry) -> dict[str, Any]:
-    """The numbers without a place, and the largest and the smallest of each kind with theirs."""
+    """Return the numbers without a place, and the largest and smallest of each kind with their places."""
     result: dict[str, Any] = {"update": entry.update, "applied": entry.applied}
     kinds: dict[str, dict[str, float]] = {}
     for name, value in entry.values.items():
@@ -52,7 +52,7 @@ def _short(value: float) -> Any:
 
 
 def _rank(value: float) -> float:
-    """What is not a number is worse than any."""
+    """Sort key: NaN is worse than any number."""
     return math.inf if math.isnan(value) else value
 
 
@@ -62,12 +62,12 @@ def log_line(entry: Entry) -> None:
 
 
 def without_diagnostics(format_stats: Callable[..., Any], bar: Any, stats: Any, *args: Any, **kwargs: Any) -> Any:
-    """``_format_stats``, which only the bars that print lines call, without the recorder's names."""
+    """``_format_stats``, which only the progress bars that print lines call, without the recorder's names."""
     kept = {name: value for name, value in stats.items() if PREFIX not in name}
     return format_stats(bar, kept, *args, **kwargs)
 
 
 def install() -> None:
-    """Keep the recorder's numbers off the lines of progress; a second call changes nothing."""
+    """Keep the recorder's numbers out of progress lines; a second call changes nothing."""
     for bar in (BaseProgressBar, JsonProgressBar):
         wrap(bar, "_format_stats", without_diagnostics)

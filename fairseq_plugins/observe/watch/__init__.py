@@ -1,1 +1,1 @@
-"""``fairseq-deep watch``: trainings as their logs show them, while they run or afterwards. It imports no fairseq."""
+"""``fairseq-deep watch``: shows trainings from their logs, while they run or afterwards. Does not import fairseq."""

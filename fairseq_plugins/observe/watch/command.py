@@ -22,7 +22,7 @@ from fairseq_plugins.pipeline.screen import Screen
 
 
 def parser() -> OneLineParser:
-    """Flags of ``fairseq-deep watch``."""
+    """Return the parser of ``fairseq-deep watch``."""
     flags = OneLineParser(prog="fairseq-deep watch", description=(__doc__ or "").partition(": ")[2], allow_abbrev=False)
     flags.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="a log, a run, or a directory of runs")
     add = flags.add_argument
@@ -33,14 +33,14 @@ def parser() -> OneLineParser:
         metavar="DIR",
         help=f"for {NAME}.csv, .json, .png, .pdf; default: {NAME}",
     )
-    add("--follow", action="store_true", help="go on until every run has ended")
-    add("--every", type=float, default=5.0, metavar="SECONDS", help="between two looks at the logs; default: 5")
+    add("--follow", action="store_true", help="keep going until every run has ended")
+    add("--every", type=float, default=5.0, metavar="SECONDS", help="time between two reads of the logs; default: 5")
     add(
         "--draw-every",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="least time between two writings of the files; default: 60",
+        help="minimum time between two writes of the files; default: 60",
     )
     add(
         "--spike-window",
@@ -60,10 +60,10 @@ def parser() -> OneLineParser:
 
 
 def read(argv: Sequence[str] | None) -> Namespace:
-    """The command line.
+    """Read the command line.
 
     Raises:
-        UserError: an option that is none, or a value out of range.
+        UserError: an unknown option, or a value out of range.
     """
     args = parser().read(argv)
     for name in ("every", "draw_every", "spike_deviations"):
@@ -79,7 +79,7 @@ def write(summaries: Sequence[Summary], directory: Path) -> list[Path]:
     """Write the numbers, then the pictures.
 
     Returns:
-        The files.
+        The written files.
 
     Raises:
         UserError: they cannot be written.
@@ -95,7 +95,7 @@ def write(summaries: Sequence[Summary], directory: Path) -> list[Path]:
 
 
 class Session:
-    """One call of the command: what is watched, and where it is shown."""
+    """One call of the command: the watched logs and the screen."""
 
     def __init__(self, args: Namespace, screen: Screen) -> None:
         self._args = args
@@ -106,13 +106,13 @@ class Session:
         self._written = -math.inf
 
     def look(self) -> list[Summary]:
-        """Read on in every log."""
+        """Read the new records of every log."""
         args = self._args
         found = self._watch.poll()
         return [Summary(each.name, run, args.spike_window, args.spike_deviations) for each, run in found]
 
     def follow(self) -> list[Summary]:
-        """Show what the logs say until every run has ended.
+        """Show the logs until every run has ended.
 
         Returns:
             The runs at their ends.
@@ -129,7 +129,7 @@ class Session:
             time.sleep(self._args.every)
 
     def _show(self, summaries: Sequence[Summary]) -> None:
-        """Draw the table in place; where that cannot be, print a line for each run that has moved on."""
+        """Redraw the table in place; if the screen cannot do that, print a line for each run with new records."""
         self._screen.show(table(summaries))
         for one in summaries:
             line = one.line()
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the table and write the files; 0.
 
     Raises:
-        UserError: an option, a path or a log that is none.
+        UserError: an unknown option, a missing path, or a file that is not a log.
     """
     args = read(argv)
     session = Session(args, Screen())

@@ -1,4 +1,4 @@
-"""The logs that are watched: where they are, what each is called, and the run that each belongs to."""
+"""The watched logs: their files, their names, and the run of each."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fairseq_plugins.pipeline.run import LOG, SETTINGS, Run, read_run, short_nam
 from fairseq_plugins.pipeline.training_log import LogReader
 
 LOGS = (LOG, "hydra_train.log")
-"""Names of a log inside a directory: as ``scripts/train.sh`` calls it, and as ``fairseq-hydra-train`` does."""
+"""Names of a log inside a directory, from ``scripts/train.sh`` and from ``fairseq-hydra-train``."""
 FLAGS = "--log-format json --log-file FILE (common.log_format=json common.log_file=FILE in YAML)"
 
 
 @dataclass
 class Watched:
-    """A log under a short name of its own."""
+    """A log with a short name."""
 
     name: str
     reader: LogReader
@@ -28,10 +28,10 @@ class Watched:
         return self.reader.path
 
     def poll(self) -> Run:
-        """Read on, and say what is known of the run.
+        """Read the new records, and return what is known of the run.
 
         Raises:
-            UserError: the file is no log, or its records are not JSON.
+            UserError: the file is not a log, or its records are not JSON.
         """
         log = self.reader.poll()
         if not log.updates:
@@ -50,13 +50,13 @@ def _refuse_what_never_will_be_read(path: Path, has_other_records: bool) -> None
             start = stream.read(1 << 16)
     except OSError as error:
         raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    # The last is how the configuration begins, the first line of --log-file.
+    # The last one is the beginning of the configuration, the first line of --log-file.
     if b"\n" in start and not any(sign in start for sign in (b"INFO", b"WARN", b"{'_name'")):
         raise UserError(f"{path}: not a log of fairseq; {FLAGS} makes one")
 
 
 def find_logs(paths: Sequence[Path]) -> list[Path]:
-    """The logs among ``paths``, and in and below those that are directories, each once.
+    """Return the logs among ``paths`` and in or below their directories, each once.
 
     Raises:
         UserError: a path is absent, or there is no log below it.
@@ -92,8 +92,8 @@ def _absent(path: Path) -> str:
 
 
 def names(logs: Sequence[Path]) -> list[str]:
-    """A short name for each log: its run's directory (or its own name), seen from where all of them are."""
-    # A log with a name of its own is called by it; train.log says nothing, so its directory's name stands for it.
+    """Return a short name for each log: its run's directory (or its own name), relative to their common parent."""
+    # A log with a specific name keeps it; train.log is not specific, so it is named after its directory.
     places = [log.absolute().parent if log.name in LOGS else log.absolute() for log in logs]
     if len(set(places)) < len(places):
         places = [log.absolute() for log in logs]
@@ -101,17 +101,17 @@ def names(logs: Sequence[Path]) -> list[str]:
 
 
 class Watch:
-    """All logs below some paths; those that appear later join."""
+    """All logs below some paths, including those that appear later."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = tuple(paths)
         self._readers: dict[Path, LogReader] = {}
 
     def poll(self) -> list[tuple[Watched, Run]]:
-        """Every log, read to its present end.
+        """Read every log to its current end.
 
         Raises:
-            UserError: a path is absent, a file is no log.
+            UserError: a path is absent, or a file is not a log.
         """
         logs = find_logs(self._paths)
         watched = [

@@ -7,23 +7,23 @@ from collections import deque
 from collections.abc import Mapping
 
 WINDOW, DEVIATIONS = 50, 6.0
-"""Records that a value is compared with, and how many standard deviations above their mean it must be."""
+"""Number of records that a value is compared with, and the threshold in standard deviations above their mean."""
 FEWEST = 10
-"""Records that must lie before a value is judged."""
+"""Minimum number of records before a value is judged."""
 
 
 def spikes(values: Mapping[int, float], window: int = WINDOW, deviations: float = DEVIATIONS) -> list[int]:
-    """Updates at which a value was a spike.
+    """Return the updates at which a value was a spike.
 
     A value is a spike if it is above mean + ``deviations`` times the standard deviation (of the population) of the
     ``window`` finite values before it; at least :data:`FEWEST` must be there. A spike counts among the values before
-    the next, so that a lasting rise is found once and not for ever. What is not finite is a spike wherever it stands,
-    and enters no mean.
+    the next, so that a lasting rise is found once and not forever. A value that is not finite is always a spike and
+    does not enter a mean.
 
     Args:
-        values: by number of updates.
-        window: how many values before it one is compared with.
-        deviations: how far above their mean it must be.
+        values: the values by number of updates.
+        window: number of preceding values that a value is compared with.
+        deviations: threshold above their mean, in standard deviations.
     """
     found = []
     before: deque[float] = deque(maxlen=window)

@@ -1,4 +1,4 @@
-"""What is known of each watched run: its series, its spikes and its verdict; as a table, CSV, JSON and a figure."""
+"""Summary of each watched run: its series, its spikes and its verdict; as a table, CSV, JSON and a figure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fairseq_plugins.pipeline.training_log import OK, TrainingLog, Verdict
 from fairseq_plugins.pipeline.verdicts import NOT_FINISHED, updates_wanted, verdict_on_training
 
 NAME = "watch"
-"""Of the files, without ending."""
+"""Name of the files, without suffix."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One measured thing by number of updates: its name in the files, its panel, and where the log has it."""
+    """One measured series by number of updates: its name in the files, its panel, and its place in the log."""
 
     name: str
     title: str
@@ -46,7 +46,7 @@ SERIES = (
 
 @dataclass(frozen=True)
 class Summary:
-    """A run under its short name, with how spikes of its gradient norm are counted."""
+    """A run with its short name and the settings for spikes of its gradient norm."""
 
     name: str
     run: Run
@@ -55,7 +55,7 @@ class Summary:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What became of it, so far."""
+        """Verdict on the run so far."""
         return verdict_on_training(self.run)
 
     @cached_property
@@ -65,26 +65,26 @@ class Summary:
 
     @property
     def wanted(self) -> int | None:
-        """Updates to make; None where there is no limit."""
+        """Number of updates to make; None without a limit."""
         return updates_wanted(self.run)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is expected of it."""
+        """Whether the run has ended."""
         return self.verdict.outcome != NOT_FINISHED
 
     def latest(self, series: Series) -> float | None:
-        """The value at the latest update; None where there is none."""
+        """Return the value at the latest update; None if there is none."""
         values = series.of(self.run.log)
         return values[max(values)] if values else None
 
     @property
     def best_valid_loss(self) -> float | None:
-        """The least valid loss; None before the first validation."""
+        """Return the lowest valid loss; None before the first validation."""
         return min((loss for loss in self.run.log.valid_loss.values() if math.isfinite(loss)), default=None)
 
     def line(self) -> str:
-        """The run at a glance."""
+        """Return the run in one line."""
         wanted = f" of {self.wanted:,}" if self.wanted else ""
         parts = [f"{self.run.updates:,}{wanted} updates"]
         for series in SERIES:
@@ -94,7 +94,7 @@ class Summary:
         return f"{self.name}: {', '.join(parts)}"
 
     def ending(self) -> str:
-        """What to say when it has ended."""
+        """Return the line for a run that has ended."""
         return f"{self.name}: ended after {self.run.updates:,} updates: {self.verdict.outcome} ({self.verdict.reason})"
 
 
@@ -102,8 +102,8 @@ class Summary:
 
 
 def table(summaries: Sequence[Summary]) -> list[str]:
-    """The latest numbers, a line for each run, and why a verdict is not ``ok``. An empty column is left out."""
-    # A narrow terminal cuts the lines while it follows: what matters most stands first.
+    """Return the latest numbers, one line per run, and the reason of a verdict other than ``ok``; no empty columns."""
+    # A narrow terminal cuts the lines: the most important columns come first.
     header = [
         "run",
         "verdict",
@@ -140,7 +140,7 @@ def _row(one: Summary) -> list[str]:
 
 
 def as_csv(summaries: Sequence[Summary]) -> str:
-    """Every value of every series, one a line."""
+    """Return every value of every series, one per line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["run", "series", "updates", "value"])
@@ -151,7 +151,7 @@ def as_csv(summaries: Sequence[Summary]) -> str:
 
 
 def as_json(summaries: Sequence[Summary]) -> str:
-    """Every number and every verdict; what is not finite is null."""
+    """Return every number and every verdict; a number that is not finite is null."""
     return strict_json({"schema": 1, "runs": [_as_dict(one) for one in summaries]})
 
 
@@ -182,7 +182,7 @@ def _points(values: Mapping[int, float]) -> dict[str, list[Any]]:
 
 
 def figure(summaries: Sequence[Summary]) -> Figure:
-    """A panel for each series that any run has; a run looks the same in all of them."""
+    """Return a panel for each series that any run has; a run looks the same in all of them."""
     panels = [_panel(series, summaries) for series in SERIES]
     drawn = [panel for panel in panels if any(line.points for line in panel.lines)]
     return Figure(NAME, "Trainings by number of updates", drawn, columns=2 if len(drawn) < 5 else 3)

@@ -164,8 +164,8 @@ def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: No
     [
         (["gradient-nrom"], "unknown analysis 'gradient-nrom' (did you mean 'gradient-norm'?)"),
         (["gradient-norm", "admni"], "unknown method 'admni' (did you mean 'admin'?)"),
-        (["gradient-norm", "transformer"], "'transformer' is an architecture of fairseq's own"),
-        (["gradient-norm", "admin_transformer_lm"], "'admin_transformer_lm' is no translation model"),
+        (["gradient-norm", "transformer"], "'transformer' is an architecture of stock fairseq"),
+        (["gradient-norm", "admin_transformer_lm"], "'admin_transformer_lm' is not a translation model"),
         (
             ["gradient-norm", "admin", "--encoder-layer", "3"],
             "unknown option --encoder-layer (did you mean '--encoder-layers'?)",
@@ -176,26 +176,26 @@ def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: No
         (["output-change", "admin", "--step", "sgd"], "unknown step 'sgd'"),
         (
             ["scales", "admin:admin_scael=scalar"],
-            "'admin_scael=scalar' is no SETTING=VALUE of a model (did you mean 'admin_scale'?)",
+            "'admin_scael=scalar' is not SETTING=VALUE of a model (did you mean 'admin_scale'?)",
         ),
-        (["scales", "admin:scalar"], "admin:scalar: 'scalar' is no SETTING=VALUE of a model"),
+        (["scales", "admin:scalar"], "admin:scalar: 'scalar' is not SETTING=VALUE of a model"),
         (["scales", "--output", __file__], "cannot be written: file exists"),
         (["scales", "--output", f"{__file__}/below/it"], "cannot be written: not a directory"),
         (["scales", "admin", "--vocabulary", "4"], "argument --vocabulary: 4 is less than 5, fairseq's own"),
         (["scales", "admin", "--vocabulary", "40", "--data", "."], "--vocabulary: a corpus has its own words"),
         (["gradient-norm", "admin_transformer_wmt_en_d"], "(did you mean 'admin_transformer_wmt_en_de'?)"),
         (["all", "--paper", "admni"], "unknown paper 'admni' (did you mean 'admin'?)"),
-        (["dependency", "--paper", "admin"], "--paper goes with 'all', not with 'dependency'"),
-        (["all", "admin", "--paper", "admin"], "--paper says itself what is measured: drop methods"),
+        (["dependency", "--paper", "admin"], "--paper needs 'all', not 'dependency'"),
+        (["all", "admin", "--paper", "admin"], "--paper defines what is measured: drop methods"),
         (
             ["all", "--paper", "admin", "--dropout", "0", "--length", "9", "--seed", "2"],
-            "--paper says itself what is measured: drop --length, --dropout",
+            "--paper defines what is measured: drop --length, --dropout",
         ),
         (["jacobian", "admin", "--length", "25"], "at width 512 up to 8 words are possible: --length 8"),
         (["scales", "--checkpoint", "absent.pt"], "absent.pt"),
         (["scales", "--data", "absent"], "absent: no such directory"),
-        ([], "no analysis is named; one of: gradient-norm, "),
-        (["--seed", "3"], "no analysis is named; one of: gradient-norm, "),
+        ([], "no analysis given; one of: gradient-norm, "),
+        (["--seed", "3"], "no analysis given; one of: gradient-norm, "),
     ],
 )
 def test_mistakes_are_one_line(
@@ -214,7 +214,7 @@ def test_checkpoints_that_cannot_be_measured(
 ) -> None:
     stock = train_toy(toy_data, tmp_path / "stock", "--max-update", "1", arch="transformer")
     (tmp_path / "no.pt").write_text("nothing")
-    foreign = "'transformer' is no translation architecture of this package"
+    foreign = "'transformer' is not a translation architecture of this package"
     for path, message in ((stock, foreign), (tmp_path / "no.pt", "")):
         assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(path)) == 2
         complaint = capsys.readouterr().err.splitlines()
@@ -232,8 +232,8 @@ def test_settings_that_nobody_reads_are_refused(
     checkpoints: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for flags, message in (
-        (["--encoder-layers", "3", "--dropout", "0"], "--dropout, --encoder-layers: a model that was trained"),
-        (["--vocabulary", "40"], "--vocabulary: a model that was trained has its own words"),
+        (["--encoder-layers", "3", "--dropout", "0"], "--dropout, --encoder-layers: a trained model"),
+        (["--vocabulary", "40"], "--vocabulary: a trained model has its own words"),
     ):
         assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(checkpoints[0]), *flags) == 2
         assert message in capsys.readouterr().err

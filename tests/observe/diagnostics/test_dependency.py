@@ -111,7 +111,7 @@ def test_a_residual_that_is_not_linear_is_refused_by_name() -> None:
     inputs = batch()
     model = subject("post_ln").ready(inputs)
     model.encoder.layers[1].ffn_residual = Squaring()
-    with pytest.raises(UserError, match=r"dependency: the output of encoder\.layers\.1\.ffn is no weighted sum"):
+    with pytest.raises(UserError, match=r"dependency: the output of encoder\.layers\.1\.ffn is not a weighted sum"):
         dependency(model, inputs)
 
 
@@ -119,6 +119,6 @@ def test_summands_of_a_history_are_mixed_as_the_states_are() -> None:
     inputs = batch()
     model = subject("dlcl").ready(inputs)
     bottom, visits = record_of(model, inputs, "encoder")
-    with torch.no_grad(), pytest.raises(UserError, match="no weighted sum"):
+    with torch.no_grad(), pytest.raises(UserError, match="not a weighted sum"):
         # The history's LayerNorms must be held fixed: left as they are, they divide each summand by its own size.
         list(summands(model.encoder, bottom, visits))

@@ -164,7 +164,7 @@ def test_recorder_and_checkpoints_of_several_runs(
     assert {Path(label).name for label in labels} == {"b", "c", "a rezero, recorder", "a rezero, checkpoints"}
     said = capsys.readouterr().out
     assert "1 of 2 gates dead at update 20 (branch weighted by less than 0.01): decoder.layers.2.ffn" in said
-    assert "those of made-up words; --data DIR takes a corpus" in said
+    assert "measured on made-up words; --data DIR uses a corpus" in said
 
 
 def test_figures(tmp_path: Path) -> None:
@@ -223,16 +223,16 @@ def test_places_go_upwards() -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "no training is named: give a recorder.jsonl, a directory with one, or --checkpoint FILE"),
+        ([], "no training given: name a recorder.jsonl, a directory with one, or --checkpoint FILE"),
         (["recordr.jsonl"], "recordr.jsonl: no such file or directory (did you mean 'recorder.jsonl'?)"),
         (["admin"], "admin: no such file or directory"),
         (["empty.jsonl"], "empty.jsonl: empty: nothing is recorded yet"),
         (["garbage.jsonl"], "garbage.jsonl: no whole entry of a recorder in it"),
         (["nothing"], "nothing: no recorder.jsonl in it or below it, and no checkpoint*.pt in it or in checkpoints/"),
-        (["some.pt"], "some.pt: a checkpoint; those of one training are given by --checkpoint FILE ..."),
+        (["some.pt"], "some.pt: this is a checkpoint; use --checkpoint FILE ... for those of one training"),
         (["--checkpoint", "some.pt"], "some.pt"),
-        (["recorder.jsonl", "--dropout", "0"], "--dropout: a model that was trained has its own settings"),
-        (["recorder.jsonl", "--encoder-layers", "3"], "--encoder-layers: a model that was trained has its own"),
+        (["recorder.jsonl", "--dropout", "0"], "--dropout: a trained model has its own settings"),
+        (["recorder.jsonl", "--encoder-layers", "3"], "--encoder-layers: a trained model has its own"),
     ],
 )
 def test_mistakes_are_one_line(

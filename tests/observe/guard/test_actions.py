@@ -110,7 +110,7 @@ def test_a_long_gradient_alone_is_noted_and_made(
     guarded = training.run("guarded", *flags, *more, updates=36)
     (line,) = said()
     assert re.match(r"update 33: gradient norm \d+, the band ends at [\d.]+ \(\d+ deviations\); first in ", line)
-    assert f"; noted: the loss is inside of its band, so the update is made (1 in a row, {flags[1]} at " in line
+    assert f"; noted: the loss is within its band, so the update is kept (1 in a row, {flags[1]} at " in line
     without = training.run("without", *flags[2:], *more, updates=36)
     assert differing(checkpoint(guarded), checkpoint(without)) == []
     # The update that is spoken of is in the record, whatever the interval.
@@ -160,9 +160,9 @@ def test_long_gradients_in_a_row_end_in_stop(
     with pytest.raises(Diverged, match="^diverged at update 36: gradient norm "):
         training.run("run", *STOP, "--divergence-patience", "3", updates=45)
     assert [line.split("; ")[-2 if "report" in line else -1].split(",")[0] for line in said()] == [
-        "noted: the loss is inside of its band",
-        "noted: the loss is inside of its band",
-        "noted: the loss is inside of its band",
+        "noted: the loss is within its band",
+        "noted: the loss is within its band",
+        "noted: the loss is within its band",
         "the training ends here",
     ]
     first, second = reports(training.directory / "run")
@@ -322,7 +322,7 @@ def test_resumed_without_a_guard_the_rate_is_the_schedules_and_a_line_says_so(
 def test_weights_that_are_off_get_their_updates_at_ever_lower_rates(
     training: Training, faults: Faults, said: Callable[[], list[str]]
 ) -> None:
-    """The first is dropped, as the batch may be to blame; then they must move, or nothing could ever mend them."""
+    """The first is dropped, as the batch may be to blame; then they must move, or nothing could ever fix them."""
     faults.before[36] = lambda trainer: trainer.optimizer.set_lr(5.0)
     with pytest.raises(Diverged, match="^diverged at update 39: loss "):
         training.run("run", *LOWER, "--divergence-patience", "4", updates=45)
@@ -361,7 +361,7 @@ def test_fp32_ends_in_stop_where_precision_is_full_already(training: Training, f
         ),
         (
             ("--divergence-action", "fp32", "--zero-sharding", "os"),
-            "--divergence-action fp32 cannot gather an optimizer that --zero-sharding has spread",
+            "--divergence-action fp32 cannot be combined with --zero-sharding: it cannot gather a sharded optimizer",
         ),
     ],
 )

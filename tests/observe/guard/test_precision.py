@@ -45,7 +45,7 @@ def test_it_goes_on_as_a_training_in_full_precision(
     fails_in_half(faults, 3, by=50.0 if "--amp" in flags else math.nan)
     run = training.run("run", *flags, *FP32, updates=6)
     (line,) = said()
-    assert "; fp32: the training goes on in full precision, from this update on" in line
+    assert "; fp32: the training continues in full precision, from this update on" in line
     assert [(entry.update, entry.applied) for entry in read(run / "recorder.jsonl")] == [
         (1, True),
         (2, True),
@@ -83,7 +83,7 @@ def test_a_training_that_has_changed_is_resumed(training: Training, faults: Faul
     for number, flags in enumerate((("--bf16", *FP32), ()), start=1):
         shutil.copytree(stopped, training.directory / str(number))
         assert differing(checkpoint(training.run(str(number), *flags, updates=6)), whole) == []
-    with pytest.raises(UserError, match="trained in another precision or with another optimizer: give the flags"):
+    with pytest.raises(UserError, match="trained in another precision or with another optimizer: use the flags"):
         training.run("0", "--bf16", updates=6)
 
 
