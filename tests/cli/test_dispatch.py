@@ -187,7 +187,7 @@ class TestInHydra:
                 {"optimisation": {"lr": [1]}},
                 "error: unknown group of settings 'optimisation' (did you mean 'optimization'?); legal values: _name, ",
             ),
-            ({"task": {"data": "???"}, "model": {"_name": "admin_transformer"}}, "error: task.data is not given"),
+            ({"task": {"data": "???"}, "model": {"_name": "admin_transformer"}}, "error: task.data is missing"),
         ],
     )
     def test_unfinished_yaml(self, more: dict[str, Any], line: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ def data(tmp_path):
         ({"valid": {10: 2.84}, "scores": {"sacreBLEU": 1.0}}, "ok", "below 2.85"),
         ({"valid": {10: 2.86}, "scores": {"sacreBLEU": 1.0}}, "failed to train", "token frequencies alone give 3.00"),
         ({"valid": {10: 2.86}}, "failed to train", "token frequencies alone give 3.00"),
-        ({"valid": {10: 2.0}}, "not evaluated", "evaluate.sh"),
+        ({"valid": {10: 2.0}}, "not evaluated", "fairseq-deep evaluate"),
         ({"valid": {10: 2.0}, "finished": {}}, "not finished", "10 of 500 updates"),
         ({"valid": {10: float("nan")}}, "diverged", "loss not finite"),
         ({"valid": {10: float("nan")}, "finished": {}}, "diverged", "loss not finite"),

@@ -178,7 +178,7 @@ def test_a_trained_model_has_no_other_depths(tmp_path: object) -> None:
     made = subject("post_ln")
     trained = type(made)("trained", made.options, made.task, dict(made.build().state_dict()))
     assert len(curve(trained, batch(), "random", deepest=100, models=1)) == 3
-    with pytest.raises(UserError, match="trained is trained; --step adam takes methods"):
+    with pytest.raises(UserError, match="trained is trained; --step adam needs methods"):
         curve(trained, batch(), "adam", deepest=100, models=1)
     with pytest.raises(UserError, match="a trained model has one depth"):
         trained.build(encoder_layers=4)
