@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
 from fairseq_plugins.pipeline.run import FINISHED, LOG
 from fairseq_plugins.pipeline.screen import Screen
-from fairseq_plugins.pipeline.training_log import LogReader, TrainingLog
 
 SECONDS, SECONDS_ELSEWHERE = 1.0, 20.0
 """Time between two looks on a terminal, and where the output is a file."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +16,8 @@ from typing import TextIO
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.pipeline.training_log import DIVERGED, TrainingLog
-
-# Hydra says first that there was an error, then which.
-EXCEPTION = re.compile(
-    r"^(?:\[rank\d+\]: ?)?(?P<text>(?!Error executing job)(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$"
-)
-FLOATING_POINT = re.compile(r"FloatingPointError: (?P<text>.+)$")
-PREFIX = re.compile(r"^error: (?P<text>.+)$")
-EPOCH = re.compile(r'(?:\{"epoch": |begin training epoch )(\d+)')
-UPDATES_AT_END = re.compile(r'"train_num_updates": "(\d+)"')
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog, error_message, floating_point_error
+from fairseq_plugins.pipeline.outcomes import DIVERGED
 
 
 @dataclass(frozen=True)
@@ -87,10 +78,15 @@ def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
     lines = _lines(log, since)
     reason, outcome = "", DIVERGED
     if code:
-        reason, outcome = _divergence(lines)
+        attempt = _read(lines)
+        if attempt.ended_by_guard:
+            reason, outcome = attempt.divergence, attempt.failure
+        else:
+            reason = floating_point_error(lines)
         if not reason:
-            raise UserError(_last_word(lines) or f"the training ended with code {code}; see {log}")
-    updates, epochs = _reached(_lines(log, 0))
+            raise UserError(error_message(lines) or f"the training ended with code {code}; see {log}")
+    whole = _read(_lines(log, 0))
+    updates, epochs = whole.updates, whole.epochs
     ending = Ending(updates, epochs, reason, outcome)
     record = {"num_updates": updates, "epochs": epochs, **({"outcome": outcome, "reason": reason} if reason else {})}
     write_whole(run / "finished", json.dumps(record) + "\n")
@@ -103,41 +99,11 @@ def _lines(log: Path, since: int) -> list[str]:
         return stream.read().decode("utf-8", errors="replace").splitlines()
 
 
-def _divergence(lines: list[str]) -> tuple[str, str]:
-    """Why a training diverged, and what to call that; the reason is empty for one that did not.
-
-    The divergence guard's words, else fairseq's up to the first full stop.
-    """
+def _read(lines: list[str]) -> TrainingLog:
     log = TrainingLog()
     for line in lines:
         log.take(line)
-    if log.ended_by_guard:
-        return log.divergence, log.failure
-    found = [match["text"] for line in lines if (match := FLOATING_POINT.search(line))]
-    return (re.split(r"\. ", found[-1])[0].rstrip(".") if found else ""), DIVERGED
-
-
-def _last_word(lines: list[str]) -> str:
-    """The message of a mistake, or the last line of a trace."""
-    for pattern in (PREFIX, EXCEPTION):
-        found = [match["text"] for line in lines if (match := pattern.match(line.strip()))]
-        # Of several processes the first to fail is the cause; the others say that it has left.
-        if found:
-            return found[0]
-    return ""
-
-
-def _reached(lines: list[str]) -> tuple[int, int]:
-    """Updates and epochs by the log: fairseq writes both at the end of each epoch, and when it stops."""
-    log = TrainingLog()
-    updates, epochs = 0, 0
-    for line in lines:
-        log.take(line)
-        if match := EPOCH.search(line):
-            epochs = int(match.group(1))
-        if match := UPDATES_AT_END.search(line):
-            updates = int(match.group(1))
-    return max(updates, log.updates), epochs
+    return log
 
 
 def tell(lines: Sequence[str], stream: TextIO | None = None) -> None:

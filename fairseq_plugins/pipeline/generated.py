@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.pipeline.fairseq_log import language_model_loss, sentence
 from fairseq_plugins.pipeline.run import REFERENCES
 from fairseq_plugins.scoring.text import read_sentences
-
-_HYPOTHESIS = re.compile(r"^D-(\d+)\t[^\t]*\t(.*)$")
-_REFERENCE = re.compile(r"^T-(\d+)\t(.*)$")
-_LOSS = re.compile(r"Loss \(base 2\): ([\d.]+|nan|inf), Perplexity: ([\d.]+|nan|inf)")
-_TOKENS = re.compile(r"Evaluated ([\d,]+) tokens")
 
 
 def hypotheses_in_order(lines: Iterable[str], expected: int) -> list[str]:
@@ -25,7 +20,7 @@ def hypotheses_in_order(lines: Iterable[str], expected: int) -> list[str]:
     Raises:
         UserError: a sentence is missing, comes twice, or is not of this test set.
     """
-    return _in_order(_HYPOTHESIS, lines, expected)
+    return _in_order("D", lines, expected)
 
 
 def references_in_order(lines: Iterable[str], expected: int) -> list[str]:
@@ -34,23 +29,24 @@ def references_in_order(lines: Iterable[str], expected: int) -> list[str]:
     Raises:
         UserError: a sentence is missing, comes twice, or is not of this test set.
     """
-    return _in_order(_REFERENCE, lines, expected)
+    return _in_order("T", lines, expected)
 
 
-def _in_order(pattern: re.Pattern[str], lines: Iterable[str], expected: int) -> list[str]:
-    found: dict[int, str] = {}
+def _in_order(kind: str, lines: Iterable[str], expected: int) -> list[str]:
+    texts: dict[int, str] = {}
     for line in lines:
-        if not (match := pattern.match(line.rstrip("\n"))):
+        printed = sentence(line)
+        if printed is None or printed[0] != kind:
             continue
-        index = int(match.group(1))
-        if index in found:
+        _, index, text = printed
+        if index in texts:
             raise UserError(f"sentence {index} was translated twice")
-        found[index] = match.group(2)
-    missing = [index for index in range(expected) if index not in found]
-    if missing or len(found) != expected:
+        texts[index] = text
+    missing = [index for index in range(expected) if index not in texts]
+    if missing or len(texts) != expected:
         first = f"; the first missing is {missing[0]}" if missing else ""
-        raise UserError(f"{len(found)} translations for {expected} test sentences{first}")
-    return [found[index] for index in range(expected)]
+        raise UserError(f"{len(texts)} translations for {expected} test sentences{first}")
+    return [texts[index] for index in range(expected)]
 
 
 def write_texts(log: Path, published: Path, tokenised: Path, target: Path) -> None:
@@ -92,10 +88,9 @@ def write_perplexity(log: Path, raw: Path, target: Path) -> None:
         UserError: the log holds no result.
     """
     printed = log.read_text(encoding="utf-8", errors="replace")
-    loss, tokens = _LOSS.search(printed), _TOKENS.search(printed)
-    if loss is None or tokens is None:
+    if (loss := language_model_loss(printed)) is None:
         raise UserError(f"{log}: fairseq-deep eval-lm printed no loss")
-    bits, count = float(loss[1]), int(tokens[1].replace(",", ""))
+    bits, count = loss
     how = f"eval-lm|tokens:{count}"
     metrics = [_metric("perplexity", 2**bits, how), _metric("bits per token", bits, how)]
     if raw.is_file():

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog
+from fairseq_plugins.pipeline.outcomes import Verdict
 from fairseq_plugins.pipeline.published import PublishedRow, rows_of
 from fairseq_plugins.pipeline.recipes import rows_reproduced
 from fairseq_plugins.pipeline.run import Evaluation, Run
-from fairseq_plugins.pipeline.training_log import TrainingLog, Verdict
 from fairseq_plugins.pipeline.verdicts import verdict_of
 from fairseq_plugins.scoring.metrics import METRICS
 

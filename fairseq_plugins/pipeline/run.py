@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.training_log import TrainingLog, read_log
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog, read_log
 
 SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
 SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"

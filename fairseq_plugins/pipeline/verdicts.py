@@ -6,20 +6,38 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from fairseq_plugins.pipeline.run import Run
-from fairseq_plugins.pipeline.training_log import (
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog
+from fairseq_plugins.pipeline.outcomes import (
     DIVERGED,
     FAILED_TO_TRAIN,
     OK,
+    UNKNOWN,
     Verdict,
     entropy,
-    judge,
+    learned_nothing,
     unigram_entropy,
 )
+from fairseq_plugins.pipeline.run import Run
 
 NOT_FINISHED, NOT_EVALUATED = "not finished", "not evaluated"
 LINES = 200_000
 """Training sentences that the frequencies of tokens are counted in; more would not change the verdict."""
+
+
+def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
+    """Say whether a training diverged (its loss was not finite) or ended where word frequencies alone would.
+
+    ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None where it is not known.
+    """
+    final = log.final_valid_loss
+    if log.not_finite or log.ended_by_guard:
+        return Verdict(log.failure, log.divergence)
+    if final is None:
+        return Verdict(UNKNOWN, "never validated")
+    if unigram_entropy is None:
+        return Verdict(UNKNOWN, f"valid loss {final:.2f} bits; the frequencies of the training text are not known")
+    reason = f"valid loss {final:.2f} bits, token frequencies alone give {unigram_entropy:.2f}"
+    return Verdict(FAILED_TO_TRAIN if learned_nothing(final, unigram_entropy) else OK, reason)
 
 
 def verdict_on_training(run: Run) -> Verdict:

@@ -534,11 +534,11 @@ AROUND = (
     ),
     Break(
         "plateau-margin",
-        PACKAGE + "pipeline/training_log.py",
-        "limit = (1 - FAILED_TO_LEARN_MARGIN) * unigram_entropy",
-        "limit = (1 + FAILED_TO_LEARN_MARGIN) * unigram_entropy",
+        PACKAGE + "pipeline/outcomes.py",
+        "loss >= (1 - _MARGIN) * entropy",
+        "loss >= (1 + _MARGIN) * entropy",
         "a training that has learned frequencies alone counts as one that has learned",
-        ("tests/pipeline/test_training_log.py",),
+        ("tests/pipeline/test_fairseq_log.py",),
     ),
     Break(
         "diagnose-layer",
@@ -614,7 +614,7 @@ AROUND = (
     ),
     Break(
         "log-column",
-        PACKAGE + "pipeline/training_log.py",
+        PACKAGE + "pipeline/fairseq_log.py",
         '_keep(self.gradient_norm, record, "num_updates", "gnorm")',
         '_keep(self.gradient_norm, record, "num_updates", "clip")',
         "the gradient norm is read from another column of the log",

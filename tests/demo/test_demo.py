@@ -19,8 +19,8 @@ from fairseq_plugins.demo.__main__ import METHODS, _checked, _last_lines, _prepa
 from fairseq_plugins.demo.progress import duration, status
 from fairseq_plugins.demo.recipe import configuration
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.pipeline.run import EVALUATION, HYPOTHESES, Evaluation, Metric, Run
-from fairseq_plugins.pipeline.training_log import TrainingLog
 
 TINY = "--encoder-layers 2 --decoder-layers 2 --width 16 --ffn-width 16 --heads 2 --sentences 120 --bpe-operations 20 "
 TINY += "--max-update 12 --save-interval 4 --average 2 --max-tokens 200 --device cpu --beam 1"

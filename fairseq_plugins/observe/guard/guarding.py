@@ -40,7 +40,7 @@ from fairseq_plugins.observe.guard.signals import GRADIENT_SPIKE, NOT_FINITE, PL
 from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.observe.recorder.gradients import loss_scale
 from fairseq_plugins.observe.recorder.recording import recorder_of
-from fairseq_plugins.pipeline.training_log import guard_record
+from fairseq_plugins.pipeline.fairseq_log import guard_record
 
 # Child of fairseq_cli.train's logger, so that --log-file contains these messages.
 logger = logging.getLogger("fairseq_cli.train.guard")

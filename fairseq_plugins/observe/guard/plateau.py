@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_plugins.observe.guard.bands import Band
 from fairseq_plugins.observe.guard.signals import PLATEAU, Finding
-from fairseq_plugins.pipeline.training_log import FAILED_TO_LEARN_MARGIN, FAILED_TO_TRAIN, entropy
+from fairseq_plugins.pipeline.outcomes import FAILED_TO_TRAIN, entropy, learned_nothing
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class PlateauWatch:
             self._known, self._entropy = True, target_entropy(task, subset)
         if self._entropy is None:
             return None
-        before, self.failed = self.failed, self._mean.mean >= (1.0 - FAILED_TO_LEARN_MARGIN) * self._entropy
+        before, self.failed = self.failed, learned_nothing(self._mean.mean, self._entropy)
         if not self.failed or before:
             return None
         return Finding(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.pipeline.fairseq_log import LogReader
 from fairseq_plugins.pipeline.run import LOG, SETTINGS, Run, read_run, short_names
-from fairseq_plugins.pipeline.training_log import LogReader
 
 LOGS = (LOG, "hydra_train.log")
 """Names of a log inside a directory, from ``scripts/train.sh`` and from ``fairseq-hydra-train``."""

@@ -12,9 +12,10 @@ from typing import Any
 
 from fairseq_plugins.observe.diagnostics.plots import Figure, Line, Lines
 from fairseq_plugins.observe.watch.spikes import DEVIATIONS, WINDOW, spikes
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog
+from fairseq_plugins.pipeline.outcomes import OK, Verdict
 from fairseq_plugins.pipeline.run import Run
 from fairseq_plugins.pipeline.tables import ABSENT, number, strict_json, text_table, without_empty_columns
-from fairseq_plugins.pipeline.training_log import OK, TrainingLog, Verdict
 from fairseq_plugins.pipeline.verdicts import NOT_FINISHED, updates_wanted, verdict_on_training
 
 NAME = "watch"

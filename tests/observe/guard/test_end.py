@@ -14,7 +14,8 @@ from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, raised_in_worker
 from fairseq_plugins.observe.watch import command as watch
 from fairseq_plugins.pipeline import ending
-from fairseq_plugins.pipeline.training_log import guard_record, judge, read_log
+from fairseq_plugins.pipeline.fairseq_log import guard_record, read_log
+from fairseq_plugins.pipeline.verdicts import judge
 from tests import processes, toy
 from tests.observe.guard.common import place_in, reports
 from tests.observe.guard.conftest import ON

@@ -1,4 +1,8 @@
-"""What fairseq wrote while it trained: the log file of ``--log-format json``, read as it grows."""
+"""What fairseq's commands print, parsed here and nowhere else.
+
+:class:`TrainingLog` holds the numbers of a training (``--log-format json``) and is read as the file grows.
+The functions at the end read an error, the translations of ``fairseq-generate``, and the loss of ``fairseq-eval-lm``.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ import math
 import os
 import re
 import statistics
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from fairseq_plugins.pipeline.outcomes import DIVERGED, FAILED_TO_TRAIN
 
 # Whatever stands before it: what fairseq or Hydra have set up their logging to, or nothing in a file of --log-file. A
 # record holds no object of its own; where a killed training left half a line, the next attempt's first line goes on in
@@ -23,12 +28,17 @@ _MAX_UPDATE = re.compile(r"'max_update': (\d+)")
 _LOSS_SCALE_EXHAUSTED = "Minimum loss scale reached"
 _OVERFLOW = "gradient overflow detected"
 _DONE = "done training in"
+_EPOCH = re.compile(r'(?:\{"epoch": |begin training epoch )(\d+)')
 _NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
-
-OK, DIVERGED, FAILED_TO_TRAIN, UNKNOWN = "ok", "diverged", "failed to train", "unknown"
-
-FAILED_TO_LEARN_MARGIN = 0.05
-"""A valid loss above (1 - this) times the unigram entropy counts as having learned nothing of translation."""
+_FLOATING_POINT = re.compile(r"FloatingPointError: (.+)$")
+# Hydra says first that there was an error, then which.
+_EXCEPTION = re.compile(
+    r"^(?:\[rank\d+\]: ?)?((?!Error executing job)(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$"
+)
+_ERROR_LINE = re.compile(r"^error: (.+)$")
+_SENTENCE = re.compile(r"^(?:D-(\d+)\t[^\t]*|T-(\d+))\t(.*)$")
+_LOSS = re.compile(r"Loss \(base 2\): ([\d.]+|nan|inf), Perplexity: ([\d.]+|nan|inf)")
+_TOKENS = re.compile(r"Evaluated ([\d,]+) tokens")
 
 
 def guard_record(update: int, text: str, ends: str = "") -> str:
@@ -65,6 +75,8 @@ class TrainingLog:
     learning_rate: dict[int, float] = field(default_factory=dict)
     max_update: int | None = None
     """Updates to make, as the configuration at the log's top says; None where it sets no limit."""
+    epochs: int = 0
+    """Epochs begun."""
     overflows: int = 0
     """Updates left out because a gradient did not fit float16."""
     loss_scale_exhausted: bool = False
@@ -76,6 +88,7 @@ class TrainingLog:
     """Its reason, where it ended the training, and nothing was trained since."""
     as_text: bool = False
     """Whether there is a record that is not JSON."""
+    _updates_at_end: int = 0
 
     def take(self, line: str) -> None:
         """Read one line of the log."""
@@ -83,6 +96,8 @@ class TrainingLog:
             self.parameters = int(match.group(1).replace(",", ""))
         if match := _MAX_UPDATE.search(line):
             self.max_update = int(match.group(1)) or None
+        if match := _EPOCH.search(line):
+            self.epochs = int(match.group(1))
         match = _RECORD.search(line)
         if not (match and self._take_record(_object(match[1]))):
             self._take_message(line)
@@ -108,6 +123,9 @@ class TrainingLog:
         if "valid_num_updates" in record:
             self._note(self.valid_loss, record, "valid_num_updates", "valid_")
             _keep(self.valid_bleu, record, "valid_num_updates", "valid_bleu")
+            return True
+        if "train_num_updates" in record:  # the summary of an epoch
+            self._updates_at_end = int(record["train_num_updates"])
             return True
         if "num_updates" not in record:
             return False
@@ -149,7 +167,8 @@ class TrainingLog:
     def updates(self) -> int:
         """Updates made so far, as far as the log says."""
         # What the guard says of an update it says before that is made.
-        return max([0, *self.train_loss, *self.valid_loss, *(number - 1 for number in self.guarded)])
+        made = (*self.train_loss, *self.valid_loss, *(number - 1 for number in self.guarded))
+        return max([self._updates_at_end, *made])
 
     @property
     def final_valid_loss(self) -> float | None:
@@ -206,70 +225,32 @@ def read_log(path: Path) -> TrainingLog:
     return LogReader(path).poll()
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a training: one of the words above, and what that is said of."""
-
-    outcome: str
-    reason: str
-
-    @property
-    def diverged(self) -> bool:
-        """Whether nothing was learned, for whichever of the two reasons."""
-        return self.outcome in (DIVERGED, FAILED_TO_TRAIN)
+def floating_point_error(lines: Sequence[str]) -> str:
+    """The first sentence of the last ``FloatingPointError``; empty where there is none."""
+    errors = [match[1] for line in lines if (match := _FLOATING_POINT.search(line))]
+    return re.split(r"\. ", errors[-1])[0].rstrip(".") if errors else ""
 
 
-def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
-    """Say whether a training diverged (its loss was not finite) or ended where word frequencies alone would.
+def error_message(lines: Sequence[str]) -> str:
+    """The message that ended a command: its ``error:`` line, or else the last line of a trace; empty without either.
 
-    ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None where it is not known.
+    Of several processes the first to fail is the cause; the others report that it has left.
     """
-    final = log.final_valid_loss
-    if log.not_finite or log.ended_by_guard:
-        return Verdict(log.failure, log.divergence)
-    if final is None:
-        return Verdict(UNKNOWN, "never validated")
-    if unigram_entropy is None:
-        return Verdict(UNKNOWN, f"valid loss {final:.2f} bits; the frequencies of the training text are not known")
-    limit = (1 - FAILED_TO_LEARN_MARGIN) * unigram_entropy
-    if final >= limit:
-        reason = f"valid loss {final:.2f} bits, token frequencies alone give {unigram_entropy:.2f}"
-        return Verdict(FAILED_TO_TRAIN, reason)
-    return Verdict(OK, f"valid loss {final:.2f} bits is below {limit:.2f}")
+    for pattern in (_ERROR_LINE, _EXCEPTION):
+        for line in lines:
+            if match := pattern.match(line.strip()):
+                return match[1]
+    return ""
 
 
-def unigram_entropy(lines: Iterable[str]) -> float:
-    """Entropy of the token distribution, in bits per token, with one end of sentence a line, as fairseq counts them.
-
-    It is the loss of a model that has learned how frequent each token is and nothing else.
-
-    Raises:
-        ValueError: there is no line.
-    """
-    counts: Counter[str | None] = Counter()
-    for line in lines:
-        counts.update(line.split())
-        counts[None] += 1
-    return entropy(counts.values())
+def sentence(line: str) -> tuple[str, int, str] | None:
+    """A line of ``fairseq-generate``: ("D", index, text) of a detokenised hypothesis, ("T", ...) of a reference."""
+    if not (match := _SENTENCE.match(line.rstrip("\n"))):
+        return None
+    return ("D", int(match[1]), match[3]) if match[1] else ("T", int(match[2]), match[3])
 
 
-def entropy(counts: Iterable[int]) -> float:
-    """Entropy of a distribution given by counts, in bits.
-
-    Raises:
-        ValueError: all counts are zero, or there is none.
-    """
-    positive = [count for count in counts if count]
-    total = sum(positive)
-    if not total:
-        raise ValueError("no text to take the entropy of")
-    return sum(-count / total * math.log2(count / total) for count in positive)
-
-
-def tail(path: Path, lines: int = 5) -> list[str]:
-    """The last lines of a log, for showing why a command failed."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return [line for line in text.splitlines() if line.strip()][-lines:]
+def language_model_loss(text: str) -> tuple[float, int] | None:
+    """Loss in bits per token and number of tokens, as ``fairseq-eval-lm`` printed them."""
+    loss, tokens = _LOSS.search(text), _TOKENS.search(text)
+    return (float(loss[1]), int(tokens[1].replace(",", ""))) if loss and tokens else None

@@ -10,17 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.pipeline.training_log import (
-    DIVERGED,
-    FAILED_TO_TRAIN,
-    OK,
-    UNKNOWN,
-    LogReader,
-    TrainingLog,
-    guard_record,
-    judge,
-    unigram_entropy,
-)
+from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog, guard_record
+from fairseq_plugins.pipeline.outcomes import DIVERGED, FAILED_TO_TRAIN, OK, UNKNOWN, unigram_entropy
+from fairseq_plugins.pipeline.verdicts import judge
 
 PREFIX = "2026-01-02 03:04:05 | INFO |"
 
