@@ -47,6 +47,7 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
 from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
+from fairseq_plugins.tables import markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 8
@@ -228,9 +229,8 @@ def options_with_parts() -> list[tuple[Option, list[Part]]]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    """A Markdown table of words."""
+    return markdown_table([header, *rows], numbers=False, escape="|")
 
 
 def code(text: object) -> str:

@@ -42,10 +42,13 @@ class OneLineParser(argparse.ArgumentParser):
         # This comes first: argparse would report a misspelt required option as missing.
         for name in self.unknown(words):
             raise self._refusal(name)
-        args, unknown = self.parse_known_args(words)
+        args, unknown = self._known(words)
         if unknown:
             self.error(f"unexpected: '{unknown[0]}'")
         return args
+
+    def _known(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        return self.parse_known_args(words)
 
     def unknown(self, words: Sequence[str]) -> Iterator[str]:
         """Yield the options in ``words`` that this command does not have."""
@@ -84,6 +87,13 @@ class OneLineParser(argparse.ArgumentParser):
         except Exception as error:
             kind = KINDS.get(getattr(convert, "__name__", ""), "a legal value")
             raise UserError(f"{_name(action)} {arg_string}: not {kind}") from error
+
+
+class IntermixedParser(OneLineParser):
+    """Parser of a command whose list of names may go on after an option."""
+
+    def _known(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        return self.parse_known_intermixed_args(words)
 
 
 class ScriptParser(OneLineParser):

@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "options": set(),
     "outcome": set(),
+    "tables": set(),
     "text": set(),
     "patches": {"text"},
     "core": set(),
@@ -41,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
-BASE = {"errors", "files", "options", "outcome"}
+BASE = {"errors", "files", "options", "outcome", "tables"}
 
 
 def part_of(module: str) -> str:

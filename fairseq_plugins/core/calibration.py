@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.tables import tabulated
 
 logger = logging.getLogger(__name__)
 
@@ -128,12 +129,12 @@ def _observers(stack: nn.Module) -> list[RemovableHandle]:
 
 
 def _log_table(stacks: list[tuple[str, nn.Module]]) -> None:
-    rows = [f"{'layer':<24}{'sub-layer':<16}{'Var f':>10}{'omega':>10}"]
+    rows = [("layer", "sub-layer", "Var f", "omega")]
     for stack_name, stack in stacks:
         for name, m in stack.named_modules():
             if isinstance(m, Calibrated):
                 layer, _, residual = name.rpartition(".")
                 variance, omega = m.table_row()
                 site = residual.removesuffix("_residual")
-                rows.append(f"{stack_name + '.' + layer:<24}{site:<16}{variance:>10.4f}{omega:>10.4f}")
-    logger.info("profile of the first training batch\n%s", "\n".join(rows))
+                rows.append((f"{stack_name}.{layer}", site, f"{variance:.4f}", f"{omega:.4f}"))
+    logger.info("profile of the first training batch\n%s", tabulated(rows, left=(0, 1)))

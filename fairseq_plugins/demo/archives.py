@@ -7,7 +7,6 @@ The text is that of the embedded German-English corpus; where a corpus is French
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import os
@@ -26,6 +25,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.demo.corpus import pairs
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.outcome import exit_code
 
 Files = dict[str, bytes]
@@ -315,13 +315,15 @@ def write_archives(corpus: str, directory: Path, count: int = 400) -> list[Path]
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the archives that the flags name; 0, or 2 after one line for each problem."""
     summary = __doc__.partition(":")[0]
-    flags = argparse.ArgumentParser(prog="python -m fairseq_plugins.demo.archives", description=summary)
+    flags = OneLineParser(prog="python -m fairseq_plugins.demo.archives", description=summary)
     flags.add_argument("corpus", metavar="CORPUS", help=", ".join(CORPORA))
     flags.add_argument("directory", type=Path, metavar="DIR")
-    flags.add_argument("--sentences", type=int, default=400, metavar="N", help="of the training part; default: 400")
-    args = flags.parse_args(argv)
+    flags.add_argument(
+        "--sentences", type=at_least(1), default=400, metavar="N", help="of the training part; default: 400"
+    )
 
     def write() -> None:
+        args = flags.read(argv)
         for path in write_archives(args.corpus, args.directory, args.sentences):
             print(path)
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairseq_plugins.pipeline.run import EVALUATION, HYPOTHESES, Run
-from fairseq_plugins.pipeline.tables import markdown_table
 from fairseq_plugins.pipeline.verdicts import verdict_on_training
 from fairseq_plugins.scoring.text import read_sentences
+from fairseq_plugins.tables import markdown_table
 
 SAMPLES = 10
 TEST = "test"
@@ -52,7 +52,7 @@ def as_text(shown: Sequence[Block]) -> str:
 
 def as_markdown(shown: Sequence[Block]) -> str:
     """The blocks as a page."""
-    tables = [markdown_table([("", "text"), *block]).replace("---:", "---") for block in shown]
+    tables = [markdown_table([("", "text"), *block], numbers=False) for block in shown]
     return "\n\n".join(["# Translations", *tables]) + "\n"
 
 

@@ -33,16 +33,16 @@ from fairseq_plugins.pipeline.leaderboard import (
     unlike,
 )
 from fairseq_plugins.pipeline.run import Run, find_runs, read_run
-from fairseq_plugins.pipeline.tables import (
+from fairseq_plugins.pipeline.verdicts import worst
+from fairseq_plugins.scoring.metrics import METRICS
+from fairseq_plugins.tables import (
     ABSENT,
     markdown_table,
     number,
     strict_json,
-    text_table,
+    tabulated,
     without_empty_columns,
 )
-from fairseq_plugins.pipeline.verdicts import worst
-from fairseq_plugins.scoring.metrics import METRICS
 
 LEVEL = 0.05
 """p-values below it are marked."""
@@ -243,7 +243,7 @@ def _tests_made(comparisons: Comparisons) -> Iterator[str]:
 
 def as_text(shown: Report) -> str:
     """For a terminal."""
-    return "\n".join([text_table(rows(shown)), "", *legend(shown), *shown.notes]) + "\n"
+    return "\n".join([tabulated(rows(shown)), "", *legend(shown), *shown.notes]) + "\n"
 
 
 def as_markdown(shown: Report, *, picture: bool) -> str:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
-from fairseq_plugins.errors import UserError, nearest, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.scoring.forms import Forms
 from fairseq_plugins.scoring.inputs import sets_of
@@ -33,19 +33,11 @@ STOCK_FLAGS = ("-s", "--sys", "-r", "--ref", "-o", "--order", "--ignore-case", "
 """Options of ``fairseq-score``."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """Parser that reports each mistake in one line, with exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (fairseq-deep score --help says more)")
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> OneLineParser:
     """Return the parser of ``fairseq-deep score``."""
-    flags = _Parser(
+    flags = OneLineParser(
         prog="fairseq-deep score",
         description=__doc__.replace("``", ""),
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fairseq-deep score HYP REF [REF ...] | --systems NAME=HYP ... --references REF ... | --set NAME HYP REF",
     )
@@ -81,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     scores = flags.add_argument_group("scores")
     scores.add_argument(
         "--task",
-        type=_one_of("task", TASKS),
+        choices=TASKS,
         default="translation",
         metavar="TASK",
         help=f"{', '.join(TASKS)}; default: translation",
@@ -90,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     scores.add_argument(
         "--confidence",
         nargs="?",
-        type=_at_least_one,
+        type=at_least(1),
         const=1000,
         default=0,
         metavar="N",
@@ -100,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     output = flags.add_argument_group("output")
     output.add_argument(
         "--format",
-        type=_one_of("format", FORMATS),
+        choices=FORMATS,
         metavar="FORMAT",
         help=f"{', '.join(FORMATS)}; default: by the ending of --output, else text",
     )
@@ -119,7 +111,7 @@ def _add_comparison_flags(group: argparse._ArgumentGroup) -> None:
     legal = (*TESTS, "both", "none")
     group.add_argument(
         "--significance",
-        type=_one_of("test", legal),
+        choices=legal,
         default="both",
         metavar="TEST",
         help=f"{', '.join(legal)}; default: both",
@@ -128,29 +120,12 @@ def _add_comparison_flags(group: argparse._ArgumentGroup) -> None:
     for test, kind in TESTS.items():
         group.add_argument(
             f"--{test}-samples",
-            type=_at_least_one,
+            type=at_least(1),
             default=kind.samples,
             metavar="N",
             help=f"of {kind.name}; default: {kind.samples}",
         )
-    group.add_argument("--seed", type=_at_least_one, metavar="N", help="default: SACREBLEU_SEED, else 12345")
-
-
-def _one_of(kind: str, legal: Collection[str]) -> Callable[[str], str]:
-    """Type with legal values; unlike argparse's choices it names the nearest one."""
-
-    def chosen(name: str) -> str:
-        if name not in legal:
-            raise argparse.ArgumentTypeError(unknown_name(kind, name, legal))
-        return name
-
-    return chosen
-
-
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not '{text}'")
-    return int(text)
+    group.add_argument("--seed", type=at_least(1), metavar="N", help="default: SACREBLEU_SEED, else 12345")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -165,13 +140,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
                 f"{argument} is a flag of fairseq's own scorer, which is now fairseq-deep stock-score; "
                 "here: fairseq-deep score HYP REF"
             )
-    flags = parser()
-    args, unknown = flags.parse_known_args(argv)
-    for argument in unknown:
-        legal = [option for action in flags._actions for option in action.option_strings if option.startswith("--")]
-        name = argument.partition("=")[0]
-        raise UserError(f"unknown option '{name}'{nearest(name, legal)}; fairseq-deep score --help lists all")
-    return args
+    return parser().read(argv)
 
 
 def scores_of(test_set: Forms, args: argparse.Namespace) -> Scores:

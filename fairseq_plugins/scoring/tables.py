@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tabulate import tabulate
-
 from fairseq_plugins.scoring.metrics import Metric
 from fairseq_plugins.scoring.scores import Scores, System, SystemScore, made_by
 from fairseq_plugins.scoring.several_sets import SetScores
 from fairseq_plugins.scoring.significance import WELCH, Comparison
+from fairseq_plugins.tables import tabulated
 
 Content = Scores | SetScores
 
@@ -185,10 +184,8 @@ SUFFIXES: Mapping[str, str] = {".txt": "text", ".md": "markdown", ".tex": "latex
 
 
 def _tabulated(table: Table, form: str) -> str:
-    header, *rows = table.rows
-    align = ["left", *("left" if name == "in the tables of" else "right" for name in header[1:])]
-    text = tabulate(rows, headers=header, tablefmt=form, disable_numparse=True, colalign=align)
-    return "\n".join(line.rstrip() for line in text.split("\n"))
+    left = [column for column, name in enumerate(table.rows[0]) if column == 0 or name == "in the tables of"]
+    return tabulated(table.rows, form, left)
 
 
 def _escaped(table: Table) -> Table:

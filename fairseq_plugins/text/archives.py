@@ -6,7 +6,6 @@ name; a connection that breaks leaves the beginning of an archive. Reading an ar
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import gzip
 import hashlib
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.text.command import parser_of
 
 TAR = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz")
 ZIP = (".zip",)
@@ -264,22 +264,22 @@ def _some(names: Sequence[str], count: int = 5) -> str:
 
 def main_of_check(argv: Sequence[str]) -> int:
     """The step ``check-archive``."""
-    parser = argparse.ArgumentParser(prog="check-archive", description="Read an archive to its end.")
+    parser = parser_of("check-archive", "Read an archive to its end.")
     parser.add_argument("--name", help="says by its ending what it should be (default: the file's own name)")
     parser.add_argument("archive", type=Path)
-    arguments = parser.parse_args(argv)
+    arguments = parser.read(argv)
     print(f"{arguments.archive}: whole, {check_archive(arguments.archive, arguments.name)} files")
     return 0
 
 
 def main_of_unpack(argv: Sequence[str]) -> int:
     """The step ``unpack``."""
-    parser = argparse.ArgumentParser(prog="unpack", description="Unpack an archive as a directory.")
+    parser = parser_of("unpack", "Unpack an archive as a directory.")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="leave out what matches none")
     parser.add_argument("--sums", type=Path, help="known checksums of members, by base name; default: CHECKSUMS")
     parser.add_argument("archive", type=Path)
     parser.add_argument("directory", type=Path)
-    arguments = parser.parse_args(argv)
+    arguments = parser.read(argv)
     count = unpack(arguments.archive, arguments.directory, arguments.only, known_checksums(arguments.sums))
     print(f"{arguments.archive.name}: {count} files unpacked")
     return 0

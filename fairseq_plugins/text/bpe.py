@@ -11,7 +11,8 @@ from subword_nmt.apply_bpe import BPE, read_vocabulary
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text.command import add_files, add_workers, at_least_one, parser_of
+from fairseq_plugins.options import at_least
+from fairseq_plugins.text.command import add_files, add_workers, parser_of
 from fairseq_plugins.text.lines import read_lines, write_lines
 from fairseq_plugins.text.workers import map_lines
 
@@ -67,9 +68,9 @@ def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE
 def main_of_learn(argv: Sequence[str]) -> int:
     """``learn-bpe --merges N INPUT ... OUTPUT``."""
     flags = parser_of("learn-bpe", __doc__)
-    flags.add_argument("--merges", type=at_least_one, required=True, metavar="N")
+    flags.add_argument("--merges", type=at_least(1), required=True, metavar="N")
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     learned = write_lines(args.output, learn(read_lines(*args.inputs), args.merges, str(args.inputs[0]))) - 1
     print(f"{learned:,} merges" + (f" (no pair is left for {args.merges:,})" if learned < args.merges else ""))
     return 0
@@ -80,10 +81,10 @@ def main_of_apply(argv: Sequence[str]) -> int:
     flags = parser_of("apply-bpe", __doc__)
     flags.add_argument("--codes", type=Path, required=True, metavar="CODES")
     flags.add_argument("--vocabulary", type=Path, metavar="FILE", help="subwords and their counts (`count`)")
-    flags.add_argument("--threshold", type=at_least_one, default=1, metavar="N", help="with --vocabulary; default: 1")
+    flags.add_argument("--threshold", type=at_least(1), default=1, metavar="N", help="with --vocabulary; default: 1")
     add_workers(flags)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     bpe = load(args.codes, args.vocabulary, args.threshold)
     write_lines(args.output, map_lines(lambda: bpe.process_line, read_lines(*args.inputs), args.workers))
     return 0

@@ -79,7 +79,7 @@ def main_of_cut(argv: Sequence[str]) -> int:
     flags = parser_of("cut-bytes", __doc__)
     flags.add_argument("input", type=Path, metavar="INPUT")
     flags.add_argument("output", type=Path, metavar="DIRECTORY")
-    arguments = flags.parse_args(argv)
+    arguments = flags.read(argv)
     cut(arguments.input, arguments.output)
     return 0
 
@@ -89,6 +89,6 @@ def main(argv: Sequence[str]) -> int:
     flags = parser_of("bytes", __doc__)
     flags.add_argument("input", type=Path, metavar="INPUT")
     flags.add_argument("output", type=Path, metavar="OUTPUT")
-    arguments = flags.parse_args(argv)
+    arguments = flags.read(argv)
     write_tokens(arguments.input, arguments.output)
     return 0

@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     """``check FILE ...``: print how many lines there are."""
     flags = parser_of("check", __doc__)
     flags.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     count, blank = check(args.files)
     print(f"{' '.join(map(str, args.files))}: {count:,} lines each" + (f", {blank:,} blank" if blank else ""))
     return 0

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text.command import at_least_one, parser_of
+from fairseq_plugins.options import at_least
+from fairseq_plugins.text.command import parser_of
 from fairseq_plugins.text.lines import in_step, whole_files
 
 
@@ -86,13 +87,13 @@ def _ratio(value: str) -> float:
 def main(argv: Sequence[str]) -> int:
     """``clean SOURCE TARGET SOURCE_OUT TARGET_OUT KEPT``: say how many pairs went and why."""
     flags = parser_of("clean", __doc__)
-    flags.add_argument("--min", type=at_least_one, default=1, metavar="N", help="default: 1")
-    flags.add_argument("--max", type=at_least_one, default=250, metavar="N", help="default: 250")
+    flags.add_argument("--min", type=at_least(1), default=1, metavar="N", help="default: 1")
+    flags.add_argument("--max", type=at_least(1), default=250, metavar="N", help="default: 250")
     flags.add_argument("--ratio", type=_ratio, default=9.0, metavar="R", help="default: 9, as in Moses")
     for name in ("source", "target", "source_out", "target_out"):
         flags.add_argument(name, type=Path, metavar=name.upper())
     flags.add_argument("kept", type=Path, metavar="KEPT", help="file for the numbers of the lines that stay")
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     limits = Limits(args.min, args.max, args.ratio)
     count, faults = clean([args.source, args.target], [args.source_out, args.target_out], args.kept, limits)
     print(f"kept {count:,} of {count + faults.total():,} pairs" + (f"; went: {_told(faults)}" if faults else ""))

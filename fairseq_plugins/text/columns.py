@@ -30,6 +30,6 @@ def main(argv: Sequence[str]) -> int:
     flags = parser_of("columns", __doc__)
     flags.add_argument("input", type=Path, metavar="INPUT", help="text, or text.gz")
     flags.add_argument("outputs", type=Path, nargs="+", metavar="OUTPUT", help="a file for each column")
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     take_apart(args.input, args.outputs)
     return 0

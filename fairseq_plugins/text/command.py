@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fairseq_plugins.options import OneLineParser, at_least
 
-def parser_of(step: str, purpose: str | None) -> argparse.ArgumentParser:
+
+def parser_of(step: str, purpose: str | None) -> OneLineParser:
     """The parser of a step; ``purpose`` is the docstring of its module, whose first sentence is shown."""
     summary = (purpose or "").split("\n\n")[0].replace("\n", " ")
-    return argparse.ArgumentParser(
-        prog=f"python -m fairseq_plugins.text {step}", description=summary, allow_abbrev=False
-    )
+    return OneLineParser(prog=f"python -m fairseq_plugins.text {step}", description=summary)
 
 
 def add_files(flags: argparse.ArgumentParser, many: bool = True) -> None:
@@ -22,12 +22,4 @@ def add_files(flags: argparse.ArgumentParser, many: bool = True) -> None:
 
 def add_workers(flags: argparse.ArgumentParser) -> None:
     """``--workers N``; the result does not depend on it."""
-    flags.add_argument("--workers", type=at_least_one, default=1, metavar="N", help="processes; default: 1")
-
-
-def at_least_one(value: str) -> int:
-    """A whole number from 1 on."""
-    number = int(value)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
-    return number
+    flags.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes; default: 1")

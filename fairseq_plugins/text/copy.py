@@ -12,7 +12,7 @@ def main(argv: Sequence[str]) -> int:
     """``copy INPUT OUTPUT``."""
     flags = parser_of("copy", __doc__)
     add_files(flags, many=False)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     with whole_files(args.output) as [writer]:
         for line in raw_lines(args.inputs[0]):
             writer.write(line)

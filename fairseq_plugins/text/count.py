@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     flags = parser_of("count", __doc__)
     flags.add_argument("files", type=Path, nargs="+", metavar="FILE")
     flags.add_argument("--vocabulary", type=Path, metavar="OUTPUT", help="write types and counts of all files together")
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     together: Counter[str] = Counter()
     for path in args.files:
         lines, types = counted(path)

@@ -137,7 +137,7 @@ def main(argv: Sequence[str]) -> int:
         help=f"how the text of a set differs from the published one: {', '.join(CHANGES)}",
     )
     flags.add_argument("output", type=Path, metavar="OUTPUT")
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     changed: dict[str, list[str]] = {}
     for name, _, changes in (each.partition("=") for each in args.changed):
         changed.setdefault(name, []).extend(filter(None, changes.split(",")))
@@ -154,7 +154,7 @@ def main_of_marks(argv: Sequence[str]) -> int:
     """``marks FILE ...``: refuse text that holds marks of subwords."""
     flags = parser_of("marks", __doc__)
     flags.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    for path in flags.parse_args(argv).files:
+    for path in flags.read(argv).files:
         for mark in marks_in(path):
             raise UserError(
                 f"{path}: holds '{mark}', the mark of subwords: say what the text comes in, by GIVEN_SUBWORDS=bpe, "

@@ -24,6 +24,6 @@ def main(argv: Sequence[str]) -> int:
     flags = parser_of("join-subwords", __doc__)
     flags.add_argument("--kind", choices=KINDS, required=True)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     write_lines(args.output, (joined(line, args.kind) for line in read_lines(*args.inputs)))
     return 0

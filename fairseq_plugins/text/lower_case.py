@@ -17,6 +17,6 @@ def main(argv: Sequence[str]) -> int:
     """``lower-case INPUT ... OUTPUT``."""
     flags = parser_of("lower-case", __doc__)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     write_lines(args.output, map(lower_case, read_lines(*args.inputs)))
     return 0

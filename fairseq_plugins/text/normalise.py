@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--language", required=True, metavar="L")
     add_workers(flags)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     lines = read_lines(*args.inputs)
     if scripts := moses.scripts():
         normal = moses.through(moses.normalise_command(scripts, args.language), lines)
@@ -58,6 +58,6 @@ def main_of_straighten(argv: Sequence[str]) -> int:
     """``straighten INPUT ... OUTPUT``."""
     flags = parser_of("straighten", "Write ' for ’, as the preparations of fairseq do with test sets.")
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     write_lines(args.output, (line.replace("’", "'") for line in read_lines(*args.inputs)))
     return 0

@@ -9,7 +9,8 @@ from pathlib import Path
 import sentencepiece
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text.command import add_files, add_workers, at_least_one, parser_of
+from fairseq_plugins.options import at_least
+from fairseq_plugins.text.command import add_files, add_workers, parser_of
 from fairseq_plugins.text.lines import read_lines, whole_files, write_lines
 from fairseq_plugins.text.workers import Transform, map_lines
 
@@ -71,11 +72,11 @@ def encoder(model: Path) -> Transform:
 def main_of_learn(argv: Sequence[str]) -> int:
     """``learn-sentencepiece --size N INPUT ... OUTPUT``."""
     flags = parser_of("learn-sentencepiece", __doc__)
-    flags.add_argument("--size", type=at_least_one, required=True, metavar="N")
+    flags.add_argument("--size", type=at_least(1), required=True, metavar="N")
     flags.add_argument("--kind", choices=KINDS, default="unigram", help="default: unigram")
     flags.add_argument("--coverage", type=float, default=1.0, metavar="P", help="of the characters; default: 1")
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     model = learn(args.inputs, args.size, args.kind, args.coverage)
     with whole_files(args.output) as [writer]:
         writer.write(model)
@@ -88,7 +89,7 @@ def main_of_apply(argv: Sequence[str]) -> int:
     flags.add_argument("--model", type=Path, required=True, metavar="MODEL")
     add_workers(flags)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     encoder(args.model)
     write_lines(args.output, map_lines(lambda: encoder(args.model), read_lines(*args.inputs), args.workers))
     return 0

@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text.command import add_files, at_least_one, parser_of
+from fairseq_plugins.options import at_least
+from fairseq_plugins.text.command import add_files, parser_of
 from fairseq_plugins.text.lines import read_lines, write_lines
 
 
@@ -37,9 +38,9 @@ def main(argv: Sequence[str]) -> int:
     flags = parser_of("select", __doc__)
     which = flags.add_mutually_exclusive_group(required=True)
     which.add_argument("--lines", type=Path, metavar="NUMBERS", help="file of line numbers, rising")
-    which.add_argument("--every", type=at_least_one, metavar="N", help="every N-th line")
+    which.add_argument("--every", type=at_least(1), metavar="N", help="every N-th line")
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     chosen = every(args.inputs, args.every) if args.every else selected(args.inputs, args.lines)
     write_lines(args.output, chosen)
     return 0

@@ -74,6 +74,6 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--like", type=Path, metavar="FILE", help="the other side, which must hold the same segments")
     flags.add_argument("input", type=Path, metavar="INPUT")
     flags.add_argument("output", type=Path, metavar="OUTPUT")
-    arguments = flags.parse_args(argv)
+    arguments = flags.read(argv)
     write_lines(arguments.output, text_of(arguments.input, arguments.like))
     return 0

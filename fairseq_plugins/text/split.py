@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text.command import at_least_one, parser_of
+from fairseq_plugins.options import at_least
+from fairseq_plugins.text.command import parser_of
 from fairseq_plugins.text.lines import read_lines, whole_files
 
 
@@ -28,9 +29,9 @@ def split(path: Path, rest: Path, taken: Path, every: int) -> int:
 def main(argv: Sequence[str]) -> int:
     """``split --every N INPUT REST TAKEN``."""
     flags = parser_of("split", __doc__)
-    flags.add_argument("--every", type=at_least_one, required=True, metavar="N")
+    flags.add_argument("--every", type=at_least(1), required=True, metavar="N")
     for name in ("input", "rest", "taken"):
         flags.add_argument(name, type=Path, metavar=name.upper())
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     split(args.input, args.rest, args.taken, args.every)
     return 0

@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     kind.add_argument("--xml", action="store_true", help="the input is XML with <seg> elements")
     flags.add_argument("--straight-apostrophes", action="store_true", help="with --xml: ' for ’, as fairseq does")
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     if args.tags and args.straight_apostrophes:
         raise UserError("--straight-apostrophes goes with --xml, not with --tags")
     lines = read_lines(*args.inputs)

@@ -155,7 +155,7 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--lower-case", action="store_true")
     add_workers(flags)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     how = Tokenisation(args.language, args.kind, args.normalise, args.aggressive, args.escape, args.lower_case)
     write_lines(args.output, tokenised(how, read_lines(*args.inputs), args.workers))
     return 0
@@ -168,7 +168,7 @@ def main_of_detokenise(argv: Sequence[str]) -> int:
     flags.add_argument("--recase", action="store_true", help="the text is truecased: sentences begin with a capital")
     add_workers(flags)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     lines = read_lines(*args.inputs)
     if args.recase:
         lines = map(recaser(), lines)

@@ -58,7 +58,7 @@ def main_of_learn(argv: Sequence[str]) -> int:
     """``learn-truecaser INPUT ... OUTPUT``."""
     flags = parser_of("learn-truecaser", __doc__)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     learn(read_lines(*args.inputs), args.output)
     return 0
 
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--model", type=Path, required=True, metavar="MODEL")
     add_workers(flags)
     add_files(flags)
-    args = flags.parse_args(argv)
+    args = flags.read(argv)
     truecaser_of(args.model)
     write_lines(args.output, map_lines(lambda: truecaser_of(args.model), read_lines(*args.inputs), args.workers))
     return 0

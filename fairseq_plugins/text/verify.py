@@ -15,6 +15,7 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.tables import tabulated
 from fairseq_plugins.text.known_corpora import (
     BROKEN,
     DIFFERS,
@@ -188,13 +189,12 @@ def report(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict])
     """The tables and the verdict."""
     bad = sum(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts)
     lines = [f"{found.path} ({found.layout}; {' '.join(found.languages) or 'one language'})", ""]
-    lines += _table(
-        ("file", "rows", "tokens", "types", "<unk>", "empty", "SHA-256"), [_row(file) for file in found.files]
-    )
+    head = ("file", "rows", "tokens", "types", "<unk>", "empty", "SHA-256")
+    lines.append(_table([head, *map(_row, found.files)]))
     if found.vocabularies:
         rows = [(item.path, f"{item.types:,}", item.sha256[:SHOWN]) for item in found.vocabularies]
         shared = "dictionary, joined" if found.joined and len(found.vocabularies) > 1 else "dictionary"
-        lines += ["", *_table((shared, "types", "SHA-256"), rows)]
+        lines += ["", _table([(shared, "types", "SHA-256"), *rows])]
     lines += ["", f"{corpus.name}: {corpus.title}" if corpus else "not one of the known corpora"]
     lines += [f"  {verdict}" for verdict in sorted(_joined(verdicts), key=lambda verdict: LEVELS.index(verdict.level))]
     known = any(verdict.level == SAME for verdict in verdicts)
@@ -216,19 +216,9 @@ def _row(file: File) -> tuple[str, ...]:
     return (file.path, *numbers, file.sha256[:SHOWN])
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Aligned columns: the first and the last to the left, numbers to the right."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return [_line(row, widths) for row in (head, *rows)]
-
-
-def _line(row: tuple[str, ...], widths: Sequence[int]) -> str:
-    last = len(row) - 1
-    cells = [
-        cell.ljust(width) if column in (0, last) else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """The first and the last column, names and checksums, to the left, numbers to the right."""
+    return tabulated(rows, "plain", left=(0, len(rows[0]) - 1))
 
 
 def _json(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict]) -> str:

@@ -236,8 +236,8 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
             ["--systems", "a=a1", "b=b1", "--references", "ref", "--baseline", "c", "--metrics", "sacrebleu"],
             "unknown --baseline 'c'; legal values: a, b",
         ),
-        (["a1", "ref", "--task", "speach"], "argument --task: unknown task 'speach' (did you mean 'speech'?); legal "),
-        (["a1", "ref", "--confidence", "0"], "argument --confidence: must be a whole number of at least 1, not '0'"),
+        (["a1", "ref", "--task", "speach"], "unknown --task 'speach' (did you mean 'speech'?); legal values: "),
+        (["a1", "ref", "--confidence", "0"], "--confidence 0: not a whole number of at least 1"),
         (["a1", "ref", "--task", "speech", "--confidence"], "--confidence: WER is computed without an interval; "),
         (["a1", "ref", "--metricks", "ter"], "unknown option '--metricks' (did you mean '--metrics'?); "),
         (

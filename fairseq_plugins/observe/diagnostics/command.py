@@ -13,7 +13,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from fairseq.data import Dictionary
 
@@ -27,10 +27,11 @@ from fairseq_plugins.observe.diagnostics.models import (
     of_checkpoint,
     of_options,
 )
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, positive
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings
 from fairseq_plugins.observe.diagnostics.trainings import Training
+from fairseq_plugins.options import IntermixedParser, at_least
 from fairseq_plugins.outcome import exit_code
-from fairseq_plugins.pipeline.tables import text_table
+from fairseq_plugins.tables import tabulated
 
 EVERYTHING = "all"
 DEFAULT_METHODS = ("post_ln", "pre_ln", "admin")
@@ -42,26 +43,13 @@ Make = Callable[[int, int], Batch]
 """Function of the number of sentences and their length."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Parser that reports each mistake in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(f"{message} (fairseq-deep diagnose --help)")
-
-
-def parser() -> tuple[Parser, list[argparse.Action]]:
+def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
     """Return the parser, and the flags that are not the model's; those of the model have no help text."""
     lines = [f"  {one.name:<17}{one.summary} [{one.paper}]" for one in analyses.REGISTRY]
     what = ", ".join(f"'{one.name}'" for one in analyses.REGISTRY if one.of == "trainings")
     figures = [f"  {name:<17}{'; '.join(one.shows for one in some)}" for name, some in papers.PAPERS.items()]
-    result = Parser(
+    result = IntermixedParser(
         prog="fairseq-deep diagnose",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fairseq-deep diagnose ANALYSIS [METHOD ...] [OPTION ...] [MODEL FLAG ...]",
         description="What a model does to its stream and its gradients, from a new model on a CPU or from a checkpoint."
@@ -98,9 +86,14 @@ def parser() -> tuple[Parser, list[argparse.Action]]:
         "(default: made-up words with the frequencies of natural text)",
     )
     add("--output", type=Path, default=Path("diagnosis"), metavar="DIR", help="where files go (default: diagnosis)")
-    add("--sentences", type=positive, metavar="N", help="sentences in the batch (default: the analysis's)")
-    add("--length", type=positive, metavar="N", help="tokens of a sentence, or of the longest of the corpus")
-    add("--vocabulary", type=vocabulary, metavar="N", help=f"made-up words (default: {WORDS})")
+    add("--sentences", type=at_least(1), metavar="N", help="sentences in the batch (default: the analysis's)")
+    add("--length", type=at_least(1), metavar="N", help="tokens of a sentence, or of the longest of the corpus")
+    add(
+        "--vocabulary",
+        type=at_least(Dictionary().nspecial + 1),
+        metavar="N",
+        help=f"made-up words, among them fairseq's {Dictionary().nspecial} special symbols (default: {WORDS})",
+    )
     add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
     for analysis in analyses.REGISTRY:
         for option in analysis.options:
@@ -119,14 +112,6 @@ def parser() -> tuple[Parser, list[argparse.Action]]:
     return result, own
 
 
-def vocabulary(text: str) -> int:
-    """Read a number of words, including fairseq's own symbols."""
-    number, least = int(text), Dictionary().nspecial + 1
-    if number < least:
-        raise argparse.ArgumentTypeError(f"{number} is less than {least}, fairseq's own symbols and one word")
-    return number
-
-
 def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
     """Return our own options, and those of the model that were set.
 
@@ -134,11 +119,7 @@ def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
         UserError: an unknown flag, with the nearest one; an illegal value.
     """
     flags, actions = parser()
-    both, unknown = flags.parse_known_intermixed_args(list(argv))
-    if unknown:
-        known = sorted(flags._option_string_actions)
-        wrong = unknown[0].split("=")[0]
-        raise UserError(f"unknown option {wrong}{nearest(wrong, known)} (fairseq-deep diagnose --help)")
+    both = flags.read(argv)
     own, values = {action.dest for action in actions}, vars(both)
     return (
         Namespace(**{name: value for name, value in values.items() if name in own}),
@@ -286,7 +267,7 @@ def run(job: Job, directory: Path) -> list[Path]:
     """
     result = _renamed(job.analysis.run(job.subjects, job.settings, **job.options), job)
     print(f"{job.prefix or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
-    print(text_table(result.shown))
+    print(tabulated(result.shown))
     for note in result.notes:
         print(note)
     about = {

@@ -23,8 +23,9 @@ from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.observe.diagnostics.observation import recording
 from fairseq_plugins.observe.diagnostics.plots import Figure, Line, Lines, Panel
-from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, positive
+from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings
 from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+from fairseq_plugins.options import at_least
 
 RANDOM_SIZE, GRADIENT_SIZE = 1e-4, 1e-6
 """Change of each weight, as in the authors' code."""
@@ -195,7 +196,7 @@ ANALYSIS = Analysis(
     length=12,
     options=(
         Option("step", "random", f"what changes the weights, one of {', '.join(STEPS)}", metavar="STEP"),
-        Option("deepest", 100, "most layers", positive),
-        Option("models", 8, "number of models to average over", positive),
+        Option("deepest", 100, "most layers", at_least(1)),
+        Option("models", 8, "number of models to average over", at_least(1)),
     ),
 )

@@ -91,14 +91,6 @@ class Analysis:
     options: tuple[Option, ...] = ()
 
 
-def positive(text: str) -> int:
-    """A whole number from 1 on."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
 def ratio(value: float | None, of: float | None) -> float | None:
     """Return ``value`` / ``of``; None if one is missing or ``of`` is zero."""
     return value / of if value is not None and of else None

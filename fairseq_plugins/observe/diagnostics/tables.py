@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.pipeline.tables import strict_json
+from fairseq_plugins.tables import strict_json
 
 Cell = str | int | float | None
 

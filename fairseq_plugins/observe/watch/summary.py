@@ -15,8 +15,8 @@ from fairseq_plugins.observe.watch.spikes import DEVIATIONS, WINDOW, spikes
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.pipeline.outcomes import OK, Verdict
 from fairseq_plugins.pipeline.run import Run
-from fairseq_plugins.pipeline.tables import ABSENT, number, strict_json, text_table, without_empty_columns
 from fairseq_plugins.pipeline.verdicts import NOT_FINISHED, updates_wanted, verdict_on_training
+from fairseq_plugins.tables import ABSENT, number, strict_json, tabulated, without_empty_columns
 
 NAME = "watch"
 """Name of the files, without suffix."""
@@ -116,7 +116,7 @@ def table(summaries: Sequence[Summary]) -> list[str]:
         "overflows",
         "tokens/s",
     ]
-    lines = text_table(without_empty_columns([header, *map(_row, summaries)])).splitlines()
+    lines = tabulated(without_empty_columns([header, *map(_row, summaries)])).splitlines()
     reasons = [f"{one.name}: {one.verdict.reason}" for one in summaries if one.verdict.outcome != OK]
     return [*lines, *reasons]
 
