@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.options import ScriptParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.prepare_settings import LEGAL, Sets, Settings, every_of, require_only, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
@@ -379,9 +379,11 @@ def _require_name(directory: str) -> Path:
     return Path(path)
 
 
-def _parser() -> OneLineParser:
-    flags = OneLineParser(
+def _parser() -> ScriptParser:
+    flags = ScriptParser(
         prog="fairseq-deep prepare",
+        # The scripts name the sets as arguments; RAW or VALID in the environment mean other things.
+        only_flags=("train", "valid", "test", "raw", "changed", "settings_of"),
         description="Prepare a parallel corpus for training: check, tokenise, clean, split into subwords, binarise. "
         "PREFIX names two parallel files PREFIX.SOURCE and PREFIX.TARGET, or these with .gz; UTF-8, a sentence a line. "
         "A stopped preparation continues when the same command is given again; other settings or other text for the "
