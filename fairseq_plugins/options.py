@@ -120,7 +120,11 @@ class ScriptParser(OneLineParser):
 
     def _settings(self, given: set[str]) -> Iterator[str]:
         for action in self._actions:
-            if action.option_strings and action.dest not in self._only_flags and given.isdisjoint(action.option_strings):
+            if (
+                action.dest not in self._only_flags
+                and action.option_strings
+                and given.isdisjoint(action.option_strings)
+            ):
                 name = action.dest.upper()
                 if value := os.environ.get(name, ""):
                     yield from _words(action, name, value)

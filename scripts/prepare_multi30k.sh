@@ -4,7 +4,8 @@
 #     [SETTING=VALUE ...] scripts/prepare_multi30k.sh DIR
 #
 # DIR gets what scripts/prepare.sh writes; the test set is test_2016_flickr.
-# Settings: those of scripts/prepare.sh with SIZE=4000, and RAW, CACHE, ARCHIVE_DIR; see docs/data.md.
+# Settings: SOURCE, TARGET, SIZE, all others of scripts/prepare.sh, RAW, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see
+# docs/data.md.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 (($# == 1)) || die "usage: prepare_multi30k.sh DIR; --help says more"

@@ -20,7 +20,6 @@ from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.prepare_settings import LEGAL, Sets, Settings, every_of, require_only, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.text import moses
-from fairseq_plugins.text.description import CHANGES
 from fairseq_plugins.text.workers import cores
 
 Stage = Callable[[Path], None]
@@ -391,14 +390,14 @@ def _parser() -> ScriptParser:
     )
     flags.add_argument("directory", metavar="DIR", help="the result: raw/, text/, codes, data-bin/, settings, ...")
     flags.add_argument(
-        "--train", nargs="+", action="extend", default=[], metavar="PREFIX", help="put behind one another"
+        "--train", nargs="+", action="extend", default=[], metavar="PREFIX", help="training text; concatenated"
     )
     flags.add_argument(
         "--valid",
         action="append",
         default=[],
         metavar="PREFIX",
-        help="or every-23rd (any number): so many of the training pairs",
+        help="or every-23rd (any number): every 23rd training pair, after cleaning",
     )
     flags.add_argument(
         "--test", nargs="+", action="extend", default=[], metavar="NAME=PREFIX", help="test sets, any names"
@@ -417,7 +416,7 @@ def _parser() -> ScriptParser:
         action="extend",
         default=[],
         metavar="NAME=CHANGE,...",
-        help=f"how the text of a set differs from its references: {', '.join(CHANGES)}",
+        help="how the text of a set differs from its references: apostrophes (' for ’), punctuation (normalised)",
     )
     for each in fields(Settings):
         legal = LEGAL.get(each.name, ())
