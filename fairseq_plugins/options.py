@@ -101,10 +101,15 @@ class ScriptParser(OneLineParser):
 
     ``--from-environment`` reads each option that is not on the command line from the environment variable of its name:
     ``BEAM=4`` is ``--beam 4``. Without it nothing is read there: variables of such names may mean other things.
+
+    Args:
+        only_flags: destinations of the options that are never read from the environment.
+        **settings: of the parser.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, only_flags: Iterable[str] = (), **settings: Any) -> None:
         super().__init__(**settings)
+        self._only_flags = frozenset(only_flags)
         self.add_argument(
             FROM_ENVIRONMENT,
             action="store_true",
@@ -125,7 +130,11 @@ class ScriptParser(OneLineParser):
 
     def _settings(self, given: set[str]) -> Iterator[str]:
         for action in self._actions:
-            if action.option_strings and given.isdisjoint(action.option_strings):
+            if (
+                action.dest not in self._only_flags
+                and action.option_strings
+                and given.isdisjoint(action.option_strings)
+            ):
                 name = action.dest.upper()
                 if value := os.environ.get(name, ""):
                     yield from _words(action, name, value)

@@ -1,50 +1,25 @@
 #!/usr/bin/env bash
-# Prepare LibriSpeech for speech to text, as in the B2T paper's Table 5: download, then fairseq's own
-# examples/speech_to_text/prep_librispeech_data.py (80 filter banks, 10,000 SentencePiece units).
+# Prepare LibriSpeech for speech to text, as in the B2T paper's Table 5, by fairseq's own prep_librispeech_data.py.
 #
-# usage: [SETTING=VALUE ...] PREP_PYTHON=PYTHON scripts/prepare_librispeech.sh [DIR]
+#     [SETTING=VALUE ...] PREP_PYTHON=PYTHON scripts/prepare_librispeech.sh [DIR]
 #
-# fairseq's program needs torchaudio with sox_effects, which torchaudio 2.9 took out, and pandas, soundfile and
-# sentencepiece. So it gets a Python of its own; what it makes does not depend on that:
+# fairseq's program needs packages of its own, and torchaudio with sox_effects, which torchaudio 2.9 took out:
 #
-#   python3 -m venv prep
-#   prep/bin/pip install 'torch<2.9' 'torchaudio<2.9' pandas soundfile sentencepiece fairseq-fixed==0.12.3.1
-#   PREP_PYTHON=prep/bin/python scripts/prepare_librispeech.sh
+#     python3 -m venv prep
+#     prep/bin/pip install 'torch<2.9' 'torchaudio<2.9' pandas soundfile sentencepiece fairseq-fixed==0.12.3.1
+#     PREP_PYTHON=prep/bin/python scripts/prepare_librispeech.sh
 #
-# inputs
-#   {train-clean-100,train-clean-360,train-other-500,dev-clean,dev-other,test-clean,test-other}.tar.gz
-#                 downloaded from openslr.org (61 GB); ARCHIVE_DIR=DIR takes your own copies in DIR
-#
-# outputs, in DIR (default: data/librispeech)
-#   LibriSpeech/  the recordings; may be deleted at the end
-#   features/     fbank80.zip and what else fairseq's program makes
-#   data-bin/     train, dev, dev-clean, dev-other, test-clean, test-other (.tsv), config.yaml and the units, for the
-#                 task speech_to_text; train is the three training parts, dev is dev-clean and dev-other
-#   raw/          dev-clean.en, dev-other.en, test-clean.en and test-other.en: the text of the four sets
-#   test_sets     their names
-#   The tables name DIR/features by its full path: DIR cannot be moved afterwards.
-#
-# settings
-#   PREP_PYTHON=                see above; default: the Python of everything else
-#   SIZE=10000                  units of SentencePiece
-#   CACHE= ARCHIVE_DIR= CHECKSUMS=   see docs/downloads.md
-#   DRY_RUN=1                   print the commands, make nothing
-#
-# time: a day; disk: 400 GB, of which 120 GB stay. Both are estimates: nobody has run this script on all the data yet.
+# DIR (default: data/librispeech) gets data-bin/, raw/, features/ and LibriSpeech/, and cannot be moved afterwards.
+# Settings: PREP_PYTHON, SIZE, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-usage_and_exit_if_asked "$@"
-(($# <= 1)) || die "one directory, not $#: $*"
 
-PREP_PYTHON=${PREP_PYTHON:-$PYTHON}
-SIZE=${SIZE:-10000}
+PREP_PYTHON=${PREP_PYTHON:-$PYTHON} SIZE=${SIZE:-10000}
 require_number SIZE "$SIZE"
 train=(train-clean-100 train-clean-360 train-other-500)
 dev=(dev-clean dev-other)
 tests=(test-clean test-other)
-DIR=${1:-$ROOT/data/librispeech}
-DIR=${DIR%/}
+set_directory "$ROOT/data/librispeech" "$@"
 # fairseq's tables separate path, place and length by colons, and its program the options of SentencePiece by spaces.
 [[ $(realpath -m -- "$DIR") != *[:[:space:]]* ]] || die "$DIR: a colon or a space in its path; fairseq cannot read it"
 fairseq=$("$PREP_PYTHON" -c 'import os
@@ -89,22 +64,22 @@ if [[ ! -e $DIR/features.made ]]; then
     run touch -- "$DIR/features.made"
 fi
 
-# The manifests; of several parts as one.
+# join_tables NAME PART ...: the tables of several parts as one.
+join_tables() {
+    ((!DRY_RUN)) || return 0
+    local parts=("${@:2}")
+    parts=("${parts[@]/#/$DIR/features/}")
+    awk 'NR == 1 || FNR > 1' "${parts[@]/%/.tsv}" >"$DIR/data-bin.partial/$1.tsv"
+}
 if [[ ! -e $DIR/data-bin ]]; then
-    made=$DIR/data-bin.partial
-    run mkdir -p -- "$made"
-    for table in train dev "${dev[@]}" "${tests[@]}"; do
-        case $table in
-            train) parts=("${train[@]/#/$DIR/features/}") ;;
-            dev) parts=("${dev[@]/#/$DIR/features/}") ;;
-            *) parts=("$DIR/features/$table") ;;
-        esac
-        require_file "${parts[@]/%/.tsv}"
-        ((DRY_RUN)) || awk 'NR == 1 || FNR > 1' "${parts[@]/%/.tsv}" >"$made/$table.tsv"
-    done
-    run cp -- "$DIR/features/config.yaml" "$DIR/features/spm_unigram$SIZE".{model,txt} "$made"
-    run mv -T -- "$made" "$DIR/data-bin"
+    run mkdir -p -- "$DIR/data-bin.partial"
+    join_tables train "${train[@]}"
+    join_tables dev "${dev[@]}"
+    for part in "${dev[@]}" "${tests[@]}"; do join_tables "$part" "$part"; done
+    run cp -- "$DIR/features/config.yaml" "$DIR/features/spm_unigram$SIZE".{model,txt} "$DIR/data-bin.partial"
+    run mv -T -- "$DIR/data-bin.partial" "$DIR/data-bin"
 fi
+
 # text_of PART OUTPUT: the column tgt_text of its table.
 text_of() {
     ((!DRY_RUN)) || return 0
@@ -113,5 +88,5 @@ text_of() {
     mv -- "$2.partial" "$2"
 }
 for part in "${dev[@]}" "${tests[@]}"; do once "$DIR/raw/$part.en" text_of "$part" "$DIR/raw/$part.en"; done
-((DRY_RUN)) || printf '%s\n' "${dev[@]}" "${tests[@]}" | awk '{ print $1 "\t" $1 }' >"$DIR/test_sets"
+((DRY_RUN)) || for part in "${dev[@]}" "${tests[@]}"; do printf '%s\t%s\n' "$part" "$part"; done >"$DIR/test_sets"
 say "$DIR: prepared"

@@ -5,21 +5,8 @@
 #         scripts/slurm.sh CONFIG DATA RUN [KEY=VALUE ...]
 #     sbatch [the same] scripts/slurm.sh scripts/reproduce/admin_table2.sh [NAME ...]
 #
-# Submit it from the top of the repository, or name that directory in FAIRSEQ_DEEP: Slurm runs a copy of this file, which
-# stands elsewhere. CONFIG, DATA, RUN, KEY=VALUE and the settings are those of scripts/train.sh (scripts/train.sh --help);
-# RUN is on a disk that all machines see. A job that is submitted again, or requeued by Slurm, resumes.
-#
-# A script (its name ends in .sh; scripts/compare.sh, too) runs on the first machine, where it prepares, averages, decodes
-# and scores; each of its trainings runs on all machines.
-#
-# On each machine one task starts the processes of all GPUs there, and has all CPUs that the job has there: give
-# --cpus-per-task some 4 for each GPU. Without it, a job has one CPU for each task.
-#
-# Settings (of the environment, which sbatch hands on):
-#     FAIRSEQ_DEEP=   top of the repository; default: where sbatch was called
-#     MASTER_PORT=    default: made of the job's number, so that two jobs on one machine do not meet
-#     PROCESSES=      processes of each machine; default: its GPUs
-#     DRY_RUN=0       1: only print the command
+# Submit it from the top of the repository, or set FAIRSEQ_DEEP to that directory. RUN is on a disk that all machines see.
+# Settings: those of scripts/train.sh (MASTER_PORT and PROCESSES among them), and FAIRSEQ_DEEP. See docs/running.md.
 set -euo pipefail
 
 FAIRSEQ_DEEP=${FAIRSEQ_DEEP:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)}}
@@ -31,7 +18,6 @@ fi
 # shellcheck source=lib.sh
 source "$FAIRSEQ_DEEP/scripts/lib.sh"
 
-usage_and_exit_if_asked "$@"
 (($#)) && [[ $1 == *.sh || $# -ge 3 ]] || die "give CONFIG DATA RUN, or a script of scripts/reproduce; --help says more"
 [[ -n ${SLURM_JOB_ID:-} ]] || die "this is no Slurm job; submit it: sbatch [OPTION ...] scripts/slurm.sh $*"
 require_command scontrol srun

@@ -77,7 +77,9 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
         group.add_argument(
             "--beam", type=at_least(1), metavar="N", help="default: generation.beam of the configuration"
         ),
-        group.add_argument("--length-penalty", type=_number, metavar="X", help="default: as the configuration says"),
+        group.add_argument(
+            "--length-penalty", type=_number, metavar="X", help="default: generation.lenpen of the configuration"
+        ),
         group.add_argument(
             "--context-window",
             type=at_least(0),

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.options import ScriptParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.prepare_settings import LEGAL, Sets, Settings, every_of, require_only, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.text import moses
-from fairseq_plugins.text.description import CHANGES
 from fairseq_plugins.text.workers import cores
 
 Stage = Callable[[Path], None]
@@ -379,9 +378,11 @@ def _require_name(directory: str) -> Path:
     return Path(path)
 
 
-def _parser() -> OneLineParser:
-    flags = OneLineParser(
+def _parser() -> ScriptParser:
+    flags = ScriptParser(
         prog="fairseq-deep prepare",
+        # The scripts name the sets as arguments; RAW or VALID in the environment mean other things.
+        only_flags=("train", "valid", "test", "raw", "changed", "settings_of"),
         description="Prepare a parallel corpus for training: check, tokenise, clean, split into subwords, binarise. "
         "PREFIX names two parallel files PREFIX.SOURCE and PREFIX.TARGET, or these with .gz; UTF-8, a sentence a line. "
         "A stopped preparation continues when the same command is given again; other settings or other text for the "
@@ -389,14 +390,14 @@ def _parser() -> OneLineParser:
     )
     flags.add_argument("directory", metavar="DIR", help="the result: raw/, text/, codes, data-bin/, settings, ...")
     flags.add_argument(
-        "--train", nargs="+", action="extend", default=[], metavar="PREFIX", help="put behind one another"
+        "--train", nargs="+", action="extend", default=[], metavar="PREFIX", help="training text; concatenated"
     )
     flags.add_argument(
         "--valid",
         action="append",
         default=[],
         metavar="PREFIX",
-        help="or every-23rd (any number): so many of the training pairs",
+        help="or every-23rd (any number): every 23rd training pair, after cleaning",
     )
     flags.add_argument(
         "--test", nargs="+", action="extend", default=[], metavar="NAME=PREFIX", help="test sets, any names"
@@ -415,7 +416,7 @@ def _parser() -> OneLineParser:
         action="extend",
         default=[],
         metavar="NAME=CHANGE,...",
-        help=f"how the text of a set differs from its references: {', '.join(CHANGES)}",
+        help="how the text of a set differs from its references: apostrophes (' for ’), punctuation (normalised)",
     )
     for each in fields(Settings):
         legal = LEGAL.get(each.name, ())

@@ -49,27 +49,40 @@ class Settings:
 
     source: str = setting("de", "source language: the end of file names, and the rules of the tokeniser")
     target: str = setting("en", "target language")
-    normalise: str = setting("none", "one form for punctuation, no control characters; train: only in training text")
+    normalise: str = setting(
+        "none",
+        "one form for punctuation, no control characters; train: only in training text, and in what is split off it",
+    )
     tokeniser: str = setting("moses", "none: the text has its tokens")
-    given_truecased: str = setting("0", "1: the first word of a sentence stands as inside sentences")
-    given_tokeniser: str = setting("", "moses: the given text is in Moses' tokens; goes with TOKENISER=none")
-    given_subwords: str = setting("", "what the given text is in; goes with TOKENISER=none SUBWORDS=none")
+    given_truecased: str = setting("0", "1: first words of sentences have the case that they have inside sentences")
+    given_tokeniser: str = setting(
+        "", "moses: given in Moses' tokens; goes with TOKENISER=none; test sets then need --raw"
+    )
+    given_subwords: str = setting(
+        "", "given in subwords; goes with TOKENISER=none SUBWORDS=none; test sets then need --raw"
+    )
     given_lower_case: str = setting("0", "1: all letters of the given text are small")
     aggressive: str = setting("0", "1: split words at hyphens")
     escape: str = setting("1", "0: no &apos; for ' and the like")
     lower_case: str = setting("0", "1: make all letters small")
-    clean: str = setting("tokens", "what the lengths of training pairs are counted in; none: keep all pairs")
+    clean: str = setting(
+        "tokens", "what the lengths of training pairs count; none: keep all. Given sets are never cleaned"
+    )
     min_length: str = setting("1", "of both sides of a training pair")
     max_length: str = setting("250", "of both sides of a training pair")
     ratio: str = setting("1.5", "most tokens of one side of a training pair for each of the other")
     subwords: str = setting("bpe", "none: no subwords")
     size: str = setting("32000", "merges, or pieces of sentencepiece")
-    joint_codes: str = setting("1", "0: learn merges, or a model, on each language by itself")
-    codes: str = setting("", "merges, or a sentencepiece model, to use instead of learning")
-    vocabulary_threshold: str = setting("0", "with bpe: split subwords that are rarer in the training text")
-    joined: str = setting("1", "one dictionary for both languages; 0: one for each")
-    types: str = setting("0", "most types of a dictionary; 0: all")
-    source_dict: str = setting("", "a dictionary to use instead of making one")
+    joint_codes: str = setting("1", "0: learn merges, or a model, on each language by itself, SIZE each; 1: together")
+    codes: str = setting(
+        "", "merges or sentencepiece model to use; with JOINT_CODES=0 two files, CODES.SOURCE and CODES.TARGET"
+    )
+    vocabulary_threshold: str = setting(
+        "0", "with bpe: split subwords that are rarer in their language's training text"
+    )
+    joined: str = setting("1", "one dictionary for both languages; 0: one for each; goes with either JOINT_CODES")
+    types: str = setting("0", "most types of a dictionary, without the rarest; 0: all")
+    source_dict: str = setting("", "a dictionary (dict.LANGUAGE.txt) to use instead of making one")
     target_dict: str = setting("", "the same for the target language")
     workers: str = setting("", "processes; the result does not depend on it (default: all cores)")
     moses: str = setting("", "a checkout of Moses: use its Perl tools (default: the environment's MOSES)")

@@ -1,13 +1,8 @@
 #!/usr/bin/env bash
-# Admin (Liu et al., EMNLP 2020), Figure 10: training without warm-up, five learning rates and three beta_2, on IWSLT'14 De-En.
-#
-#     scripts/reproduce/admin_figure10.sh [NAME ...]
-#
+# Admin (Liu et al., EMNLP 2020), Figure 10: training without warm-up, five learning rates and three beta_2, on IWSLT'14
+# De-En.
+# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/admin_figure10.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # 45 trainings. Those that diverge are part of the figure.
-# Settings: OUT=DIR DATA=DIR SEEDS="1 2" SMOKE=1 DRY_RUN=1 ARCHIVE_DIR=DIR, and those of train.sh and evaluate.sh;
-# fairseq-deep reproduce --help says what they are.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-usage_and_exit_if_asked "$@"
-require_package
-exec "$PYTHON" -m fairseq_plugins.cli reproduce Admin 'Figure 10' "$@" --from-environment
+from_environment reproduce Admin 'Figure 10' "$@"

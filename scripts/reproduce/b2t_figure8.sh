@@ -1,15 +1,8 @@
 #!/usr/bin/env bash
 # B2T connection (Takase et al., Findings of ACL 2023), Figure 8: 36 layers on each side overfit.
-#
-#     scripts/reproduce/b2t_figure8.sh [NAME ...]
-#
-# The text is Google's WMT'16 English-German, whose link is dead: put wmt16_en_de.tar.gz into a directory and name it by
-# ARCHIVE_DIR, or set VARIANT=wmt16-raw, which builds the text from the parts that are still published.
-# Settings: OUT=DIR DATA=DIR SEEDS="1 2" SMOKE=1 DRY_RUN=1 ARCHIVE_DIR=DIR, and those of train.sh and evaluate.sh;
-# fairseq-deep reproduce --help says what they are.
+# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/b2t_figure8.sh [NAME ...]; settings: fairseq-deep reproduce --help
+# Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/downloads.md).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-usage_and_exit_if_asked "$@"
-require_package
 # A figure of validation losses: the report draws them, and nothing is translated.
-exec "$PYTHON" -m fairseq_plugins.cli reproduce B2T 'Figure 8' "$@" --train-only --from-environment
+from_environment reproduce B2T 'Figure 8' "$@" --train-only

@@ -1,20 +1,14 @@
 #!/usr/bin/env bash
-# DS-Init and merged attention (Zhang et al., EMNLP 2019), Table 4: BLEU and perplexity on newstest2013, the development set, of seven trainings of Table 3.
-#
-#     scripts/reproduce/dsinit_table4.sh [NAME ...]
-#
+# DS-Init and merged attention (Zhang et al., EMNLP 2019), Table 4: BLEU and perplexity on newstest2013, the development
+# set, of seven trainings of Table 3.
+# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/dsinit_table4.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # With the OUT of a finished dsinit_table3.sh nothing is trained again. The perplexity is in evaluation/valid/validate.log
 # of each run. The columns on training text are left out: the 3,000 pairs were drawn at random.
-# Settings: OUT=DIR DATA=DIR SEEDS="1 2" SMOKE=1 DRY_RUN=1 ARCHIVE_DIR=DIR, and those of train.sh and evaluate.sh;
-# fairseq-deep reproduce --help says what they are.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-usage_and_exit_if_asked "$@"
-require_package
-OUT=${OUT:-$ROOT/runs/dsinit_table4} DATA=${DATA:-$OUT/data}
-export OUT DATA
-"$PYTHON" -m fairseq_plugins.cli reproduce DS-Init 'Table 4' "$@" --prepare wmt14_en_de:VARIANT=dsinit --evaluate valid \
-    --from-environment
+export OUT=${OUT:-$ROOT/runs/dsinit_table4}
+export DATA=${DATA:-$OUT/data}
+(from_environment reproduce DS-Init 'Table 4' "$@" --prepare wmt14_en_de:VARIANT=dsinit --evaluate valid)
 for run in "$OUT"/wmt14_en_de/*/seed*; do
     log=$run/evaluation/valid/validate.log
     # A training that diverged has no average.

@@ -1,20 +1,12 @@
 #!/usr/bin/env bash
 # Two methods, three seeds, on Multi30k: the whole chain on a CPU, from the raw text to a report with significance.
 #
-#     scripts/reproduce/multi30k.sh [METHOD ...]
+#     [OUT=DIR UPDATES=600 ...] scripts/reproduce/multi30k.sh [METHOD ...]
 #
-#   METHOD   configurations of configs/multi30k_de_en; default: post_ln_3e3d admin_3e3d. The first is the baseline.
-#
-# 3 layers on each side, width 128, 600 updates of at most 1,000 tokens on each side: small enough for two cores, so the scores are
-# for comparing methods, not for comparing with others' work.
-#
-# Settings: OUT=runs/multi30k, SEEDS="1 2 3", RAW=DIR for text that is there already (prepare_multi30k.sh --help),
-# UPDATES=600, PROCESSES=1, DRY_RUN=1.
-#
-# Time: about 5 minutes a training on one core. Disk: 300 MB.
+# METHOD: configurations of configs/multi30k_de_en, the baseline first; default: post_ln_3e3d admin_3e3d.
+# Settings: OUT, UPDATES, those of scripts/compare.sh and of scripts/prepare_multi30k.sh; see docs/reproduction.md.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-usage_and_exit_if_asked "$@"
 
 OUT=${OUT:-$ROOT/runs/multi30k} UPDATES=${UPDATES:-600}
 require_number UPDATES "$UPDATES"

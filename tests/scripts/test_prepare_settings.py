@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from fairseq_plugins.pipeline.prepare_settings import Settings, require_only
 from fairseq_plugins.pipeline.workspace import Workspace
 from tests.scripts.running import ROOT, run
 
-SCRIPTS = sorted(path for path in (ROOT / "scripts").glob("*.sh") if path.name != "lib.sh")
+SCRIPTS = sorted(path for path in (ROOT / "scripts").glob("*.sh") if not path.name.startswith("lib"))
 PREPARATIONS = [script for script in SCRIPTS if script.name.startswith("prepare")]
 
 # Another value than any default; a name that is not here is a number.
@@ -54,9 +55,34 @@ def head(script: Path) -> str:
 
 
 def documented(script: Path) -> list[str]:
-    """The names in the head before a =, but for the examples of calls."""
-    lines = [line for line in head(script).splitlines() if "scripts/" not in line or "see scripts/" in line]
-    return list(dict.fromkeys(re.findall(r"\b([A-Z][A-Z_]+)=", "\n".join(lines))))
+    """The names that the head lists as settings, or that its examples set; of prepare.sh those of its command."""
+    calls, _, listed = head(script).partition("# Settings:")
+    names = re.findall(r"\b([A-Z][A-Z_]+)=", calls) + re.findall(r"\b([A-Z][A-Z_]+)\b", listed.partition(". ")[0])
+    if script.name == "prepare.sh":
+        names += [each.name.upper() for each in fields(Settings)]
+    return list(dict.fromkeys(name for name in names if name not in ("SETTING", "KEY", "NAME", "PREFIX", "CHANGE")))
+
+
+def shared(script: Path) -> str:
+    """The steps that a script has from other files, but for lib.sh, which all have."""
+    names = re.findall(r"scripts/(lib_\w+\.sh)", script.read_text(encoding="utf-8"))
+    return "".join((ROOT / "scripts" / name).read_text(encoding="utf-8") for name in names)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_every_setting_that_a_script_reads_is_documented(script: Path) -> None:
+    body = script.read_text(encoding="utf-8").split("set -euo pipefail")[1] + shared(script)
+    read = set(re.findall(r"\$\{([A-Z][A-Z_]+):-", body)) - {"BASH_SOURCE"}
+    assert {name for name in read if not name.startswith(("SLURM_", "SRUN_"))} - set(documented(script)) == set()
+
+
+@pytest.mark.parametrize("script", PREPARATIONS, ids=lambda path: path.name)
+def test_every_setting_of_a_preparation_is_explained(script: Path) -> None:
+    """Those of scripts/prepare.sh by the command's --help, all others in a table of the documentation."""
+    tables = [(ROOT / "docs" / name).read_text(encoding="utf-8").splitlines() for name in ("data.md", "downloads.md")]
+    first_cells = [line.split("|")[1] for table in tables for line in table if line.startswith("| `")]
+    explained = {name for cell in first_cells for name in re.findall(r"`([A-Z_]+)`", cell)}
+    assert set(documented(script)) - explained - {each.name.upper() for each in fields(Settings)} == set()
 
 
 def dry_run(script: Path, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -71,10 +97,10 @@ def plain_run(script: Path) -> subprocess.CompletedProcess[str]:
 
 def cases() -> list[ParameterSet]:
     """Each setting of each script; the fast tests see a setting in the first of the scripts that have it."""
-    left_out, seen, found = {*UNSEEN, "PREFIX", "NAME", "KEY"}, set(), []
+    seen, found = set[str](), []
     for script in PREPARATIONS:
         for name in documented(script):
-            if name not in left_out:
+            if name not in UNSEEN:
                 found.append(pytest.param(script, name, marks=[pytest.mark.slow] if name in seen else []))
                 seen.add(name)
     return found
@@ -111,7 +137,7 @@ def test_no_documented_setting_is_given_a_value_whatever_the_user_gave(script: P
     body = script.read_text(encoding="utf-8").split("set -euo pipefail")[1]
     names = set(documented(script))
     assignments = re.findall(r"^[ \t]*(?:export )?([A-Z_]+)=(.*)", body, re.MULTILINE)
-    assert assignments or "--from-environment" in body
+    assert assignments or "from_environment" in body
     overwritten = [(name, value) for name, value in assignments if name in names and name not in value]
     assert overwritten == []
 
@@ -124,8 +150,8 @@ def test_every_documented_setting_is_an_option_of_the_command(script: str) -> No
     recorded = (ROOT / "tests" / "recorded" / "interface" / "commands.tsv").read_text(encoding="utf-8").splitlines()
     options = dict.fromkeys(line.split("\t")[1].split()[0] for line in recorded if line.startswith(HANDED_ON[script]))
     wanted = {f"--{name.lower().replace('_', '-')}" for name in documented(ROOT / "scripts" / script)}
-    # KEY=VALUE is an argument; MOSES is read by what takes the tokens apart, wherever it is called from.
-    assert wanted - set(options) - {"--key", "--moses"} == set()
+    # MOSES is read by what takes the tokens apart, wherever it is called from.
+    assert wanted - set(options) - {"--moses"} == set()
 
 
 @pytest.mark.parametrize(
