@@ -136,7 +136,6 @@ class _Batch:
         """
         settings, sentences = self.settings, len(self.alive)
         width = len(found) // sentences
-        found.masked_fill_(found.isnan(), -math.inf)
         found[:, settings.pad] = -math.inf
         if settings.unk_penalty:
             found[:, settings.unk] -= settings.unk_penalty

@@ -62,6 +62,7 @@ def best_candidates(log_probabilities: Tensor, so_far: Tensor | None, sentences:
     rows, vocabulary = log_probabilities.size()
     width = rows // sentences
     values, words = best_of_rows(log_probabilities, min(count, vocabulary))
+    values = values.masked_fill(values.isnan(), float("-inf"))  # the largest come first, and NaN counts as larger
     values, words = values.view(sentences, width, -1), words.view(sentences, width, -1)
     if so_far is not None:
         values = values + so_far.unsqueeze(-1)

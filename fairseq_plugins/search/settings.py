@@ -23,6 +23,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.search import lean
 from fairseq_plugins.search.length_penalty import (
     GNMTRanking,
     GNMTSequenceGenerator,
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class GenerationConfigWithForm(GenerationConfig):
-    """fairseq's settings of a search, and the form of the length penalty."""
+    """fairseq's settings of a search, the form of the length penalty, the search itself and its precision."""
 
     lenpen_form: FORMS = field(
         default=STOCK,
@@ -52,6 +53,17 @@ class GenerationConfigWithForm(GenerationConfig):
             "help": "form of the length penalty: fairseq divides the sum of log-probabilities by length ** lenpen, "
             "gnmt by ((5 + length) / 6) ** lenpen (Wu et al., 2016, equation 14)"
         },
+    )
+    search: ChoiceEnum(lean.SEARCHES) = field(  # type: ignore[valid-type]
+        default=lean.LEAN,
+        metadata={
+            "help": "lean: beam search with fairseq's results for less time and memory; fairseq: fairseq's own. Sampling, "
+            "diverse search and constraints are fairseq's in either case"
+        },
+    )
+    decode_precision: ChoiceEnum(lean.PRECISIONS) = field(  # type: ignore[valid-type]
+        default=lean.FLOAT32,
+        metadata={"help": "of the linear maps while translating on a CPU; bf16 and int8 are faster and not exact"},
     )
 
 
@@ -161,5 +173,6 @@ def register() -> None:
     declared.type = declared.default = GenerationConfigWithForm
     hydra_init()
     wrap(FairseqTask, "build_generator", build_in_form)
+    wrap(FairseqTask, "build_generator", lean.build_lean)
     wrap(FairseqTask, "__init__", initialise_watched)
     wrap(Trainer, "__init__", refuse_in_training)

@@ -203,11 +203,10 @@ def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
 
     An attention that has its own steps and shares the source between hypotheses is told their number, ``beam``.
     """
-    modules = list(decoder.modules())
-    before: list[tuple[nn.Module, str, Any]] = []
-    for module in modules:
+    stepping, before = [], []
+    for module in decoder.modules():
         if has_steps(module):
-            before.append((module, "forward", None))
+            stepping.append(module)
             module.forward = types.MethodType(forward, module)
         elif hasattr(module, "beam_size"):
             before.append((module, "beam_size", module.beam_size))
@@ -218,8 +217,7 @@ def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
     try:
         yield
     finally:
+        for module in stepping:
+            del module.forward  # the class's again
         for module, name, value in before:
-            if value is None:
-                delattr(module, name)
-            else:
-                setattr(module, name, value)
+            setattr(module, name, value)
