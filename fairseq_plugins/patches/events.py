@@ -110,6 +110,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "search.settings.build_in_form",
         "search.lean.build_lean",
     ),
+    "fairseq_cli.generate.main": ("search.processes.translate_in_processes",),
     # Other commands.
     "fairseq_cli.preprocess.main": (
         "patches.unchecked_text.check_first",
