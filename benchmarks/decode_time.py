@@ -17,14 +17,16 @@ from common import STOCK, Size, interleaved, machine, make_model, make_task, tab
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins.search.beam import LeanSearch
+from fairseq_plugins.search.precision import PRECISIONS, lower
 
-
-SEARCHES = {"fairseq": SequenceGenerator, "lean": LeanSearch}
+SEARCHES = ("fairseq", "lean", *PRECISIONS[1:])
+"""fairseq's search, the lean one, and that with lowered linear maps."""
 
 
 def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
     """A closure that translates one batch; ``run`` is an architecture, a space and a search of :data:`SEARCHES`."""
     arch, search_name = run.split()
+    assert search_name in SEARCHES, SEARCHES
     task = make_task(args.vocabulary)
     size = Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
     model = make_model(arch, size, task).to(args.device)
@@ -33,7 +35,9 @@ def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
     # What fairseq-generate does with a model before it searches.
     generation = argparse.Namespace(beam=args.beam, no_beamable_mm=False, print_alignment=None)
     model.prepare_for_inference_(argparse.Namespace(generation=generation))
-    generator = SEARCHES[search_name](
+    if search_name in PRECISIONS:
+        lower(model, search_name)
+    generator = (SequenceGenerator if search_name == "fairseq" else LeanSearch)(
         [model], task.target_dictionary, beam_size=args.beam, max_len_a=0, max_len_b=args.length, min_len=args.length
     ).to(args.device)
     tokens = zipf_tokens(args.sentences, args.length, args.vocabulary, seed=1)
@@ -76,7 +80,11 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--methods", default="post_ln,admin,b2t,dsinit_matt,rezero")
-    parser.add_argument("--searches", default="fairseq,lean", help="of each method; the first row is stock's own")
+    parser.add_argument(
+        "--searches",
+        default="fairseq,lean,bf16,int8",
+        help="of each method: fairseq's, the lean one, or that in bf16 or int8",
+    )
     parser.add_argument("--layers", type=int, default=12, help="on each side")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--sentences", type=int, default=16)
@@ -84,6 +92,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--vocabulary", type=int, default=4000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--no-memory", action="store_true", help="leave the table of memory out")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--half", action="store_true", help="float16 weights")
@@ -97,6 +106,8 @@ def main() -> None:
     print(f"{machine(args.device)}; {args.layers}-{args.layers} layers, width {args.width}, beam {args.beam}, ", end="")
     print(f"{args.sentences} sentences, {args.length} steps, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
     print(table(seconds, stock))
+    if args.no_memory:
+        return
     print("\n| arch and search | peak memory of one search above the loaded model, MiB |\n|---|---|")
     context = multiprocessing.get_context("spawn")
     for run in runs:

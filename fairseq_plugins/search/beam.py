@@ -2,8 +2,8 @@
 
 ``fairseq.sequence_generator.SequenceGenerator`` copies the encoder's output at every step, keeps attention weights that
 nobody reads, runs the first step once a hypothesis and asks the device several questions a step. This search keeps its
-rules, in the same order, and does none of that. What it does not know (sampling, diverse search, constraints, a language
-model beside the ensemble, models without step-by-step decoding) fairseq's search does.
+rules, in the same order, and does none of that. What it does not know, fairseq's search does: sampling, diverse search,
+constraints, a language model beside the ensemble, models without step-by-step decoding.
 
 Legend: B sentences of the batch, N of them still in it, K hypotheses of a sentence, W of them so far (1 at the first
 step, K afterwards), C candidates of a sentence, T time, S source time, V words.

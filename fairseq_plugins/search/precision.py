@@ -1,8 +1,9 @@
 """``--decode-precision``: the linear maps of a model in bfloat16 or int8 on a CPU; everything else stays float32.
 
-bfloat16: weights and inputs are rounded to 8 bits of mantissa, sums are float32. int8: weights are rounded to 255 levels
-with one scale an output, inputs to 256 levels with one scale a product, found from its largest and smallest number;
-both by PyTorch's own kernels (oneDNN). A map's weights are packed once, in the order in which the kernel reads them.
+bfloat16: weights, inputs and outputs have 8 bits of precision, sums are float32. int8: weights are rounded to 255
+levels with one scale an output, inputs to 256 levels with one scale a product, found from its largest and smallest
+number. Both by PyTorch's own kernels (oneDNN). A map's weights are packed once, in the order in which the kernel reads
+them.
 
 Legend: I and O inputs and outputs of a map.
 """
@@ -114,7 +115,9 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
     if precision == BF16:
         cpuinfo = Path("/proc/cpuinfo")
         if not cpuinfo.exists() or not computes_bf16(cpuinfo.read_text(encoding="utf-8")):
-            raise UserError("--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8")
+            raise UserError(
+                "--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8"
+            )
     else:
         int8_engine()
 

@@ -65,10 +65,14 @@ def translate_in_processes(translate: Callable[[Any], Any], cfg: Any) -> Any:
     results = cfg.common_eval.results_path
     if results is not None:
         os.makedirs(results, exist_ok=True)
-    with open(Path(results) / name, "w", encoding="utf-8") if results is not None else nullcontext(sys.stdout) as output:
+    with (
+        open(Path(results) / name, "w", encoding="utf-8") if results is not None else nullcontext(sys.stdout) as output
+    ):
         for lines in sentences.values():
             print(*lines, sep="\n", file=output)
-        print(f"Generate {cfg.dataset.gen_subset} with beam={cfg.generation.beam}: {scorer.result_string()}", file=output)
+        print(
+            f"Generate {cfg.dataset.gen_subset} with beam={cfg.generation.beam}: {scorer.result_string()}", file=output
+        )
     seconds = time.monotonic() - began
     logger.info("%d processes translated %d sentences in %.1f s, their start included", count, len(sentences), seconds)
     return scorer
@@ -96,7 +100,9 @@ def in_order(texts: Iterable[Sequence[str]]) -> dict[int, list[str]]:
 
 def counts_of(scorer: Any) -> dict[str, Any]:
     """Return what a scorer has counted: numbers, texts, and fairseq's counts for BLEU, by their names."""
-    kept = {name: value for name, value in vars(scorer).items() if isinstance(value, (int, float, list))}
+    kept: dict[str, Any] = {
+        name: value for name, value in vars(scorer).items() if isinstance(value, (int, float, list))
+    }
     for name, value in vars(scorer).items():
         if isinstance(value, ctypes.Structure):
             kept[name] = {field[0]: getattr(value, field[0]) for field in value._fields_}

@@ -59,8 +59,8 @@ class GenerationConfigWithForm(GenerationConfig):
     search: ChoiceEnum(lean.SEARCHES) = field(  # type: ignore[valid-type]
         default=lean.LEAN,
         metadata={
-            "help": "lean: beam search with fairseq's results for less time and memory; fairseq: fairseq's own. Sampling, "
-            "diverse search and constraints are fairseq's in either case"
+            "help": "lean: beam search with fairseq's results for less time and memory; fairseq: fairseq's own. "
+            "Sampling, diverse search and constraints are fairseq's in either case"
         },
     )
     decode_precision: ChoiceEnum(lean.PRECISIONS) = field(  # type: ignore[valid-type]
@@ -159,7 +159,9 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     """
     precision = _of_validation(getattr(cfg, "task", None)).get("decode_precision", lean.FLOAT32)
     if precision != lean.FLOAT32:
-        raise UserError(f"decode_precision {precision} of eval_bleu_args replaces the weights that are to be trained: drop it")
+        raise UserError(
+            f"decode_precision {precision} of eval_bleu_args replaces the weights that are to be trained: drop it"
+        )
     if form_of(getattr(cfg, "generation", None)) == GNMT and _translates_in_form(getattr(cfg, "task", None)) == STOCK:
         raise UserError(
             f"generation.lenpen_form={GNMT} is not read in validation: "

@@ -143,7 +143,8 @@ def attend(
         if module not in state.target:
             state.target[module] = Cached.of_target(keys, values, FIRST_STEPS * ancestry.width)
         state.target[module].append(keys, values)
-        (keys, values), bias = state.target[module].by_head(), ancestry.bias(queries.dtype)
+        keys, values = state.target[module].by_head()
+        bias: Tensor | None = ancestry.bias(queries.dtype)
     else:
         if module not in state.source:
             assert key is not None
@@ -152,13 +153,14 @@ def attend(
             by_head = (*source.shape[:2], heads, module.head_dim)
             projected = (project(source).reshape(by_head) for project in (module.k_proj, module.v_proj))
             state.source[module] = Cached(*projected)
-        (keys, values), bias = state.source[module].by_head(), state.source_bias
+        keys, values = state.source[module].by_head()
+        bias = state.source_bias
     if need_weights or need_head_weights:
         logits = torch.matmul(queries, keys.transpose(2, 3)) * module.scaling
         weights = torch.softmax(logits if bias is None else logits + bias, dim=-1, dtype=torch.float32)
         context = torch.matmul(weights.type_as(values), values)
         weights = weights.permute(1, 0, 2, 3).reshape(heads, rows, 1, -1)
-        seen = weights if need_head_weights else weights.mean(dim=0)
+        seen: Tensor | None = weights if need_head_weights else weights.mean(dim=0)
     else:
         context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=module.scaling)
         seen = None

@@ -4,7 +4,7 @@ fairseq's search copies what the encoder returns once a hypothesis, and again at
 sentence share it, so a copy changes nothing until a sentence leaves. The first step runs on sentences instead of
 hypotheses, which are still equal.
 
-Legend: N sentences still in the batch, K hypotheses of a sentence, W of them so far (1 at the first step, K afterwards),
+Legend: N sentences still in the batch, K hypotheses of a sentence, W of them so far (1 at the first step, K after it),
 S source time, V words.
 """
 

@@ -9,6 +9,7 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
@@ -56,7 +57,8 @@ def assert_same(ours: list[list[dict[str, Any]]], stock: list[list[dict[str, Any
                 assert torch.allclose(one["attention"], other["attention"], atol=1e-5)
                 if isinstance(one["alignment"], list):  # soft, as text; else pairs of places
                     shares, others = (
-                        [[float(share) for share in row] for row in rows] for rows in (one["alignment"], other["alignment"])
+                        [[float(share) for share in row] for row in table]
+                        for table in (one["alignment"], other["alignment"])
                     )
                     assert shares == [pytest.approx(row, abs=1e-5) for row in others]
                 else:
@@ -90,7 +92,12 @@ def test_fairseq_s_own_models(arch: str) -> None:
     common = {"criterion": "cross_entropy", "max_source_positions": 64, "max_target_positions": 64}
     small = {
         "lstm": {"encoder_embed_dim": 8, "encoder_hidden_size": 8, "decoder_embed_dim": 8, "decoder_hidden_size": 8},
-        "lightconv": {**models.TINY, "encoder_conv_dim": 16, "decoder_conv_dim": 16, "encoder_kernel_size_list": [3] * 3}
+        "lightconv": {
+            **models.TINY,
+            "encoder_conv_dim": 16,
+            "decoder_conv_dim": 16,
+            "encoder_kernel_size_list": [3] * 3,
+        }
         | {"decoder_kernel_size_list": [3] * 2, "encoder_conv_type": "lightweight", "decoder_conv_type": "lightweight"}
         | {"weight_softmax": True, "weight_dropout": 0.0},
         "fconv": {"encoder_layers": "[(8, 3)] * 2", "decoder_layers": "[(8, 3)] * 2", "encoder_embed_dim": 8}
@@ -173,6 +180,7 @@ def test_the_source_is_projected_once_a_sentence() -> None:
 # Parts
 
 
+@settings_of_hypothesis(max_examples=25)
 @given(st.integers(0, 2**31), st.integers(1, 8), st.sampled_from([5, BLOCK, 20 * BLOCK, 20 * BLOCK + 7]))
 def test_the_best_of_a_row_are_those_of_topk(seed: int, count: int, width: int) -> None:
     numbers = torch.randn(3, width, generator=torch.Generator().manual_seed(seed))

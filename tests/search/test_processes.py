@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq.scoring import bleu, build_scorer
 from fairseq.scoring.bleu import SacrebleuConfig, SacrebleuScorer
 
@@ -30,7 +31,8 @@ def report(data: Path, checkpoint: Path, folder: Path, *flags: str) -> list[str]
     return [line for line in lines if line[:2] in ("S-", "T-", "H-", "D-", "P-") or line.startswith("Generate test")]
 
 
-@pytest.mark.parametrize("count", ["2", pytest.param("6", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", ["2", "6"])
 def test_the_same_as_from_one_process(count: str, data: Path, checkpoint: Path, tmp_path: Path) -> None:
     """Six processes for four batches: two of them have nothing to do."""
     one = report(data, checkpoint, tmp_path / "one", "--nbest", "2")
@@ -60,6 +62,12 @@ def test_a_mistake_in_a_process_is_one_line(data: Path, checkpoint: Path, tmp_pa
         report(data, checkpoint, tmp_path, "--processes", "2", "--decode-precision", "int9")
 
 
+def test_the_order_is_that_of_the_test_set() -> None:
+    texts = [["S-2\ta", "H-2\t-1\tb", "INFO"], ["S-0\tc", "H-0\t-1\td", "E-0_1\te"]]
+    found = list(in_order(texts).items())
+    assert found == [(0, ["S-0\tc", "H-0\t-1\td", "E-0_1\te"]), (2, ["S-2\ta", "H-2\t-1\tb"])]
+
+
 def test_a_sentence_of_two_processes_is_noticed() -> None:
     with pytest.raises(RuntimeError, match="two processes translated sentence 3"):
         in_order([["H-3\t-1\ta"], ["S-1\tb", "H-3\t-1\ta"]])
@@ -67,8 +75,6 @@ def test_a_sentence_of_two_processes_is_noticed() -> None:
 
 def test_counts_add_up() -> None:
     """Two halves of a test set, and the whole, with fairseq's BLEU and sacreBLEU's."""
-    import torch
-
     words = models.dictionary()
     pairs = [(torch.tensor([4, 5, 6, 7, n]).int(), torch.tensor([4, 5, 6, 7, 8]).int()) for n in (8, 9, 10)]
     config = bleu.BleuConfig(pad=words.pad(), eos=words.eos(), unk=words.unk())
