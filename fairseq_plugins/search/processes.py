@@ -175,9 +175,8 @@ def _translate_share(plain: dict[str, Any], rank: int, count: int, folder: str) 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO if rank == 0 else logging.WARNING)
     outcome: Any = {}
     try:
+        # The import of this module, which a new process begins with, has patched fairseq and registered the methods.
         from fairseq_cli import generate
-
-        import fairseq_plugins  # noqa: F401  (patches fairseq, registers the methods)
 
         cfg = OmegaConf.create(plain, flags={"allow_objects": True})
         with open_dict(cfg):
