@@ -16,9 +16,17 @@ import torch
 from common import STOCK, Size, interleaved, machine, make_model, make_task, table, zipf_tokens
 from fairseq.sequence_generator import SequenceGenerator
 
+from fairseq_plugins.search.beam import LeanSearch
+from fairseq_plugins.search.precision import PRECISIONS, lower
 
-def make_search(arch: str, args: argparse.Namespace) -> Callable[[], None]:
-    """A closure that translates one batch."""
+SEARCHES = ("fairseq", "lean", *PRECISIONS[1:])
+"""fairseq's search, the lean one, and that with lowered linear maps."""
+
+
+def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
+    """A closure that translates one batch; ``run`` is an architecture, a space and a search of :data:`SEARCHES`."""
+    arch, search_name = run.split()
+    assert search_name in SEARCHES, SEARCHES
     task = make_task(args.vocabulary)
     size = Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
     model = make_model(arch, size, task).to(args.device)
@@ -27,7 +35,9 @@ def make_search(arch: str, args: argparse.Namespace) -> Callable[[], None]:
     # What fairseq-generate does with a model before it searches.
     generation = argparse.Namespace(beam=args.beam, no_beamable_mm=False, print_alignment=None)
     model.prepare_for_inference_(argparse.Namespace(generation=generation))
-    generator = SequenceGenerator(
+    if search_name in PRECISIONS:
+        lower(model, search_name)
+    generator = (SequenceGenerator if search_name == "fairseq" else LeanSearch)(
         [model], task.target_dictionary, beam_size=args.beam, max_len_a=0, max_len_b=args.length, min_len=args.length
     ).to(args.device)
     tokens = zipf_tokens(args.sentences, args.length, args.vocabulary, seed=1)
@@ -38,15 +48,15 @@ def make_search(arch: str, args: argparse.Namespace) -> Callable[[], None]:
 
     @torch.no_grad()
     def search() -> None:
-        generator.forward(sample)
+        generator.generate([model], sample)
 
     return search
 
 
-def peak_memory(arch: str, args: argparse.Namespace, answers: multiprocessing.Queue) -> None:
+def peak_memory(run: str, args: argparse.Namespace, answers: multiprocessing.Queue) -> None:
     """Put into ``answers`` by how many MiB one search raises the peak memory above the loaded model's."""
     torch.set_num_threads(args.threads)
-    search = make_search(arch, args)
+    search = make_search(run, args)
     if args.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.max_memory_allocated()
@@ -70,6 +80,11 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--methods", default="post_ln,admin,b2t,dsinit_matt,rezero")
+    parser.add_argument(
+        "--searches",
+        default="fairseq,lean,bf16,int8",
+        help="of each method: fairseq's, the lean one, or that in bf16 or int8",
+    )
     parser.add_argument("--layers", type=int, default=12, help="on each side")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--sentences", type=int, default=16)
@@ -77,24 +92,29 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--vocabulary", type=int, default=4000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--no-memory", action="store_true", help="leave the table of memory out")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--half", action="store_true", help="float16 weights")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
-    archs = [STOCK] + [f"{name}_transformer" for name in args.methods.split(",")]
-    seconds = interleaved({arch: make_search(arch, args) for arch in archs}, args.rounds, args.device)
+    stock = f"{STOCK} fairseq"
+    archs = [STOCK] + [f"{name}_transformer" for name in args.methods.split(",") if name]
+    runs = list(dict.fromkeys([stock] + [f"{arch} {search}" for arch in archs for search in args.searches.split(",")]))
+    seconds = interleaved({run: make_search(run, args) for run in runs}, args.rounds, args.device)
     print(f"{machine(args.device)}; {args.layers}-{args.layers} layers, width {args.width}, beam {args.beam}, ", end="")
     print(f"{args.sentences} sentences, {args.length} steps, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
-    print(table(seconds))
-    print("\n| arch | peak memory of one search above the loaded model, MiB |\n|---|---|")
+    print(table(seconds, stock))
+    if args.no_memory:
+        return
+    print("\n| arch and search | peak memory of one search above the loaded model, MiB |\n|---|---|")
     context = multiprocessing.get_context("spawn")
-    for arch in archs:
+    for run in runs:
         answers: multiprocessing.Queue = context.Queue()
-        process = context.Process(target=peak_memory, args=(arch, args, answers))
+        process = context.Process(target=peak_memory, args=(run, args, answers))
         process.start()
-        print(f"| {arch} | {answers.get():.0f} |")
+        print(f"| {run} | {answers.get():.0f} |")
         process.join()
 
 

@@ -30,6 +30,13 @@ class Attention(MultiheadAttention):
     # (3C, C) matrix, whose Xavier bound is 1/sqrt(2) of that of a (C, C) matrix; the papers' numbers rest on it.
     xavier_input_gain = 1 / math.sqrt(2)
 
+    # For a search, which has its own form of a step of `forward`. A subclass with another `attend` states one of the
+    # two, or none: then the search treats it as any module of fairseq, and holds the source once a hypothesis.
+    attends_by_forward = False
+    """Whether another ``attend`` reads and writes the decoding cache through ``forward`` alone."""
+    beams_share_source = False
+    """Whether keys of N sentences serve the queries of N * W hypotheses, W to a sentence and side by side."""
+
     def attend(
         self,
         query: Tensor,

@@ -28,6 +28,8 @@ class MergedAttention(ThreeMapsAttention):
     sum and a count, O(1) in time and memory.
     """
 
+    beams_share_source = True
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.average = RunningAverage()
@@ -59,10 +61,16 @@ class MergedAttention(ThreeMapsAttention):
         need_weights: bool,
         need_head_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`attend` returns."""
+        """Compute cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`attend` returns.
+
+        In a search B may be several times the number of sentences whose keys the cache holds; the queries of a sentence
+        then attend together, as if they were W times T positions.
+        """
         length, batch, width = query.size()
         keys, values, pads = self.source(key, key_padding_mask, incremental_state)
-        queries = self.q_proj(query).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+        sentences = keys.size(0)
+        queries = self.q_proj(query).view(length, sentences, -1, self.num_heads, self.head_dim)
+        queries = queries.permute(1, 3, 2, 0, 4).reshape(sentences, self.num_heads, -1, self.head_dim)  # N H W*T D
         allowed: Tensor | None = None
         if pads is not None:
             allowed = torch.logical_not(pads.to(torch.bool)).unsqueeze(1).unsqueeze(1)  # B 1 1 S
@@ -71,13 +79,16 @@ class MergedAttention(ThreeMapsAttention):
             logits = torch.matmul(queries * self.scaling, keys.transpose(2, 3)).float()
             if allowed is not None:
                 logits = logits.masked_fill(torch.logical_not(allowed), float("-inf"))
-            probabilities = F.softmax(logits, dim=-1)  # B H T S
-            weights = probabilities.transpose(0, 1) if need_head_weights else probabilities.mean(dim=1)
+            probabilities = F.softmax(logits, dim=-1)  # N H W*T S
             context = torch.matmul(self.dropout_module(probabilities.type_as(values)), values)
+            weights = probabilities.transpose(0, 1).reshape(self.num_heads, batch, length, -1)
+            if not need_head_weights:
+                weights = weights.mean(dim=0)
         else:
             rate = float(self.dropout_module.p) if self.training else 0.0
             context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=allowed, dropout_p=rate)
-        return context.permute(2, 0, 1, 3).reshape(length, batch, width), weights
+        context = context.view(sentences, self.num_heads, -1, length, self.head_dim)
+        return context.permute(3, 0, 2, 1, 4).reshape(length, batch, width), weights
 
     def source(
         self,

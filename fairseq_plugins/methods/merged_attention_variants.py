@@ -30,6 +30,8 @@ class JoinedAttention(ThreeMapsAttention):
         inner: the attention to the target; it has :meth:`Attention.attend`.
     """
 
+    attends_by_forward = True
+
     def __init__(self, *args: Any, inner: nn.Module, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.self_attn: Any = inner

@@ -36,7 +36,12 @@ class ResidualAttention(Attention):
         terms: divisor of S inside the softmax: 1 for the sum, the depth for the mean.
 
     The other arguments are those of :class:`fairseq.modules.MultiheadAttention`.
+
+    In a search B may be W times the number N of sentences whose keys the cache of a cross-attention holds. The queries
+    of a sentence then attend together, as if they were W times T positions: S is ``(N * H, W * T, S)``.
     """
+
+    beams_share_source = True
 
     def __init__(self, *args: Any, terms: int = 1, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -57,18 +62,27 @@ class ResidualAttention(Attention):
         """See :meth:`Attention.attend`; the scores are S, ``(B * H, T, S)``, float32 or the model's float64."""
         length, batch, width = query.size()
         keys, values, pads = self.keys_and_values(key, key_padding_mask, incremental_state)
-        scores = self.accumulate(self.split_heads(self.q_proj(query) * self.scaling), keys, scores)
+        queries = self.group(self.q_proj(query) * self.scaling, keys.size(0) // self.num_heads)
+        scores = self.accumulate(queries, keys, scores)
         if self.encoder_decoder_attention:
             future_mask = None
         probabilities = torch.softmax(self.masked(scores, pads, future_mask), dim=-1)
         context = torch.bmm(self.dropout_module(probabilities.type_as(values)), values)
-        output = self.out_proj(context.transpose(0, 1).reshape(length, batch, width))
+        sentences = context.size(0) // self.num_heads
+        context = context.view(sentences, self.num_heads, -1, length, self.head_dim).permute(3, 0, 2, 1, 4)
+        output = self.out_proj(context.reshape(length, batch, width))
         weights: Tensor | None = None
         if need_weights or need_head_weights:
-            weights = probabilities.view(batch, self.num_heads, length, -1).transpose(0, 1)
+            by_head = probabilities.view(sentences, self.num_heads, batch // sentences * length, -1).transpose(0, 1)
+            weights = by_head.reshape(self.num_heads, batch, length, -1)
             if not need_head_weights:
                 weights = weights.mean(dim=0)
         return output, weights, scores
+
+    def group(self, x: Tensor, sentences: int) -> Tensor:
+        """Reshape queries ``(T, N * W, C)`` to ``(N * H, W * T, D)``."""
+        grouped = x.reshape(x.size(0), sentences, -1, self.num_heads, self.head_dim).permute(1, 3, 2, 0, 4)
+        return grouped.reshape(sentences * self.num_heads, -1, self.head_dim)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Reshape ``(T, B, C)`` to ``(B * H, T, D)``."""

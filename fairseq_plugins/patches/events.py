@@ -106,7 +106,11 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "hydra._internal.utils.run_and_report": ("patches.hydra_traces.report_in_one_line",),
     # Search. (A task with its own `build_generator` also gets `build_or_refuse` around it when it is instantiated.)
     "fairseq.tasks.fairseq_task.FairseqTask.__init__": ("search.settings.initialise_watched",),
-    "fairseq.tasks.fairseq_task.FairseqTask.build_generator": ("search.settings.build_in_form",),
+    "fairseq.tasks.fairseq_task.FairseqTask.build_generator": (
+        "search.settings.build_in_form",
+        "search.lean.build_lean",
+    ),
+    "fairseq_cli.generate.main": ("search.processes.translate_in_processes",),
     # Other commands.
     "fairseq_cli.preprocess.main": (
         "patches.unchecked_text.check_first",

@@ -20,9 +20,11 @@ from fairseq.dataclass.initialize import hydra_init
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
+from fairseq_cli import generate
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.search import lean
 from fairseq_plugins.search.length_penalty import (
     GNMTRanking,
     GNMTSequenceGenerator,
@@ -30,6 +32,7 @@ from fairseq_plugins.search.length_penalty import (
     GNMTSequenceScorer,
     checked_alpha,
 )
+from fairseq_plugins.search.processes import translate_in_processes
 
 STOCK, GNMT = "fairseq", "gnmt"
 FORMS: Any = ChoiceEnum([STOCK, GNMT])
@@ -44,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class GenerationConfigWithForm(GenerationConfig):
-    """fairseq's settings of a search, and the form of the length penalty."""
+    """fairseq's settings of a search, the form of the length penalty, the search itself and its precision."""
 
     lenpen_form: FORMS = field(
         default=STOCK,
@@ -52,6 +55,21 @@ class GenerationConfigWithForm(GenerationConfig):
             "help": "form of the length penalty: fairseq divides the sum of log-probabilities by length ** lenpen, "
             "gnmt by ((5 + length) / 6) ** lenpen (Wu et al., 2016, equation 14)"
         },
+    )
+    search: ChoiceEnum(lean.SEARCHES) = field(  # type: ignore[valid-type]
+        default=lean.LEAN,
+        metadata={
+            "help": "lean: beam search with fairseq's results for less time and memory; fairseq: fairseq's own. "
+            "Sampling, diverse search and constraints are fairseq's in either case"
+        },
+    )
+    decode_precision: ChoiceEnum(lean.PRECISIONS) = field(  # type: ignore[valid-type]
+        default=lean.FLOAT32,
+        metadata={"help": "of the linear maps while translating on a CPU; bf16 and int8 are faster and not exact"},
+    )
+    processes: int = field(
+        default=1,
+        metadata={"help": "number of processes of this machine that share a test set (fairseq-generate)"},
     )
 
 
@@ -136,8 +154,14 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     A configuration may carry the search that its model is evaluated with; a training reads ``eval_bleu_args`` only.
 
     Raises:
-        UserError: the training would translate in fairseq's form during validation, although GNMT's is set.
+        UserError: the training would translate in fairseq's form during validation, although GNMT's is set; or its
+            weights would be lowered for decoding, and could not be trained.
     """
+    precision = _of_validation(getattr(cfg, "task", None)).get("decode_precision", lean.FLOAT32)
+    if precision != lean.FLOAT32:
+        raise UserError(
+            f"decode_precision {precision} of eval_bleu_args replaces the weights that are to be trained: drop it"
+        )
     if form_of(getattr(cfg, "generation", None)) == GNMT and _translates_in_form(getattr(cfg, "task", None)) == STOCK:
         raise UserError(
             f"generation.lenpen_form={GNMT} is not read in validation: "
@@ -150,7 +174,15 @@ def _translates_in_form(task: Any) -> str | None:
     """Return the form in which validation translates; None if it does not translate."""
     if not getattr(task, "eval_bleu", False):
         return None
-    return str(json.loads(getattr(task, "eval_bleu_args", None) or "{}").get("lenpen_form", STOCK))
+    return str(_of_validation(task).get("lenpen_form", STOCK))
+
+
+def _of_validation(task: Any) -> dict[str, Any]:
+    """Return the settings of the search of validation."""
+    if not getattr(task, "eval_bleu", False):
+        return {}
+    found: dict[str, Any] = json.loads(getattr(task, "eval_bleu_args", None) or "{}")
+    return found
 
 
 def register() -> None:
@@ -161,5 +193,7 @@ def register() -> None:
     declared.type = declared.default = GenerationConfigWithForm
     hydra_init()
     wrap(FairseqTask, "build_generator", build_in_form)
+    wrap(FairseqTask, "build_generator", lean.build_lean)
+    wrap(generate, "main", translate_in_processes)
     wrap(FairseqTask, "__init__", initialise_watched)
     wrap(Trainer, "__init__", refuse_in_training)

@@ -485,6 +485,38 @@ TRAINING = (
 
 AROUND = (
     Break(
+        "search-ancestry",
+        PACKAGE + "search/hypotheses.py",
+        "self._table = table.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.length))",
+        "self._table = table[:, :1].expand(-1, parents.size(1), -1)",
+        "every hypothesis of the lean search continues the first one",
+        ("tests/search/test_lean.py",),
+    ),
+    Break(
+        "search-source",
+        PACKAGE + "search/step_attention.py",
+        "for cached in (*self.target.values(), *self.source.values()):",
+        "for cached in self.target.values():",
+        "a sentence that leaves the batch leaves its source behind",
+        ("tests/search/test_lean.py",),
+    ),
+    Break(
+        "search-order",
+        PACKAGE + "search/processes.py",
+        "return dict(sorted(found.items()))",
+        "return found",
+        "translations of several processes come in the order of the processes",
+        ("tests/search/test_processes.py",),
+    ),
+    Break(
+        "int8-scales",
+        PACKAGE + "search/precision.py",
+        "weight.abs().amax(dim=1).clamp(min=1e-12) / 127",
+        "weight.abs().amax(dim=1).clamp(min=1e-12) / 255",
+        "the largest weights of an output do not fit into int8",
+        ("tests/contract/test_lean_search.py",),
+    ),
+    Break(
         "length-penalty",
         PACKAGE + "search/length_penalty.py",
         "((5.0 + length) / 6.0) ** alpha",

@@ -155,7 +155,7 @@ def test_prefixes_are_kept() -> None:
 def test_the_search_itself_is_fairseq_s(name: str) -> None:
     """The same hypotheses with the same positional scores, put into another order."""
     members, data = [outspoken()], models.batch()
-    ours = search(members, data, lenpen=0.6, **FORM, **SEARCHES[name])
+    ours = search(members, data, search="fairseq", lenpen=0.6, **FORM, **SEARCHES[name])
     stock = stock_search(members, data, **SEARCHES[name])
     for mine, theirs in zip(ours, stock, strict=True):
         assert positional(mine) == positional(theirs)
@@ -169,7 +169,7 @@ def positional(hypotheses: list[dict[str, Any]]) -> list[Any]:
 @pytest.mark.parametrize("name", [name for name in SEARCHES if "sampling" not in name and name != "prefix"])
 def test_without_strength_both_forms_are_the_plain_sum(name: str) -> None:
     members, data = [outspoken()], models.batch()
-    ours = search(members, data, lenpen=0, **FORM, **SEARCHES[name])
+    ours = search(members, data, search="fairseq", lenpen=0, **FORM, **SEARCHES[name])
     for others in (
         stock_search(members, data, lenpen=0, **SEARCHES[name]),
         stock_search(members, data, unnormalized=True, **SEARCHES[name]),

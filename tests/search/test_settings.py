@@ -26,11 +26,9 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins.search
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.search.length_penalty import (
-    GNMTSequenceGenerator,
-    GNMTSequenceGeneratorWithAlignment,
-    GNMTSequenceScorer,
-)
+from fairseq_plugins.search.beam import LeanSearch
+from fairseq_plugins.search.lean import LeanGNMTSearch, LeanGNMTSearchWithAlignment
+from fairseq_plugins.search.length_penalty import GNMTSequenceScorer
 from tests import models
 from tests.search.searching import (
     gnmt,
@@ -58,7 +56,7 @@ NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", NOT_ASKED_FOR)
 def test_fairseq_s_form_is_fairseq_untouched(name: str) -> None:
-    values, members, data = NOT_ASKED_FOR[name], [outspoken()], models.batch()
+    values, members, data = {**NOT_ASKED_FOR[name], "search": "fairseq"}, [outspoken()], models.batch()
     generator = models.task().build_generator(members, settings(**values))
     assert type(generator) in (SequenceGenerator, SequenceGeneratorWithAlignment, SequenceScorer)
     ours, stock = search(members, data, **values), stock_search(members, data, **values)
@@ -74,7 +72,7 @@ def test_older_configurations_mean_fairseq_s_form() -> None:
     older = OmegaConf.structured(GenerationConfig)
     assert "lenpen_form" not in older
     OmegaConf.set_struct(older, True)
-    assert type(models.task().build_generator([outspoken()], older)) is SequenceGenerator
+    assert type(models.task().build_generator([outspoken()], older)) is LeanSearch
 
 
 @pytest.mark.parametrize("given", ["gnmd", "GNMT", "wu", "", None, 0.6])
@@ -192,7 +190,7 @@ def test_a_task_that_builds_on_fairseq_s_search_is_served() -> None:
 
     task = Adding(TranslationConfig(), models.dictionary(), models.dictionary())
     generator = task.build_generator([outspoken()], whole(lenpen_form="gnmt", lenpen=0.6))
-    assert type(generator) is GNMTSequenceGenerator
+    assert type(generator) is LeanGNMTSearch
     assert generator.alpha == 0.6
     assert generator.symbols_to_strip_from_output == {5, models.dictionary().eos()}
 
@@ -202,9 +200,9 @@ def test_a_class_handed_over_is_replaced_or_refused() -> None:
         pass
 
     build, members, asked = models.task().build_generator, [outspoken()], settings(lenpen_form="gnmt")
-    assert type(build(members, asked, seq_gen_cls=SequenceGenerator)) is GNMTSequenceGenerator
+    assert type(build(members, asked, seq_gen_cls=SequenceGenerator)) is LeanGNMTSearch
     aligned = build(members, asked, seq_gen_cls=SequenceGeneratorWithAlignment)
-    assert type(aligned) is GNMTSequenceGeneratorWithAlignment
+    assert type(aligned) is LeanGNMTSearchWithAlignment
     assert type(build(members, settings(), seq_gen_cls=Other)) is Other
     with pytest.raises(UserError, match="TranslationTask searches with Other, which knows only its own"):
         build(members, asked, seq_gen_cls=Other)
@@ -294,7 +292,7 @@ def composed(*overrides: str) -> Any:
 def test_hydra_knows_the_setting() -> None:
     assert composed().generation.lenpen_form == "fairseq"
     asked = composed("generation.lenpen_form=gnmt", "generation.lenpen=0.6").generation
-    assert type(models.task().build_generator([outspoken()], asked)) is GNMTSequenceGenerator
+    assert type(models.task().build_generator([outspoken()], asked)) is LeanGNMTSearch
     plain = OmegaConf.create(OmegaConf.to_container(composed("generation.lenpen_form=gnmt"), enum_to_str=True))
     assert plain.generation.lenpen_form == "gnmt"
     with pytest.raises(ConfigCompositionException) as caught:
@@ -330,7 +328,7 @@ def training_task(tmp_path: Any, text: str) -> Any:
 def test_validation_while_training_searches_so(tmp_path: Any) -> None:
     task = training_task(tmp_path, '{"beam": 2, "max_len_b": 9, "lenpen": 0.6, "lenpen_form": "gnmt"}')
     model = task.build_model(models.configuration(*models.CASES["post_ln"]))
-    assert type(task.sequence_generator) is GNMTSequenceGenerator
+    assert type(task.sequence_generator) is LeanGNMTSearch
     assert (task.sequence_generator.alpha, task.sequence_generator.beam_size) == (0.6, 2)
     (one, *_), *_ = task.inference_step(task.sequence_generator, [model], sample_of(models.batch()))
     assert float(one["score"]) == pytest.approx(log_probability(one) / gnmt(len(one["tokens"]), 0.6), rel=1e-5)

@@ -1,0 +1,229 @@
+"""A leaner beam search: fairseq's hypotheses and scores, for less time and memory.
+
+``fairseq.sequence_generator.SequenceGenerator`` copies the encoder's output at every step, keeps attention weights that
+nobody reads, runs the first step once a hypothesis and asks the device several questions a step. This search keeps its
+rules, in the same order, and does none of that. What it does not know, fairseq's search does: sampling, diverse search,
+constraints, a language model beside the ensemble, models without step-by-step decoding.
+
+Legend: B sentences of the batch, N of them still in it, K hypotheses of a sentence, W of them so far (1 at the first
+step, K afterwards), C candidates of a sentence, T time, S source time, V words.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from fairseq.search import BeamSearch, LengthConstrainedBeamSearch
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from torch import Tensor
+
+from fairseq_plugins.search.hypotheses import Ancestry, Candidates, Finished, best_candidates, matching
+from fairseq_plugins.search.stepping import Ensemble, can_step
+
+KNOWN_STRATEGIES = (BeamSearch, LengthConstrainedBeamSearch)
+
+
+class LeanSearch(SequenceGenerator):
+    """fairseq's search with a leaner loop; takes and returns what fairseq's takes and returns.
+
+    A hypothesis has no ``attention`` unless the class keeps it: :class:`LeanSearchWithAlignment` does.
+    """
+
+    keeps_attention = False
+
+    def is_known(self, net_input: dict[str, Any], constraints: Tensor | None) -> bool:
+        """Whether this search can do what is asked for; fairseq's does the rest."""
+        return (
+            type(self.search) in KNOWN_STRATEGIES
+            and constraints is None
+            and self.lm_model is None
+            and "src_tokens" in net_input
+            and all(map(can_step, self.model.models))
+        )
+
+    def _generate(
+        self,
+        sample: dict[str, Any],
+        prefix_tokens: Tensor | None = None,
+        constraints: Tensor | None = None,
+        bos_token: int | None = None,
+    ) -> list[list[dict[str, Tensor]]]:
+        """Return the hypotheses of each sentence, best first; arguments are those of fairseq's method."""
+        if not self.is_known(sample["net_input"], constraints):
+            found: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
+            return found
+        return _Batch(self, sample["net_input"], prefix_tokens, bos_token).search()
+
+
+class LeanSearchWithAlignment(SequenceGeneratorWithAlignment, LeanSearch):
+    """The same for ``--print-alignment``."""
+
+    keeps_attention = True
+
+
+class _Batch:
+    """The search of one batch; ``settings`` are the attributes of its generator."""
+
+    def __init__(
+        self, settings: LeanSearch, net_input: dict[str, Any], prefix: Tensor | None, bos_token: int | None
+    ) -> None:
+        self.settings, self.beam, self.prefix = settings, settings.beam_size, prefix
+        source = net_input["src_tokens"]
+        self.sentences, length = source.size()[:2]
+        self.device = source.device
+        self.lengths = self._source_lengths(net_input)
+        self.max_len = min(int(settings.max_len_a * length + settings.max_len_b), settings.max_len - 1)
+        if settings.match_source_len:
+            self.max_len = int(self.lengths.max())
+        assert settings.min_len <= self.max_len, "min_len cannot be larger than max_len, please adjust these!"
+        rows = self.sentences * self.beam
+        self.tokens = torch.full((rows, self.max_len + 2), settings.pad, dtype=torch.long, device=self.device)
+        self.tokens[:, 0] = settings.eos if bos_token is None else bos_token
+        self.sums = torch.zeros(rows, self.max_len + 1, device=self.device)
+        self.attention: Tensor | None = None
+        self.ignored = torch.zeros(self.sentences, self.beam, dtype=torch.bool, device=self.device)
+        self.alive = list(range(self.sentences))
+        self.finished = Finished(self.sentences, self.beam)
+        models = list(settings.model.models)
+        self.ensemble = Ensemble(
+            models, net_input, Ancestry(self.sentences, self.device), self.beam, settings.keeps_attention
+        )
+
+    def _source_lengths(self, net_input: dict[str, Any]) -> Tensor:
+        """Return the length of each sentence, ``(B)``, as fairseq counts it."""
+        if "src_lengths" in net_input:
+            lengths: Tensor = net_input["src_lengths"]
+            return lengths
+        source = net_input["src_tokens"]
+        return (source.ne(self.settings.eos) & source.ne(self.settings.pad)).long().sum(dim=1)
+
+    def search(self) -> list[list[dict[str, Tensor]]]:
+        """Return the hypotheses of each sentence, best first."""
+        with self.ensemble.running():
+            for step in range(self.max_len + 1):
+                candidates = self.candidates(step)
+                ends = candidates.words.eq(self.settings.eos) & candidates.scores.ne(-math.inf)
+                ends[:, : self.beam] &= ~self.ignored
+                kept = self.finish(step, candidates, ends[:, : self.beam].tolist())
+                if not self.alive:
+                    break
+                assert step < self.max_len, f"{step} < {self.max_len}"
+                self.go_on(step, candidates, ends, kept)
+        return self.finished.ranked()
+
+    def candidates(self, step: int) -> Candidates:
+        """Run the models and return the best continuations of each sentence."""
+        sentences = len(self.alive)
+        # All hypotheses are equal at the first step: fairseq, too, looks at the first only.
+        tokens, sums = (self.tokens[:: self.beam], self.sums[:: self.beam]) if step == 0 else (self.tokens, self.sums)
+        found, seen = self.ensemble.step(tokens[:, : step + 1], self.settings.temperature)
+        found = self.constrain(step, found, tokens, sums)
+        if seen is not None:
+            self.remember_attention(step, seen)
+        so_far = None if step == 0 else self.sums[:, step - 1].view(sentences, self.beam)
+        return best_candidates(found, so_far, sentences, 2 * self.beam)
+
+    def constrain(self, step: int, found: Tensor, tokens: Tensor, sums: Tensor) -> Tensor:
+        """Apply the settings to log-probabilities ``(N * W, V)``, in fairseq's order.
+
+        Args:
+            step: counted from 0.
+            found: changed in place.
+            tokens: the words so far, ``(N * W, max_len + 2)``.
+            sums: of log-probabilities so far, ``(N * W, max_len + 1)``.
+        """
+        settings, sentences = self.settings, len(self.alive)
+        width = len(found) // sentences
+        found[:, settings.pad] = -math.inf
+        if settings.unk_penalty:
+            found[:, settings.unk] -= settings.unk_penalty
+        if step >= self.max_len:
+            found[:, : settings.eos] = -math.inf
+            found[:, settings.eos + 1 :] = -math.inf
+        if self.prefix is not None and step < min(self.prefix.size(1), self.max_len):
+            # The method of fairseq writes words and sums of hypotheses whose prefix has ended through views.
+            found, tokens, sums = settings._prefix_tokens(step, found, sums, tokens, self.prefix, width)
+        else:
+            if step < settings.min_len:
+                found[:, settings.eos] = -math.inf
+            if settings.token_indices_to_suppress is not None:
+                found[:, settings.token_indices_to_suppress] = -math.inf
+        if settings.repeat_ngram_blocker is not None:
+            found = settings.repeat_ngram_blocker(tokens, found, sentences, width, step)
+        if isinstance(settings.search, LengthConstrainedBeamSearch):
+            strategy, by_sentence = settings.search, found.view(sentences, width, -1)
+            too_short = step < strategy.min_len_a * self.lengths + strategy.min_len_b
+            long_enough = step >= strategy.max_len_a * self.lengths + strategy.max_len_b
+            by_sentence[too_short, :, settings.eos] = -math.inf
+            by_sentence[long_enough, :, settings.eos] = 0
+        return found
+
+    def remember_attention(self, step: int, seen: Tensor) -> None:
+        """Write the attention of this step, ``(N * W, S)``, to the buffer ``(N * K, S, max_len + 2)``."""
+        if self.attention is None:
+            self.attention = seen.new_empty(len(self.tokens), seen.size(1), self.max_len + 2)
+        self.attention[:, :, step + 1] = seen.repeat_interleave(self.beam, dim=0) if step == 0 else seen
+
+    def finish(self, step: int, candidates: Candidates, ends: list[list[bool]]) -> list[int] | None:
+        """Put hypotheses that end aside, and let full sentences leave.
+
+        Args:
+            step: counted from 0.
+            candidates: of the sentences in the batch.
+            ends: which of the first K candidates end a hypothesis.
+
+        Returns:
+            which of the sentences stay; None if all do.
+        """
+        places = [(row, rank) for row, ranks in enumerate(ends) for rank, end in enumerate(ranks) if end]
+        if not places:
+            return None
+        rows, ranks = torch.tensor(places, device=self.device).t()
+        parents = rows * self.beam + candidates.parents[rows, ranks]
+        scores = candidates.scores[rows, ranks]
+        tokens = self.tokens.index_select(0, parents)[:, 1 : step + 2]
+        tokens[:, step] = self.settings.eos
+        positional = self.sums.index_select(0, parents)[:, : step + 1]
+        positional[:, step] = scores
+        positional[:, 1:] = positional[:, 1:] - positional[:, :-1]
+        if self.settings.normalize_scores:
+            scores = scores / (step + 1) ** self.settings.len_penalty
+        if self.settings.match_source_len:
+            scores = scores.masked_fill(step > self.lengths[rows], -math.inf)
+        seen = None if self.attention is None else self.attention.index_select(0, parents)[:, :, 1 : step + 2]
+        for place, (row, _) in enumerate(places):
+            attention = None if seen is None else seen[place]
+            self.finished.add(self.alive[row], tokens[place], scores[place], positional[place], attention)
+        ended = {row for row, _ in places if self.finished.is_full(self.alive[row]) or step == self.max_len}
+        if not ended:
+            return None
+        kept = [row for row in range(len(self.alive)) if row not in ended]
+        self.alive = [self.alive[row] for row in kept]
+        return kept
+
+    def go_on(self, step: int, candidates: Candidates, ends: Tensor, kept: list[int] | None) -> None:
+        """Continue with the best K candidates that do not end, of the sentences ``kept`` (None: of all)."""
+        index = None if kept is None else torch.tensor(kept, device=self.device)
+        candidates = Candidates(*(matching(one, index) for one in candidates))
+        ends, self.ignored, self.lengths = (matching(one, index) for one in (ends, self.ignored, self.lengths))
+        self.prefix = matching(self.prefix, index)
+        ends[:, : self.beam] |= self.ignored
+        count = ends.size(1)
+        order = ends * (2 * self.beam) + torch.arange(count, device=self.device)
+        ranks, chosen = order.topk(self.beam, dim=1, largest=False)
+        self.ignored = ranks >= 2 * self.beam
+
+        parents = candidates.parents.gather(1, chosen)
+        starts = torch.arange(len(parents), device=self.device) if index is None else index
+        rows = (starts.unsqueeze(1) * self.beam + parents).view(-1)
+        self.tokens, self.sums = self.tokens.index_select(0, rows), self.sums.index_select(0, rows)
+        self.tokens[:, step + 1] = candidates.words.gather(1, chosen).view(-1)
+        self.sums[:, step] = candidates.scores.gather(1, chosen).view(-1)
+        if self.attention is not None:
+            self.attention[: len(rows), :, : step + 2] = self.attention[:, :, : step + 2].index_select(0, rows)
+            self.attention = self.attention[: len(rows)]
+        if step == 0:
+            self.ensemble.expand(len(ends) if index is None else self.sentences, self.device)
+        self.ensemble.follow(rows, kept, index, parents)

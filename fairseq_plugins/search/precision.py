@@ -1,0 +1,173 @@
+"""``--decode-precision``: the linear maps of a model in bfloat16 or int8 on a CPU; everything else stays float32.
+
+bfloat16: weights, inputs and outputs have 8 bits of precision, sums are float32. int8: weights are rounded to 255
+levels with one scale an output, inputs to 256 levels with one scale a product, found from its largest and smallest
+number. Both by PyTorch's own kernels (oneDNN). A map's weights are packed once, in the order in which the kernel reads
+them.
+
+Legend: I and O inputs and outputs of a map.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_plugins.errors import UserError
+
+FLOAT32, BF16, INT8 = "float32", "bf16", "int8"
+PRECISIONS = (FLOAT32, BF16, INT8)
+ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")
+"""PyTorch's int8 engines, the fastest first."""
+BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
+"""Flags of processors that compute in bfloat16, as Linux names them (the last one on Arm)."""
+ROWS = 64
+"""Rows for which bfloat16 weights are packed; about those of 16 sentences with a beam of 4."""
+
+
+class LowLinear(nn.Module):
+    """Base of the two kinds: a map from float32 to float32 that computes in less.
+
+    Args:
+        weight: ``(O, I)``, float32.
+        bias: ``(O)``, float32, or None.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.size()
+
+
+class BFloat16Linear(LowLinear):
+    """Weights, inputs and outputs in bfloat16."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.bias = None if bias is None else bias.bfloat16()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16().contiguous(), ROWS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., I)`` to ``(..., O)``."""
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(x.bfloat16(), self.weight, self.bias, "none", [], "")
+        return found.float()
+
+
+class Int8Linear(LowLinear):
+    """Weights in int8 with one scale an output; inputs are quantised as they come."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+        engine = torch.backends.quantized.engine
+        torch.backends.quantized.engine = int8_engine()
+        try:
+            self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+        finally:
+            torch.backends.quantized.engine = engine
+        # Without VNNI the sums of products overflow 16 bits unless the inputs keep to 7.
+        self.seven_bits = not torch.cpu._is_vnni_supported()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., I)`` to ``(..., O)``."""
+        found: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, self.seven_bits)
+        return found
+
+
+KINDS: dict[str, type[LowLinear]] = {BF16: BFloat16Linear, INT8: Int8Linear}
+
+
+def int8_engine() -> str:
+    """Return the fastest int8 engine of this PyTorch.
+
+    Raises:
+        UserError: it has none.
+    """
+    for engine in ENGINES:
+        if engine in torch.backends.quantized.supported_engines:
+            return engine
+    raise UserError("--decode-precision int8: this PyTorch has no int8 kernels for this CPU; use float32")
+
+
+def computes_bf16(cpuinfo: str) -> bool:
+    """Whether the processor of a ``/proc/cpuinfo`` computes in bfloat16; others emulate it, which is slow."""
+    flags = next((line for line in cpuinfo.splitlines() if line.startswith(("flags", "Features"))), "")
+    return bool(BF16_FLAGS & set(flags.split())) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def refuse_impossible(model: nn.Module, precision: str) -> None:
+    """Check that the model and this machine can.
+
+    Raises:
+        UserError: they cannot.
+    """
+    weight = next(model.parameters())
+    if weight.device.type != "cpu":
+        raise UserError(f"--decode-precision {precision} is for CPUs: drop it, or add --cpu; on a GPU use --fp16")
+    if weight.dtype != torch.float32:
+        raise UserError(f"--decode-precision {precision} lowers float32 weights, and these are {weight.dtype}")
+    if precision == BF16:
+        cpuinfo = Path("/proc/cpuinfo")
+        if not cpuinfo.exists() or not computes_bf16(cpuinfo.read_text(encoding="utf-8")):
+            raise UserError(
+                "--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8"
+            )
+    else:
+        int8_engine()
+
+
+def affine_form(linear: nn.Linear) -> tuple[Tensor, Tensor | None] | None:
+    """Return weight and bias of what a linear map computes, or None if it is not affine.
+
+    A method may subclass ``nn.Linear`` and shift its input or output: then the bias is what it gives for zero. Whether
+    the rest is its weight is tried on random inputs.
+    """
+    if type(linear) is nn.Linear:
+        return linear.weight, linear.bias
+    draw = torch.Generator().manual_seed(1)
+    inputs = torch.randn(4, linear.in_features, generator=draw)
+    bias = linear(torch.zeros(1, linear.in_features))[0]
+    found, expected = linear(inputs), F.linear(inputs, linear.weight, bias)
+    return (linear.weight, bias) if torch.allclose(found, expected, atol=1e-5 * float(found.abs().max())) else None
+
+
+@torch.no_grad()
+def lower(model: nn.Module, precision: str) -> int:
+    """Replace the linear maps of ``model`` in place, which cannot be trained afterwards; returns their number.
+
+    Args:
+        model: in float32, on a CPU.
+        precision: ``bf16`` or ``int8``.
+
+    Raises:
+        UserError: the model or this machine cannot.
+    """
+    refuse_impossible(model, precision)
+    model.eval()
+    replaced: dict[nn.Module, LowLinear] = {}
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if not isinstance(child, nn.Linear):
+                continue
+            if child not in replaced:
+                form = affine_form(child)
+                if form is None:
+                    continue
+                replaced[child] = KINDS[precision](*(None if one is None else one.detach() for one in form))  # type: ignore[arg-type]
+            setattr(parent, name, replaced[child])
+        if isinstance(parent, MultiheadAttention):
+            # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its
+            # sizes differ.
+            parent.skip_embed_dim_check = True
+    return len(replaced)
+
+
+def lowered(models: Any) -> bool:
+    """Whether any of the models has been lowered."""
+    return any(isinstance(module, LowLinear) for model in models for module in model.modules())

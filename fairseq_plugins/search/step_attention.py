@@ -1,0 +1,225 @@
+"""fairseq's attention, one step of a search at a time: caches that are written in place and never re-ordered.
+
+``fairseq.modules.MultiheadAttention`` keeps keys and values of each hypothesis apart. Each step copies all of them to
+append one word, and again to follow the beams; keys and values of the source are projected and held once a hypothesis.
+Here those of a sentence are held once, and its hypotheses attend together: one product instead of K thin ones. For
+self-attention :class:`fairseq_plugins.search.hypotheses.Ancestry` tells who may see what.
+
+Legend: N sentences, W hypotheses of each, L cached target positions of a sentence, S source time, C width, H heads, D
+width of a head.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.search.hypotheses import Ancestry
+
+FIRST_STEPS = 8
+"""Steps for which a cache has room at first; it then doubles."""
+
+
+class Cached:
+    """Keys and values of one attention, ``(N, room, H, D)`` each, of which the first ``used`` positions count."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        self.pair, self.used = [keys, values], keys.size(1)
+
+    @classmethod
+    def of_target(cls, keys: Tensor, values: Tensor, room: int) -> Cached:
+        """Return an empty cache for what has the sizes and type of ``keys`` and ``values``, ``(N, W, H, D)``."""
+        made = cls(*(one.new_empty(one.size(0), room, *one.shape[2:]) for one in (keys, values)))
+        made.used = 0
+        return made
+
+    def append(self, *new: Tensor) -> None:
+        """Write keys and values ``(N, W, H, D)`` behind the used positions."""
+        end = self.used + new[0].size(1)
+        for place, (old, one) in enumerate(zip(self.pair, new, strict=True)):
+            if end > old.size(1):
+                larger = old.new_empty(old.size(0), max(end, 2 * old.size(1)), *old.shape[2:])
+                larger[:, : self.used] = old[:, : self.used]
+                self.pair[place] = old = larger
+            old[:, self.used : end] = one
+        self.used = end
+
+    def by_head(self) -> tuple[Tensor, Tensor]:
+        """Return views ``(N, H, used, D)``."""
+        keys, values = (one[:, : self.used].transpose(1, 2) for one in self.pair)
+        return keys, values
+
+    def keep(self, sentences: list[int], index: Tensor) -> None:
+        """Keep only these sentences, ascending; ``index`` is the same on the device."""
+        for place, old in enumerate(self.pair):
+            if old.device.type != "cpu":
+                self.pair[place] = old.index_select(0, index)
+                continue
+            for to, since in enumerate(sentences):  # ascending, hence nothing is overwritten before it is moved
+                if to != since:
+                    old[to, : self.used] = old[since, : self.used]
+            self.pair[place] = old[: len(sentences)]
+
+
+class DecodingState(dict[str, Any]):
+    """fairseq's decoding cache of one model, and beside it the caches of its step attentions.
+
+    Args:
+        ancestry: of the search's hypotheses.
+    """
+
+    def __init__(self, ancestry: Ancestry) -> None:
+        super().__init__()
+        self.ancestry = ancestry
+        self.target: dict[nn.Module, Cached] = {}
+        self.source: dict[nn.Module, Cached] = {}
+        self.source_bias: Tensor | None = None
+        self.source_seen = False
+
+    def see_source(self, pads: Tensor | None, dtype: torch.dtype) -> None:
+        """Keep what to add to the logits of cross-attentions, ``(N, 1, 1, S)``, from pads ``(N, S)``; once a batch."""
+        if not self.source_seen and pads is not None and bool(pads.any()):
+            bias = torch.zeros(pads.shape, dtype=dtype, device=pads.device)
+            self.source_bias = bias.masked_fill_(pads.to(torch.bool), float("-inf"))[:, None, None]
+        self.source_seen = True
+
+    def keep(self, sentences: list[int], index: Tensor) -> None:
+        """Keep only these sentences, ascending; ``index`` is the same on the device."""
+        for cached in (*self.target.values(), *self.source.values()):
+            cached.keep(sentences, index)
+        if self.source_bias is not None:
+            self.source_bias = self.source_bias.index_select(0, index)
+
+
+def has_steps(module: nn.Module) -> bool:
+    """Whether :func:`attend` computes what this attention computes in eval mode."""
+    if not isinstance(module, MultiheadAttention) or type(module).forward is not MultiheadAttention.forward:
+        return False
+    own_step = getattr(type(module), "attend", Attention.attend) is not Attention.attend
+    if own_step and not getattr(module, "attends_by_forward", False):
+        return False
+    plain_mask = type(module).apply_sparse_mask is MultiheadAttention.apply_sparse_mask
+    further = (module.bias_k is not None, module.add_zero_attn, module.use_xformers, module.onnx_trace)
+    dropout = module.dropout_module.apply_during_inference
+    return (module.self_attention or module.encoder_decoder_attention) and plain_mask and not any((*further, dropout))
+
+
+def attend(
+    module: Any,
+    state: DecodingState,
+    query: Tensor,
+    key: Tensor | None,
+    key_padding_mask: Tensor | None,
+    need_weights: bool,
+    need_head_weights: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """One step of ``MultiheadAttention.forward``.
+
+    Args:
+        module: the attention.
+        state: its model's caches.
+        query: ``(1, N * W, C)``.
+        key: the source ``(S, N, C)`` at the first step of a cross-attention; not read later.
+        key_padding_mask: ``(N, S)``, true for pads; read with ``key``.
+        need_weights: also return the weights, averaged over the heads.
+        need_head_weights: return the weights of each head instead.
+
+    Returns:
+        output ``(1, N * W, C)``; weights ``(N * W, 1, keys)`` or ``(H, N * W, 1, keys)`` or None.
+    """
+    ancestry, heads, rows = state.ancestry, module.num_heads, query.size(1)
+    grouped = (ancestry.sentences, ancestry.width, heads, module.head_dim)
+    queries = module.q_proj(query).view(grouped).transpose(1, 2)
+    if module.self_attention:
+        keys, values = module.k_proj(query).view(grouped), module.v_proj(query).view(grouped)
+        if module not in state.target:
+            state.target[module] = Cached.of_target(keys, values, FIRST_STEPS * ancestry.width)
+        state.target[module].append(keys, values)
+        keys, values = state.target[module].by_head()
+        bias: Tensor | None = ancestry.bias(queries.dtype)
+    else:
+        if module not in state.source:
+            assert key is not None
+            state.see_source(key_padding_mask, queries.dtype)
+            source = key.transpose(0, 1)
+            by_head = (*source.shape[:2], heads, module.head_dim)
+            projected = (project(source).reshape(by_head) for project in (module.k_proj, module.v_proj))
+            state.source[module] = Cached(*projected)
+        keys, values = state.source[module].by_head()
+        bias = state.source_bias
+    if need_weights or need_head_weights:
+        logits = torch.matmul(queries, keys.transpose(2, 3)) * module.scaling
+        weights = torch.softmax(logits if bias is None else logits + bias, dim=-1, dtype=torch.float32)
+        context = torch.matmul(weights.type_as(values), values)
+        weights = weights.permute(1, 0, 2, 3).reshape(heads, rows, 1, -1)
+        seen: Tensor | None = weights if need_head_weights else weights.mean(dim=0)
+    else:
+        context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=module.scaling)
+        seen = None
+    return module.out_proj(context.transpose(1, 2).reshape(1, rows, -1)), seen
+
+
+def forward(
+    self: Any,
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor | None,
+    key_padding_mask: Tensor | None = None,
+    incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
+    need_weights: bool = True,
+    static_kv: bool = False,
+    attn_mask: Tensor | None = None,
+    before_softmax: bool = False,
+    need_head_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Stand in for ``MultiheadAttention.forward``: a step with a :class:`DecodingState`, fairseq's own without."""
+    if isinstance(incremental_state, DecodingState):
+        return attend(self, incremental_state, query, key, key_padding_mask, need_weights, need_head_weights)
+    stock: tuple[Tensor, Tensor | None] = type(self).forward(
+        self,
+        query,
+        key,
+        value,
+        key_padding_mask,
+        incremental_state,
+        need_weights,
+        static_kv,
+        attn_mask,
+        before_softmax,
+        need_head_weights,
+    )
+    return stock
+
+
+@contextmanager
+def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
+    """Let the attentions of ``decoder`` attend in steps as long as this lasts, and compute no weights unasked.
+
+    An attention that has its own steps and shares the source between hypotheses is told their number, ``beam``.
+    """
+    stepping, before = [], []
+    for module in decoder.modules():
+        if has_steps(module):
+            stepping.append(module)
+            module.forward = types.MethodType(forward, module)
+        elif hasattr(module, "beam_size"):
+            before.append((module, "beam_size", module.beam_size))
+            module.beam_size = beam  # type: ignore[assignment]
+        elif hasattr(module, "need_attn"):
+            before.append((module, "need_attn", module.need_attn))
+            module.need_attn = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for module in stepping:
+            del module.forward  # the class's again
+        for module, name, value in before:
+            setattr(module, name, value)

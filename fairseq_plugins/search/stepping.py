@@ -1,0 +1,173 @@
+"""The models of an ensemble, one step of a search at a time.
+
+fairseq's search copies what the encoder returns once a hypothesis, and again at every step. The hypotheses of a
+sentence share it, so a copy changes nothing until a sentence leaves. The first step runs on sentences instead of
+hypotheses, which are still equal.
+
+Legend: N sentences still in the batch, K hypotheses of a sentence, W of them so far (1 at the first step, K after it),
+S source time, V words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder
+from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_plugins.search.hypotheses import Ancestry
+from fairseq_plugins.search.step_attention import DecodingState, has_steps, in_steps
+
+HERE_AND_FAIRSEQ = ("fairseq", "fairseq_plugins")
+
+
+def reads_source_once(decoder: nn.Module) -> bool:
+    """Whether the decoder reads the encoder's output at its first step only, and shares it between hypotheses."""
+    if not isinstance(decoder, TransformerDecoderBase) or decoder.cross_self_attention:
+        return False
+    attentions = [module for module in decoder.modules() if isinstance(module, MultiheadAttention)]
+    known = all(type(one).__module__.split(".")[0] in HERE_AND_FAIRSEQ for one in (decoder, *decoder.layers))
+    return known and all(has_steps(one) or getattr(one, "beams_share_source", False) for one in attentions)
+
+
+def can_step(model: Any) -> bool:
+    """Whether :class:`Member` can run ``model``; fairseq's own search runs any other."""
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(decoder, FairseqIncrementalDecoder):
+        return False
+    return reads_source_once(decoder) or not hasattr(model, "set_beam_size")
+
+
+class Member:
+    """One model of the ensemble during the search of one batch.
+
+    Args:
+        model: in eval mode.
+        net_input: of fairseq's sample.
+        ancestry: of the hypotheses, shared by the ensemble.
+        beam: K.
+        attention: whether the decoder's attention weights are asked for.
+    """
+
+    def __init__(self, model: Any, net_input: dict[str, Any], ancestry: Ancestry, beam: int, attention: bool) -> None:
+        self.model, self.decoder, self.beam, self.attention = model, model.decoder, beam, attention
+        self.encoder = getattr(model, "encoder", None)
+        self.source = None if self.encoder is None else self.encoder.forward_torchscript(net_input)
+        self.shares = reads_source_once(self.decoder)
+        self.state: dict[str, Any] = DecodingState(ancestry) if self.shares else {}
+        self.options: dict[str, Any] = {}
+        if isinstance(self.decoder, TransformerDecoderBase) and not attention:
+            self.options["alignment_layer"] = -1  # no layer, hence no layer's weights
+        self.movable = [one for one in self.decoder.modules() if hasattr(one, "reorder_incremental_state")]
+        if self.shares:
+            self.movable = [one for one in self.movable if one is not self.decoder and not has_steps(one)]
+
+    def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
+        """Return log-probabilities of the next word, ``(N * W, V)``, and the attention, ``(N * W, S)``, if asked for.
+
+        Args:
+            previous: the words so far, ``(N * W, T)``.
+            temperature: divides the logits.
+        """
+        inputs = {} if self.encoder is None else {"encoder_out": self.source}
+        output, extra = self.decoder(previous, **inputs, incremental_state=self.state, **self.options)[:2]
+        last = output[:, -1:]
+        if temperature != 1:
+            last = last / temperature
+        found = self.model.get_normalized_probs((last, extra), log_probs=True, sample=None)[:, -1]
+        return found, _attention_in(extra) if self.attention else None
+
+    def expand(self, sentences: int, device: torch.device) -> None:
+        """Go from sentences to hypotheses, after the first step."""
+        if self.shares and self.source is not None:
+            # All that the layers still need is in their caches.
+            first = self.source["encoder_out"][0]
+            self.source = {name: [] if name != "encoder_out" else [first[:0].clone()] for name in self.source} | {
+                name: self.source[name] for name in ("encoder_padding_mask", "src_lengths") if name in self.source
+            }
+        if self.beam > 1:
+            order = torch.arange(sentences, device=device).repeat_interleave(self.beam)
+            self._move(order)
+            self._move_source(order)
+
+    def follow(self, rows: Tensor, kept: list[int] | None, index: Tensor | None) -> None:
+        """Let hypotheses continue others, and sentences leave.
+
+        Args:
+            rows: which of the rows so far each row continues.
+            kept: numbers of the sentences that stay, ascending; None if all do.
+            index: the same on the device.
+        """
+        if self.beam > 1 or kept is not None:
+            self._move(rows)
+        if kept is not None and index is not None:
+            self._move_source(rows)
+            if isinstance(self.state, DecodingState):
+                self.state.keep(kept, index)
+
+    def _move(self, order: Tensor) -> None:
+        if not self.shares:
+            self.decoder.reorder_incremental_state_scripting(self.state, order)
+            return
+        for module in self.movable:
+            module.reorder_incremental_state(self.state, order)
+
+    def _move_source(self, order: Tensor) -> None:
+        if self.encoder is not None:
+            self.source = self.encoder.reorder_encoder_out(self.source, order)
+
+
+def _attention_in(extra: Any) -> Tensor | None:
+    """Return the attention ``(R, S)`` of the last word in what a decoder returns beside its logits, as fairseq does."""
+    found = extra
+    if isinstance(extra, dict):
+        found = extra["attn"]
+    if isinstance(found, list):
+        found = found[0] if found else None
+    return None if found is None else found[:, -1]
+
+
+class Ensemble:
+    """The models during the search of one batch. See :class:`Member` for the methods."""
+
+    def __init__(
+        self, models: list[nn.Module], net_input: dict[str, Any], ancestry: Ancestry, beam: int, attention: bool
+    ) -> None:
+        self.ancestry = ancestry
+        self.members = [Member(model, net_input, ancestry, beam, attention) for model in models]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Change the models for the search, and change them back."""
+        with ExitStack() as stack:
+            for member in self.members:
+                if member.shares:
+                    stack.enter_context(in_steps(member.decoder, member.beam))
+            yield
+
+    def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
+        """Return the log of the mean probability, ``(N * W, V)``, and the mean attention, ``(N * W, S)``, if any."""
+        self.ancestry.begin_step()
+        found = [member.step(previous, temperature) for member in self.members]
+        if len(found) == 1:
+            return found[0]
+        mean = torch.logsumexp(torch.stack([one for one, _ in found]), dim=0) - math.log(len(found))
+        seen = [one for _, one in found if one is not None]
+        return mean, torch.stack(seen).sum(dim=0) / len(found) if seen else None
+
+    def expand(self, sentences: int, device: torch.device) -> None:
+        """Go from sentences to hypotheses, after the first step."""
+        for member in self.members:
+            member.expand(sentences, device)
+
+    def follow(self, rows: Tensor, kept: list[int] | None, index: Tensor | None, parents: Tensor) -> None:
+        """Let hypotheses continue others, ``parents`` ``(N, K)`` of their own sentence, and sentences leave."""
+        self.ancestry.follow(index, parents)
+        for member in self.members:
+            member.follow(rows, kept, index)

@@ -1,0 +1,250 @@
+"""The lean search with every setting of a search, with other models, and what it leaves as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
+from fairseq_plugins.search.hypotheses import BLOCK, Ancestry, best_candidates, best_of_rows
+from fairseq_plugins.search.step_attention import Cached
+from tests import models
+from tests.models import WORDS
+from tests.search.searching import outspoken, scores, search, settings, words
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "beam": {},
+    "greedy": {"beam": 1},
+    "wide": {"beam": 12, "nbest": 12},
+    "wider than half of the words": {"beam": 25},
+    "length penalty": {"lenpen": 0.6},
+    "penalty of GNMT's form": {"lenpen": 0.6, "lenpen_form": "gnmt"},
+    "unnormalised": {"unnormalized": True},
+    "no repeated bigram": {"no_repeat_ngram_size": 2},
+    "long": {"min_len": 6},
+    "short": {"max_len_a": 0.5, "max_len_b": 1},
+    "unknown words": {"unkpen": -3.0},
+    "no unknown words": {"unkpen": 100.0},
+    "temperature": {"temperature": 0.5},
+    "as long as the source": {"match_source_len": True},
+    "prefix": {"prefix": torch.tensor([[7, 8], [9, 1], [10, 11], [12, 13]])},
+    "prefix with an end": {"prefix": torch.tensor([[7, 8, 9], [9, 2, 1], [10, 11, 1], [12, 13, 14]])},
+    "alignment": {"print_alignment": "soft"},
+    "hard alignment": {"print_alignment": "hard", "lenpen_form": "gnmt"},
+    "diverse": {"diverse_beam_groups": 3},
+    "siblings": {"diversity_rate": 0.5},
+}
+
+
+def assert_same(ours: list[list[dict[str, Any]]], stock: list[list[dict[str, Any]]], attention: bool = False) -> None:
+    """The same words; scores to float32's rounding, which grows with the sums."""
+    for mine, theirs in zip(ours, stock, strict=True):
+        assert words(mine) == words(theirs)
+        assert scores(mine) == pytest.approx(scores(theirs), rel=1e-5, abs=1e-5)
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.keys() == other.keys()
+            assert torch.allclose(one["positional_scores"], other["positional_scores"], rtol=1e-5, atol=1e-5)
+            if attention:
+                assert one["attention"].shape == other["attention"].shape
+                assert torch.allclose(one["attention"], other["attention"], atol=1e-5)
+                if isinstance(one["alignment"], list):  # soft, as text; else pairs of places
+                    shares, others = (
+                        [[float(share) for share in row] for row in table]
+                        for table in (one["alignment"], other["alignment"])
+                    )
+                    assert shares == [pytest.approx(row, abs=1e-5) for row in others]
+                else:
+                    assert torch.equal(one["alignment"], other["alignment"])
+
+
+def both(members: list[Any], data: models.Batch, **values: Any) -> tuple[Any, Any]:
+    return search(members, data, search="lean", **values), search(members, data, search="fairseq", **values)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting(name: str, members: int) -> None:
+    ensemble = [outspoken(seed=seed) for seed in range(1, members + 1)]
+    ours, stock = both(ensemble, models.batch(), **SETTINGS[name])
+    assert_same(ours, stock, attention="alignment" in name)
+
+
+def test_sampling_is_fairseq_s() -> None:
+    members, data, found = [outspoken()], models.batch(), []
+    for name in ("lean", "fairseq"):
+        torch.manual_seed(3)
+        found.append(search(members, data, search=name, sampling=True, sampling_topk=5))
+    assert_same(*found)
+
+
+@pytest.mark.parametrize("arch", ["transformer", "lstm", "lightconv", "fconv", "transformer_align"])
+def test_fairseq_s_own_models(arch: str) -> None:
+    """Those without multi-head attention keep their own decoding states."""
+    sizes = models.TINY if arch.startswith("transformer") else {}
+    common = {"criterion": "cross_entropy", "max_source_positions": 64, "max_target_positions": 64}
+    small = {
+        "lstm": {"encoder_embed_dim": 8, "encoder_hidden_size": 8, "decoder_embed_dim": 8, "decoder_hidden_size": 8},
+        "lightconv": {
+            **models.TINY,
+            "encoder_conv_dim": 16,
+            "decoder_conv_dim": 16,
+            "encoder_kernel_size_list": [3] * 3,
+        }
+        | {"decoder_kernel_size_list": [3] * 2, "encoder_conv_type": "lightweight", "decoder_conv_type": "lightweight"}
+        | {"weight_softmax": True, "weight_dropout": 0.0},
+        "fconv": {"encoder_layers": "[(8, 3)] * 2", "decoder_layers": "[(8, 3)] * 2", "encoder_embed_dim": 8}
+        | {"decoder_embed_dim": 8, "decoder_out_embed_dim": 8},
+    }.get(arch, sizes)
+    torch.manual_seed(1)
+    values = models.settings(arch, **{**common, **small})
+    model = ARCH_MODEL_REGISTRY[arch].build_model(values, models.task())
+    models.perturb(model, 0.3)
+    model.eval()
+    for beam in (1, 4):
+        assert_same(*both([model], models.batch(), beam=beam))
+
+
+def test_a_language_model_continues_its_prompt() -> None:
+    model = models.tiny("admin_transformer_lm").eval()
+    models.perturb(model, 0.3)
+    tokens = torch.tensor([[2, 7, 8], [2, 9, 10]])
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([3, 3])}}
+    found = []
+    for kind in (SequenceGenerator, LeanSearch):
+        generator = kind([model], models.dictionary(WORDS), beam_size=4, max_len_b=8)
+        found.append(generator.generate([model], sample, prefix_tokens=tokens[:, 1:]))
+    assert_same(*found)
+
+
+def test_speech() -> None:
+    model = models.tiny("post_ln_s2t_transformer").eval()
+    models.perturb(model, 0.2)
+    draw = torch.Generator().manual_seed(2)
+    frames = torch.randn(3, 40, models.FEATURES, generator=draw)
+    sample = {"net_input": {"src_tokens": frames, "src_lengths": torch.tensor([40, 32, 20])}}
+    found = []
+    for kind in (SequenceGenerator, LeanSearch):
+        found.append(kind([model], models.dictionary(WORDS), beam_size=4, max_len_b=8).generate([model], sample))
+    assert_same(*found)
+
+
+def test_the_model_is_as_before() -> None:
+    model, data = models.trained("dsinit_matt_self"), models.batch()
+    state = {name: dict(vars(module)) for name, module in model.named_modules()}
+    search([model], data, search="lean")
+    after = {name: dict(vars(module)) for name, module in model.named_modules()}
+    for name, before in state.items():
+        assert before.keys() == after[name].keys()
+        assert {key: value for key, value in before.items() if key in ("beam_size", "need_attn", "training")} == {
+            key: value for key, value in after[name].items() if key in ("beam_size", "need_attn", "training")
+        }
+
+
+def test_no_attention_unless_asked() -> None:
+    members, data = [outspoken()], models.batch()
+    assert all(one["attention"].numel() == 0 for ranked in search(members, data) for one in ranked)
+    asked = models.task().build_generator(members, settings(print_alignment="hard"))
+    assert type(asked) is LeanSearchWithAlignment
+
+
+def test_the_first_step_runs_on_sentences_and_finished_ones_leave() -> None:
+    member, rows = outspoken(), []
+    forward = member.decoder.forward
+
+    def watch(previous: torch.Tensor, **options: Any) -> Any:
+        rows.append(len(previous))
+        return forward(previous, **options)
+
+    member.decoder.forward = watch
+    search([member], models.batch(), search="lean", beam=3)
+    assert rows[:2] == [4, 12]
+    assert rows[1:] == sorted(rows[1:], reverse=True)
+
+
+def test_the_source_is_projected_once_a_sentence() -> None:
+    member, seen = models.trained("post_ln"), []
+    member.decoder.layers[0].encoder_attn.k_proj.register_forward_hook(lambda _, given, __: seen.append(given[0].shape))
+    data = models.batch()
+    search([member], data, search="lean", beam=5)
+    assert seen == [(4, data.source.size(1), 16)]
+
+
+# Parts
+
+
+@settings_of_hypothesis(max_examples=25)
+@given(st.integers(0, 2**31), st.integers(1, 8), st.sampled_from([5, BLOCK, 20 * BLOCK, 20 * BLOCK + 7]))
+def test_the_best_of_a_row_are_those_of_topk(seed: int, count: int, width: int) -> None:
+    numbers = torch.randn(3, width, generator=torch.Generator().manual_seed(seed))
+    count = min(count, width)
+    values, places = best_of_rows(numbers, count)
+    assert torch.equal(values, numbers.topk(count)[0])
+    assert torch.equal(numbers.gather(1, places), values)
+
+
+def test_nan_is_never_the_best() -> None:
+    numbers = torch.log_softmax(torch.arange(12.0).view(2, 6), dim=1)
+    numbers[0] = float("nan")
+    found = best_candidates(numbers, torch.zeros(1, 2), sentences=1, count=3)
+    assert found.parents.tolist() == [[1, 1, 1]]
+    assert found.words.tolist() == [[5, 4, 3]]
+
+
+def test_ancestry_by_hand() -> None:
+    """Two steps of one sentence with two hypotheses, both of which continue the second one of the first step."""
+    ancestry = Ancestry(1, torch.device("cpu"))
+    ancestry.begin_step()
+    ancestry.follow(None, torch.tensor([[0, 0]]))
+    ancestry.begin_step()
+    ancestry.follow(None, torch.tensor([[1, 1]]))
+    ancestry.begin_step()
+    seen = ancestry.bias(torch.float32)[0, 0].eq(0)
+    assert seen.tolist() == [[True, False, True, True, False], [True, False, True, False, True]]
+
+
+def test_a_cache_grows_and_shrinks_in_place() -> None:
+    keys = torch.arange(3 * 5 * 2, dtype=torch.float).view(3, 5, 1, 2)
+    cached = Cached.of_target(keys[:, :1], -keys[:, :1], room=2)
+    for step in range(5):
+        cached.append(keys[:, step : step + 1], -keys[:, step : step + 1])
+    cached.keep([0, 2], torch.tensor([0, 2]))
+    found = cached.by_head()
+    assert torch.equal(found[0], keys[[0, 2]].transpose(1, 2))
+    assert torch.equal(found[1], -keys[[0, 2]].transpose(1, 2))
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"search": "leen"}, "unknown --search 'leen' (did you mean 'lean'?); legal values: fairseq, lean"),
+        ({"decode_precision": "int9"}, "unknown --decode-precision 'int9' (did you mean 'int8'?); legal values: "),
+        ({"decode_precision": "int8", "search": "fairseq"}, "--decode-precision int8 needs --search lean"),
+        ({"decode_precision": "int8", "score_reference": True}, "--decode-precision int8 needs --search lean"),
+    ],
+)
+def test_mistakes_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        models.task().build_generator([outspoken()], settings(**values))
+    assert str(caught.value).startswith(message)
+
+
+def test_int8_needs_float32_weights() -> None:
+    with pytest.raises(UserError, match="lowers float32 weights, and these are torch.float16"):
+        models.task().build_generator([models.trained("post_ln").half()], settings(decode_precision="int8"))
+
+
+def test_lowered_models_translate() -> None:
+    model = models.trained("post_ln")
+    found = search([model], models.batch(), decode_precision="int8")
+    assert [len(ranked) for ranked in found] == [3, 3, 3, 3]
