@@ -21,6 +21,8 @@ EXTENDED = (
     "cross_entropy",
     "label_smoothed_cross_entropy",
     "label_smoothed_cross_entropy_by_sentence",
+    "cross_entropy_in_chunks",
+    "label_smoothed_cross_entropy_in_chunks",
     "adaptive_loss",
     "label_smoothed_cross_entropy_with_alignment",
     "label_smoothed_cross_entropy_with_ctc",

@@ -1,0 +1,296 @@
+"""Cross-entropy, with label smoothing or without, that never holds a float for each token and word of the vocabulary.
+
+For N target tokens and V words stock fairseq keeps the logits, their log-softmax and the gradients of both: four
+tensors of N x V numbers, at V = 32,000 by far the largest of a training. Here the output layer and the loss take some
+tokens at a time. They compute the logits, the loss and the gradients of the decoder's output and of the table, and
+forget the logits::
+
+    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --arch admin_transformer \
+        --criterion label_smoothed_cross_entropy_in_chunks --label-smoothing 0.1 ...
+
+or in YAML ``criterion: {_name: label_smoothed_cross_entropy_in_chunks, label_smoothing: 0.1}``; likewise
+``cross_entropy_in_chunks``. Loss, log and flags are those of fairseq's criterion without the suffix, up to rounding.
+fairseq's loss is (1 - eps - e) nll + e smooth with e = eps / (V - 1), where smooth is minus the sum of all
+log-probabilities. Its gradient by the logits z of a token with target y is
+
+    softmax(z) - (1 - eps - e) 1_y - e
+
+since the coefficients of the log-partition add up to (1 - eps - e) + e V = 1. The constant e contributes e times the
+sum of the table's rows to the gradient of a token, and e times the sum of all tokens to that of every row: it needs no
+pass over the logits.
+
+The model computes its loss itself: in a forward pass the decoder's output layer returns losses in place of logits. So
+the table is used inside ``forward``, where PyTorch's ``DistributedDataParallel`` looks for it. The classes keep the
+names of those that they extend: fairseq compares the names on resume, so a training may change to them and back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from fairseq.models.transformer import TransformerDecoderBase
+from torch import Tensor, nn
+
+from fairseq_plugins.errors import UserError
+
+SUFFIX = "_in_chunks"
+LOGITS = 2**24
+"""Maximum of logits at a time: 64 MiB in float32."""
+LOSS, NLL, RIGHT = range(3)
+"""Rows of what the output layer returns."""
+
+
+class Settings(NamedTuple):
+    """What a pass over the tokens computes.
+
+    Attributes:
+        epsilon: label smoothing.
+        accuracy: also find the tokens that the model ranks first.
+        dtype: of the products of matrices.
+        reduce: sum over the tokens.
+    """
+
+    epsilon: float
+    accuracy: bool
+    dtype: torch.dtype
+    reduce: bool
+
+
+class OutputAndLoss(torch.autograd.Function):
+    """Output layer and loss of some tokens. Only the first row of the result has a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, table: Tensor, target: Tensor, settings: Settings, train: bool) -> Tensor:
+        """Compute losses; if they are to be trained on, gradients too.
+
+        Args:
+            ctx: autograd's context.
+            features: output of the decoder (N, C).
+            table: weight of the output layer (V, C).
+            target: the right words (N,).
+            settings: what to compute.
+            train: whether a backward pass may follow.
+
+        Returns:
+            Smoothed loss, negative log-likelihood and 1 for each word that is ranked first (else 0): (3, N) in float32,
+            or (3,) if reduced.
+        """
+        ctx.settings = settings
+        ctx.save_for_backward(features, table, target)
+        # The scale of --fp16's loss arrives with the backward pass; without it, small gradients would be zero. So they
+        # are computed there, as are those of losses that the criterion does not add up.
+        at_once = train and settings.reduce and settings.dtype != torch.float16
+        found = Pass(features, table, target, settings, at_once)
+        ctx.gradients = (found.of_features, found.of_table) if at_once else None
+        return found.losses.sum(dim=1) if settings.reduce else found.losses
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of features and table.
+
+        Args:
+            ctx: autograd's context.
+            gradient: of the forward pass's result; the rows other than the first have none.
+        """
+        features, table, target = ctx.saved_tensors
+        factor = gradient[LOSS]
+        if ctx.gradients is not None:
+            of_features, of_table = (one * factor for one in ctx.gradients)
+        else:
+            found = Pass(features, table, target, ctx.settings, True, factor.float().expand(target.shape))
+            of_features, of_table = found.of_features, found.of_table
+        return of_features.to(features.dtype), of_table.to(table.dtype), None, None, None
+
+
+class Pass:
+    """One pass over all tokens, some at a time.
+
+    Args:
+        features: (N, C).
+        table: (V, C).
+        target: (N,).
+        settings: what to compute.
+        train: whether to compute gradients.
+        factors: multiply the gradient of each token (N,), in float32.
+    """
+
+    def __init__(
+        self,
+        features: Tensor,
+        table: Tensor,
+        target: Tensor,
+        settings: Settings,
+        train: bool,
+        factors: Tensor | None = None,
+    ) -> None:
+        self.words = table.shape[0]
+        self.smoothing = settings.epsilon / (self.words - 1)
+        self.right = 1.0 - settings.epsilon - self.smoothing
+        self.settings = settings
+        self.losses = torch.zeros(3, len(target), device=features.device)
+        rows, weight = features.to(settings.dtype), table.to(settings.dtype)
+        if train:
+            self.of_features = torch.empty_like(features, dtype=torch.float32)
+            # A sum over chunks: half precision would round it in each.
+            self.of_table = torch.zeros_like(table, dtype=torch.float32)
+        size = max(1, LOGITS // self.words)
+        logits = rows.new_empty(min(size, len(target)), self.words)
+        for start in range(0, len(target), size):
+            chunk = slice(start, start + size)
+            scores = torch.mm(rows[chunk], weight.t(), out=logits[: len(target[chunk])])
+            lprobs = _log_softmax(scores)
+            self._add_losses(chunk, lprobs, target[chunk])
+            if train:
+                part = None if factors is None else factors[chunk].unsqueeze(1)
+                self._add_gradients(chunk, lprobs, target[chunk], part, rows[chunk], weight)
+        if train and self.smoothing:
+            scale = self.smoothing if factors is None else self.smoothing * factors.unsqueeze(1)
+            self.of_features.sub_(scale * weight.sum(dim=0, dtype=torch.float32))
+            self.of_table.sub_((scale * rows).sum(dim=0))
+
+    def _add_losses(self, chunk: slice, lprobs: Tensor, target: Tensor) -> None:
+        nll = -lprobs.gather(1, target.unsqueeze(1)).squeeze(1)
+        self.losses[NLL, chunk] = nll
+        self.losses[LOSS, chunk] = self.right * nll - self.smoothing * lprobs.sum(dim=1) if self.smoothing else nll
+        if self.settings.accuracy:
+            self.losses[RIGHT, chunk] = lprobs.argmax(dim=1).eq(target).float()
+
+    def _add_gradients(
+        self, chunk: slice, lprobs: Tensor, target: Tensor, factors: Tensor | None, rows: Tensor, weight: Tensor
+    ) -> None:
+        """Add those of a chunk but for the constant of the smoothing; overwrites ``lprobs``."""
+        by_logits = lprobs.exp_()
+        by_logits.scatter_add_(1, target.unsqueeze(1), by_logits.new_full((len(target), 1), -self.right))
+        if factors is not None:
+            by_logits.mul_(factors)
+        by_logits = by_logits.to(self.settings.dtype)
+        if self.settings.dtype == torch.float32:
+            torch.mm(by_logits, weight, out=self.of_features[chunk])
+            self.of_table.addmm_(by_logits.t(), rows)
+        else:
+            self.of_features[chunk] = torch.mm(by_logits, weight)
+            self.of_table.add_(torch.mm(by_logits.t(), rows))
+
+
+def _log_softmax(logits: Tensor) -> Tensor:
+    """Return the log-softmax of the rows in float32, in place where that is the type of ``logits``."""
+    if logits.dtype == torch.float32:
+        return torch.log_softmax(logits, dim=1, out=logits)
+    return F.log_softmax(logits, dim=1, dtype=torch.float32)
+
+
+def output_projection(model: nn.Module) -> tuple[TransformerDecoderBase, Tensor]:
+    """Return the decoder of ``model`` and the weight of its output layer (V, C).
+
+    Raises:
+        UserError: the output layer is not a linear map without bias.
+    """
+    decoder = getattr(model, "decoder", None)
+    reason = None
+    if not isinstance(decoder, TransformerDecoderBase):
+        reason = "the model has no Transformer decoder"
+    elif decoder.adaptive_softmax is not None:
+        reason = "the model has an adaptive softmax (--adaptive-softmax-cutoff), which has a loss of its own"
+    elif type(decoder.output_projection) is not nn.Linear or decoder.output_projection.bias is not None:
+        reason = (
+            "the output layer of the model is not a linear map without bias (--tie-adaptive-weights, --base-layers)"
+        )
+    elif type(decoder).output_layer is not TransformerDecoderBase.output_layer:
+        reason = f"{type(decoder).__name__} has an output layer of its own"
+    if reason:
+        raise UserError(f"--criterion NAME{SUFFIX} needs a linear output layer, but {reason}: drop {SUFFIX}")
+    assert isinstance(decoder, TransformerDecoderBase)
+    return decoder, decoder.output_projection.weight
+
+
+class InChunks(FairseqCriterion):
+    """Mixin for criteria; listed before the extended class.
+
+    ``compute_loss`` and ``compute_accuracy`` of an extended class get what the output layer has computed.
+    """
+
+    eps: float = 0.0
+    ignore_prefix_size: int = 0
+    report_accuracy: bool = False
+
+    def forward(self, model: Any, sample: Any, reduce: bool = True) -> Any:
+        """Run the extended criterion, with a model that returns losses.
+
+        Raises:
+            UserError: the output layer of the model is not supported.
+        """
+        with self._losses_for_logits(model, sample["target"], reduce):
+            return super().forward(model, sample, reduce)
+
+    @contextlib.contextmanager
+    def _losses_for_logits(self, model: Any, target: Tensor, reduce: bool) -> Iterator[None]:
+        decoder, table = output_projection(model)
+
+        def losses(features: Tensor) -> Tensor:
+            kind = features.device.type
+            dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
+            settings = Settings(self.eps, self.report_accuracy, dtype, reduce)
+            kept = self._words(target).flatten()
+            rows, words = features.flatten(0, 1)[kept], target.flatten()[kept]
+            with torch.autocast(kind, enabled=False):
+                found = OutputAndLoss.apply(rows, table, words, settings, torch.is_grad_enabled())
+            if reduce:
+                return found
+            everywhere = found.new_zeros(3, target.numel())
+            everywhere[:, kept] = found
+            return everywhere.view(3, *target.shape)[:, :, self.ignore_prefix_size :].flatten(1)
+
+        decoder.output_layer = losses
+        try:
+            yield
+        finally:
+            del decoder.output_layer
+
+    def _words(self, target: Tensor) -> Tensor:
+        """Return which tokens of ``target`` (B, T) have a loss."""
+        words = target.ne(self.padding_idx)
+        words[:, : self.ignore_prefix_size] = False
+        return words
+
+    def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> tuple[Tensor, Tensor]:
+        """Return loss and negative log-likelihood, summed or of each token; only the first has a gradient."""
+        found = net_output[0]
+        return found[LOSS], found[NLL].detach()
+
+
+@register_criterion(f"cross_entropy{SUFFIX}", dataclass=CrossEntropyCriterionConfig)
+class CrossEntropyInChunks(InChunks, CrossEntropyCriterion):
+    """``--criterion cross_entropy_in_chunks``."""
+
+
+@register_criterion(f"label_smoothed_cross_entropy{SUFFIX}", dataclass=LabelSmoothedCrossEntropyCriterionConfig)
+class LabelSmoothedCrossEntropyInChunks(InChunks, LabelSmoothedCrossEntropyCriterion):
+    """``--criterion label_smoothed_cross_entropy_in_chunks``."""
+
+    def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> tuple[Tensor, Tensor]:
+        """Return what fairseq's does; without reduction (N, 1)."""
+        losses = super().compute_loss(model, net_output, sample, reduce)
+        return losses if reduce else (losses[0].unsqueeze(1), losses[1].unsqueeze(1))
+
+    def compute_accuracy(self, model: Any, net_output: Any, sample: Any) -> tuple[Tensor, Tensor]:
+        """Return the number of words that the model ranks first, and of all words."""
+        return net_output[0][RIGHT].sum(), self._words(sample["target"]).sum()
+
+
+# fairseq compares the names of criteria when a training is resumed.
+for _extended, _stock in (
+    (CrossEntropyInChunks, CrossEntropyCriterion),
+    (LabelSmoothedCrossEntropyInChunks, LabelSmoothedCrossEntropyCriterion),
+):
+    _extended.__name__ = _stock.__name__

@@ -1,0 +1,280 @@
+"""Output layer and loss in chunks: the stock criterion's loss, log and gradients, with no tensor of all the logits."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import metrics
+from fairseq_cli import train
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.training import loss_in_chunks
+from tests import models, processes, toy
+
+PLAIN, SMOOTHED = "cross_entropy", "label_smoothed_cross_entropy"
+WORDS = models.WORDS
+PAD = models.dictionary(WORDS).pad()
+
+
+@pytest.fixture(autouse=True)
+def five_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the small batches need several chunks, the last of them shorter."""
+    monkeypatch.setattr(loss_in_chunks, "LOGITS", 5 * WORDS)
+
+
+def criterion(name: str, **settings: Any) -> Any:
+    if SMOOTHED in name:
+        settings = {"label_smoothing": 0.1, **settings}
+    return CRITERION_REGISTRY[name](models.task(WORDS, WORDS), sentence_avg=False, **settings)
+
+
+def sample(language_model: bool = False) -> dict[str, Any]:
+    """Three sentences, the last with pads."""
+    if language_model:
+        text = models.tokens()
+        net_input, target = {"src_tokens": text}, text.roll(-1, dims=1)
+    else:
+        given = models.inputs()
+        net_input, target = given._asdict(), given.prev_output_tokens.roll(-1, dims=1)
+        target[-1, -3:] = PAD
+    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+
+
+def gradients(one: Any, model: nn.Module, given: dict[str, Any], scale: float = 1.0) -> dict[str, Tensor]:
+    model.zero_grad()
+    loss, size, _ = one(model, given)
+    (loss * scale / size).backward()
+    return {name: p.grad.float() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def far(found: Tensor, wanted: Tensor) -> float:
+    """Distance relative to the length of ``wanted``, both in double precision."""
+    return float((found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-30))
+
+
+def assert_same_gradients(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
+    assert found.keys() == wanted.keys()
+    whole = torch.cat([g.flatten() for g in wanted.values()])
+    assert far(torch.cat([g.flatten() for g in found.values()]), whole) < tolerance
+    table = "decoder.output_projection.weight"
+    if table in wanted:
+        assert far(found[table], wanted[table]) < tolerance
+
+
+TIED = {"share_decoder_input_output_embed": True}
+MODELS = {
+    "separate tables": ("transformer", {}),
+    "tied": ("transformer", TIED),
+    "all tied": ("transformer", {"share_all_embeddings": True}),
+    "fixup": ("fixup_transformer", TIED),
+    "dsinit_matt": ("dsinit_matt_transformer", {}),
+    "language model": ("rezero_transformer_lm", {}),
+}
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": (PLAIN, {}),
+    "smoothed": (SMOOTHED, {}),
+    "not smoothed": (SMOOTHED, {"label_smoothing": 0.0}),
+    "much smoothed": (SMOOTHED, {"label_smoothing": 0.6, "report_accuracy": True}),
+    "prefix": (SMOOTHED, {"ignore_prefix_size": 2, "report_accuracy": True}),
+}
+
+
+PAIRS = [(case, name) for case in MODELS for name in SETTINGS if case == "separate tables" or name == "much smoothed"]
+
+
+@pytest.mark.parametrize(("case", "name"), PAIRS)
+def test_loss_log_and_gradients_are_those_of_the_stock_criterion(case: str, name: str) -> None:
+    arch, tables = MODELS[case]
+    kind, settings = SETTINGS[name]
+    model = models.tiny(arch, **tables, dropout=0.0)
+    given = sample(language_model=case == "language model")
+    stock, chunked = (criterion(kind + suffix, **settings) for suffix in ("", "_in_chunks"))
+    wanted, found = (one(model, given) for one in (stock, chunked))
+    assert found[0].item() == pytest.approx(wanted[0].item(), rel=1e-6)
+    assert found[2].keys() == wanted[2].keys()
+    for key, value in wanted[2].items():
+        assert float(found[2][key]) == pytest.approx(float(value), rel=1e-6), key
+    # 40 additions in another order move the last of 24 bits by some units.
+    assert_same_gradients(gradients(chunked, model, given), gradients(stock, model, given), 1e-6)
+    assert "output_layer" not in vars(model.decoder)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_without_reduction_each_token_has_the_stock_loss_and_gradient(name: str) -> None:
+    kind, settings = SETTINGS[name]
+    model, given = models.tiny("transformer", dropout=0.0), sample()
+    results = []
+    for suffix in ("", "_in_chunks"):
+        model.zero_grad()
+        loss, _, log = criterion(kind + suffix, **settings)(model, given, reduce=False)
+        weights = torch.linspace(0.5, 2.0, loss.numel()).view(loss.shape)
+        (loss * weights).sum().backward()
+        results.append((loss, log, {key: p.grad for key, p in model.named_parameters() if p.grad is not None}))
+    (wanted, wanted_log, wanted_gradients), (found, found_log, found_gradients) = results
+    assert found.shape == wanted.shape
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
+    for key in {"nll_loss", "loss"} & wanted_log.keys():
+        torch.testing.assert_close(found_log[key], wanted_log[key], rtol=1e-6, atol=1e-6)
+    assert found_log.get("n_correct") == wanted_log.get("n_correct")
+    assert_same_gradients(found_gradients, wanted_gradients, 1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.bfloat16, 1.0), (torch.float16, 128.0), (torch.float16, 2.0**16)])
+def test_half_precision_is_as_near_to_single_as_the_stock_criterion(dtype: torch.dtype, scale: float) -> None:
+    """With the scale of ``--fp16``'s loss; the table's rows of rare words have small gradients, which must not be 0."""
+    model, given = models.tiny("transformer", dropout=0.0).to(dtype), sample()
+    single = models.tiny("transformer", dropout=0.0)
+    single.load_state_dict({name: value.float() for name, value in model.state_dict().items()})
+    exact = gradients(criterion(SMOOTHED), single, given)
+    found, stock = (
+        {key: value / scale for key, value in gradients(criterion(SMOOTHED + suffix), model, given, scale).items()}
+        for suffix in ("_in_chunks", "")
+    )
+    for name in ("decoder.output_projection.weight", "decoder.layers.1.fc2.weight", "encoder.layers.0.fc1.weight"):
+        assert far(found[name], exact[name]) < 1.5 * far(stock[name], exact[name]), name
+    loss, wanted = (criterion(SMOOTHED + suffix)(model, given)[0] for suffix in ("_in_chunks", ""))
+    torch.testing.assert_close(loss, wanted, rtol=1e-6, atol=0)
+
+
+def test_under_autocast_the_table_has_a_gradient_in_float32() -> None:
+    model, given = models.tiny("transformer", dropout=0.0), sample()
+    exact = gradients(criterion(SMOOTHED), model, given)
+    with torch.autocast("cpu", torch.bfloat16):
+        stock, found = (gradients(criterion(SMOOTHED + suffix), model, given) for suffix in ("", "_in_chunks"))
+    assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
+    everything, chunked, usual = (torch.cat([g.flatten() for g in part.values()]) for part in (exact, found, stock))
+    assert far(chunked, everything) < 1.2 * far(usual, everything) < 0.03  # bfloat16 rounds to 2^-9
+    table = "decoder.output_projection.weight"
+    assert far(found[table], exact[table]) < 1.2 * far(stock[table], exact[table])
+
+
+class Largest(TorchDispatchMode):
+    """Notes the numbers of the largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for one in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(one, Tensor):
+                self.numbers = max(self.numbers, one.untyped_storage().nbytes() // one.element_size())
+        return result
+
+
+def test_no_tensor_has_all_logits() -> None:
+    words, tokens = 3000, 3 * 40
+    model = models.tiny("transformer", source=words, target=words, share_all_embeddings=True)
+    draw = torch.Generator().manual_seed(1)
+    target = torch.randint(4, words, (3, 40), generator=draw)
+    given = {"net_input": models.inputs(5, 40, vocabulary=words)._asdict(), "target": target, "ntokens": tokens}
+    largest = {}
+    for suffix in ("", "_in_chunks"):
+        one = CRITERION_REGISTRY[SMOOTHED + suffix](models.task(words, words), sentence_avg=False, label_smoothing=0.1)
+        with Largest() as seen:
+            gradients(one, model, given)
+        largest[suffix] = seen.numbers
+    assert largest[""] == tokens * words
+    assert largest["_in_chunks"] == words * 16  # the table and its gradient
+
+
+def test_a_batch_of_pads_has_no_loss() -> None:
+    model, given = models.tiny("transformer", dropout=0.0), sample()
+    given["target"] = torch.full_like(given["target"], PAD)
+    loss, _, log = criterion(SMOOTHED + "_in_chunks", report_accuracy=True)(model, given)
+    loss.backward()
+    assert (loss.item(), log["total"], log["n_correct"]) == (0, 0, 0)
+    assert model.decoder.output_projection.weight.grad.abs().sum() == 0
+
+
+def test_the_log_has_the_perplexity_and_the_accuracy_of_the_stock_criterion() -> None:
+    model, given = models.tiny("transformer", dropout=0.0), sample()
+    values = []
+    for suffix in ("", "_in_chunks"):
+        one = criterion(SMOOTHED + suffix, report_accuracy=True)
+        with metrics.aggregate() as found, torch.no_grad():
+            one.reduce_metrics([one(model, given)[2]])
+        values.append(found.get_smoothed_values())
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+    assert math.isfinite(values[0]["ppl"])
+
+
+def refused_line(model: nn.Module) -> str:
+    with pytest.raises(UserError) as caught:
+        criterion(SMOOTHED + "_in_chunks")(model, sample())
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_another_output_layer_is_refused_in_one_line() -> None:
+    adaptive = models.tiny("transformer", adaptive_softmax_cutoff="8,16", decoder_output_dim=16)
+    assert "adaptive softmax" in refused_line(adaptive)
+    biased = models.tiny("transformer")
+    biased.decoder.output_projection = nn.Linear(16, WORDS)
+    assert "not a linear map without bias" in refused_line(biased)
+
+
+def test_a_model_without_a_transformer_decoder_is_refused() -> None:
+    with pytest.raises(UserError, match="no Transformer decoder"):
+        criterion(PLAIN + "_in_chunks")(nn.Linear(2, 2), sample())
+
+
+# Whole trainings -----------------------------------------------------------------------------------------------------
+
+
+def weights(path: Path) -> dict[str, Tensor]:
+    return torch.load(path, weights_only=True)["model"]
+
+
+def moved(found: dict[str, Tensor], wanted: dict[str, Tensor], start: dict[str, Tensor]) -> float:
+    """Distance between two trainings relative to the way they went."""
+    one, two, first = (torch.cat([value.flatten() for value in part.values()]) for part in (found, wanted, start))
+    return float((one - two).norm() / (two - first).norm())
+
+
+COMMON = ("--no-epoch-checkpoints", "--optimizer", "sgd", "--lr", "0.05", "--report-accuracy")
+
+
+def test_a_training_changes_to_it_and_makes_the_stock_updates(toy_data: Path, tmp_path: Path) -> None:
+    """By sgd, since Adam's first steps make a sign of a gradient that is nearly 0."""
+    start = weights(toy.train_toy(toy_data, tmp_path / "start", *COMMON, "--max-update", "1"))
+    stock = weights(toy.train_toy(toy_data, tmp_path / "stock", *COMMON, "--max-update", "9"))
+    for update, suffix in ((3, ""), (6, "_in_chunks_with_diagnostics"), (9, "_in_chunks")):
+        path = toy.train_toy(
+            toy_data, tmp_path / "mixed", *COMMON, "--max-update", str(update), "--criterion", SMOOTHED + suffix
+        )
+    assert moved(weights(path), stock, start) < 1e-5
+    assert (tmp_path / "mixed" / "recorder.jsonl").is_file()
+
+
+BACKENDS = {
+    "find unused": ("--ddp-backend", "pytorch_ddp", "--find-unused-parameters"),
+    "tied": ("--ddp-backend", "pytorch_ddp", "--find-unused-parameters", "--share-all-embeddings"),
+    "default": ("--ddp-backend", "pytorch_ddp"),
+    "legacy": ("--ddp-backend", "legacy_ddp", "--share-all-embeddings"),
+}
+EACH_BACKEND = [pytest.param(name, marks=[pytest.mark.slow] if number else []) for number, name in enumerate(BACKENDS)]
+
+
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_two_processes_make_the_stock_updates(
+    backend: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes.fork_ranks(monkeypatch)
+    found = {}
+    for suffix, updates in (("", 1), ("", 4), ("_in_chunks", 4)):
+        directory = tmp_path / f"{suffix}{updates}"
+        flags = (*COMMON, *BACKENDS[backend], "--criterion", SMOOTHED + suffix)
+        flags = (*flags, "--max-update", str(updates), "--distributed-world-size", "2")
+        distributed_utils.call_main(toy.parse_training(toy_data, directory, *flags), train.main)
+        found[suffix, updates] = weights(directory / "checkpoint_last.pt")
+    assert moved(found["_in_chunks", 4], found["", 4], found["", 1]) < 1e-5
