@@ -24,6 +24,7 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass import configs
 from fairseq.file_io import PathManager
 from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
@@ -122,6 +123,9 @@ def _settings(then: Mapping[str, Any], now: Mapping[str, Any], cfg: Any) -> Iter
         old, new = _values(then.get(group)), _values(now.get(group))
         if group == "criterion":
             _leave_out_what_watches(old, new)
+        if group == "optimizer":
+            for values in (old, new):
+                values["_name"] = min(_of_the_same_class(values.get("_name"), OPTIMIZER_REGISTRY), key=len)
         own = TASK_SETTINGS if group == "task" else _own_settings(now.get(group), new)
         for name in sorted(old.keys() & new.keys() & own - MAY_CHANGE):
             yield of_training.get(group, group) if name == "_name" else f"{group}.{name}", old[name], new[name]
@@ -147,8 +151,7 @@ def _leave_out_what_watches(*criteria: dict[str, Any]) -> None:
     An observer may extend a criterion under another name; fairseq compares the names of classes.
     """
     for values in criteria:
-        loss = getattr(CRITERION_REGISTRY.get(values.get("_name")), "__name__", None)
-        same = [name for name, kind in CRITERION_REGISTRY.items() if kind.__name__ == loss]
+        same = _of_the_same_class(values.get("_name"), CRITERION_REGISTRY)
         known = [
             {field.name for field in fields(CRITERION_DATACLASS_REGISTRY[name])}
             for name in same
@@ -156,8 +159,13 @@ def _leave_out_what_watches(*criteria: dict[str, Any]) -> None:
         ]
         for name in values.keys() - (set.intersection(*known) if known else values.keys()) - {"_name"}:
             del values[name]
-        if same:
-            values["_name"] = min(same, key=len)
+        values["_name"] = min(same, key=len)
+
+
+def _of_the_same_class(name: Any, registry: Mapping[str, type]) -> list[str]:
+    """Return ``name``, and the names of classes that fairseq takes for the same, since they are called the same."""
+    kind = getattr(registry.get(name), "__name__", None)
+    return [str(name), *(other for other, one in registry.items() if one.__name__ == kind)]
 
 
 def _plain(value: Any) -> Any:

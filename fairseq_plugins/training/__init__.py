@@ -11,6 +11,7 @@ def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
         advice,
+        foreach_adam,
         inverse_sqrt_without_warmup,
         lamb,
         loss_by_sentence,

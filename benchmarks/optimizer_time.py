@@ -1,0 +1,50 @@
+"""Step of ``foreach_adam`` against fairseq's Adam on a deep model, interleaved in one process.
+
+Gradients are drawn once; a step is that of the optimizer alone. Run it from the repository's root: ``python
+benchmarks/optimizer_time.py --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from common import STOCK, Size, interleaved, machine, make_model, make_task, table
+from fairseq.optim.adam import Adam as StockAdam
+
+from fairseq_plugins.training.foreach_adam import Adam
+
+
+def make_step(kind: type[torch.optim.Optimizer], args: argparse.Namespace) -> tuple[Callable[[], None], int]:
+    """A closure that makes one step of the optimizer, and the number of tensors that it moves."""
+    size = Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
+    model = make_model(STOCK, size, make_task(args.vocabulary)).to(args.device)
+    draw = torch.Generator(device=args.device).manual_seed(1)
+    for parameter in model.parameters():
+        parameter.grad = 1e-3 * torch.randn(parameter.shape, generator=draw, device=args.device)
+    # The closure keeps the model alive by its optimizer.
+    optimizer = kind(model.parameters(), lr=1e-6, betas=(0.9, 0.98), eps=1e-8)  # type: ignore[call-arg]
+    return lambda: optimizer.step(None), len(list(model.parameters()))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=60, help="on each side")
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--vocabulary", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    made = {name: make_step(kind, args) for name, kind in (("adam", StockAdam), ("foreach_adam", Adam))}
+    print(f"{machine(args.device)}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
+    print(f"{made['adam'][1]} tensors; {args.rounds} rounds\n")
+    seconds = interleaved({name: step for name, (step, _) in made.items()}, args.rounds, args.device)
+    print(table(seconds, "adam").replace("| arch", "| optimizer", 1))
+
+
+if __name__ == "__main__":
+    main()

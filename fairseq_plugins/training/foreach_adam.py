@@ -1,0 +1,81 @@
+"""fairseq's Adam by lists of tensors: the same operations in the same order, each called once for many tensors.
+
+fairseq's ``adam`` calls about nine operations for each tensor, from Python and, on a GPU, as a kernel each:
+60-60 layers have some 2,500 tensors. ``torch._foreach_*`` takes a list of tensors in one call, and on a GPU in few
+kernels::
+
+    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --optimizer foreach_adam ...
+
+or in YAML ``optimizer: {_name: foreach_adam, adam_betas: "(0.9, 0.98)"}``. Flags and defaults are those of ``adam``. In
+update t, for each tensor p with gradient g (``fairseq/optim/adam.py``)::
+
+    m = beta_1 m + (1 - beta_1) g               v = beta_2 v + (1 - beta_2) g^2
+    p -= weight_decay lr p
+    p -= lr sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + eps)
+
+``torch.optim.AdamW(foreach=True)`` adds eps after the bias of v is corrected, and so differs. Weights and checkpoints
+equal those of ``adam`` bit for bit on a CPU; fairseq compares the names of optimizers on resume, so the class has the
+name of fairseq's, and a training may change to it and back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from fairseq.optim import register_optimizer
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.training.moments import MomentOptimizer
+
+
+class Adam(MomentOptimizer):
+    """fairseq's ``Adam``, with its state; its ``amsgrad``, which no flag of fairseq sets, is not supported.
+
+    Args:
+        params: parameters or torch's parameter groups.
+        settings: ``lr``, ``betas``, ``eps`` and ``weight_decay``.
+    """
+
+    supports_flat_params = True
+
+    def __init__(self, params: Iterable[Any], **settings: Any) -> None:
+        super().__init__(params, **settings)
+        self.defaults["amsgrad"] = False
+        for group in self.param_groups:
+            group["amsgrad"] = False
+
+    def _move(
+        self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        roots = torch._foreach_sqrt(second)
+        torch._foreach_add_(roots, group["eps"])
+        if group["weight_decay"] != 0:
+            torch._foreach_add_(weights, weights, alpha=-group["weight_decay"] * group["lr"])
+        factor = group["lr"] * math.sqrt(1 - beta2**t) / (1 - beta1**t)
+        torch._foreach_addcdiv_(weights, first, roots, value=-factor)
+
+
+@register_optimizer("foreach_adam", dataclass=FairseqAdamConfig)
+class FairseqForeachAdam(FairseqAdam):
+    """``--optimizer foreach_adam``.
+
+    Raises:
+        UserError: ``--fp16-adam-stats``, which only apex has.
+    """
+
+    def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
+        if cfg.fp16_adam_stats:
+            raise UserError("--optimizer foreach_adam has no --fp16-adam-stats: drop it, or use --optimizer adam")
+        params = list(params)
+        super().__init__(cfg, params)
+        self._optimizer = Adam(params, **self.optimizer_config)
+
+
+# fairseq compares the names of optimizers when a training is resumed.
+FairseqForeachAdam.__name__ = FairseqAdam.__name__
