@@ -32,6 +32,7 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Ca
     """A closure that makes one training step, and the model that it trains."""
     model = make_model(arch, size, task, ["--dropout", "0.1"])
     model = model.to(device=args.device, dtype=PRECISIONS[args.precision]).train()
+    amp = args.amp and arch != STOCK
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
     optimizer = Adam(model.parameters(), lr=1e-5, betas=(0.9, 0.98))
     source = zipf_tokens(args.sentences, args.length, size.vocabulary, seed=1).to(args.device)
@@ -47,7 +48,8 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Ca
     }
 
     def step() -> None:
-        loss, _, _ = criterion(model, sample)
+        with torch.autocast(args.device, torch.bfloat16, enabled=amp):
+            loss, _, _ = criterion(model, sample)
         (loss / sample["ntokens"]).backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -82,13 +84,15 @@ def main() -> None:
     """Print the table."""
     parser = step_flags(__doc__)
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--amp", action="store_true", help="the methods, not stock, as under --amp --bf16")
     parser.add_argument("--together", type=int, default=6, help="models in memory at a time, beside stock's")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
     task, size = make_task(args.vocabulary), model_size(args)
     archs = [f"{name}_transformer" for name in args.methods.split(",")]
-    print(f"{machine(args.device)}; {args.precision}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
+    precision = f"{args.precision}{', methods under autocast' * args.amp}"
+    print(f"{machine(args.device)}; {precision}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
     print(f"{args.sentences} x {args.length} tokens, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
     memory: dict[str, float] = {}
     for start in range(0, len(archs), args.together):

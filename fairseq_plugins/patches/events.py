@@ -19,6 +19,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "training.weight_decay.refuse",
         "search.settings.refuse_in_training",
         "patches.fp16_on_cpu.refuse_flat_masters",
+        "training.mixed_precision.build_mixed",
     ),
     # The recorder measures the update that the guard has accepted.
     "fairseq.trainer.Trainer.train_step": (
@@ -51,6 +52,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     # Its optimizer and schedule.
     "fairseq.optim.build_optimizer": ("training.weight_decay.split",),
     "fairseq.optim.fp16_optimizer.FP16Optimizer.build_optimizer": ("training.weight_decay.split_flat",),
+    "fairseq.optim.amp_optimizer.AMPOptimizer.build_optimizer": ("training.mixed_precision.without_scale",),
     "fairseq.optim.fairseq_optimizer.FairseqOptimizer.load_state_dict": ("training.weight_decay.load",),
     "fairseq.optim.lr_scheduler.polynomial_decay_schedule.PolynomialDecayLRSchedule.__init__": (
         "patches.polynomial_decay_by_flag.build_with_length",

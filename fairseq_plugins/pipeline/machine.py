@@ -119,8 +119,8 @@ def chosen(wanted: str, configured: str, machine: Machine) -> str:
         if machine.on_cpu:
             return configured if configured == "bf16" else "fp32"
         return "fp16" if configured == "bf16" and not machine.has_bf16 else configured
-    if machine.on_cpu and wanted in ("fp16", "amp"):
-        raise UserError(f"--precision {wanted} needs a GPU; on a CPU there are fp32 and bf16")
+    if machine.on_cpu and wanted == "fp16":
+        raise UserError("--precision fp16 needs a GPU; on a CPU there are fp32, bf16 and amp")
     if wanted == "bf16" and not machine.has_bf16:
         raise UserError(f"--precision bf16: {machine.gpus[0]} has no bfloat16; fp16 is the nearest")
     return wanted

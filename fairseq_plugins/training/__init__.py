@@ -16,9 +16,11 @@ def register() -> None:
         lamb,
         loss_by_sentence,
         loss_in_chunks,
+        mixed_precision,
         radam,
         weight_decay,
     )
 
     weight_decay.install()
+    mixed_precision.install()
     advice.install()

@@ -13,6 +13,8 @@ from torch import Tensor
 
 # Maximum of numbers that one call updates: bounds the memory of the intermediate results.
 CHUNK = 2**24
+# The same on a CPU: what several operations in turn find in the cache.
+CHUNK_ON_CPU = 2**15
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -59,8 +61,8 @@ class MomentOptimizer(torch.optim.Optimizer):
             for p in group["params"]:
                 if p.grad is not None:
                     alike[self._advance(p), p.device, p.dtype].append(p)
-            for (t, _, _), params in alike.items():
-                for chunk in chunks(params):
+            for (t, device, _), params in alike.items():
+                for chunk in chunks(params, min(CHUNK, CHUNK_ON_CPU) if device.type == "cpu" else CHUNK):
                     self._update(chunk, t, group)
         return loss
 
@@ -97,12 +99,12 @@ class MomentOptimizer(torch.optim.Optimizer):
             torch._foreach_copy_(params, weights)
 
 
-def chunks(params: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield runs of ``params`` of at most ``CHUNK`` numbers, or of a single larger one."""
+def chunks(params: list[Tensor], most: int) -> Iterator[list[Tensor]]:
+    """Yield runs of ``params`` of at most ``most`` numbers, or of a single larger one."""
     chunk: list[Tensor] = []
     size = 0
     for p in params:
-        if chunk and size + p.numel() > CHUNK:
+        if chunk and size + p.numel() > most:
             yield chunk
             chunk, size = [], 0
         chunk.append(p)

@@ -474,6 +474,22 @@ TRAINING = (
         ("tests/training/test_loss_in_chunks.py",),
     ),
     Break(
+        "foreach-adam-eps",
+        PACKAGE + "training/foreach_adam.py",
+        'torch._foreach_add_(roots, group["eps"])',
+        'torch._foreach_add_(roots, 2 * group["eps"])',
+        "eps is added twice",
+        ("tests/training/test_foreach_adam.py",),
+    ),
+    Break(
+        "mixed-precision-validation",
+        PACKAGE + "training/mixed_precision.py",
+        "trainer.get_criterion().training and trainer.cfg.common.amp",
+        "trainer.cfg.common.amp",
+        "validation runs in bfloat16",
+        ("tests/training/test_mixed_precision.py",),
+    ),
+    Break(
         "schedule-root",
         PACKAGE + "training/inverse_sqrt_without_warmup.py",
         "math.sqrt(constant / (constant + num_updates))",

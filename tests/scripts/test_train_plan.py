@@ -213,6 +213,7 @@ def test_several_machines(data: Path, tmp_path: Path) -> None:
         ("bf16", "fp16", H100, "bf16"),
         ("fp32", "fp16", V100, "fp32"),
         ("auto", "amp", CPU, "fp32"),
+        ("amp", "fp32", CPU, "amp"),
     ],
 )
 def test_precision(wanted: str, configured: str, machine: Machine, expected: str) -> None:

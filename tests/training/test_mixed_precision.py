@@ -1,0 +1,125 @@
+"""``--amp`` in bfloat16: float32 weights and residual streams, near float32, exact resumes, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.method import Axis
+from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.training import mixed_precision
+from tests import models, toy
+from tests.representatives import for_each
+
+AMP = ("--amp", "--no-epoch-checkpoints", "--max-update")
+
+
+def state(data: Path, directory: Path, *flags: str, **settings: Any) -> dict[str, Any]:
+    return torch.load(toy.train_toy(data, directory, *flags, **settings), weights_only=True)
+
+
+def flat(one: dict[str, Any]) -> Tensor:
+    return torch.cat([value.float().flatten() for value in one["model"].values()])
+
+
+def test_a_training_is_near_float32_and_its_weights_are_in_float32(toy_data: Path, tmp_path: Path) -> None:
+    wanted, start = (
+        state(toy_data, tmp_path / updates, "--no-epoch-checkpoints", "--max-update", updates) for updates in "61"
+    )
+    found = state(toy_data, tmp_path / "amp", *AMP, "6")
+    also = state(toy_data, tmp_path / "both", *AMP, "6", "--bf16")
+    assert {value.dtype for value in found["model"].values()} == {torch.float32}
+    moments = [one["exp_avg"] for one in found["last_optimizer_state"]["state"].values()]
+    assert {value.dtype for value in moments} == {torch.float32}
+    assert torch.equal(flat(found), flat(also))
+    # Products are rounded to 2^-9, and Adam's first steps are signs: some of the small gradients change theirs.
+    apart, far = float((flat(found) - flat(wanted)).norm()), float((flat(wanted) - flat(start)).norm())
+    assert 0 < apart < 0.2 * far
+
+
+@pytest.mark.parametrize("arch", ["transformer", pytest.param("admin_transformer", marks=pytest.mark.slow)])
+def test_a_resumed_training_is_the_uninterrupted_one(arch: str, toy_data: Path, tmp_path: Path) -> None:
+    criterion = ("--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "2")
+    wanted = state(toy_data, tmp_path / "whole", *AMP, "6", arch=arch)
+    for updates in ("3", "6"):
+        found = state(toy_data, tmp_path / "parts", *AMP, updates, *criterion, arch=arch)
+    assert torch.equal(flat(found), flat(wanted))
+    assert (tmp_path / "parts" / "recorder.jsonl").stat().st_size > 0
+
+
+@for_each("case", models.METHODS, Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY)
+def test_residual_streams_are_in_float32_and_gradients_near_it(case: str) -> None:
+    model, given = models.build(*models.CASES[case], "--dropout", "0"), models.batch(sentences=8, longest=12)
+    kinds: set[torch.dtype] = set()
+    for module in model.modules():
+        if isinstance(module, Residual):
+            module.register_forward_hook(lambda module, inputs, output: kinds.add(output.dtype))
+    losses, gradients = [], []
+    for enabled in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            output = model(*given.inputs)[0].float()
+            loss = torch.nn.functional.cross_entropy(output.flatten(0, 1), given.target.flatten(), ignore_index=1)
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert kinds == {torch.float32}
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)
+    assert (gradients[1] - gradients[0]).norm() < 0.05 * gradients[0].norm()
+
+
+def test_a_gradient_that_is_not_finite_ends_the_training(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in float32: there is no scale that could be lowered."""
+    monkeypatch.setattr(torch.nn.LayerNorm, "forward", lambda self, x: x * float("inf"))
+    with pytest.raises(FloatingPointError):
+        toy.train_toy(toy_data, tmp_path, *AMP, "2")
+
+
+def test_validation_is_in_float32(toy_data: Path, tmp_path: Path) -> None:
+    seen: dict[bool, set[bool]] = {True: set(), False: set()}
+
+    def watch(module: Any, inputs: Any) -> None:
+        seen[module.training].add(torch.is_autocast_enabled("cpu"))
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(watch)
+    try:
+        toy.train_toy(toy_data, tmp_path, *AMP, "1", validate=True)
+    finally:
+        handle.remove()
+    assert True in seen[True]
+    assert seen[False] == {False}
+
+
+def test_memory_efficient_weights_are_refused(toy_data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--amp keeps float32 weights"):
+        toy.train_toy(toy_data, tmp_path, *AMP, "1", "--memory-efficient-bf16")
+
+
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [("fpu avx512f avx512_bf16", False), ("fpu amx_bf16", False), ("fpu avx2 avx512f", True), ("bf16 sve", False)],
+)
+def test_a_cpu_without_instructions_for_bfloat16_is_known_by_its_flags(
+    flags: str, warned: bool, tmp_path: Path
+) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor : 0\nflags : {flags}\n", encoding="utf-8")
+    assert mixed_precision.lacks_bf16(cpuinfo) is warned
+    assert not mixed_precision.lacks_bf16(tmp_path / "absent")
+
+
+def test_the_warning_is_given_at_the_start(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(mixed_precision, "lacks_bf16", lambda: True)
+    with caplog.at_level(logging.WARNING):
+        toy.train_toy(toy_data, tmp_path, *AMP, "1")
+    assert [one.getMessage() for one in caplog.records if "only emulates bfloat16" in one.getMessage()]
