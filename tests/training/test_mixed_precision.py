@@ -63,6 +63,7 @@ def test_residual_streams_are_in_float32_and_gradients_near_it(case: str) -> Non
     losses, gradients = [], []
     for enabled in (False, True):
         model.zero_grad()
+        torch.manual_seed(2)  # word dropout
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
             output = model(*given.inputs)[0].float()
             loss = torch.nn.functional.cross_entropy(output.flatten(0, 1), given.target.flatten(), ignore_index=1)
@@ -70,7 +71,7 @@ def test_residual_streams_are_in_float32_and_gradients_near_it(case: str) -> Non
         losses.append(loss.item())
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     assert kinds == {torch.float32}
-    assert losses[1] == pytest.approx(losses[0], rel=0.01)
+    assert losses[1] == pytest.approx(losses[0], abs=0.02)
     assert (gradients[1] - gradients[0]).norm() < 0.05 * gradients[0].norm()
 
 
