@@ -156,7 +156,7 @@ def test_small_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(moments, "CHUNK", chunk)
         torch.manual_seed(2)
         params = [nn.Parameter(torch.randn(size)) for size in sizes]
-        chunks = [[p.numel() for p in one] for one in moments.chunks(params)]
+        chunks = [[p.numel() for p in one] for one in moments.chunks(params, chunk)]
         assert chunks == ([[5], [7], [2], [30], [1]] if chunk == 8 else [[5, 7, 2, 30, 1]])
         optimizer = RAdam(params, lr=LR, weight_decay=0.1)
         for _ in range(8):
