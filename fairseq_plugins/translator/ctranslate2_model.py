@@ -220,11 +220,11 @@ def _new_stack(stack: Any) -> Any:
 def _set_ends(spec: Any, stack: Any) -> None:
     """Embeddings, positions, and the norms around the layers."""
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
-    embeddings.weight = stack.embed_tokens.weight.numpy()
+    embeddings.weight = _array(stack.embed_tokens.weight)
     spec.scale_embeddings = stack.embed_scale
     positions = stack.embed_positions
     table = positions.weight if isinstance(positions, nn.Embedding) else positions.weights
-    spec.position_encodings.encodings = table.numpy()[positions.padding_idx + 1 :]
+    spec.position_encodings.encodings = _array(table[positions.padding_idx + 1 :])
     if isinstance(stack.layer_norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, stack.layer_norm)
     if stack.layernorm_embedding is not None:
@@ -240,7 +240,7 @@ def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
     if isinstance(norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, norm)
     else:
-        spec.layer_norm.gamma = torch.full((sub.layer.embed_dim,), IDENTITY_GAMMA).numpy()
+        spec.layer_norm.gamma = _array(torch.full((sub.layer.embed_dim,), IDENTITY_GAMMA))
     read = Affine(*norm.affine()) if isinstance(norm, AffineNorm) else Affine()
     branch = sub.residual.branch_scale()
     assert branch is not None
@@ -263,7 +263,7 @@ def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
 
 
 def _set_norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = norm.weight.numpy(), norm.bias.numpy()
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 
 def _set_linear(spec: Any, linear: Any, read: Affine = Affine(), branch: Tensor = _ONE) -> None:
@@ -271,10 +271,15 @@ def _set_linear(spec: Any, linear: Any, read: Affine = Affine(), branch: Tensor 
     constant = linear.constant() if isinstance(linear, AffineMap) else linear.bias
     weight = linear.weight.double()
     bias = 0 if constant is None else constant.double()
-    spec.weight = (branch.double() * read.scale.double() * weight).float().numpy()
+    spec.weight = _array(branch.double() * read.scale.double() * weight)
     folded = branch.double() * (bias + read.shift.double() * weight.sum(dim=1))
     if constant is not None or bool(folded.any()):
-        spec.bias = folded.float().numpy()
+        spec.bias = _array(folded)
+
+
+def _array(tensor: Tensor) -> Any:
+    """A copy in float32: the converter quantises arrays in place, and the model is still needed."""
+    return tensor.float().numpy().copy()
 
 
 def _vocabulary(dictionary: Any) -> list[str]:

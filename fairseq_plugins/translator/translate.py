@@ -174,6 +174,8 @@ def chunks_of(stream: Iterable[bytes], name: str, size: int) -> Iterator[Chunk]:
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:
+            if lines:
+                yield Chunk(number - 1 - len(lines), lines, name)
             raise UserError(f"{name}: line {number}: not UTF-8 (byte 0x{raw[error.start]:02x})") from None
         lines.append(line)
         characters += len(line)
@@ -247,7 +249,7 @@ def translate(args: argparse.Namespace) -> None:
             _translate_stream(translator, stream, args, progress)
     except KeyboardInterrupt:
         progress.clear()
-        print(f"interrupted: {progress.done:,} lines translated", file=sys.stderr)
+        print(f"interrupted; lines translated: {progress.done:,}", file=sys.stderr)
         raise
     finally:
         progress.clear()
