@@ -467,6 +467,11 @@ def _settings(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def languages_of(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:
+    """Source and target, as the configuration or the names of the binarised files say.
+
+    Raises:
+        UserError: neither says.
+    """
     from fairseq.data.data_utils import infer_language_pair
 
     task = config["task"]

@@ -19,7 +19,8 @@ CHUNK = 2000
 _PR_SET_PDEATHSIG = 1
 
 Transform = Callable[[str], str]
-Given, Made = TypeVar("Given"), TypeVar("Made")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 _transform: Callable[[Any], Any] = str
 

@@ -18,7 +18,7 @@ model, so a model has either such norms or LayerNorms.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -52,6 +52,7 @@ PARTS = {Site.SELF: "self_attention", Site.CROSS: "attention", Site.FFN: "ffn"}
 """What CTranslate2 calls them."""
 LEARNED_EPSILON = 1e-5
 """Of fairseq's LayerNorm."""
+NORMS = (AffineNorm, nn.LayerNorm)
 _ONE, _ZERO = torch.ones(1), torch.zeros(1)
 
 
@@ -60,6 +61,9 @@ class Affine(NamedTuple):
 
     scale: Tensor = _ONE
     shift: Tensor = _ZERO
+
+
+PLAIN = Affine()
 
 
 class ModelConverter(Converter):
@@ -77,7 +81,7 @@ class ModelConverter(Converter):
         """What the base class writes."""
         model = self.model
         spec = transformer_spec.TransformerSpec(*(_new_stack(stack) for _, stack in model.stacks()))
-        kept = Affine()
+        kept = PLAIN
         if isinstance(model.encoder.layer_norm, AffineNorm):
             kept = Affine(*model.encoder.layer_norm.affine())
         for name, stack in model.stacks():
@@ -85,7 +89,7 @@ class ModelConverter(Converter):
         for sub in sub_layers(model):
             _set_sub_layer(getattr(getattr(spec, sub.stack).layer[sub.number], PARTS[sub.site]), sub, kept)
         top = model.decoder.layer_norm
-        read = Affine(*top.affine()) if isinstance(top, AffineNorm) else Affine()
+        read = Affine(*top.affine()) if isinstance(top, AffineNorm) else PLAIN
         _set_linear(spec.decoder.projection, model.decoder.output_projection, read)
         spec.register_source_vocabulary(_vocabulary(model.encoder.dictionary))
         spec.register_target_vocabulary(_vocabulary(model.decoder.dictionary))
@@ -123,7 +127,7 @@ def has_layer_norms(model: Any) -> bool:
 
 
 def obstacles_to_export(model: Any) -> list[str]:
-    """Return the reasons why CTranslate2 cannot compute what ``model`` does, but for scaled streams; empty if it can."""
+    """Return why CTranslate2 cannot compute what ``model`` does, but for scaled streams; empty if it can."""
     found: list[str] = []
     for name, stack in model.stacks():
         mine = [sub for sub in sub_layers(model) if sub.stack == name]
@@ -135,28 +139,31 @@ def obstacles_to_export(model: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _obstacles_of_parts(stack: Any, subs: Iterable[SubLayer]) -> Iterator[tuple[Axis, str]]:
+def _obstacles_of_parts(stack: Any, subs: list[SubLayer]) -> Iterator[tuple[Axis, str]]:
     if type(stack.history) is not LastState:
         yield Axis.HISTORY, "a layer of CTranslate2 reads only the layer below"
     if stack.side_stream is not None:
         yield Axis.RESIDUAL, "CTranslate2 has one stream"
-    if stack.layer_norm is not None and not isinstance(stack.layer_norm, (AffineNorm, nn.LayerNorm)):
-        yield Axis.NORM, "CTranslate2 has no such norm"
-    pre = {bool(sub.norms.get(NormPlace.BEFORE)) for sub in subs}
-    for sub in subs:
-        if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None:
-            yield Axis.RESIDUAL, "more than a sum of the stream and the branch, with a scale"
-        norms = list(sub.norms.items())
-        known = all(isinstance(norm, (AffineNorm, nn.LayerNorm)) for _, norm in norms)
-        if len(norms) > 1 or not known or len(pre) > 1 or NormPlace.BRANCH in sub.norms:
-            yield Axis.NORM, "CTranslate2 has one LayerNorm a sub-layer, before the branch or after the sum"
-        if sub.site is not Site.FFN and not _is_softmax(getattr(sub.layer, sub.site.value)):
-            yield Axis.ATTENTION, "CTranslate2 has softmax attention only"
-        for linear in _maps(sub):
-            if not (type(linear) is nn.Linear or isinstance(linear, AffineMap)):
-                yield Axis.NORM, "CTranslate2 has no norm inside a branch"
-    if Site.CROSS not in {sub.site for sub in subs} and hasattr(stack, "output_projection"):
+    if stack.layer_norm is not None and not isinstance(stack.layer_norm, NORMS):
+        yield Axis.NORM, "CTranslate2 has no such norm on top"
+    if len({tuple(sub.norms) for sub in subs}) > 1:
+        yield Axis.NORM, "CTranslate2 has its norms at the same place in all sub-layers of a stack"
+    if hasattr(stack, "output_projection") and Site.CROSS not in {sub.site for sub in subs}:
         yield Axis.ATTENTION, "a decoder of CTranslate2 has a cross-attention in each layer"
+    for sub in subs:
+        yield from _obstacles_of_sub_layer(sub)
+
+
+def _obstacles_of_sub_layer(sub: SubLayer) -> Iterator[tuple[Axis, str]]:
+    if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None:
+        yield Axis.RESIDUAL, "it does more than scale the stream or the branch and add the two"
+    one = len(sub.norms) < 2 and NormPlace.BRANCH not in sub.norms
+    if not one or not all(isinstance(norm, NORMS) for norm in sub.norms.values()):
+        yield Axis.NORM, "CTranslate2 has one LayerNorm a sub-layer, before the branch or after the sum"
+    if sub.site is not Site.FFN and not _is_softmax(getattr(sub.layer, sub.site.value)):
+        yield Axis.ATTENTION, "CTranslate2 has softmax attention only"
+    if not all(type(linear) is nn.Linear or isinstance(linear, AffineMap) for linear in _maps(sub)):
+        yield Axis.NORM, "CTranslate2 has no norm inside a branch"
 
 
 def _unknown_settings(name: str, stack: Any) -> Iterator[str]:
@@ -241,7 +248,7 @@ def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
         _set_norm(spec.layer_norm, norm)
     else:
         spec.layer_norm.gamma = _array(torch.full((sub.layer.embed_dim,), IDENTITY_GAMMA))
-    read = Affine(*norm.affine()) if isinstance(norm, AffineNorm) else Affine()
+    read = Affine(*norm.affine()) if isinstance(norm, AffineNorm) else PLAIN
     branch = sub.residual.branch_scale()
     assert branch is not None
     *first, last = _maps(sub)
@@ -266,7 +273,7 @@ def _set_norm(spec: Any, norm: Any) -> None:
     spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 
-def _set_linear(spec: Any, linear: Any, read: Affine = Affine(), branch: Tensor = _ONE) -> None:
+def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _ONE) -> None:
     """Write ``branch * (W (scale x + shift) + b)``, folded in float64."""
     constant = linear.constant() if isinstance(linear, AffineMap) else linear.bias
     weight = linear.weight.double()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +26,15 @@ FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
 DEVICES = ("auto", "cpu", "gpu")
 FASTEST = ("int8", "int8_float16", "int8_bfloat16", "int8_float32", "float16", "bfloat16", "int16", "float32")
 """Kinds of weights of CTranslate2, by the time that they take."""
-SEARCH = ("beam", "lenpen", "lenpen_form", "max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
+SEARCH: Mapping[str, Callable[[Any], Any]] = {
+    "beam": int,
+    "lenpen": float,
+    "lenpen_form": str,
+    "max_len_a": float,
+    "max_len_b": int,
+    "min_len": int,
+    "no_repeat_ngram_size": int,
+}
 """Settings of a search that a package keeps; both engines have them all, but for the form of the length penalty."""
 
 Tokens = Sequence[str]
@@ -97,7 +105,8 @@ class FairseqEngine(Engine):
         for batch in batches([len(each) for each in numbers], self.how.batch):
             sample = {"id": torch.tensor(batch), "net_input": self._inputs([numbers[index] for index in batch])}
             sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
-            for index, hypotheses in zip(batch, self.task.inference_step(self.generator, [self.model], sample)):
+            answers = self.task.inference_step(self.generator, [self.model], sample)
+            for index, hypotheses in zip(batch, answers, strict=True):
                 best = hypotheses[0]
                 words = [number for number in best["tokens"].tolist() if number != self.target.eos()]
                 found[index] = Hypothesis([self.target[number] for number in words], float(best["score"]))

@@ -62,7 +62,7 @@ def parser() -> OneLineParser:
     """Flags of ``fairseq-deep export``."""
     flags = OneLineParser(
         prog="fairseq-deep export",
-        description="Convert a model for CTranslate2, a faster engine (pip install 'fairseq-deep[export]'). A directory "
+        description="Convert a model for CTranslate2, a faster engine: pip install 'fairseq-deep[export]'. A directory "
         "of fairseq-deep package gets the result beside its weights, and fairseq-deep translate then uses it. Nothing "
         "is written unless both engines give the same log-probabilities.",
     )
@@ -213,5 +213,3 @@ def _enter(package: Package, out: Path, quantization: str) -> None:
     """Let the package know of a new engine."""
     entry = {"quantization": quantization, "files": checksums(package.directory, out)}
     write_manifest(package.directory, {**package.content, "engines": {**package.engines, out.name: entry}})
-
-

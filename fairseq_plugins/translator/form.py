@@ -56,9 +56,7 @@ class Form:
         Raises:
             UserError: a file of the directory is absent or damaged.
         """
-        words = Tokenisation(
-            self.source, self.tokeniser, self.normalise, self.aggressive, self.escape, self.lower_case
-        )
+        words = Tokenisation(self.source, self.tokeniser, self.normalise, self.aggressive, self.escape, self.lower_case)
         steps = [change("apostrophes", self.source)] if self.apostrophes else []
         steps.append(words.transform())
         steps += [truecaser_of(directory / TRUECASER)] if self.truecased else []

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModel, TransformerModelBase
@@ -106,7 +107,11 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
         owner = owners.setdefault(memory_of(value), name)
         if owner != name:
             tied[name] = owner
-    kept = {name: value.detach().contiguous() for name, value in weights.items() if name not in tied}
+    kept = {
+        name: value.detach().clone(memory_format=torch.contiguous_format)
+        for name, value in weights.items()
+        if name not in tied
+    }
     save_file(kept, str(path), metadata={TIED: json.dumps(tied)})
 
 

@@ -1,6 +1,6 @@
 """A package: one directory that is a whole translator, and that holds no path of the machine that made it.
 
-``translator.json`` says what it is and has the SHA-256 of every other file, which is checked when the package is opened.
+``translator.json`` says what it is and has the SHA-256 of every other file, which is checked when it is opened.
 """
 
 from __future__ import annotations
@@ -69,28 +69,30 @@ def open_package(directory: Path) -> Package:
     if not directory.is_dir():
         raise UserError(f"{directory}: no such directory; fairseq-deep package makes one of a training")
     if not manifest.is_file():
-        raise UserError(f"{directory}: not a package: it has no {MANIFEST}; fairseq-deep package makes one of a training")
+        raise UserError(
+            f"{directory}: not a package: it has no {MANIFEST}; fairseq-deep package makes one of a training"
+        )
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
         found = content["format"]
-        if found != FORMAT:
-            raise UserError(f"{directory}: a package of format {found}; this version of fairseq-deep reads {FORMAT}")
         package = Package(directory, content)
-        files = dict(content["files"])
-        for engine in package.engines.values():
-            files.update(engine["files"])
-        _ = package.form, content["model"], content["search"]
-    except UserError:
-        raise
+        if found == FORMAT:
+            _ = package.form, content["model"], content["search"], content["positions"]
+            files = [content["files"], *(engine["files"] for engine in package.engines.values())]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{manifest}: damaged: {type(error).__name__}: {error}") from None
-    for name, expected in files.items():
-        path = directory / name
-        if not path.is_file():
-            raise UserError(f"{path}: no such file; the package is incomplete")
-        if checksum(path) != expected:
-            raise UserError(f"{path}: damaged: its SHA-256 is not the one in {MANIFEST}")
+    if found != FORMAT:
+        raise UserError(f"{directory}: a package of format {found}; this version of fairseq-deep reads {FORMAT}")
+    for name, expected in (item for each in files for item in each.items()):
+        _check(directory / name, expected)
     return package
+
+
+def _check(path: Path, expected: str) -> None:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; the package is incomplete")
+    if checksum(path) != expected:
+        raise UserError(f"{path}: damaged: its SHA-256 is not the one in {MANIFEST}")
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:

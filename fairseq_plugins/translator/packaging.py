@@ -19,6 +19,7 @@ from fairseq_plugins.pipeline.corpus import binarised
 from fairseq_plugins.pipeline.evaluate import KINDS, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.run import Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
+from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.text.description import SUBWORDS
 from fairseq_plugins.translator.engines import SEARCH
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
@@ -96,12 +97,14 @@ def package(args: argparse.Namespace) -> None:
         raise UserError(f"{args.run}: nothing says what it was trained on; give --data DIR")
     data_bin = binarised(args.data)
     source, target = languages_of(data_bin, config)
-    settings = _settings(args.data)
+    settings = settings_of(args.data)
     form = form_of((source, target), text_of(args), settings)
-    files = _files(args, form, settings)
+    files = files_of(args, form, settings)
     files |= {f"dict.{language}.txt": data_bin / f"dict.{language}.txt" for language in (source, target)}
     options = options_of(state, checkpoint)
-    model = build(options, state["model"], dictionaries_of(*(files[f"dict.{each}.txt"] for each in (source, target))), checkpoint)
+    model = build(
+        options, state["model"], dictionaries_of(*(files[f"dict.{each}.txt"] for each in (source, target))), checkpoint
+    )
     content = {
         "format": FORMAT,
         "text": asdict(form),
@@ -126,12 +129,9 @@ def package(args: argparse.Namespace) -> None:
 
 
 def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the search in a configuration, fairseq's defaults where it says nothing."""
-    from fairseq_plugins.search.settings import STOCK, GenerationConfigWithForm
-
-    defaults = {name: getattr(GenerationConfigWithForm(), name) for name in SEARCH}
-    defaults["lenpen_form"] = STOCK
-    return {name: type(value)(generation.get(name, value)) for name, value in defaults.items()}
+    """The settings of the search in a configuration, the defaults where it says nothing."""
+    defaults = GenerationConfigWithForm()
+    return {name: kind(generation.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()}
 
 
 def _checkpoint(args: argparse.Namespace, run: Run | None) -> Path:
@@ -145,13 +145,14 @@ def _checkpoint(args: argparse.Namespace, run: Run | None) -> Path:
     return averaged if averaged.is_file() else averaging.newest(run.checkpoints)
 
 
-def _settings(data: Path) -> dict[str, str]:
+def settings_of(data: Path) -> dict[str, str]:
+    """NAME=VALUE of the file ``settings`` of a prepared directory; empty where there is none."""
     path = data / SETTINGS
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
 
 
-def _files(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) -> dict[str, Path]:
+def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) -> dict[str, Path]:
     """What :attr:`Form.files` names, by where it is now."""
     end = f".{form.source}" if settings.get("JOINT_CODES") == "0" else ""
     learned = "codes" if form.subwords == "subword_nmt" else "sentencepiece.model"
@@ -160,7 +161,9 @@ def _files(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) ->
         VOCABULARY: (args.data / f"vocabulary.{form.source}", "prepare the directory again"),
         TRUECASER: (args.truecaser or args.data / "truecaser", "--truecaser FILE names Moses' model"),
     }
-    missing = [f"{places[name][0]}: no such file; {places[name][1]}" for name in form.files() if not places[name][0].is_file()]
+    missing = [
+        f"{places[name][0]}: no such file; {places[name][1]}" for name in form.files() if not places[name][0].is_file()
+    ]
     if missing:
         raise UserError(missing)
     return {name: places[name][0] for name in form.files()}

@@ -194,7 +194,9 @@ def parser() -> OneLineParser:
         "Every line of the input is a line of the output; at a terminal each line is translated when it is entered.",
     )
     flags.add_argument("model", type=Path, metavar="MODEL", help="a directory of fairseq-deep package")
-    flags.add_argument("input", nargs="?", type=Path, metavar="INPUT", help="text, or text.gz (default: standard input)")
+    flags.add_argument(
+        "input", nargs="?", type=Path, metavar="INPUT", help="text, or text.gz (default: standard input)"
+    )
     flags.add_argument(
         "--engine",
         default=AUTO,
@@ -228,25 +230,14 @@ def translate(args: argparse.Namespace) -> None:
     """Translate standard input or a file to standard output.
 
     Raises:
-        UserError: as :class:`Translator`; a line is not UTF-8 or refused; there is no such file.
+        UserError: as :class:`Translator`; a line is not UTF-8 or refused.
+        OSError: the file cannot be read.
     """
     _log_to_errors()
-    translator = Translator(
-        args.model,
-        engine=args.engine,
-        device=args.device,
-        beam=args.beam,
-        length_penalty=args.length_penalty,
-        batch=args.batch,
-        too_long=args.too_long,
-        longest=args.longest,
-        processes=args.processes,
-    )
-    opened = open_bytes(args.input) if args.input else nullcontext(sys.stdin.buffer)
     progress = Progress()
     try:
-        with opened as stream:
-            _translate_stream(translator, stream, args, progress)
+        with open_bytes(args.input) if args.input else nullcontext(sys.stdin.buffer) as stream:
+            _translate_stream(stream, args, progress)
     except KeyboardInterrupt:
         progress.clear()
         print(f"interrupted; lines translated: {progress.done:,}", file=sys.stderr)
@@ -255,14 +246,15 @@ def translate(args: argparse.Namespace) -> None:
         progress.clear()
 
 
-def _translate_stream(
-    translator: Translator, stream: BinaryIO, args: argparse.Namespace, progress: Progress
-) -> None:
-    form = translator.package.form
+def _translate_stream(stream: BinaryIO, args: argparse.Namespace, progress: Progress) -> None:
     dialogue = args.input is None and sys.stdin.isatty()
+    options = ("engine", "device", "beam", "length_penalty", "batch", "too_long", "longest")
+    # Several processes would wait for several lines.
+    processes = 1 if dialogue else args.processes
+    translator = Translator(args.model, processes=processes, **{name: getattr(args, name) for name in options})
     print(translator, file=sys.stderr)
-    lines: Iterable[bytes] = _prompted(stream, f"{form.source}> ") if dialogue else stream
-    name = STANDARD_INPUT if args.input is None else str(args.input)
+    lines: Iterable[bytes] = _prompted(stream, f"{translator.package.form.source}> ") if dialogue else stream
+    name = str(args.input or STANDARD_INPUT)
     for translated in translator.stream(chunks_of(lines, name, 1 if dialogue else args.buffer)):
         progress.clear()
         sys.stdout.buffer.write("".join(f"{each.text}\n" for each in translated).encode())

@@ -14,7 +14,7 @@ from fairseq_plugins.translator import packaging
 from tests import toy
 
 SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
-UPDATES = "80"
+UPDATES = "40"
 
 
 class Made(NamedTuple):
@@ -31,9 +31,7 @@ def write_text(directory: Path) -> None:
     for seed, (name, count) in enumerate({"train": 200, "valid": 10, "test": 24}.items(), start=1):
         pairs = toy.sentence_pairs(count, seed, longest=5)
         for language, side in (("de", 0), ("en", 1)):
-            lines = [
-                SENTENCES[number % len(SENTENCES)].replace("{}", pair[side]) for number, pair in enumerate(pairs)
-            ]
+            lines = [SENTENCES[number % len(SENTENCES)].replace("{}", pair[side]) for number, pair in enumerate(pairs)]
             (directory / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Raw text in, raw text out: the translations of fairseq-generate, every line once, in order, whatever the lines are."""
+"""Raw text in, raw text out: the translations of fairseq-generate, every line once and in order."""
 
 from __future__ import annotations
 
@@ -280,7 +280,9 @@ def test_ctrl_c_ends_it_with_one_line(made: Made, processes: str) -> None:
 @pytest.mark.slow
 def test_at_a_terminal_each_line_is_translated_when_it_is_entered(made: Made) -> None:
     ours, theirs = pty.openpty()
-    child = subprocess.Popen([*COMMAND, str(made.package)], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [*COMMAND, str(made.package)], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     os.write(ours, b"Ja, eins zwei!\n")
     assert child.stdout.readline().strip()
     os.write(ours, b"\x04")
