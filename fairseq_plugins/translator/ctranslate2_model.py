@@ -38,6 +38,7 @@ from fairseq_plugins.core.method import Axis, Site
 from fairseq_plugins.core.norm import AffineNorm, NormPlace
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.translator.engines import PAD
 from fairseq_plugins.translator.model import as_ours, build
 
 ACTIVATIONS = {
@@ -291,4 +292,4 @@ def _array(tensor: Tensor) -> Any:
 
 def _vocabulary(dictionary: Any) -> list[str]:
     """Tokens in the order of their numbers; CTranslate2's name for the pad."""
-    return ["<blank>" if token == dictionary.pad_word else token for token in dictionary.symbols]
+    return [PAD if token == dictionary.pad_word else token for token in dictionary.symbols]

@@ -37,6 +37,8 @@ SEARCH: Mapping[str, Callable[[Any], Any]] = {
 }
 """Settings of a search that a package keeps; both engines have them all, but for the form of the length penalty."""
 
+PAD = "<blank>"
+"""CTranslate2's name for it."""
 Tokens = Sequence[str]
 
 
@@ -171,6 +173,8 @@ class CTranslate2Engine(Engine):
             max_batch_size=self.how.batch,
             batch_type="tokens",
             max_input_length=0,
+            # fairseq's search excludes the pad as well.
+            suppress_sequences=[[PAD]],
             return_scores=True,
         )
         return [Hypothesis(each.hypotheses[0], each.scores[0]) for each in found]
