@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_directory
 from fairseq_plugins.options import OneLineParser
@@ -33,7 +33,8 @@ CARD = """# {source} to {target}
 A translator made by `fairseq-deep package`: a Transformer of {encoder_layers} encoder and {decoder_layers} decoder
 layers (`{arch}`), {parameters:,} parameters, and everything that its text goes through.
 
-    pip install fairseq-deep
+With fairseq-deep installed, and `.` the path of this directory:
+
     fairseq-deep translate . < text.{source} > text.{target}
 
 ```python
@@ -44,7 +45,6 @@ Translator(".").translate(["..."])
 Search: {search}.
 Text: {text}.
 Licence: {licence}.
-
 {scores}
 `translator.json` has all settings, and the SHA-256 of each file.
 """
@@ -113,6 +113,7 @@ def package(args: argparse.Namespace) -> None:
         "licence": args.licence,
         "updates": num_updates(state),
         "scores": _scores(run, checksum(checkpoint)[:12]) if run else [],
+        "architecture": architecture(state),
         "model": options,
         "engines": {},
     }
@@ -191,12 +192,12 @@ def _card(content: Mapping[str, Any], parameters: int) -> str:
     return CARD.format(
         source=text["source"],
         target=text["target"],
-        arch=model.get("arch") or model.get("_name"),
+        arch=content["architecture"],
         encoder_layers=model["encoder_layers"],
         decoder_layers=model["decoder_layers"],
         parameters=parameters,
         search=", ".join(f"{name} {value}" for name, value in search.items()),
         text=", ".join(f"{name} {value}" for name, value in plain.items()),
         licence=content["licence"],
-        scores="\n".join(scores) + "\n" if content["scores"] else "",
+        scores="\n".join(["", *scores]) if content["scores"] else "",
     )
