@@ -98,7 +98,12 @@ def read_dictionary(path: Path) -> Dictionary:
 
 
 def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write weights as safetensors, in their own types; a tensor with several names is written once."""
+    """Write weights as safetensors, in their own types; a tensor with several names is written once.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     owners: dict[Any, str] = {}
@@ -112,7 +117,10 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
         for name, value in weights.items()
         if name not in tied
     }
-    save_file(kept, str(path), metadata={TIED: json.dumps(tied)})
+    try:
+        save_file(kept, str(path), metadata={TIED: json.dumps(tied)})
+    except SafetensorError as error:  # what it makes of an error of the system
+        raise UserError(f"{path}: cannot be written: {error}") from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -11,10 +11,14 @@ import pytest
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.pipeline.commands import Commands
 from fairseq_plugins.translator import packaging
+from fairseq_plugins.translator.package import open_package, write_manifest
 from tests import toy
 
 SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
 UPDATES = "40"
+
+MOST = 40
+"""Tokens of a translation: a model that knows so little often does not end one."""
 
 
 class Made(NamedTuple):
@@ -51,6 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     checkpoint = toy.train_toy(place / "data" / "data-bin", place / "saved", *flags, arch="admin_transformer")
     words = [str(checkpoint), str(place / "package"), "--data", str(place / "data"), "--licence", "CC0"]
     assert packaging.main(words) == 0
+    content = open_package(place / "package").content
+    write_manifest(place / "package", {**content, "search": {**content["search"], "max_len_b": MOST}})
     return Made(place / "data", checkpoint, place / "package")
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from fairseq_plugins.cli import main as cli
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.commands import Commands
 from fairseq_plugins.pipeline.run import read_run
 from fairseq_plugins.text.description import described
@@ -74,6 +75,8 @@ def test_weights_come_back_as_they_were(tmp_path: Path) -> None:
     assert found.keys() == weights.keys()
     assert all(torch.equal(found[name], value) and found[name].dtype == value.dtype for name, value in weights.items())
     assert found["a"] is found["b"]
+    with pytest.raises(UserError, match="cannot be written"):
+        write_weights(weights, tmp_path / "none" / "weights.safetensors")
 
 
 @pytest.mark.parametrize("flags", ["", "--encoder-normalize-before --decoder-normalize-before --activation-fn gelu"])
@@ -134,16 +137,14 @@ def test_scores_of_other_weights_are_left_out(run: Path, tmp_path: Path) -> None
     assert len(read_run(run).evaluations) == 1
 
 
-def test_the_search_is_the_configuration_s(made: Made) -> None:
-    content = open_package(made.package).content
-    assert content["search"] == {
+def test_the_search_is_the_configuration_s_and_else_fairseq_s() -> None:
+    defaults = {
         **{"beam": 5, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 200},
         **{"min_len": 1, "no_repeat_ngram_size": 0},
     }
-    assert packaging.search_of({"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt"}) == {
-        **content["search"],
-        **{"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt"},
-    }
+    assert packaging.search_of({}) == defaults
+    said = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt"}
+    assert packaging.search_of({**said, "sampling": False}) == {**defaults, **said}
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:

@@ -27,7 +27,7 @@ from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.package import open_package
 from fairseq_plugins.translator.translate import Chunk, Translation, Translator, chunks_of, longest_of
 from tests import toy
-from tests.translator.conftest import Made
+from tests.translator.conftest import MOST, Made
 
 Run = Callable[..., tuple[int, bytes, str]]
 
@@ -48,7 +48,7 @@ def translate(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixtur
 
 def generated(made: Made, tmp_path: Path) -> list[str]:
     """What ``fairseq-generate`` and the detokeniser make of the test set."""
-    flags = ["--beam", "5", "--max-len-b", "200", "--remove-bpe"]
+    flags = ["--beam", "5", "--max-len-b", str(MOST), "--remove-bpe"]
     found = toy.translate_toy(made.data / "data-bin", made.checkpoint, tmp_path, *flags)
     detokenise = detokeniser("en")
     return [detokenise(found[number]) for number in range(len(found))]
