@@ -54,6 +54,7 @@ setup(
         "regex",
         "sacrebleu>=2.0",
         "sacremoses",
+        "safetensors",
         "scipy",
         "sentencepiece",
         "subword-nmt",
@@ -65,6 +66,7 @@ setup(
         "plots": ["matplotlib"],
         "summarisation": ["rouge-score"],
         "speech": ["jiwer"],
+        "export": ["ctranslate2>=4.5"],
         "dev": [
             "pytest",
             "pytest-xdist",
@@ -75,6 +77,7 @@ setup(
             "vermin",
             "rouge-score",
             "jiwer",
+            "ctranslate2>=4.5",
         ],
     },
     entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.cli.main:run"]},

@@ -12,6 +12,7 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 BY_THEMSELVES = (
     "cli",
@@ -66,6 +67,16 @@ def _log_as_fairseq_does() -> None:
     # Every import logs a line about a package that only speech synthesis would use.
     for speech in ("text_to_speech", "frm_text_to_speech"):
         logging.getLogger(f"fairseq.tasks.{speech}").setLevel(logging.WARNING)
+
+
+def __getattr__(name: str) -> Any:
+    """Import :class:`Translator` when it is first asked for: most processes never do."""
+    if name != "Translator":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    register()
+    from fairseq_plugins.translator.translate import Translator
+
+    return Translator
 
 
 def _registers_later() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,29 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
+
+
+@contextmanager
+def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a new directory to fill, renamed to ``path`` if the block succeeds; otherwise nothing changes.
+
+    Raises:
+        OSError: it cannot be made, or ``path`` holds something and ``overwrite`` is false.
+    """
+    partial = path.with_name(path.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if overwrite and path.is_dir():
+            before = path.with_name(path.name + ".before")
+            os.replace(path, before)
+            os.replace(partial, path)
+            shutil.rmtree(before)
+        else:
+            os.replace(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -36,10 +36,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe.guard": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
     "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
     "observe.watch": {"observe.diagnostics", "pipeline"},
+    "translator": {"checkpoints", "core", "patches", "pipeline", "search", "text"},
     "demo": {"core", "pipeline", "scoring", ""},
     "doctor": {"core", "patches", "pipeline", ""},
     "cli": {"checkpoints", "patches", "core", "text", "demo", "pipeline", ""},
-    "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training"},
+    "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
 BASE = {"errors", "files", "options", "outcome", "tables"}

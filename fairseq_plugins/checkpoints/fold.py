@@ -212,7 +212,7 @@ def _fold_into_tables(name: str, stack: Any, scale: Tensor, folded: Folded) -> N
     folded.multiply(table, scale)
 
 
-def _task(weights: Mapping[str, Tensor]) -> SimpleNamespace:
+def task_for(weights: Mapping[str, Tensor]) -> SimpleNamespace:
     """Return everything that a model's builder needs from a task; only the number of words matters."""
     dictionaries = {}
     for stack in Stack:
@@ -223,7 +223,7 @@ def _task(weights: Mapping[str, Tensor]) -> SimpleNamespace:
     return SimpleNamespace(source_dictionary=dictionaries[Stack.ENCODER], target_dictionary=dictionaries[Stack.DECODER])
 
 
-def _own_options(state: Mapping[str, Any], path: Path) -> Namespace:
+def own_options(state: Mapping[str, Any], path: Path) -> Namespace:
     """Return the flat configuration in a checkpoint of this package.
 
     Raises:
@@ -257,12 +257,12 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
     Raises:
         UserError: the checkpoint is of another model, does not fit its own settings, or is not finite.
     """
-    options = _own_options(state, path)
+    options = own_options(state, path)
     weights = dict(state["model"])
     for stack in Stack:
         if f"{stack.value}.embed_tokens.weight" not in weights:
             raise UserError(f"{path}: the weights of the {stack.value}'s embeddings are missing")
-    model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), _task(weights))
+    model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), task_for(weights))
     try:
         model.load_state_dict(weights, strict=True)
     except RuntimeError as error:
@@ -277,7 +277,7 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
 
 def build_stock(folded: Folded) -> TransformerModelBase:
     """Build the stock model with fairseq's own builder and a strict load, in evaluation mode."""
-    model: Any = build_model(OmegaConf.create(folded.options), _task(folded.weights))
+    model: Any = build_model(OmegaConf.create(folded.options), task_for(folded.weights))
     model.load_state_dict(dict(folded.weights), strict=True)
     model.eval()
     return model

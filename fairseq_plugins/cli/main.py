@@ -86,6 +86,14 @@ COMMANDS: Mapping[str, Command] = {
         "fairseq_plugins.pipeline.reproduce",
         needs_fairseq=False,
     ),
+    "package": Command(
+        "make one directory of a training that is the whole translator", "fairseq_plugins.translator.packaging"
+    ),
+    "translate": Command("translate raw text with such a directory", "fairseq_plugins.translator.translate"),
+    "export": Command(
+        "convert a checkpoint or such a directory for CTranslate2, and prove that it computes the same",
+        "fairseq_plugins.translator.export",
+    ),
     "report": Command("what trainings reached, in one table", "fairseq_plugins.pipeline.report", needs_fairseq=False),
     "watch": Command(
         "losses and gradient norms of trainings, while they run",

@@ -6,10 +6,18 @@ A part of this axis is built with ``build(layer, design) -> None``, which change
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, part
+
+
+class AffineMap(nn.Linear):
+    """A map that computes ``weight x + constant`` without a vector of biases."""
+
+    def constant(self) -> Tensor:
+        """Return what such a vector would be, ``(out)``."""
+        raise NotImplementedError
 
 
 @part(

@@ -53,6 +53,14 @@ def layer_norms(module: nn.Module) -> list[nn.Module]:
     return [one for one in module.modules() if isinstance(one, nn.LayerNorm)]
 
 
+class AffineNorm(nn.Module):
+    """In the place of a norm, ``scale * x + shift`` with two scalars, which the maps that read it can absorb."""
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """Return scale and shift, each ``(1)``."""
+        raise NotImplementedError
+
+
 class NormedLinear(nn.Linear):
     """A linear map after a norm: W norm(x) + b. Keeps weight and bias of ``linear``, ``(out, in)``, and their names."""
 

@@ -40,6 +40,10 @@ class Residual(nn.Module):
         """Return s if this computes just ``s * stream + branch``, else ``None``. Shape (C) or (1)."""
         return None
 
+    def branch_scale(self) -> Tensor | None:
+        """Return s if this computes just ``stream + s * branch``, else ``None``. Shape (1)."""
+        return None
+
     def read(self, stream: Tensor, side: Tensor) -> Tensor:
         """Input of the sub-layer, before any LayerNorm, in a stack with a side stream; by default the stream."""
         return stream
@@ -73,6 +77,10 @@ class PlainResidual(Residual):
     """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
 
     def stream_scale(self) -> Tensor | None:
+        """One."""
+        return torch.ones(1)
+
+    def branch_scale(self) -> Tensor | None:
         """One."""
         return torch.ones(1)
 

@@ -23,16 +23,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.bias import AffineMap
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
-from fairseq_plugins.core.norm import NormFactory, NormPlace, NormPlaces
+from fairseq_plugins.core.norm import AffineNorm, NormFactory, NormPlace, NormPlaces
 
 RELEASED_CROSS_BRANCHES = 12
 """L in the authors' attention if its caller does not pass it, as for their cross-attention."""
 
 
-class ScalarShift(nn.Module):
+class ScalarShift(AffineNorm):
     """x - b with one trained scalar b that starts at 0. Any shape."""
 
     def __init__(self) -> None:
@@ -43,8 +44,12 @@ class ScalarShift(nn.Module):
         """Shift."""
         return x - self.shift
 
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """1 and -b."""
+        return torch.ones_like(self.shift), -self.shift
 
-class ScaledShift(nn.Module):
+
+class ScaledShift(AffineNorm):
     """s (x - b) with trained scalars that start at 1 and 0. Any shape."""
 
     def __init__(self) -> None:
@@ -56,8 +61,12 @@ class ScaledShift(nn.Module):
         """Shift, then scale."""
         return self.scale * (x - self.shift)
 
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """S and -s b."""
+        return self.scale, -self.scale * self.shift
 
-class LinearThenShift(nn.Linear):
+
+class LinearThenShift(AffineMap):
     """W x - b: no vector of biases, one scalar that starts at 0. Takes the weight of ``linear``, ``(out, in)``."""
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -70,6 +79,10 @@ class LinearThenShift(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
         return F.linear(x, self.weight, (-self.shift).expand(self.out_features))
+
+    def constant(self) -> Tensor:
+        """The output for zeros, ``(out)``."""
+        return self.forward(torch.zeros_like(self.weight[0]))
 
 
 class ShiftThenLinear(LinearThenShift):

@@ -26,6 +26,10 @@ class ReZeroResidual(Residual):
         """Add the scaled branch to the stream."""
         return torch.addcmul(stream, branch, self.alpha)
 
+    def branch_scale(self) -> Tensor:
+        """alpha, ``(1)``."""
+        return self.alpha
+
 
 @part(
     Axis.RESIDUAL,

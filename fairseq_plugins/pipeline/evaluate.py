@@ -244,7 +244,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     logging.getLogger().setLevel(logging.WARNING)
     _check_corpus(run, args.data)
     newest = read_checkpoint(averaging.newest(run.checkpoints))
-    config = _configuration(newest)
+    config = configuration_of(newest)
     task = config.get("task", {})
     kind = KINDS.get(str(task.get("_name")))
     if kind is None:
@@ -311,7 +311,7 @@ def _check_corpus(run: Run, data: Path) -> None:
         )
 
 
-def _configuration(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The settings of a checkpoint by group, of either of fairseq's two styles; some tasks mix them."""
     if state.get("cfg"):
         groups = {
@@ -382,7 +382,7 @@ def _published(args: argparse.Namespace, name: str, language: str) -> Path:
 
 def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> dict[str, Any]:
     binarised, text = _binarised(args.data, "translation"), text_of(args)
-    source, target = _languages(binarised, config)
+    source, target = languages_of(binarised, config)
     if text.tokeniser == "moses":
         moses.scripts()  # A MOSES that is none would be noticed after the decoding.
     sets = []
@@ -466,7 +466,12 @@ def _settings(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple((option.removeprefix("--"), value) for option, value in zip(flags[::2], flags[1::2], strict=True))
 
 
-def _languages(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:
+def languages_of(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:
+    """Source and target, as the configuration or the names of the binarised files say.
+
+    Raises:
+        UserError: neither says.
+    """
     from fairseq.data.data_utils import infer_language_pair
 
     task = config["task"]

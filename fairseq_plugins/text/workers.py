@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
+from typing import Any, TypeVar
 
 CHUNK = 2000
 """Lines handed to a worker at a time."""
@@ -18,8 +19,10 @@ CHUNK = 2000
 _PR_SET_PDEATHSIG = 1
 
 Transform = Callable[[str], str]
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
-_transform: Transform = str
+_transform: Callable[[Any], Any] = str
 
 
 def cores() -> int:
@@ -27,13 +30,16 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def map_lines(make: Callable[[], Transform], lines: Iterable[str], workers: int = 1) -> Iterator[str]:
-    """``make()(line)`` for every line, in order.
+def map_lines(
+    make: Callable[[], Callable[[Given], Made]], lines: Iterable[Given], workers: int = 1, at_once: int = 0
+) -> Iterator[Made]:
+    """``make()(line)`` for every line, in order. What ends us early ends the workers.
 
     Args:
         make: makes the function; called once in each worker, because such functions hold tables and caches.
         lines: are read only as fast as the workers take them, so a corpus may be larger than the memory.
         workers: processes; 1 means that the lines are worked on here.
+        at_once: lines handed to a worker at a time; 0 means :data:`CHUNK`.
 
     Raises:
         Exception: whatever the function raises.
@@ -45,20 +51,23 @@ def map_lines(make: Callable[[], Transform], lines: Iterable[str], workers: int 
     context = multiprocessing.get_context("fork")
     iterator = iter(lines)
     with ProcessPoolExecutor(workers, context, _start, (make, os.getpid())) as pool:
-        waiting: deque[Future[list[str]]] = deque()
+        waiting: deque[Future[list[Made]]] = deque()
+        others = set(multiprocessing.active_children())
         try:
-            while chunk := list(islice(iterator, CHUNK)):
+            while chunk := list(islice(iterator, at_once or CHUNK)):
                 waiting.append(pool.submit(_work, chunk))
                 if len(waiting) > 2 * workers:
                     yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        except BaseException:
+            # A worker would finish what it is at, which may take minutes.
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
 
 
-def _start(make: Callable[[], Transform], parent: int) -> None:
+def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
     """Set up a worker: Ctrl-C is the parent's business, and a worker does not outlive it."""
     global _transform
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -70,5 +79,5 @@ def _start(make: Callable[[], Transform], parent: int) -> None:
     _transform = make()
 
 
-def _work(lines: list[str]) -> list[str]:
+def _work(lines: list[Any]) -> list[Any]:
     return [_transform(line) for line in lines]

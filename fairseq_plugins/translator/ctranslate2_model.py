@@ -1,0 +1,295 @@
+"""A model of this package as one of CTranslate2, through ``ctranslate2.converters`` and its specifications.
+
+CTranslate2 knows a LayerNorm before the branch or after the sum, and plain sums. What a design adds to that is folded
+into the weights:
+
+* a scale of the stream, by :mod:`fairseq_plugins.checkpoints.fold`;
+* a scale a of the branch: ``a (W x + b)`` is ``(a W) x + a b`` in the last map of the branch;
+* ``scale * x + shift`` in the place of a norm, with two scalars: ``W (scale x + shift 1) + b`` is
+  ``(scale W) x + (b + shift W 1)`` in every map that reads it.
+
+A sub-layer without any norm would lose its skip, because CTranslate2 adds the stream only where there is a norm
+(``src/layers/transformer.cc`` and ``attention.cc`` of 4.8). It gets an RMS norm ``gamma x / sqrt(mean(x^2) + epsilon)``
+with gamma = 2^15 and epsilon = 2^30, which is ``x (1 - mean(x^2) / 2^31 + ...)``: the relative error is below float32's
+rounding, 2^-24, while mean(x^2) < 128, and 2^15 is a number in half precision. Epsilon is one number for the whole
+model, so a model has either such norms or LayerNorms.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from ctranslate2.converters import utils
+from ctranslate2.converters.converter import Converter
+from ctranslate2.specs import common_spec, transformer_spec
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_plugins.checkpoints.fold import fold, obstacles
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.bias import AffineMap
+from fairseq_plugins.core.history import LastState
+from fairseq_plugins.core.method import Axis, Site
+from fairseq_plugins.core.norm import AffineNorm, NormPlace
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.translator.engines import PAD
+from fairseq_plugins.translator.model import as_ours, build
+
+ACTIVATIONS = {
+    "relu": common_spec.Activation.RELU,
+    "gelu": common_spec.Activation.GELU,
+    "gelu_accurate": common_spec.Activation.GELUTanh,
+    "gelu_fast": common_spec.Activation.GELUTanh,
+    "swish": common_spec.Activation.SWISH,
+}
+IDENTITY_GAMMA, IDENTITY_EPSILON = 2.0**15, 2.0**30
+PARTS = {Site.SELF: "self_attention", Site.CROSS: "attention", Site.FFN: "ffn"}
+"""What CTranslate2 calls them."""
+LEARNED_EPSILON = 1e-5
+"""Of fairseq's LayerNorm."""
+NORMS = (AffineNorm, nn.LayerNorm)
+_ONE, _ZERO = torch.ones(1), torch.zeros(1)
+
+
+class Affine(NamedTuple):
+    """``scale * x + shift``, each ``(1)``."""
+
+    scale: Tensor = _ONE
+    shift: Tensor = _ZERO
+
+
+PLAIN = Affine()
+
+
+class ModelConverter(Converter):
+    """Converts a model of this package.
+
+    Args:
+        model: in evaluation mode, one without :func:`obstacles_to_export`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @torch.no_grad()
+    def _load(self) -> Any:
+        """What the base class writes."""
+        model = self.model
+        spec = transformer_spec.TransformerSpec(*(_new_stack(stack) for _, stack in model.stacks()))
+        kept = PLAIN
+        if isinstance(model.encoder.layer_norm, AffineNorm):
+            kept = Affine(*model.encoder.layer_norm.affine())
+        for name, stack in model.stacks():
+            _set_ends(getattr(spec, name), stack)
+        for sub in sub_layers(model):
+            _set_sub_layer(getattr(getattr(spec, sub.stack).layer[sub.number], PARTS[sub.site]), sub, kept)
+        top = model.decoder.layer_norm
+        read = Affine(*top.affine()) if isinstance(top, AffineNorm) else PLAIN
+        _set_linear(spec.decoder.projection, model.decoder.output_projection, read)
+        spec.register_source_vocabulary(_vocabulary(model.encoder.dictionary))
+        spec.register_target_vocabulary(_vocabulary(model.decoder.dictionary))
+        spec.config.decoder_start_token = spec.config.eos_token
+        spec.config.add_source_eos = True
+        spec.config.layer_norm_epsilon = LEARNED_EPSILON if has_layer_norms(model) else IDENTITY_EPSILON
+        return spec
+
+
+def without_scaled_streams(model: Any, options: dict[str, Any], path: Path) -> Any:
+    """Return a model that computes the same and whose residual connections do not scale the stream.
+
+    Raises:
+        UserError: there is none; lists every reason.
+    """
+    if not _scaled(model):
+        return model
+    if problems := obstacles(model):
+        raise UserError(problems)
+    folded = fold(model, Namespace(**options))
+    dictionaries = SimpleNamespace(
+        source_dictionary=model.encoder.dictionary, target_dictionary=model.decoder.dictionary
+    )
+    return build(as_ours(folded.options), folded.weights, dictionaries, path)
+
+
+def _scaled(model: Any) -> bool:
+    """Whether a residual connection may scale its stream."""
+    return any(sub.residual.branch_scale() is None for sub in sub_layers(model))
+
+
+def has_layer_norms(model: Any) -> bool:
+    """Whether there is any LayerNorm."""
+    return any(isinstance(module, nn.LayerNorm) for module in model.modules())
+
+
+def obstacles_to_export(model: Any) -> list[str]:
+    """Return why CTranslate2 cannot compute what ``model`` does, but for scaled streams; empty if it can."""
+    found: list[str] = []
+    for name, stack in model.stacks():
+        mine = [sub for sub in sub_layers(model) if sub.stack == name]
+        choice = {axis: f"--{axis.value} {stack.design.choice(axis)}" for axis in Axis}
+        found += [f"{choice[axis]}: {reason}" for axis, reason in _obstacles_of_parts(stack, mine)]
+        found += [f"{flag}: CTranslate2 has no such thing" for flag in _unknown_settings(name, stack)]
+    if has_layer_norms(model) and any(not _norms(sub, nn.LayerNorm) for sub in sub_layers(model)):
+        found.append("some sub-layers have a LayerNorm and some have none: CTranslate2 has one epsilon for all of them")
+    return list(dict.fromkeys(found))
+
+
+def _obstacles_of_parts(stack: Any, subs: list[SubLayer]) -> Iterator[tuple[Axis, str]]:
+    if type(stack.history) is not LastState:
+        yield Axis.HISTORY, "a layer of CTranslate2 reads only the layer below"
+    if stack.side_stream is not None:
+        yield Axis.RESIDUAL, "CTranslate2 has one stream"
+    if stack.layer_norm is not None and not isinstance(stack.layer_norm, NORMS):
+        yield Axis.NORM, "CTranslate2 has no such norm on top"
+    if len({tuple(sub.norms) for sub in subs}) > 1:
+        yield Axis.NORM, "CTranslate2 has its norms at the same place in all sub-layers of a stack"
+    if hasattr(stack, "output_projection") and Site.CROSS not in {sub.site for sub in subs}:
+        yield Axis.ATTENTION, "a decoder of CTranslate2 has a cross-attention in each layer"
+    for sub in subs:
+        yield from _obstacles_of_sub_layer(sub)
+
+
+def _obstacles_of_sub_layer(sub: SubLayer) -> Iterator[tuple[Axis, str]]:
+    if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None:
+        yield Axis.RESIDUAL, "it does more than scale the stream or the branch and add the two"
+    one = len(sub.norms) < 2 and NormPlace.BRANCH not in sub.norms
+    if not one or not all(isinstance(norm, NORMS) for norm in sub.norms.values()):
+        yield Axis.NORM, "CTranslate2 has one LayerNorm a sub-layer, before the branch or after the sum"
+    if sub.site is not Site.FFN and not _is_softmax(getattr(sub.layer, sub.site.value)):
+        yield Axis.ATTENTION, "CTranslate2 has softmax attention only"
+    if not all(type(linear) is nn.Linear or isinstance(linear, AffineMap) for linear in _maps(sub)):
+        yield Axis.NORM, "CTranslate2 has no norm inside a branch"
+
+
+def _unknown_settings(name: str, stack: Any) -> Iterator[str]:
+    cfg = stack.cfg
+    if not isinstance(stack.embed_tokens, nn.Embedding):
+        yield "an embedding that is no table"
+    if stack.embed_positions is None:
+        yield "--no-token-positional-embeddings"
+    if cfg.activation_fn not in ACTIVATIONS:
+        yield f"--activation-fn {cfg.activation_fn}"
+    if name == "decoder" and stack.adaptive_softmax is not None:
+        yield "--adaptive-softmax-cutoff"
+    if name == "decoder" and cfg.encoder.embed_dim != cfg.decoder.embed_dim:
+        yield "stacks of two widths"
+
+
+def _is_softmax(attention: Any) -> bool:
+    """Whether a module attends as the stock one does, however its weights were drawn."""
+    kind = type(attention)
+    return (
+        isinstance(attention, Attention)
+        and kind.attend is Attention.attend
+        and kind.forward is MultiheadAttention.forward
+        and attention.bias_k is None
+        and not attention.add_zero_attn
+    )
+
+
+def _maps(sub: SubLayer) -> list[Any]:
+    """The linear maps of a sub-layer that has stock attention; the last one ends the branch."""
+    if sub.site is Site.FFN:
+        return [sub.layer.fc1, sub.layer.fc2]
+    attention = getattr(sub.layer, sub.site.value)
+    names = ("q_proj", "k_proj", "v_proj", "out_proj")
+    return [getattr(attention, name) for name in names if hasattr(attention, name)]
+
+
+def _norms(sub: SubLayer, kind: type) -> list[nn.Module]:
+    return [norm for norm in sub.norms.values() if isinstance(norm, kind)]
+
+
+def _new_stack(stack: Any) -> Any:
+    """The empty specification of a stack."""
+    norms, has_top = has_layer_norms(stack.layers), isinstance(stack.layer_norm, nn.LayerNorm)
+    first = stack.layers[0]
+    is_decoder = hasattr(stack, "output_projection")
+    make = transformer_spec.TransformerDecoderSpec if is_decoder else transformer_spec.TransformerEncoderSpec
+    projects = {"project_in_out": True} if is_decoder and stack.project_in_dim is not None else {}
+    return make(
+        len(stack.layers),
+        first.self_attn.num_heads,
+        pre_norm=not norms or first.norm_before_ffn,
+        no_final_norm=not has_top,
+        activation=ACTIVATIONS[stack.cfg.activation_fn],
+        layernorm_embedding=stack.layernorm_embedding is not None,
+        rms_norm=not norms,
+        **projects,
+    )
+
+
+def _set_ends(spec: Any, stack: Any) -> None:
+    """Embeddings, positions, and the norms around the layers."""
+    embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
+    embeddings.weight = _array(stack.embed_tokens.weight)
+    spec.scale_embeddings = stack.embed_scale
+    positions = stack.embed_positions
+    table = positions.weight if isinstance(positions, nn.Embedding) else positions.weights
+    spec.position_encodings.encodings = _array(table[positions.padding_idx + 1 :])
+    if isinstance(stack.layer_norm, nn.LayerNorm):
+        _set_norm(spec.layer_norm, stack.layer_norm)
+    if stack.layernorm_embedding is not None:
+        _set_norm(spec.layernorm_embedding, stack.layernorm_embedding)
+    if getattr(stack, "project_in_dim", None) is not None:
+        _set_linear(spec.project_in, stack.project_in_dim)
+        _set_linear(spec.project_out, stack.project_out_dim)
+
+
+def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
+    """Weights of a sub-layer; ``encoder`` is what stands on top of the encoder in the place of a norm."""
+    [norm] = sub.norms.values() or [None]
+    if isinstance(norm, nn.LayerNorm):
+        _set_norm(spec.layer_norm, norm)
+    else:
+        spec.layer_norm.gamma = _array(torch.full((sub.layer.embed_dim,), IDENTITY_GAMMA))
+    read = Affine(*norm.affine()) if isinstance(norm, AffineNorm) else PLAIN
+    branch = sub.residual.branch_scale()
+    assert branch is not None
+    *first, last = _maps(sub)
+    if sub.site is Site.FFN:
+        _set_linear(spec.linear_0, first[0], read)
+        _set_linear(spec.linear_1, last, branch=branch)
+        return
+    parts = [common_spec.LinearSpec() for _ in first]
+    # Keys and values of the cross-attention read the encoder.
+    readers = [read, read, read] if sub.site is Site.SELF else [read, encoder, encoder]
+    for part, linear, reader in zip(parts, first, readers, strict=True):
+        _set_linear(part, linear, reader)
+    if sub.site is Site.SELF:
+        utils.fuse_linear(spec.linear[0], parts)
+    else:
+        spec.linear[0].weight, spec.linear[0].bias = parts[0].weight, parts[0].bias
+        utils.fuse_linear(spec.linear[1], parts[1:])
+    _set_linear(spec.linear[-1], last, branch=branch)
+
+
+def _set_norm(spec: Any, norm: Any) -> None:
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _ONE) -> None:
+    """Write ``branch * (W (scale x + shift) + b)``, folded in float64."""
+    constant = linear.constant() if isinstance(linear, AffineMap) else linear.bias
+    weight = linear.weight.double()
+    bias = 0 if constant is None else constant.double()
+    spec.weight = _array(branch.double() * read.scale.double() * weight)
+    folded = branch.double() * (bias + read.shift.double() * weight.sum(dim=1))
+    if constant is not None or bool(folded.any()):
+        spec.bias = _array(folded)
+
+
+def _array(tensor: Tensor) -> Any:
+    """A copy in float32: the converter quantises arrays in place, and the model is still needed."""
+    return tensor.float().numpy().copy()
+
+
+def _vocabulary(dictionary: Any) -> list[str]:
+    """Tokens in the order of their numbers; CTranslate2's name for the pad."""
+    return [PAD if token == dictionary.pad_word else token for token in dictionary.symbols]

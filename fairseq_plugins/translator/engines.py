@@ -1,0 +1,270 @@
+"""What searches for translations: the package's own model in PyTorch, or a model of CTranslate2."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from fairseq import utils
+from fairseq.data.data_utils import collate_tokens
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.search.settings import GNMT, STOCK, GenerationConfigWithForm
+from fairseq_plugins.text.workers import cores
+from fairseq_plugins.translator.package import Package
+
+FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
+DEVICES = ("auto", "cpu", "gpu")
+FASTEST = ("int8", "int8_float16", "int8_bfloat16", "int8_float32", "float16", "bfloat16", "int16", "float32")
+"""Kinds of weights of CTranslate2, by the time that they take."""
+SEARCH: Mapping[str, Callable[[Any], Any]] = {
+    "beam": int,
+    "lenpen": float,
+    "lenpen_form": str,
+    "max_len_a": float,
+    "max_len_b": int,
+    "min_len": int,
+    "no_repeat_ngram_size": int,
+}
+"""Settings of a search that a package keeps; both engines have them all, but for the form of the length penalty."""
+
+PAD = "<blank>"
+"""CTranslate2's name for it."""
+Tokens = Sequence[str]
+
+
+class Hypothesis(NamedTuple):
+    """A translation in tokens, and its score: log-probability (natural log) with the length penalty."""
+
+    tokens: list[str]
+    score: float
+
+
+@dataclass(frozen=True)
+class How:
+    """How sentences are translated.
+
+    Args:
+        search: values of :data:`SEARCH`.
+        batch: most tokens of a batch, pads among them.
+        device: one of :data:`DEVICES`.
+        processes: how many do this at the same time on this machine.
+    """
+
+    search: Mapping[str, Any]
+    batch: int = 4000
+    device: str = "auto"
+    processes: int = 1
+
+
+class Engine(ABC):
+    """Translates sentences of tokens."""
+
+    label: str
+
+    @abstractmethod
+    def search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
+        """The best translation of each sentence, in order; no sentence is empty."""
+
+    @abstractmethod
+    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+        """Log-probability (natural log) of each token of each target, and of the end of it."""
+
+
+class FairseqEngine(Engine):
+    """The model of a package, by fairseq's search as ``FairseqTask.build_generator`` makes it.
+
+    Args:
+        model: in evaluation mode.
+        dictionaries: has ``source_dictionary`` and ``target_dictionary``.
+        how: the search.
+    """
+
+    def __init__(self, model: Any, dictionaries: Any, how: How) -> None:
+        self.source, self.target = dictionaries.source_dictionary, dictionaries.target_dictionary
+        self.device = _torch_device(how)
+        self.model, self.how = model.to(self.device), how
+        if how.processes > 1:
+            torch.set_num_threads(max(1, cores() // how.processes))
+        self.task = TranslationTask(TranslationConfig(), self.source, self.target)
+        settings = OmegaConf.structured(GenerationConfigWithForm(**how.search))
+        self.generator = self.task.build_generator([self.model], settings)
+        self.label = f"{FAIRSEQ}, float32, {self.device.type}"
+
+    def search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
+        """The best translation of each sentence, in order."""
+        numbers = [self._numbers(self.source, sentence) for sentence in sentences]
+        found: dict[int, Hypothesis] = {}
+        for batch in batches([len(each) for each in numbers], self.how.batch):
+            sample = {"id": torch.tensor(batch), "net_input": self._inputs([numbers[index] for index in batch])}
+            sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
+            answers = self.task.inference_step(self.generator, [self.model], sample)
+            for index, hypotheses in zip(batch, answers, strict=True):
+                best = hypotheses[0]
+                words = [number for number in best["tokens"].tolist() if number != self.target.eos()]
+                found[index] = Hypothesis([self.target[number] for number in words], float(best["score"]))
+        return [found[index] for index in range(len(sentences))]
+
+    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+        """Log-probabilities under teacher forcing, one sentence at a time."""
+        scores = []
+        for sentence, target in zip(sentences, targets, strict=True):
+            wanted = self._numbers(self.target, target).to(self.device)
+            previous = torch.cat([wanted[-1:], wanted[:-1]]).unsqueeze(0)
+            inputs = self._inputs([self._numbers(self.source, sentence)])
+            with torch.no_grad():
+                logits = self.model(*(each.to(self.device) for each in inputs.values()), previous)[0]
+            scores.append(logits[0].float().log_softmax(dim=1).gather(1, wanted.unsqueeze(1)).squeeze(1).tolist())
+        return scores
+
+    def _numbers(self, dictionary: Any, tokens: Tokens) -> torch.Tensor:
+        return torch.tensor([*map(dictionary.index, tokens), dictionary.eos()])
+
+    def _inputs(self, numbers: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        padded = collate_tokens(numbers, self.source.pad(), left_pad=True)
+        return {"src_tokens": padded, "src_lengths": torch.tensor([len(each) for each in numbers])}
+
+
+class CTranslate2Engine(Engine):
+    """A model of CTranslate2.
+
+    Args:
+        directory: the model.
+        how: the search.
+
+    Raises:
+        UserError: it cannot be loaded here.
+    """
+
+    def __init__(self, directory: Path, how: How) -> None:
+        import ctranslate2
+
+        # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
+        ctranslate2.set_log_level(logging.ERROR)
+        self.how = how
+        device = _ctranslate2_device(how)
+        threads = max(1, cores() // how.processes) if how.processes > 1 else 0
+        try:
+            self.translator = ctranslate2.Translator(str(directory), **device, intra_threads=threads)
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"{directory}: CTranslate2 cannot load it: {error}") from None
+        self.label = f"{CTRANSLATE2}, {self.translator.compute_type}, {self.translator.device}"
+
+    def search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
+        """The best translation of each sentence, in order."""
+        search = self.how.search
+        longest = int(search["max_len_a"] * max(map(len, sentences), default=0) + search["max_len_b"])
+        found = self.translator.translate_batch(
+            [list(each) for each in sentences],
+            beam_size=search["beam"],
+            length_penalty=search["lenpen"],
+            max_decoding_length=longest,
+            min_decoding_length=search["min_len"],
+            no_repeat_ngram_size=search["no_repeat_ngram_size"],
+            max_batch_size=self.how.batch,
+            batch_type="tokens",
+            max_input_length=0,
+            # fairseq's search excludes the pad as well.
+            suppress_sequences=[[PAD]],
+            return_scores=True,
+        )
+        return [Hypothesis(each.hypotheses[0], each.scores[0]) for each in found]
+
+    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+        """Log-probabilities under teacher forcing."""
+        source, target = [list(each) for each in sentences], [list(each) for each in targets]
+        return [each.log_probs for each in self.translator.score_batch(source, target, max_input_length=0)]
+
+
+def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:
+    """Choose the engine of a package that is called ``wanted``, or the fastest that can be used here.
+
+    Returns:
+        its name, and a remark on a faster one that cannot be used; empty where there is none.
+
+    Raises:
+        UserError: there is no such engine, or it cannot do this search.
+    """
+    exported = sorted(package.engines, key=lambda name: FASTEST.index(package.engines[name]["quantization"]))
+    legal = [AUTO, FAIRSEQ, *([CTRANSLATE2] if exported else []), *exported]
+    if wanted not in legal:
+        hint = "" if exported else "; fairseq-deep export adds another"
+        raise UserError(f"{package.directory}: {unknown_name('engine', wanted, legal)}{hint}")
+    if wanted == FAIRSEQ or not exported:
+        return FAIRSEQ, ""
+    obstacle = _obstacle(how)
+    if obstacle and wanted != AUTO:
+        raise UserError(f"engine {wanted}: {obstacle}")
+    if obstacle:
+        return FAIRSEQ, f"{exported[0]} is not used: {obstacle}"
+    return wanted if wanted in exported else exported[0], ""
+
+
+def make_engine(package: Package, name: str, how: How) -> Engine:
+    """Make the engine of this name, of :func:`choose`."""
+    if name == FAIRSEQ:
+        return FairseqEngine(package.model(), package.dictionaries(), how)
+    return CTranslate2Engine(package.directory / name, how)
+
+
+def _obstacle(how: How) -> str:
+    """Why CTranslate2 cannot do a search here; empty if it can."""
+    if find_spec("ctranslate2") is None:
+        return "CTranslate2 is not installed (pip install 'fairseq-deep[export]')"
+    if how.search["lenpen_form"] == GNMT:
+        return f"CTranslate2 has only fairseq's form of the length penalty (lenpen_form {STOCK})"
+    return ""
+
+
+def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Put sentences of like length together, the longest first.
+
+    Args:
+        lengths: in tokens.
+        most: tokens of a batch, pads among them; a longer sentence is a batch of its own.
+
+    Yields:
+        places in ``lengths``; each place once.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > most:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _number_of_this_process() -> int:
+    """0 in the first worker and in a process that is none, 1 in the second worker, ..."""
+    identity = multiprocessing.current_process()._identity
+    return identity[0] - 1 if identity else 0
+
+
+def _torch_device(how: How) -> torch.device:
+    devices = 0 if how.device == "cpu" else torch.cuda.device_count()
+    _require_device(how, devices)
+    return torch.device("cuda", _number_of_this_process() % devices) if devices else torch.device("cpu")
+
+
+def _ctranslate2_device(how: How) -> dict[str, Any]:
+    import ctranslate2
+
+    devices = 0 if how.device == "cpu" else ctranslate2.get_cuda_device_count()
+    _require_device(how, devices)
+    return {"device": "cuda", "device_index": _number_of_this_process() % devices} if devices else {"device": "cpu"}
+
+
+def _require_device(how: How, devices: int) -> None:
+    if how.device == "gpu" and not devices:
+        raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")

@@ -1,0 +1,131 @@
+"""From raw text to the tokens that a model reads, and back: what the preparation of its training text did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq.data.data_utils import post_process
+
+from fairseq_plugins.text import bpe, pieces
+from fairseq_plugins.text.description import Description, change
+from fairseq_plugins.text.tokenise import Tokenisation, detokeniser
+from fairseq_plugins.text.truecase import recaser, truecaser_of
+
+CODES, VOCABULARY, TRUECASER = "codes", "vocabulary", "truecaser"
+"""Files of a package: merges of subword-nmt or a model of sentencepiece; counts of subwords; a truecaser."""
+ENDS_OF_SENTENCES, ENDS_OF_CLAUSES = ".!?…。！？", ",;:，；："
+
+
+@dataclass(frozen=True)
+class Form:
+    """What text is in.
+
+    Args:
+        source, target: languages, two letters.
+        tokeniser: ``moses`` or ``none``.
+        subwords: as fairseq names them: ``subword_nmt``, ``sentencepiece`` or ``none``.
+        normalise: whether punctuation is normalised and control characters are dropped.
+        apostrophes: whether ' stands for ’.
+        aggressive, escape: of the tokeniser, see :class:`Tokenisation`.
+        lower_case, truecased: see :class:`fairseq_plugins.text.description.Description`.
+        threshold: subwords that are rarer than this in the vocabulary are split.
+    """
+
+    source: str
+    target: str
+    tokeniser: str = "none"
+    subwords: str = "none"
+    normalise: bool = False
+    apostrophes: bool = False
+    aggressive: bool = False
+    escape: bool = True
+    lower_case: bool = False
+    truecased: bool = False
+    threshold: int = 0
+
+    def files(self) -> list[str]:
+        """Names of the files of a package that :meth:`encoder` reads."""
+        wanted = {CODES: self.subwords != "none", VOCABULARY: self.threshold > 0, TRUECASER: self.truecased}
+        return [name for name, needed in wanted.items() if needed]
+
+    def encoder(self, directory: Path) -> Callable[[str], list[str]]:
+        """The function that makes tokens of a line; an empty list of a line of white space.
+
+        Raises:
+            UserError: a file of the directory is absent or damaged.
+        """
+        words = Tokenisation(self.source, self.tokeniser, self.normalise, self.aggressive, self.escape, self.lower_case)
+        steps = [change("apostrophes", self.source)] if self.apostrophes else []
+        steps.append(words.transform())
+        steps += [truecaser_of(directory / TRUECASER)] if self.truecased else []
+        if self.subwords == "subword_nmt":
+            vocabulary = directory / VOCABULARY if self.threshold else None
+            steps.append(bpe.load(directory / CODES, vocabulary, self.threshold).process_line)
+        elif self.subwords == "sentencepiece":
+            steps.append(pieces.encoder(directory / CODES))
+
+        def encode(line: str) -> list[str]:
+            for step in steps:
+                line = step(line)
+            return line.split()
+
+        return encode
+
+    def decoder(self) -> Callable[[Sequence[str]], str]:
+        """The function that makes text of the tokens of a translation."""
+        recase = recaser() if self.truecased else str
+        detokenise = detokeniser(self.target) if self.tokeniser == "moses" else str
+        return lambda tokens: detokenise(recase(post_process(" ".join(tokens), self.subwords)))
+
+    def cut(self, tokens: Sequence[str], longest: int) -> Iterator[Sequence[str]]:
+        """Cut tokens into parts of at most ``longest``.
+
+        A cut is at the last end of a sentence in the second half of a part, else of a clause, else at the last end of
+        a word, else anywhere. The parts together are the tokens.
+        """
+        start = 0
+        while len(tokens) - start > longest:
+            end = start + longest
+            ends = [place for place in range(start + 1, end + 1) if self._ends_word(tokens, place)]
+            late = [place for place in ends if place > start + longest // 2]
+            for marks in (ENDS_OF_SENTENCES, ENDS_OF_CLAUSES):
+                if found := [place for place in late if tokens[place - 1][-1] in marks]:
+                    end = found[-1]
+                    break
+            else:
+                end = ends[-1] if ends else end
+            yield tokens[start:end]
+            start = end
+        yield tokens[start:]
+
+    def _ends_word(self, tokens: Sequence[str], place: int) -> bool:
+        """Whether a word ends before the token at ``place``."""
+        if self.subwords == "subword_nmt":
+            return not tokens[place - 1].endswith("@@")
+        return self.subwords != "sentencepiece" or tokens[place].startswith("▁")
+
+
+def form_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Form:
+    """The form of a prepared directory.
+
+    Args:
+        languages: source and target.
+        text: what its preparation says of it.
+        settings: NAME=VALUE of its file ``settings``, empty where there is none.
+    """
+    changes = {change for changes in text.changed.values() for change in changes}
+    return Form(
+        *languages,
+        tokeniser=text.tokeniser,
+        subwords=text.subwords,
+        # With NORMALISE=train the published test sets stay as they are, and a raw text is like those.
+        normalise=settings.get("NORMALISE") == "all",
+        apostrophes="apostrophes" in changes,
+        aggressive=settings.get("AGGRESSIVE") == "1",
+        escape=settings.get("ESCAPE", "1") == "1",
+        lower_case=text.lower_case,
+        truecased=text.truecased,
+        threshold=int(settings.get("VOCABULARY_THRESHOLD", "0")),
+    )

@@ -1,0 +1,140 @@
+"""A translation model as plain data: its flat configuration, its weights by name, its dictionaries."""
+
+from __future__ import annotations
+
+import copy
+import json
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModel, TransformerModelBase
+from torch import Tensor
+
+from fairseq_plugins.checkpoints.files import architecture, memory_of
+from fairseq_plugins.checkpoints.fold import own_options
+from fairseq_plugins.core.architectures import method_preset
+from fairseq_plugins.core.config import STOCK
+from fairseq_plugins.core.method import Stack
+from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.mismatched_checkpoints import explain
+
+STOCK_NORMS = {True: "pre", False: "post"}
+"""Values of ``--norm`` by fairseq's ``normalize_before``; with plain parts these are stock models, key for key."""
+OF_TRAINING = {"checkpoint_activations": False, "offload_activations": False}
+TIED = "tied"
+
+
+def options_of(state: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the flat configuration of the model in a checkpoint; a Transformer of stock fairseq becomes one of ours.
+
+    Raises:
+        UserError: it is of another model.
+    """
+    arch = architecture(dict(state))
+    if ARCH_MODEL_REGISTRY.get(arch) in (TransformerModel, TransformerModelBase):
+        options = as_ours(stock_options(state))
+        state = {"cfg": {"model": options}}
+    elif not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), DeepTransformerModel):
+        raise UserError(f"{path}: '{arch}' is not a Transformer for translation, of this package or of fairseq")
+    return {**vars(own_options(state, path)), **OF_TRAINING}
+
+
+def stock_options(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model's settings of a checkpoint of stock fairseq, without those of its training."""
+    said = (state.get("cfg") or {}).get("model") or state["args"]
+    said = vars(said) if isinstance(said, Namespace) else said
+    return {name: said[name] for name in (field[0] for field in STOCK) if name in said}
+
+
+def as_ours(stock: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of our model that computes what fairseq's Transformer of these settings computes."""
+    norms = [STOCK_NORMS[bool(stock.get(f"{stack.value}_normalize_before"))] for stack in Stack]
+    return {**method_preset(None), **stock, "_name": MODEL_NAME, "norm": ",".join(norms)}
+
+
+def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], dictionaries: Any, path: Path) -> Any:
+    """Return the model in evaluation mode, float32.
+
+    Args:
+        options: of :func:`options_of`.
+        weights: by their names in the state dict.
+        dictionaries: has ``source_dictionary`` and ``target_dictionary``.
+        path: names the weights in messages.
+
+    Raises:
+        UserError: the weights do not fit the configuration or the dictionaries.
+    """
+    model: Any = DeepTransformerModel.build_model(Namespace(**copy.deepcopy(dict(options))), dictionaries)
+    try:
+        model.load_state_dict(dict(weights), strict=True)
+    except RuntimeError as error:
+        raise explain(str(path), error) or error from error
+    return model.eval()
+
+
+def dictionaries_of(source: Path, target: Path) -> Any:
+    """Return what a model's builder needs from a task: both dictionaries, one object where the files are equal."""
+    first = read_dictionary(source)
+    same = source.read_bytes() == target.read_bytes()
+    return SimpleNamespace(source_dictionary=first, target_dictionary=first if same else read_dictionary(target))
+
+
+def read_dictionary(path: Path) -> Dictionary:
+    """Read a dictionary of ``fairseq-preprocess``.
+
+    Raises:
+        UserError: it is absent or damaged.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such dictionary")
+    return Dictionary.load(str(path))
+
+
+def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Write weights as safetensors, in their own types; a tensor with several names is written once.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    owners: dict[Any, str] = {}
+    tied: dict[str, str] = {}
+    for name, value in weights.items():
+        owner = owners.setdefault(memory_of(value), name)
+        if owner != name:
+            tied[name] = owner
+    kept = {
+        name: value.detach().clone(memory_format=torch.contiguous_format)
+        for name, value in weights.items()
+        if name not in tied
+    }
+    try:
+        save_file(kept, str(path), metadata={TIED: json.dumps(tied)})
+    except SafetensorError as error:  # what it makes of an error of the system
+        raise UserError(f"{path}: cannot be written: {error}") from None
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read what :func:`write_weights` wrote.
+
+    Raises:
+        UserError: it is something else.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), "pt") as stored:
+            tied = json.loads((stored.metadata() or {}).get(TIED, "{}"))
+            weights = {name: stored.get_tensor(name) for name in stored.keys()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not weights of a package: {error}") from None
+    return {**weights, **{name: weights[owner] for name, owner in tied.items()}}

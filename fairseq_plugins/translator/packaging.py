@@ -1,0 +1,203 @@
+"""``fairseq-deep package RUN OUT``: make one directory of a training that is the whole translator."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import whole_directory
+from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.pipeline import averaging
+from fairseq_plugins.pipeline.corpus import binarised
+from fairseq_plugins.pipeline.evaluate import KINDS, configuration_of, languages_of, text_of
+from fairseq_plugins.pipeline.run import Run, is_run, read_run
+from fairseq_plugins.pipeline.workspace import SETTINGS
+from fairseq_plugins.search.settings import GenerationConfigWithForm
+from fairseq_plugins.text.description import SUBWORDS
+from fairseq_plugins.translator.engines import SEARCH
+from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
+from fairseq_plugins.translator.model import build, dictionaries_of, options_of, write_weights
+from fairseq_plugins.translator.package import FORMAT, WEIGHTS, checksum, checksums, write_manifest
+
+AVERAGED = "averaged.pt"
+NO_LICENCE = "not stated"
+CARD = """# {source} to {target}
+
+A translator made by `fairseq-deep package`: a Transformer of {encoder_layers} encoder and {decoder_layers} decoder
+layers (`{arch}`), {parameters:,} parameters, and everything that its text goes through.
+
+With fairseq-deep installed, and `.` the path of this directory:
+
+    fairseq-deep translate . < text.{source} > text.{target}
+
+```python
+from fairseq_plugins import Translator
+Translator(".").translate(["..."])
+```
+
+Search: {search}.
+Text: {text}.
+Licence: {licence}.
+{scores}
+`translator.json` has all settings, and the SHA-256 of each file.
+"""
+
+
+def parser() -> OneLineParser:
+    """Flags of ``fairseq-deep package``."""
+    flags = OneLineParser(
+        prog="fairseq-deep package",
+        description="Make one directory that is a whole translator: weights, dictionaries, subwords and what else the "
+        "preparation did, search settings, scores. fairseq-deep translate runs it on any machine.",
+    )
+    flags.add_argument("run", type=Path, metavar="RUN", help="a directory of fairseq-deep run, or a checkpoint")
+    flags.add_argument("out", type=Path, metavar="OUT", help="the directory to make")
+    flags.add_argument("--data", type=Path, metavar="DIR", help="the prepared directory (default: as RUN says)")
+    flags.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="default: RUN/averaged.pt, else the newest checkpoint"
+    )
+    flags.add_argument("--licence", default=NO_LICENCE, metavar="TEXT", help="one line on who may use it for what")
+    flags.add_argument("--remove-bpe", choices=SUBWORDS, default="", help="the subwords, where DIR does not say")
+    flags.add_argument("--tokenised", choices=("moses", "none"), default="", help="the tokens, where DIR does not say")
+    flags.add_argument("--lower-cased", action="store_true", default=None, help="all letters are small")
+    flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, where DIR has none")
+    flags.add_argument("--truecaser", type=Path, metavar="FILE", help="of truecased text: Moses' model")
+    flags.add_argument("--force", action="store_true", help="overwrite OUT")
+    return flags
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the package; 0, or 2 after one line for each problem."""
+    return exit_code(lambda: package(parser().read(argv)))
+
+
+def package(args: argparse.Namespace) -> None:
+    """Make the package; OUT appears when it is whole.
+
+    Raises:
+        UserError: something of the translator is missing, contradicts the rest, or OUT exists.
+    """
+    if args.out.exists() and not args.force:
+        raise UserError(f"{args.out} exists; --force overwrites it")
+    run = read_run(args.run) if args.run.is_dir() and is_run(args.run) else None
+    checkpoint = _checkpoint(args, run)
+    state = read_checkpoint(checkpoint)
+    config = configuration_of(state)
+    if KINDS.get(str(config["task"].get("_name"))) != "translation":
+        raise UserError(f"{checkpoint}: task '{config['task'].get('_name')}' does not translate text")
+    args.data = args.data or (run.data if run else None)
+    if args.data is None:
+        raise UserError(f"{args.run}: nothing says what it was trained on; give --data DIR")
+    data_bin = binarised(args.data)
+    source, target = languages_of(data_bin, config)
+    settings = settings_of(args.data)
+    form = form_of((source, target), text_of(args), settings)
+    files = files_of(args, form, settings)
+    files |= {f"dict.{language}.txt": data_bin / f"dict.{language}.txt" for language in (source, target)}
+    options = options_of(state, checkpoint)
+    model = build(
+        options, state["model"], dictionaries_of(*(files[f"dict.{each}.txt"] for each in (source, target))), checkpoint
+    )
+    content = {
+        "format": FORMAT,
+        "text": asdict(form),
+        "search": search_of(config.get("generation", {})),
+        "positions": list(model.max_positions()),
+        "licence": args.licence,
+        "updates": num_updates(state),
+        "scores": _scores(run, checksum(checkpoint)[:12]) if run else [],
+        "architecture": architecture(state),
+        "model": options,
+        "engines": {},
+    }
+    with whole_directory(args.out, overwrite=args.force) as directory:
+        for name, path in files.items():
+            shutil.copyfile(path, directory / name)
+        write_weights(state["model"], directory / WEIGHTS)
+        (directory / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
+        parameters = sum(each.numel() for each in model.parameters())
+        (directory / "README.md").write_text(_card(content, parameters), encoding="utf-8")
+        write_manifest(directory, {**content, "files": checksums(directory)})
+    size = sum(path.stat().st_size for path in args.out.iterdir())
+    print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
+
+
+def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the search in a configuration, the defaults where it says nothing."""
+    defaults = GenerationConfigWithForm()
+    return {name: kind(generation.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()}
+
+
+def _checkpoint(args: argparse.Namespace, run: Run | None) -> Path:
+    if args.checkpoint is not None:
+        return Path(args.checkpoint)
+    if run is None:
+        if args.run.is_dir():
+            raise UserError(f"{args.run}: neither a directory of fairseq-deep run nor a checkpoint")
+        return Path(args.run)
+    averaged = run.directory / AVERAGED
+    return averaged if averaged.is_file() else averaging.newest(run.checkpoints)
+
+
+def settings_of(data: Path) -> dict[str, str]:
+    """NAME=VALUE of the file ``settings`` of a prepared directory; empty where there is none."""
+    path = data / SETTINGS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+
+
+def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) -> dict[str, Path]:
+    """What :attr:`Form.files` names, by where it is now."""
+    end = f".{form.source}" if settings.get("JOINT_CODES") == "0" else ""
+    learned = "codes" if form.subwords == "subword_nmt" else "sentencepiece.model"
+    places = {
+        CODES: (args.codes or args.data / f"{learned}{end}", "--codes FILE names the merges or the model"),
+        VOCABULARY: (args.data / f"vocabulary.{form.source}", "prepare the directory again"),
+        TRUECASER: (args.truecaser or args.data / "truecaser", "--truecaser FILE names Moses' model"),
+    }
+    missing = [
+        f"{places[name][0]}: no such file; {places[name][1]}" for name in form.files() if not places[name][0].is_file()
+    ]
+    if missing:
+        raise UserError(missing)
+    return {name: places[name][0] for name in form.files()}
+
+
+def _scores(run: Run, weights: str) -> list[dict[str, Any]]:
+    """The scores of these weights, each with its signature and that of the whole evaluation."""
+    found = []
+    for name, evaluation in run.evaluations.items():
+        path = evaluation.directory / "signature"
+        signature = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        if f"checkpoint:{weights}" in signature.split():
+            metrics = [asdict(metric) for metric in evaluation.metrics.values()]
+            found.append({"test_set": name, "metrics": metrics, "signature": signature})
+    return found
+
+
+def _card(content: Mapping[str, Any], parameters: int) -> str:
+    search, text, model = content["search"], content["text"], content["model"]
+    scores = ["| test set | score | |", "| --- | --- | ---: |"]
+    for each in content["scores"]:
+        scores += [f"| {each['test_set']} | {one['name']} | {one['value']:.2f} |" for one in each["metrics"]]
+    scores += ["", *(f"`{each['test_set']}`: `{each['signature']}`\n" for each in content["scores"])]
+    plain = {name: value for name, value in text.items() if name not in ("source", "target") and value}
+    return CARD.format(
+        source=text["source"],
+        target=text["target"],
+        arch=content["architecture"],
+        encoder_layers=model["encoder_layers"],
+        decoder_layers=model["decoder_layers"],
+        parameters=parameters,
+        search=", ".join(f"{name} {value}" for name, value in search.items()),
+        text=", ".join(f"{name} {value}" for name, value in plain.items()),
+        licence=content["licence"],
+        scores="\n".join(["", *scores]) if content["scores"] else "",
+    )

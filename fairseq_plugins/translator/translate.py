@@ -1,0 +1,301 @@
+"""``fairseq-deep translate MODEL``: raw text in, raw text out, and the same in Python: :class:`Translator`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.text.lines import open_bytes
+from fairseq_plugins.text.workers import map_lines
+from fairseq_plugins.translator.engines import AUTO, DEVICES, Engine, How, choose, make_engine
+from fairseq_plugins.translator.package import Package, open_package
+
+SPLIT, REFUSE = "split", "refuse"
+MOST_CHARACTERS = 1 << 20
+"""Of the lines that are read before they are translated, whatever their number."""
+STANDARD_INPUT = "standard input"
+
+
+class Translation(NamedTuple):
+    """The translation of a line.
+
+    Attributes:
+        text: raw text; empty for a line of white space.
+        score: log-probability (natural log) with the length penalty, the sum over the parts of a line that was cut.
+    """
+
+    text: str
+    score: float
+
+
+class Translator:
+    """A package of ``fairseq-deep package``, ready to translate.
+
+    Args:
+        model: the directory.
+        engine: ``auto`` (the fastest that it holds), ``fairseq``, ``ctranslate2`` or the name of one of its exports.
+        device: ``auto``, ``cpu`` or ``gpu``.
+        beam, length_penalty: of the search; by default the package's.
+        batch: most tokens of a batch, pads among them.
+        too_long: what is done with a line of more tokens than ``longest``: ``split`` translates it in parts, ``refuse``
+            raises an error.
+        longest: in tokens; by default, and at most, what the model and the search take.
+        processes: how many processes share the work.
+
+    Raises:
+        UserError: the directory is no whole package, or an option is not legal.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | Package,
+        *,
+        engine: str = AUTO,
+        device: str = "auto",
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        batch: int = 4000,
+        too_long: str = SPLIT,
+        longest: int | None = None,
+        processes: int = 1,
+    ) -> None:
+        for what, value, legal in (("device", device, DEVICES), ("too_long", too_long, (SPLIT, REFUSE))):
+            if value not in legal:
+                raise UserError(unknown_name(what, value, legal))
+        package = self.package = model if isinstance(model, Package) else open_package(Path(model))
+        search = dict(package.content["search"])
+        search.update({} if beam is None else {"beam": beam})
+        search.update({} if length_penalty is None else {"lenpen": length_penalty})
+        self.processes, self.too_long = processes, too_long
+        most = longest_of(package)
+        self.longest = min(longest or most, most)
+        self._how = How(search, batch, device, processes)
+        self.engine, self.remark = choose(package, engine, self._how)
+        form = package.form
+        self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
+        self._engine: Engine | None = None
+        if processes == 1:
+            self._start()
+
+    def _start(self) -> Engine:
+        """Make the engine; with several processes, each makes its own."""
+        if self._engine is None:
+            self._engine = make_engine(self.package, self.engine, self._how)
+        return self._engine
+
+    def __str__(self) -> str:
+        search, form = self._how.search, self._form
+        engine = self._engine.label if self._engine else f"{self.engine}, {self.processes} processes"
+        remark = f" ({self.remark})" if self.remark else ""
+        penalty = f"length penalty {search['lenpen']:g}"
+        return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}{remark}"
+
+    def translate(self, texts: Sequence[str]) -> list[Translation]:
+        """Translate each text, in order.
+
+        Raises:
+            UserError: a text is too long and ``too_long`` is ``refuse``.
+        """
+        if isinstance(texts, str):
+            raise TypeError("translate takes a list of texts, not one text")
+        if self.processes == 1:
+            return self._translate(Chunk(0, list(texts)))
+        size = max(1, -(-len(texts) // (4 * self.processes)))
+        chunks = (Chunk(start, list(texts[start : start + size])) for start in range(0, len(texts), size))
+        return [each for translated in self.stream(chunks) for each in translated]
+
+    def stream(self, chunks: Iterable[Chunk]) -> Iterator[list[Translation]]:
+        """Translate chunks of lines, in order; no more are read than the processes work on, and two for each."""
+        return map_lines(lambda: self._translate, chunks, self.processes, at_once=1)
+
+    def _translate(self, chunk: Chunk) -> list[Translation]:
+        parts: list[Sequence[str]] = []
+        ends = []
+        for number, line in enumerate(chunk.lines, start=chunk.before + 1):
+            tokens = self._encode(line)
+            if len(tokens) > self.longest and self.too_long == REFUSE:
+                raise UserError(
+                    f"{chunk.name}: line {number}: {len(tokens):,} tokens, more than the {self.longest:,} that can be "
+                    f"translated at once; --too-long {SPLIT} cuts it into parts"
+                )
+            parts += self._form.cut(tokens, self.longest) if tokens else []
+            ends.append(len(parts))
+        found = self._start().search(parts) if parts else []
+        translations = []
+        for start, end in zip([0, *ends], ends, strict=False):
+            mine = found[start:end]
+            words = [word for each in mine for word in each.tokens]
+            translations.append(Translation(self._decode(words), sum((each.score for each in mine), 0.0)))
+        return translations
+
+
+class Chunk(NamedTuple):
+    """Lines that are translated together.
+
+    Attributes:
+        before: number of lines before them.
+        lines: without their line ends.
+        name: of the text, for messages.
+    """
+
+    before: int
+    lines: list[str]
+    name: str = "text"
+
+
+def longest_of(package: Package) -> int:
+    """Most source tokens, without the end of the sentence, of which a model and its search lose nothing.
+
+    A search that stops at a fixed length would lose the rest of a translation, which is about as long as its source.
+    """
+    search, positions = package.content["search"], package.content["positions"]
+    limits = [position - 1 for position in positions]
+    return int(min([*limits, search["max_len_b"]] if search["max_len_a"] == 0 else limits))
+
+
+def chunks_of(stream: Iterable[bytes], name: str, size: int) -> Iterator[Chunk]:
+    """Lines of UTF-8 in chunks of ``size`` lines, or of fewer where they are long; lines end at the line feed alone.
+
+    Raises:
+        UserError: a line is not UTF-8.
+    """
+    lines: list[str] = []
+    number = characters = 0
+    for number, raw in enumerate(stream, start=1):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
+        except UnicodeDecodeError as error:
+            if lines:
+                yield Chunk(number - 1 - len(lines), lines, name)
+            raise UserError(f"{name}: line {number}: not UTF-8 (byte 0x{raw[error.start]:02x})") from None
+        lines.append(line)
+        characters += len(line)
+        if len(lines) == size or characters >= MOST_CHARACTERS:
+            yield Chunk(number - len(lines), lines, name)
+            lines, characters = [], 0
+    if lines:
+        yield Chunk(number - len(lines), lines, name)
+
+
+def parser() -> OneLineParser:
+    """Flags of ``fairseq-deep translate``."""
+    flags = OneLineParser(
+        prog="fairseq-deep translate",
+        description="Translate raw text, a sentence or a paragraph a line, with a directory of fairseq-deep package. "
+        "Every line of the input is a line of the output; at a terminal each line is translated when it is entered.",
+    )
+    flags.add_argument("model", type=Path, metavar="MODEL", help="a directory of fairseq-deep package")
+    flags.add_argument(
+        "input", nargs="?", type=Path, metavar="INPUT", help="text, or text.gz (default: standard input)"
+    )
+    flags.add_argument(
+        "--engine",
+        default=AUTO,
+        metavar="NAME",
+        help="fairseq, ctranslate2, or one of the exports in MODEL (default: auto, the fastest of them)",
+    )
+    flags.add_argument("--device", choices=DEVICES, default="auto", help="default: auto")
+    flags.add_argument("--beam", type=at_least(1), metavar="N", help="default: as MODEL says")
+    flags.add_argument("--length-penalty", type=float, metavar="X", help="default: as MODEL says")
+    flags.add_argument("--batch", type=at_least(1), default=4000, metavar="TOKENS", help="default: 4000")
+    flags.add_argument("--processes", type=at_least(1), default=1, metavar="N", help="default: 1")
+    flags.add_argument(
+        "--too-long",
+        choices=(SPLIT, REFUSE),
+        default=SPLIT,
+        help="translate a line of more tokens than the model takes in parts, or refuse it (default: split)",
+    )
+    flags.add_argument("--longest", type=at_least(1), metavar="TOKENS", help="default: what the model takes")
+    flags.add_argument(
+        "--buffer", type=at_least(1), default=500, metavar="LINES", help="lines translated together (default: 500)"
+    )
+    return flags
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Translate; 0, 2 after one line for each problem, 130 after Ctrl-C."""
+    return exit_code(lambda: translate(parser().read(argv)))
+
+
+def translate(args: argparse.Namespace) -> None:
+    """Translate standard input or a file to standard output.
+
+    Raises:
+        UserError: as :class:`Translator`; a line is not UTF-8 or refused.
+        OSError: the file cannot be read.
+    """
+    _log_to_errors()
+    progress = Progress()
+    try:
+        with open_bytes(args.input) if args.input else nullcontext(sys.stdin.buffer) as stream:
+            _translate_stream(stream, args, progress)
+    except KeyboardInterrupt:
+        progress.clear()
+        print(f"interrupted; lines translated: {progress.done:,}", file=sys.stderr)
+        raise
+    finally:
+        progress.clear()
+
+
+def _translate_stream(stream: BinaryIO, args: argparse.Namespace, progress: Progress) -> None:
+    dialogue = args.input is None and sys.stdin.isatty()
+    options = ("engine", "device", "beam", "length_penalty", "batch", "too_long", "longest")
+    # Several processes would wait for several lines.
+    processes = 1 if dialogue else args.processes
+    translator = Translator(args.model, processes=processes, **{name: getattr(args, name) for name in options})
+    print(translator, file=sys.stderr)
+    lines: Iterable[bytes] = _prompted(stream, f"{translator.package.form.source}> ") if dialogue else stream
+    name = str(args.input or STANDARD_INPUT)
+    for translated in translator.stream(chunks_of(lines, name, 1 if dialogue else args.buffer)):
+        progress.clear()
+        sys.stdout.buffer.write("".join(f"{each.text}\n" for each in translated).encode())
+        sys.stdout.buffer.flush()
+        progress.add(len(translated), shown=not dialogue)
+
+
+def _prompted(stream: BinaryIO, prompt: str) -> Iterator[bytes]:
+    while True:
+        print(prompt, end="", file=sys.stderr, flush=True)
+        line = stream.readline()
+        if not line:
+            print(file=sys.stderr)
+            return
+        yield line
+
+
+def _log_to_errors() -> None:
+    """Standard output is for translations only."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            handler.setStream(sys.stderr)
+    logging.getLogger().setLevel(logging.WARNING)
+
+
+class Progress:
+    """A line about the work so far on a terminal, nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self.done, self._start, self._shown = 0, time.monotonic(), False
+
+    def add(self, lines: int, shown: bool) -> None:
+        """Count lines."""
+        self.done += lines
+        if shown and sys.stderr.isatty():
+            speed = self.done / max(time.monotonic() - self._start, 1e-9)
+            print(f"\r{self.done:,} lines, {speed:.1f} a second", end="", file=sys.stderr, flush=True)
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away, before other lines are printed."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = False

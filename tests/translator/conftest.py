@@ -1,0 +1,66 @@
+"""A package of a tiny model that was really prepared, trained and packaged, once for these tests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fairseq_plugins.cli import main as cli
+from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.translator import packaging
+from fairseq_plugins.translator.package import open_package, write_manifest
+from tests import toy
+
+SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
+UPDATES = "40"
+
+MOST = 40
+"""Tokens of a translation: a model that knows so little often does not end one."""
+
+
+class Made(NamedTuple):
+    """What the fixture has made: the prepared directory, the checkpoint, the package."""
+
+    data: Path
+    checkpoint: Path
+    package: Path
+
+
+def write_text(directory: Path) -> None:
+    """Number words in sentences with punctuation, so that tokeniser, entities and subwords all matter."""
+    directory.mkdir()
+    for seed, (name, count) in enumerate({"train": 200, "valid": 10, "test": 24}.items(), start=1):
+        pairs = toy.sentence_pairs(count, seed, longest=5)
+        for language, side in (("de", 0), ("en", 1)):
+            lines = [SENTENCES[number % len(SENTENCES)].replace("{}", pair[side]) for number, pair in enumerate(pairs)]
+            (directory / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="package")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    place = tmp_path_factory.mktemp("translator")
+    write_text(place / "raw")
+    patch = pytest.MonkeyPatch()
+    # A process of its own would import fairseq once more.
+    patch.setattr(Commands, "deep", lambda self, *words, **_: cli.main([str(word) for word in words]))
+    sets = [f"--{name}={place}/raw/{name}" for name in ("train", "valid")]
+    settings = ["--size", "60", "--lower-case", "1", "--workers", "1"]
+    assert cli.main(["prepare", f"{place}/data", *sets, f"--test=test={place}/raw/test", *settings]) == 0
+    patch.undo()
+    flags = ["--share-all-embeddings", "--max-update", UPDATES, "--max-epoch", "1000", "--no-epoch-checkpoints"]
+    flags += ["--max-tokens", "400", "--save-interval", "1000"]
+    checkpoint = toy.train_toy(place / "data" / "data-bin", place / "saved", *flags, arch="admin_transformer")
+    words = [str(checkpoint), str(place / "package"), "--data", str(place / "data"), "--licence", "CC0"]
+    assert packaging.main(words) == 0
+    content = open_package(place / "package").content
+    write_manifest(place / "package", {**content, "search": {**content["search"], "max_len_b": MOST}})
+    return Made(place / "data", checkpoint, place / "package")
+
+
+@pytest.fixture
+def package(made: Made, tmp_path: Path) -> Path:
+    """A copy, which a test may change."""
+    return Path(shutil.copytree(made.package, tmp_path / "package"))

@@ -1,0 +1,181 @@
+"""Every case is exported and computes the same in CTranslate2, or is refused for a reason."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("ctranslate2")
+
+from fairseq_plugins.core.config import plain_namespace
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.translator.ctranslate2_model import (
+    ModelConverter,
+    obstacles_to_export,
+    without_scaled_streams,
+)
+from fairseq_plugins.translator.engines import CTranslate2Engine, FairseqEngine, How
+from fairseq_plugins.translator.export import LARGEST_DIFFERENCE
+from tests.models import CASES, configuration, dictionary, task, trained
+
+EXPORTED = {
+    *("post_ln", "pre_ln", "hybrid_ln", "looklinear", "ds_init", "deepnet", "word_dropout", "deepnorm_released"),
+    *("admin", "admin_torch", "admin_paper", "admin_frozen", "admin_scalar", "admin_torch_trained"),
+    *("rezero", "rezero_alpha_one", "rezero_post_ln", "rezero_per_sublayer", "t_fixup", "fixup"),
+}
+REFUSED = {
+    "b2t": "--residual b2t: ",
+    "dlcl": "--history dlcl: ",
+    "realformer": "--attention realformer: ",
+    "dsinit_matt": "--attention matt: ",
+    "aan": "--attention aan: ",
+    "gpt2_norm": "--norm branch: ",
+    "norm_on_top": "some sub-layers have a LayerNorm",
+}
+SEARCH = {"beam": 4, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 20, "min_len": 1}
+HOW = How({**SEARCH, "no_repeat_ngram_size": 0}, device="cpu")
+
+
+def sentences(count: int, longest: int, seed: int) -> list[list[str]]:
+    draw = torch.Generator().manual_seed(seed)
+    lengths = [1 + number * (longest - 1) // (count - 1) for number in range(count)]
+    words = dictionary()
+    return [
+        [words[int(index)] for index in torch.randint(words.nspecial, len(words), (length,), generator=draw)]
+        for length in lengths
+    ]
+
+
+def exported(model: Any, path: Path, quantization: str | None = None) -> CTranslate2Engine:
+    plain = without_scaled_streams(model, flat_options(model), path)
+    ModelConverter(plain).convert(str(path), quantization=quantization)
+    return CTranslate2Engine(path, HOW)
+
+
+def flat_options(model: Any) -> dict[str, Any]:
+    return vars(plain_namespace(Namespace(**model.given), type(model).config_class))
+
+
+def trained_with_options(case: str, *flags: str) -> Any:
+    model = trained(case, *flags)
+    model.given = vars(configuration(*CASES[case], *flags))
+    return model
+
+
+def largest_difference(model: Any, engine: CTranslate2Engine, longest: int = 12) -> float:
+    """In proportion to the log-probability where that is above 1."""
+    ours = FairseqEngine(model, task(), HOW)
+    source, target = sentences(8, longest, seed=3), sentences(8, longest, seed=4)
+    here, there = ours.score(source, target), engine.score(source, target)
+    assert [len(each) for each in here] == [len(each) + 1 for each in target]
+    pairs = [(a, b) for one, other in zip(here, there, strict=True) for a, b in zip(one, other, strict=True)]
+    return max(abs(a - b) / max(1.0, abs(a)) for a, b in pairs)
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path) -> None:
+    model = trained_with_options(case)
+    problems = obstacles_to_export(model)
+    assert (not problems) == (case in EXPORTED), problems
+    if problems:
+        assert any(problem.startswith(REFUSED.get(case, "")) for problem in problems)
+        return
+    # Rounding of float32 in five layers of width 16 stays below 1e-5.
+    assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
+
+
+def test_all_reasons_are_given_at_once() -> None:
+    model = trained_with_options("b2t_matt", "--activation-fn", "tanh")
+    found = obstacles_to_export(model)
+    assert [reason.partition(":")[0] for reason in found] == [
+        "--residual b2t",
+        "--activation-fn tanh",
+        "--attention matt",
+    ]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--share-all-embeddings",
+        "--share-decoder-input-output-embed --encoder-learned-pos --decoder-learned-pos",
+        "--layernorm-embedding --no-scale-embedding --activation-fn gelu",
+        "--encoder-attention-heads 4",
+    ],
+)
+@pytest.mark.parametrize("case", ["admin", "pre_ln", "fixup"])
+def test_settings_around_the_layers(case: str, flags: str, tmp_path: Path) -> None:
+    if case == "fixup":
+        flags = flags.replace("--layernorm-embedding", "")
+    model = trained_with_options(case, *flags.split())
+    assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
+
+
+@pytest.mark.parametrize("case", ["rezero", "fixup", "t_fixup"])
+def test_a_model_without_norms_keeps_a_large_stream(case: str, tmp_path: Path) -> None:
+    """The identity norm's error is mean(x^2) / 2^31 of the stream, 5e-7 at a mean square of 1,000; 200 positions.
+
+    Everything that reads the stream is divided by what it is multiplied by, so that the outputs keep their size, and a
+    norm that were none would change them all.
+    """
+    size = 30.0
+    model = trained_with_options(case)
+    with torch.no_grad():
+        for stack in (model.encoder, model.decoder):
+            stack.embed_tokens.weight.mul_(size)
+            stack.embed_positions.weights.mul_(size)
+        for name, parameter in model.named_parameters():
+            if name.endswith(
+                ("q_proj.weight", "k_proj.weight", "v_proj.weight", "fc1.weight", "output_projection.weight")
+            ):
+                parameter.div_(size)
+    engine = exported(model, tmp_path / "model")
+    assert largest_difference(model, engine, longest=200) < LARGEST_DIFFERENCE
+
+
+@pytest.mark.parametrize("case", ["admin", "rezero", "fixup"])
+def test_a_search_finds_what_ours_finds(case: str, tmp_path: Path) -> None:
+    """Step by step, with caches, it computes what our model does.
+
+    With a beam of one, because the two have different rules for the end of a larger beam. Both exclude the pad and an
+    empty translation; CTranslate2 does so before the softmax, so its sums are a little larger.
+    """
+    model = trained_with_options(case)
+    how = How({**HOW.search, "beam": 1, "lenpen": 0.0}, device="cpu")
+    source = sentences(20, 12, seed=5)
+    ours = FairseqEngine(model, task(), how)
+    words = Counter(token for each in ours.search(source) for token in each.tokens[3:])
+    with torch.no_grad():  # so that translations end: the end becomes as probable as the most frequent word
+        table, end = model.decoder.output_projection.weight, dictionary().eos()
+        table[end] = table[dictionary().index(words.most_common(1)[0][0])] + 0.01
+    exported(model, tmp_path / "model")
+    here, there = ours.search(source), CTranslate2Engine(tmp_path / "model", how).search(source)
+    # At the limit of the length only ours counts the end.
+    finished = [(a, b) for a, b in zip(here, there, strict=True) if len(a.tokens) < 19]
+    assert len(finished) >= 3
+    assert [a.tokens for a, _ in finished] == [b.tokens for _, b in finished]
+    assert all(-LARGEST_DIFFERENCE < b.score - a.score < 0.2 * len(a.tokens) + 0.2 for a, b in finished)
+
+
+@pytest.mark.parametrize("case", ["admin", "rezero", "fixup"])
+def test_int8_is_near_and_the_model_stays_as_it_is(case: str, tmp_path: Path) -> None:
+    """Weights of one byte have steps of 1/127 of the largest of a row; the converter quantises arrays in place."""
+    model = trained_with_options(case)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    engine = exported(model, tmp_path / "model", "int8_float32")
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert 1e-5 < largest_difference(model, engine) < 0.1
+
+
+def test_a_scaled_stream_that_cannot_be_folded_is_refused() -> None:
+    model = trained_with_options("admin")
+    with torch.no_grad():
+        residual = model.encoder.layers[1].self_attn_residual
+        residual.omega_trained.copy_(-residual.omega_profiled)
+    with pytest.raises(UserError, match="scales are zero"):
+        without_scaled_streams(model, flat_options(model), Path("model"))

@@ -1,0 +1,126 @@
+"""``fairseq-deep export``: the proof is in the command, nothing appears without it, and a package gets an engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("ctranslate2")
+
+from fairseq_plugins.translator import ctranslate2_model, engines, export
+from fairseq_plugins.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, How, choose
+from fairseq_plugins.translator.package import open_package
+from fairseq_plugins.translator.translate import Translator
+from tests import models
+from tests.translator.conftest import Made
+
+Outcome = tuple[int, str, str]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    def run(*words: str | Path) -> Outcome:
+        capsys.readouterr()
+        code = export.main([str(word) for word in words])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def test_a_package_gets_its_fastest_engine(made: Made, package: Path, run) -> None:
+    lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
+    ours = Translator(package, beam=1).translate(lines)
+    code, out, _ = run(package)
+    assert code == 0
+    proof, beam, *_ = out.splitlines()
+    assert proof.startswith(f"{package}, float32: ")
+    assert float(proof.partition("largest difference ")[2].partition(",")[0]) < 1e-4
+    assert beam.startswith("beam search: ")
+    assert out.splitlines()[-1].startswith(f"{package}/ctranslate2-float32: ")
+    translator = Translator(package, beam=1)
+    assert translator.engine == "ctranslate2-float32"
+    theirs = translator.translate(lines)
+    # Not those that may have reached the limit of their length, where the two do not count alike.
+    finished = [(a, b) for a, b in zip(ours, theirs, strict=True) if len(a.text.split()) < 12]
+    assert len(finished) > 4
+    assert [a.text for a, _ in finished] == [b.text for _, b in finished]
+    # They differ by what an empty translation would have: see test_ctranslate2_model.
+    assert all(a.score == pytest.approx(b.score, abs=0.1) for a, b in finished)
+    assert run(package, "--quantization", "int8")[0] == 0
+    assert Translator(package).engine == "ctranslate2-int8"
+    assert Translator(package, engine="ctranslate2-float32").engine == "ctranslate2-float32"
+    assert open_package(package).content["engines"]["ctranslate2-int8"]["quantization"] == "int8"
+
+
+def test_a_checkpoint_is_exported_by_itself(made: Made, tmp_path: Path, run) -> None:
+    code, _, _ = run(made.checkpoint, tmp_path / "out", "--data", made.data)
+    assert code == 0
+    assert (tmp_path / "out" / "model.bin").is_file()
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["decoder_start_token"] == "</s>"
+    assert "a checkpoint needs OUT" in run(made.checkpoint)[2]
+    assert "exists; --force overwrites it" in run(made.checkpoint, tmp_path / "out")[2]
+
+
+def test_a_failed_proof_leaves_nothing(package: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A norm with another epsilon is another model; its log-probabilities differ by more than rounding."""
+    before = sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()
+    monkeypatch.setattr(ctranslate2_model, "LEARNED_EPSILON", 1e-2)
+    code, _, errors = run(package)
+    assert code == 2
+    assert "float32: CTranslate2 computes something else" in errors
+    monkeypatch.undo()
+    monkeypatch.setattr(export, "LARGEST_MEAN", 1e-9)
+    code, _, errors = run(package, "--quantization", "int8")
+    assert (code, "on average; nothing written" in errors) == (2, True)
+    assert (sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()) == before
+
+
+def test_every_reason_against_it_is_one_line(tmp_path: Path, run) -> None:
+    """A checkpoint says itself where its dictionaries are."""
+    model = models.trained("b2t_matt")
+    for language in ("de", "en"):
+        models.dictionary().save(str(tmp_path / f"dict.{language}.txt"))
+    task = {"_name": "translation", "source_lang": "de", "target_lang": "en", "data": str(tmp_path)}
+    options = {**vars(models.configuration(*models.CASES["b2t_matt"])), "_name": models.MODEL_NAME}
+    state = {"args": None, "cfg": {"model": options, "task": task}, "model": model.state_dict()}
+    torch.save(state, tmp_path / "model.pt")
+    code, out, errors = run(tmp_path / "model.pt", tmp_path / "out")
+    assert (code, out) == (2, "")
+    assert [line.partition(":")[2].partition(":")[0].strip() for line in errors.splitlines()] == [
+        *["no counterpart in CTranslate2"] * 2,
+        "fairseq-deep translate searches with this package's own code",
+    ]
+    assert "--residual b2t: " in errors
+    assert "--attention matt: " in errors
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_which_engine_is_used(package: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = How({"lenpen_form": "fairseq"})
+    assert choose(open_package(package), AUTO, how) == (FAIRSEQ, "")
+    assert run(package)[0] == 0
+    opened = open_package(package)
+    assert choose(opened, AUTO, how) == choose(opened, CTRANSLATE2, how) == ("ctranslate2-float32", "")
+    assert choose(opened, FAIRSEQ, how) == (FAIRSEQ, "")
+    name, remark = choose(opened, AUTO, How({"lenpen_form": "gnmt"}))
+    assert (name, remark.partition(":")[0]) == (FAIRSEQ, "ctranslate2-float32 is not used")
+    with pytest.raises(export.UserError, match="only fairseq's form of the length penalty"):
+        choose(opened, CTRANSLATE2, How({"lenpen_form": "gnmt"}))
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    assert "pip install" in choose(opened, AUTO, how)[1]
+
+
+def test_a_damaged_export_is_not_used(package: Path, run) -> None:
+    assert run(package)[0] == 0
+    with open(package / "ctranslate2-float32" / "model.bin", "ab") as stream:
+        stream.write(b"x")
+    with pytest.raises(export.UserError, match=r"model\.bin: damaged"):
+        open_package(package)
+    shutil.rmtree(package / "ctranslate2-float32")
+    with pytest.raises(export.UserError, match="the package is incomplete"):
+        open_package(package)

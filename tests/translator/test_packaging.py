@@ -1,0 +1,174 @@
+"""What is packaged: the text as the preparation made it, the weights as they were, the scores of these very weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_plugins.cli import main as cli
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline.run import read_run
+from fairseq_plugins.text.description import described
+from fairseq_plugins.translator import packaging
+from fairseq_plugins.translator.form import form_of
+from fairseq_plugins.translator.model import as_ours, build, options_of, read_weights, write_weights
+from fairseq_plugins.translator.package import open_package
+from tests import models
+from tests.pipeline.making import write_run
+from tests.translator.conftest import Made, write_text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "--normalise all --aggressive 1 --escape 0 --size 40",
+        "--subwords sentencepiece --size 37 --joint-codes 0 --joined 0",
+        "--size 40 --vocabulary-threshold 5",
+        "--tokeniser none --subwords none --lower-case 1",
+    ],
+)
+def test_a_raw_line_becomes_what_the_preparation_made_of_it(
+    settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preparation's own text of the test set is what every line has to become."""
+    write_text(tmp_path / "raw")
+    monkeypatch.setattr(Commands, "deep", lambda self, *words, **_: Path(words[words.index("--destdir") + 1]).mkdir())
+    sets = [f"--{name}={tmp_path}/raw/{name}" for name in ("train", "valid")]
+    words = ["prepare", f"{tmp_path}/data", *sets, f"--test=test={tmp_path}/raw/test", "--workers", "1"]
+    assert cli.main([*words, *settings.split()]) == 0
+    data = tmp_path / "data"
+    kept = packaging.settings_of(data)
+    form = form_of(("de", "en"), described(data), kept)
+    args = packaging.parser().read(["run", "out", "--data", str(data)])
+    (tmp_path / "package").mkdir()
+    for name, path in packaging.files_of(args, form, kept).items():
+        shutil.copyfile(path, tmp_path / "package" / name)
+    encode = form.encoder(tmp_path / "package")
+    raw = (data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
+    prepared = (data / "text" / "test.de").read_text(encoding="utf-8").splitlines()
+    assert [encode(line) for line in raw] == [line.split() for line in prepared]
+
+
+def test_the_truecaser_and_apostrophes_are_steps(tmp_path: Path) -> None:
+    (tmp_path / "truecaser").write_text("haus (3/4) Haus (1)\nes (5/5)\n")
+    text = {"tokeniser": "moses", "truecased": True, "changed": {"test": ["apostrophes"]}}
+    (tmp_path / "text.json").write_text(json.dumps(text))
+    form = form_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
+    assert form.files() == ["truecaser"]
+    assert form.encoder(tmp_path)("Es geht’s.") == ["es", "geht", "'", "s", "."]
+    assert form.decoder()(["it", "is", "."]) == "It is."
+
+
+def test_weights_come_back_as_they_were(tmp_path: Path) -> None:
+    """Types, shapes, and which names share one tensor."""
+    shared = torch.randn(3, 2)
+    weights = {"a": shared, "b": shared, "half": torch.randn(4).half(), "empty": torch.zeros(0), "view": shared[:2]}
+    write_weights(weights, tmp_path / "weights.safetensors")
+    found = read_weights(tmp_path / "weights.safetensors")
+    assert found.keys() == weights.keys()
+    assert all(torch.equal(found[name], value) and found[name].dtype == value.dtype for name, value in weights.items())
+    assert found["a"] is found["b"]
+    with pytest.raises(UserError, match="cannot be written"):
+        write_weights(weights, tmp_path / "none" / "weights.safetensors")
+
+
+@pytest.mark.parametrize("flags", ["", "--encoder-normalize-before --decoder-normalize-before --activation-fn gelu"])
+def test_a_stock_transformer_becomes_one_of_ours_that_computes_the_same(flags: str, tmp_path: Path) -> None:
+    args = models._parse(("--arch", "transformer", *flags.split()))
+    stock = models.build_model(args, models.task()).eval()
+    for state in ({"args": None, "cfg": {"model": args}}, {"args": args, "cfg": None}):
+        options = options_of(state, tmp_path)
+        assert not {"save_dir", "data", "lr"} & options.keys()
+        json.dumps(options)
+        dictionaries = models.task()
+        ours = build(options, stock.state_dict(), dictionaries, tmp_path)
+        inputs = models.batch().inputs
+        assert torch.equal(ours(*inputs)[0], stock(*inputs)[0])
+
+
+def test_norms_of_stock_by_stack() -> None:
+    assert as_ours({"encoder_normalize_before": True})["norm"] == "pre,post"
+    assert as_ours({"decoder_normalize_before": True})["norm"] == "post,pre"
+
+
+@pytest.fixture
+def run(made: Made, tmp_path: Path) -> Path:
+    """A training that has been averaged and evaluated."""
+    directory = write_run(tmp_path / "run", data=made.data, scores={"sacreBLEU": 12.5})
+    (directory / "checkpoints").mkdir()
+    state = torch.load(made.checkpoint, weights_only=False)
+    torch.save({**state, "model": {k: v + 1 for k, v in state["model"].items()}}, directory / "averaged.pt")
+    shutil.copyfile(made.checkpoint, directory / "checkpoints" / "checkpoint_last.pt")
+    digest = hashlib.sha256((directory / "averaged.pt").read_bytes()).hexdigest()[:12]
+    (directory / "evaluation" / "test" / "signature").write_text(f"seed:1 checkpoint:{digest} beam:5\n")
+    return directory
+
+
+def packaged(*words: str | Path) -> dict[str, Any]:
+    assert packaging.main([str(word) for word in words]) == 0
+    return dict(open_package(Path(words[1])).content)
+
+
+def test_a_run_is_packaged_with_its_average_and_its_scores(run: Path, tmp_path: Path) -> None:
+    content = packaged(run, tmp_path / "out", "--licence", "CC0: for everybody")
+    [score] = content["scores"]
+    assert (score["test_set"], score["metrics"][0]["value"]) == ("test", 12.5)
+    assert content["licence"] == "CC0: for everybody"
+    weights = read_weights(tmp_path / "out" / "weights.safetensors")
+    average = torch.load(run / "averaged.pt", weights_only=False)["model"]
+    assert all(torch.equal(weights[name], value) for name, value in average.items())
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| test | sacreBLEU | 12.50 |" in card
+    assert "CC0: for everybody" in card
+    assert score["signature"] in card
+
+
+def test_scores_of_other_weights_are_left_out(run: Path, tmp_path: Path) -> None:
+    assert packaged(run, tmp_path / "out", "--checkpoint", run / "checkpoints" / "checkpoint_last.pt")["scores"] == []
+    (run / "averaged.pt").unlink()
+    assert packaged(run, tmp_path / "last")["scores"] == []
+    assert len(read_run(run).evaluations) == 1
+
+
+def test_the_search_is_the_configuration_s_and_else_fairseq_s() -> None:
+    defaults = {
+        **{"beam": 5, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 200},
+        **{"min_len": 1, "no_repeat_ngram_size": 0},
+    }
+    assert packaging.search_of({}) == defaults
+    said = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt"}
+    assert packaging.search_of({**said, "sampling": False}) == {**defaults, **said}
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    capsys.readouterr()
+    assert packaging.main([str(word) for word in words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_what_is_missing_is_said_and_nothing_is_left(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    data = Path(shutil.copytree(made.data, tmp_path / "data"))
+    assert "give --data DIR" in refusal(capsys, made.checkpoint, out)
+    assert "neither a directory of fairseq-deep run nor a checkpoint" in refusal(capsys, tmp_path, out)
+    (data / "codes").unlink()
+    expected = f"error: {data}/codes: no such file; --codes FILE names the merges or the model"
+    assert refusal(capsys, made.checkpoint, out, "--data", data) == expected
+    assert packaging.main([str(made.checkpoint), str(out), "--data", str(data), "--codes", f"{made.data}/codes"]) == 0
+    assert "exists; --force overwrites it" in refusal(capsys, made.checkpoint, out, "--data", data)
+    shutil.rmtree(out)
+    with open(data / "data-bin" / "dict.en.txt", "a") as dictionary:
+        dictionary.write("more 1\n")
+    message = refusal(capsys, made.checkpoint, out, "--data", data, "--codes", made.data / "codes")
+    assert "one dictionary for both languages" in message or "another shape" in message
+    assert not list(tmp_path.glob("out*"))

@@ -1,0 +1,293 @@
+"""Raw text in, raw text out: the translations of fairseq-generate, every line once and in order."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fairseq_plugins
+from fairseq_plugins.cli import main as cli
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.text.tokenise import detokeniser
+from fairseq_plugins.translator import translate as module
+from fairseq_plugins.translator.engines import Hypothesis, batches
+from fairseq_plugins.translator.form import Form
+from fairseq_plugins.translator.package import open_package
+from fairseq_plugins.translator.translate import Chunk, Translation, Translator, chunks_of, longest_of
+from tests import toy
+from tests.translator.conftest import MOST, Made
+
+Run = Callable[..., tuple[int, bytes, str]]
+
+
+@pytest.fixture
+def translate(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """``fairseq-deep translate`` in this process: exit code, standard output, standard error."""
+
+    def run(*words: str | Path, given: bytes = b"") -> tuple[int, bytes, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        capfdbinary.readouterr()
+        code = cli.main(["translate", *map(str, words)])
+        printed = capfdbinary.readouterr()
+        return code, printed.out, printed.err.decode()
+
+    return run
+
+
+def generated(made: Made, tmp_path: Path) -> list[str]:
+    """What ``fairseq-generate`` and the detokeniser make of the test set."""
+    flags = ["--beam", "5", "--max-len-b", str(MOST), "--remove-bpe"]
+    found = toy.translate_toy(made.data / "data-bin", made.checkpoint, tmp_path, *flags)
+    detokenise = detokeniser("en")
+    return [detokenise(found[number]) for number in range(len(found))]
+
+
+def test_it_translates_as_fairseq_generate_does(made: Made, translate: Run, tmp_path: Path) -> None:
+    code, out, errors = translate(made.package, given=(made.data / "raw" / "test.de").read_bytes())
+    assert (code, out.decode().splitlines()) == (0, generated(made, tmp_path))
+    assert errors == "de-en: fairseq, float32, cpu, beam 5, length penalty 1\n"
+    # The model knows enough for this to be a test of more than one output.
+    assert len(set(out.splitlines())) > 4
+
+
+def test_every_line_once_in_order_from_two_processes(made: Made, translate: Run) -> None:
+    lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()[:7]
+    text = "\n".join([*lines[:3], "", *lines[3:], "   "]).encode()
+    one = translate(made.package, "--buffer", "2", given=text)
+    two = translate(made.package, "--buffer", "2", "--processes", "2", given=text)
+    assert one[:2] == two[:2]
+    out = one[1].decode().split("\n")
+    assert len(out) == 10
+    assert (out[3], out[8], out[9]) == ("", "", "")
+    assert all(out[:3] + out[4:8])
+
+
+def test_a_file_is_read_too_and_a_search_can_be_changed(made: Made, translate: Run, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("Ja, eins zwei!\n")
+    code, out, errors = translate(made.package, tmp_path / "text", "--beam", "1", "--length-penalty", "0.6")
+    assert code == 0
+    assert out.count(b"\n") == 1
+    assert "beam 1, length penalty 0.6" in errors
+
+
+def test_in_python_with_scores(made: Made) -> None:
+    translator = fairseq_plugins.Translator(made.package)
+    first, empty, second = translator.translate(["Ja, eins zwei!", " ", "Nein: drei."])
+    assert empty == Translation("", 0.0)
+    assert [first, second] == translator.translate(["Ja, eins zwei!", "Nein: drei."])
+    assert first.text
+    assert -10 < first.score < 0
+    assert translator.translate([]) == []
+    with pytest.raises(TypeError, match="list of texts"):
+        translator.translate("eins")
+
+
+def test_a_package_knows_nothing_of_where_it_was_made(made: Made, package: Path) -> None:
+    content = b"".join(path.read_bytes() for path in package.iterdir())
+    assert str(made.data.parent).encode() not in content
+    assert sorted(path.name for path in package.iterdir()) == [
+        *("README.md", "codes", "dict.de.txt", "dict.en.txt", "translator.json", "weights.safetensors")
+    ]
+    assert Translator(package).translate(["Ja, eins!"]) == Translator(made.package).translate(["Ja, eins!"])
+
+
+# --- long lines ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.sampled_from(["a@@", "b", ".", ",", "c@@", "d!"]), max_size=60),
+    st.integers(min_value=1, max_value=20),
+    st.sampled_from(["subword_nmt", "none"]),
+)
+def test_a_cut_loses_nothing(tokens: list[str], longest: int, subwords: str) -> None:
+    parts = list(Form("de", "en", subwords=subwords).cut(tokens, longest))
+    assert [token for part in parts for token in part] == tokens
+    assert all(1 <= len(part) <= longest for part in parts if tokens)
+    if subwords == "subword_nmt":
+        # A word is cut only where all of a part is one word.
+        assert all(not part[-1].endswith("@@") or all(t.endswith("@@") for t in part) for part in parts[:-1])
+
+
+def test_a_cut_is_at_the_end_of_a_sentence_then_of_a_clause_then_of_a_word() -> None:
+    form = Form("de", "en", subwords="subword_nmt")
+    assert list(form.cut("a b . c , d e".split(), 5)) == [["a", "b", "."], ["c", ",", "d", "e"]]
+    assert list(form.cut("a b c , d e".split(), 5)) == [["a", "b", "c", ","], ["d", "e"]]
+    assert list(form.cut("a b c d@@ e@@ f".split(), 5)) == [["a", "b", "c"], ["d@@", "e@@", "f"]]
+    pieces = Form("de", "en", subwords="sentencepiece")
+    assert list(pieces.cut("▁a b ▁c d e".split(), 4)) == [["▁a", "b"], ["▁c", "d", "e"]]
+
+
+def test_a_long_line_is_translated_in_parts_or_refused(made: Made, translate: Run) -> None:
+    text = b"Ja, eins zwei!\nJa, eins zwei! Nein: drei vier.\n"
+    code, out, _ = translate(made.package, "--longest", "8", given=text)
+    parts = translate(made.package, given=b"Ja, eins zwei!\nNein: drei vier.\n")[1].decode().splitlines()
+    assert code == 0
+    first, second = out.decode().splitlines()
+    assert first == parts[0]
+    # The detokeniser puts spaces by what stands on either side.
+    assert second.replace(" ", "") == "".join(parts).replace(" ", "")
+    code, out, errors = translate(made.package, "--longest", "8", "--too-long", "refuse", given=text)
+    assert (code, out) == (2, b"")
+    assert "error: standard input: line 2: " in errors
+    assert "more than the 8 that can be translated at once" in errors
+
+
+def test_what_a_model_takes_is_its_positions_and_what_the_search_returns() -> None:
+    search = {"max_len_a": 0.0, "max_len_b": 200}
+    content = {"search": search, "positions": [1024, 1024]}
+    assert longest_of(SimpleNamespace(content=content)) == 200
+    content["search"] = {**search, "max_len_a": 1.2}
+    assert longest_of(SimpleNamespace(content=content)) == 1023
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+LINE = st.text(st.characters(exclude_characters="\n", exclude_categories=("Cs",)), max_size=8)
+
+
+@given(st.lists(LINE, max_size=12), st.integers(min_value=1, max_value=5), st.booleans())
+def test_chunks_are_the_lines(lines: list[str], size: int, ends: bool) -> None:
+    """Only a line feed ends a line; a byte order mark at the start is no part of the text."""
+    content = "\n".join(lines).encode() + (b"\n" if ends and lines else b"")
+    expected = content.decode("utf-8-sig").split("\n")
+    expected = expected[:-1] if expected[-1] == "" else expected
+    chunks = list(chunks_of(io.BytesIO(content), "text", size))
+    assert [line for chunk in chunks for line in chunk.lines] == expected
+    assert [chunk.before for chunk in chunks] == list(range(0, len(expected), size))
+
+
+def test_long_lines_make_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_CHARACTERS", 10)
+    content = io.BytesIO(b"123456\n" * 5)
+    assert [len(chunk.lines) for chunk in chunks_of(content, "text", 500)] == [2, 2, 1]
+
+
+def test_no_more_is_read_than_is_translated(made: Made) -> None:
+    """A text without end can be translated: memory is bounded."""
+
+    def endless():
+        while True:
+            yield b"Ja, eins!\n"
+
+    translator = Translator(made.package, beam=1)
+    stream = translator.stream(chunks_of(endless(), "text", 2))
+    assert [len(next(stream)) for _ in range(3)] == [2, 2, 2]
+
+
+@given(
+    st.lists(st.integers(min_value=1, max_value=30), max_size=30),
+    st.integers(min_value=1, max_value=100),
+)
+def test_batches_hold_every_sentence_once_and_are_no_larger_than_asked(lengths: list[int], most: int) -> None:
+    found = list(batches(lengths, most))
+    assert sorted(place for batch in found for place in batch) == list(range(len(lengths)))
+    for batch in found:
+        assert len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= most
+
+
+@given(st.lists(st.lists(st.sampled_from(["x", "y."]), max_size=9), max_size=6), st.integers(1, 4))
+def test_every_line_gets_the_translations_of_its_parts(lines: list[list[str]], longest: int) -> None:
+    """With an engine that repeats its input, lines come out as they went in."""
+    translator = object.__new__(Translator)
+    translator.longest, translator.too_long, translator._form = longest, module.SPLIT, Form("de", "en")
+    translator._encode, translator._decode = str.split, " ".join
+    translator._engine = SimpleNamespace(search=lambda parts: [Hypothesis(list(part), -1.0) for part in parts])
+    found = translator._translate(Chunk(0, [" ".join(line) for line in lines]))
+    assert [each.text for each in found] == [" ".join(line) for line in lines]
+    assert [each.score == 0 for each in found] == [not line for line in lines]
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_utf_8_is_named_behind_the_lines_before_it(made: Made, translate: Run) -> None:
+    code, out, errors = translate(made.package, given=b"Ja, eins!\nJa, \xff!\n")
+    assert (code, out.count(b"\n")) == (2, 1)
+    assert errors.splitlines()[-1] == "error: standard input: line 2: not UTF-8 (byte 0xff)"
+
+
+def refusal(translate: Run, *words: str | Path) -> str:
+    code, out, errors = translate(*words)
+    assert (code, out) == (2, b"")
+    [line] = [line for line in errors.splitlines() if line.startswith("error: ")]
+    return line
+
+
+def test_bad_input_gets_one_line(made: Made, package: Path, translate: Run, tmp_path: Path) -> None:
+    assert refusal(translate, package, tmp_path / "none") == f"error: No such file or directory: {tmp_path / 'none'}"
+    assert "no such directory" in refusal(translate, tmp_path / "none")
+    assert "not a package: it has no translator.json" in refusal(translate, made.data)
+    assert "unknown engine 'fairsek' (did you mean 'fairseq'?)" in refusal(translate, package, "--engine", "fairsek")
+    assert "fairseq-deep export adds another" in refusal(translate, package, "--engine", "ctranslate2")
+
+
+def test_a_damaged_package_is_not_used(package: Path, translate: Run) -> None:
+    weights = package / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert "weights.safetensors: damaged: its SHA-256" in refusal(translate, package)
+    (package / "codes").unlink()
+    assert "codes: no such file; the package is incomplete" in refusal(translate, package)
+    manifest = package / "translator.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 2}))
+    assert "a package of format 2; this version of fairseq-deep reads 1" in refusal(translate, package)
+    manifest.write_text("{")
+    assert "translator.json: damaged" in refusal(translate, package)
+
+
+def test_an_illegal_value_in_python_is_refused(made: Made) -> None:
+    with pytest.raises(UserError, match="unknown device 'gpus'.*did you mean 'gpu'"):
+        Translator(open_package(made.package), device="gpus")
+
+
+COMMAND = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins.cli", "translate"]
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_ends_it_quietly(made: Made) -> None:
+    text = b"Ja, eins zwei!\n" * 400
+    command = f"{' '.join(COMMAND)} {made.package} --buffer 1 --beam 1 | head -n 1"
+    ended = subprocess.run(command, shell=True, input=text, capture_output=True, check=False)
+    assert ended.stdout.count(b"\n") == 1
+    assert ended.stderr.decode().splitlines() == ["de-en: fairseq, float32, cpu, beam 1, length penalty 1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_ctrl_c_ends_it_with_one_line(made: Made, processes: str) -> None:
+    words = [*COMMAND, str(made.package), "--buffer", "1", "--processes", processes]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdin.write(b"Ja, eins zwei!\n" * 8)
+    child.stdin.flush()
+    assert child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert errors.decode().splitlines()[1:] in [[f"interrupted; lines translated: {number}"] for number in range(9)]
+
+
+@pytest.mark.slow
+def test_at_a_terminal_each_line_is_translated_when_it_is_entered(made: Made) -> None:
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [*COMMAND, str(made.package)], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.write(ours, b"Ja, eins zwei!\n")
+    assert child.stdout.readline().strip()
+    os.write(ours, b"\x04")
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert errors.decode().splitlines()[1:] == ["de> de> "]
