@@ -69,7 +69,7 @@ def both(members: list[Any], data: models.Batch, **values: Any) -> tuple[Any, An
     return search(members, data, search="lean", **values), search(members, data, search="fairseq", **values)
 
 
-@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("members", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting(name: str, members: int) -> None:
     ensemble = [outspoken(seed=seed) for seed in range(1, members + 1)]

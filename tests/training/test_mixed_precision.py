@@ -28,6 +28,7 @@ def flat(one: dict[str, Any]) -> Tensor:
     return torch.cat([value.float().flatten() for value in one["model"].values()])
 
 
+@pytest.mark.slow
 def test_a_training_is_near_float32_and_its_weights_are_in_float32(toy_data: Path, tmp_path: Path) -> None:
     wanted, start = (
         state(toy_data, tmp_path / updates, "--no-epoch-checkpoints", "--max-update", updates) for updates in "61"

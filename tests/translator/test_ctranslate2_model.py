@@ -13,6 +13,7 @@ import torch
 pytest.importorskip("ctranslate2")
 
 from fairseq_plugins.core.config import plain_namespace
+from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.translator.ctranslate2_model import (
     ModelConverter,
@@ -22,6 +23,7 @@ from fairseq_plugins.translator.ctranslate2_model import (
 from fairseq_plugins.translator.engines import CTranslate2Engine, FairseqEngine, How
 from fairseq_plugins.translator.export import LARGEST_DIFFERENCE
 from tests.models import CASES, configuration, dictionary, task, trained
+from tests.representatives import for_each
 
 EXPORTED = {
     *("post_ln", "pre_ln", "hybrid_ln", "looklinear", "ds_init", "deepnet", "word_dropout", "deepnorm_released"),
@@ -77,7 +79,7 @@ def largest_difference(model: Any, engine: CTranslate2Engine, longest: int = 12)
     return max(abs(a - b) / max(1.0, abs(a)) for a, b in pairs)
 
 
-@pytest.mark.parametrize("case", sorted(CASES))
+@for_each("case", sorted(CASES), Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY, Axis.BIAS)
 def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path) -> None:
     model = trained_with_options(case)
     problems = obstacles_to_export(model)
@@ -108,7 +110,9 @@ def test_all_reasons_are_given_at_once() -> None:
         "--encoder-attention-heads 4",
     ],
 )
-@pytest.mark.parametrize("case", ["admin", "pre_ln", "fixup"])
+@pytest.mark.parametrize(
+    "case", ["admin", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pre_ln", "fixup"))]
+)
 def test_settings_around_the_layers(case: str, flags: str, tmp_path: Path) -> None:
     if case == "fixup":
         flags = flags.replace("--layernorm-embedding", "")
