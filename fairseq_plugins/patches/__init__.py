@@ -46,6 +46,7 @@ MODULES: tuple[str, ...] = (
     "misspelt_options",
     "impossible_values",
     "long_lines",
+    "unblocked_ngrams",
     "broken_dictionaries",
     "half_binarised",
     "unchecked_text",

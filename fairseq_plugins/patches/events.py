@@ -112,6 +112,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "search.settings.build_in_form",
         "search.lean.build_lean",
     ),
+    "fairseq.ngram_repeat_block.NGramRepeatBlock._no_repeat_ngram": ("patches.unblocked_ngrams.block_up_to_this_step",),
     "fairseq_cli.generate.main": ("search.processes.translate_in_processes",),
     # Other commands.
     "fairseq_cli.preprocess.main": (

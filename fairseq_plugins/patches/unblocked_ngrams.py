@@ -1,0 +1,29 @@
+"""``--no-repeat-ngram-size`` has no effect without fairseq's CUDA extension, which no wheel contains.
+
+https://github.com/facebookresearch/fairseq/issues/5206
+
+The search hands over its buffer of all possible steps, and the last words of a hypothesis are looked for at the end of
+that: there are only pads. Here the buffer ends with the current step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.ngram_repeat_block import NGramRepeatBlock
+from torch import Tensor
+
+from fairseq_plugins.patches.wrapping import wrap
+
+
+def block_up_to_this_step(
+    block: Callable[..., Tensor], blocker: Any, tokens: Tensor, lprobs: Tensor, bsz: int, beam_size: int, step: int
+) -> Tensor:
+    """``NGramRepeatBlock._no_repeat_ngram``; ``tokens`` (hypotheses, all steps), ``lprobs`` (hypotheses, words)."""
+    return block(blocker, tokens[:, : step + 1], lprobs, bsz, beam_size, step)
+
+
+def apply() -> None:
+    """Wrap the block that runs without the extension."""
+    wrap(NGramRepeatBlock, "_no_repeat_ngram", block_up_to_this_step)

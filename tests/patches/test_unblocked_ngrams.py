@@ -1,0 +1,53 @@
+"""No n-gram comes twice in a translation, from either search."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from fairseq.ngram_repeat_block import NGramRepeatBlock
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import models
+from tests.search.searching import outspoken, search, words
+
+
+def repeated(sentence: list[int], size: int) -> list[tuple[int, ...]]:
+    counts = Counter(zip(*(sentence[start:] for start in range(size)), strict=False))
+    return [ngram for ngram, count in counts.items() if count > 1]
+
+
+def translations(kind: str, size: int) -> list[list[int]]:
+    found: list[list[dict[str, Any]]] = search(
+        [outspoken("post_ln")],
+        models.batch(),
+        search=kind,
+        no_repeat_ngram_size=size,
+        min_len=12,
+        max_len_a=0,
+        max_len_b=14,
+    )
+    return [sentence for ranked in found for sentence, *_ in [words(ranked)]]
+
+
+@pytest.mark.parametrize("kind", ["lean", "fairseq"])
+def test_no_bigram_twice(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any(repeated(sentence, 2) for sentence in translations(kind, 2))
+    stock = inspect.unwrap(NGramRepeatBlock._no_repeat_ngram)
+    monkeypatch.setattr(NGramRepeatBlock, "_no_repeat_ngram", stock)
+    assert any(repeated(sentence, 2) for sentence in translations(kind, 2)), "stock blocks them by itself"
+
+
+@given(st.lists(st.integers(4, 6), min_size=1, max_size=9), st.integers(2, 4))
+def test_the_words_that_would_repeat_are_banned(said: list[int], size: int) -> None:
+    step, room = len(said) - 1, 12
+    tokens = torch.full((1, room), 1)
+    tokens[0, : step + 1] = torch.tensor(said)
+    scores = NGramRepeatBlock(size)(tokens, torch.zeros(1, 8), bsz=1, beam_size=1, step=step)
+    banned = {word for word in range(8) if scores[0, word] == -torch.inf}
+    before = {tuple(said[start : start + size]) for start in range(len(said) - size + 1)}
+    assert banned == {word for word in range(8) if tuple([*said[len(said) - size + 1 :], word]) in before}
