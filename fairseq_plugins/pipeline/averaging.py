@@ -1,4 +1,4 @@
-"""Which checkpoints of a run are averaged: as the published row says, as the user says, or what there is."""
+"""Choose the checkpoints to average: the user's choice, else the published row's, else the last ones saved."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from fairseq_plugins.pipeline.run import Run
 
 LAST = "checkpoint_last.pt"
 MOST = {"last-updates": 5, "last-epochs": 10}
-"""How many are averaged at most where nothing says how many: what most of the papers do."""
+"""Default for the number of checkpoints, as in most of the papers."""
 _SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
 _COUNTED = re.compile(r"(last-epochs|last-updates|best)=([1-9]\d*)")
 
 
-def choose(run: Run, asked: str) -> str:
-    """What to average, as ``last-epochs=10``, ``last-updates=5``, ``best=1``, ``none`` or the path of a checkpoint.
+def choose(run: Run, requested: str) -> str:
+    """The checkpoints to average, as ``last-epochs=10``, ``last-updates=5``, ``best=1``, ``none`` or the path of a checkpoint.
 
     Args:
         run: the training.
-        asked: one of these, or nothing: then the published row of its configuration decides, and where there is none,
-            the last :data:`MOST` of the checkpoints that are there.
+        requested: one of these. If it is empty, the published row of the configuration decides; without a row, the last
+            :data:`MOST` checkpoints, or fewer if there are fewer.
 
     Raises:
-        UserError: ``asked`` is none of these, or the published rows of the configuration do not agree.
+        UserError: ``requested`` is not legal, or the published rows of the configuration disagree.
     """
-    if asked:
-        if asked != "none" and not _COUNTED.fullmatch(asked) and not Path(asked).is_file():
+    if requested:
+        if requested != "none" and not _COUNTED.fullmatch(requested) and not Path(requested).is_file():
             raise UserError(
-                f"--average {asked}: neither the path of a checkpoint nor a legal value: last-epochs=N, "
-                "last-updates=N, best=N, none"
+                f"unknown --average '{requested}'; legal values: last-epochs=N, last-updates=N, best=N, none, "
+                "or the path of a checkpoint"
             )
-        return asked
+        return requested
     published = sorted({row.average for row in published_rows(run)})
     if len(published) > 1:
-        raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); give --average")
-    return published[0] if published else _what_there_is(run.checkpoints)
+        raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); set --average")
+    return published[0] if published else _last_saved(run.checkpoints)
 
 
-def _what_there_is(checkpoints: Path) -> str:
+def _last_saved(checkpoints: Path) -> str:
     for kind, pattern in _SAVED.items():
         if saved := numbered_checkpoints(checkpoints, pattern):
             return f"{kind}={min(len(saved), MOST[kind])}"
@@ -56,7 +56,7 @@ def flags(choice: str, checkpoints: Path) -> list[str]:
 
 
 def newest(checkpoints: Path) -> Path:
-    """The newest checkpoint of a run, whose settings are those of all.
+    """The newest checkpoint of a run.
 
     Raises:
         UserError: there is none.
@@ -65,8 +65,8 @@ def newest(checkpoints: Path) -> Path:
     if last.is_file():
         return last
     if not checkpoints.is_dir():
-        raise UserError(f"{checkpoints}: no such directory of checkpoints")
+        raise UserError(f"{checkpoints}: no such directory")
     for pattern in _SAVED.values():
         if saved := numbered_checkpoints(checkpoints, pattern):
             return saved[-1]
-    raise UserError(f"{checkpoints}: holds no checkpoint")
+    raise UserError(f"{checkpoints}: contains no checkpoint")

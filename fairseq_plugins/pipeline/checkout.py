@@ -1,4 +1,4 @@
-"""Where the configurations are, installed or in a checkout, and which commit of this package is at work."""
+"""Find the configurations, in a checkout or an installation, and the commit of this package."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.par
 
 
 def checkout() -> Path | None:
-    """The top of the repository that this package is imported from; None for an installed package, without scripts."""
+    """Root of the repository that this package is imported from; None for an installed package, which has no scripts."""
     above = PACKAGE.parent
     return above if (above / "scripts" / "train.sh").is_file() else None
 
 
-def configuration_file(given: Path) -> Path:
-    """A YAML file by its path, or by its name in ``configs/``, as ``iwslt14_de_en/admin_6e6d``.
+def configuration_file(requested: Path) -> Path:
+    """A YAML file by its path, or by its name in ``configs/``, for example ``iwslt14_de_en/admin_6e6d``.
 
     Raises:
         UserError: there is none.
     """
-    for path in (given, CONFIGS / f"{str(given).removesuffix('.yaml')}.yaml"):
+    for path in (requested, CONFIGS / f"{str(requested).removesuffix('.yaml')}.yaml"):
         if path.is_file():
             return path
-    beside = sorted(str(each) for each in given.parent.glob("*.yaml")) if given.parent.is_dir() else []
-    names = sorted(name_of(each) for each in CONFIGS.glob("*/*.yaml"))
-    raise UserError(f"{given}: no such file{nearest(str(given), beside) or nearest(str(given), names)}")
+    siblings = sorted(map(str, requested.parent.glob("*.yaml"))) if requested.parent.is_dir() else []
+    names = sorted(map(name_of, CONFIGS.glob("*/*.yaml")))
+    raise UserError(f"{requested}: no such file{nearest(str(requested), siblings) or nearest(str(requested), names)}")
 
 
 def name_of(config: Path) -> str:
-    """Path under ``configs/`` without ending; the whole path for a file elsewhere."""
+    """Path under ``configs/`` without ``.yaml``; the whole path for a file elsewhere."""
     path = config.resolve().with_suffix("")
     return str(path.relative_to(CONFIGS)) if path.is_relative_to(CONFIGS) else str(path)
 
 
 def commit() -> str | None:
-    """The commit of this package's checkout, with ``+`` where files of it were changed since; None without one."""
+    """Commit of this package's checkout, with ``+`` for uncommitted changes; None without a checkout."""
     top = checkout()
     if top is None:
-        # A virtual environment may lie in a repository of its user, whose commit would say nothing.
+        # A virtual environment may be inside another repository, whose commit is not ours.
         return None
     command = ["git", "-C", str(top), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
     try:

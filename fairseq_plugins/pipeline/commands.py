@@ -1,4 +1,4 @@
-"""The steps of a pipeline as plain commands: run, or under a dry run printed as one could type them."""
+"""Run the commands of a pipeline; a dry run prints them as a user would type them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import FrameType
 from fairseq_plugins.text.__main__ import run_step
 
 GRACE_SECONDS = 2.0
-"""How long a child may take to end by itself after Ctrl-C, which a terminal sends to both."""
+"""Time for a child to end by itself after Ctrl-C, which a terminal sends to parent and child."""
 
 
 class Commands:
@@ -29,7 +29,7 @@ class Commands:
         self.dry_run = dry_run
 
     def text(self, *words: object) -> None:
-        """``python -m fairseq_plugins.text STEP ...``, inside this process: no new interpreter for each step.
+        """Run ``python -m fairseq_plugins.text STEP ...`` inside this process, without a new interpreter.
 
         Raises:
             UserError: the step failed.
@@ -38,30 +38,30 @@ class Commands:
             self._print([sys.executable, "-m", "fairseq_plugins.text", *map(str, words)])
             return
         run_step([str(word) for word in words])
-        # A child process that comes next would print before what is still in our buffer.
+        # Otherwise the next child process prints before our buffered lines.
         sys.stdout.flush()
 
     def deep(self, *words: object, output: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
-        """``fairseq-deep COMMAND ...``, in a process of its own; arguments and errors as for :meth:`run`."""
+        """Run ``fairseq-deep COMMAND ...`` in its own process; arguments and errors as for :meth:`run`."""
         self.run(sys.executable, "-m", "fairseq_plugins.cli", *words, output=output, environment=environment)
 
     def run(self, *words: object, output: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
-        """Any command, which has said itself what is wrong where it fails.
+        """Run any command. A command that fails prints its own error message.
 
         Args:
             words: the command and its arguments.
-            output: a file for its standard output; by default it goes where ours goes.
-            environment: variables to set beside ours.
+            output: a file for its standard output; default: ours.
+            environment: variables to add to ours.
 
         Raises:
-            SystemExit: it failed; the code is the command's, or 128 + its signal as a shell counts.
+            SystemExit: it failed, with the command's exit code, or 128 + its signal as in a shell.
         """
         command = [str(word) for word in words]
         if self.dry_run:
             self._print(command, output, environment)
             return
         with open(output, "wb") if output is not None else nullcontext() as stream:
-            # close_fds: a lock that is inheritable (workspace.py) stays locked while the child lives.
+            # close_fds=False: the child inherits the lock of workspace.py and keeps it.
             child = subprocess.Popen(command, stdout=stream, env={**os.environ, **(environment or {})}, close_fds=False)
             code = _ended(child)
         if code:
@@ -76,11 +76,11 @@ class Commands:
 
 
 def _ended(child: subprocess.Popen[bytes]) -> int:
-    """The child's exit code; whatever ends us ends the child first."""
+    """Wait for the child and return its exit code. If we are ended, end the child first."""
     try:
         return child.wait()
     except BaseException:
-        # Ctrl-C at a terminal has reached the child as well; a signal that only we got has not.
+        # Ctrl-C at a terminal reaches the child, too; a signal to this process does not.
         with suppress(subprocess.TimeoutExpired):
             child.wait(GRACE_SECONDS)
         child.terminate()
@@ -90,10 +90,10 @@ def _ended(child: subprocess.Popen[bytes]) -> int:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, and say once that nothing is lost.
+    """Let SIGTERM end the block as Ctrl-C does, and print once that the same command continues.
 
     Raises:
-        KeyboardInterrupt: one of the two came.
+        KeyboardInterrupt: at Ctrl-C or SIGTERM.
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

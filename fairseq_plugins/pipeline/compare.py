@@ -1,7 +1,7 @@
 """``fairseq-deep compare DATA OUT CONFIG ... [KEY=VALUE ...]``: train, evaluate and report several configurations.
 
-Each training is ``fairseq-deep run``, then ``fairseq-deep evaluate``, in a directory of its own. Both skip what is
-done, so the same command continues where it was stopped. A training that diverges is a result, a row of the report.
+Each training is ``fairseq-deep run``, then ``fairseq-deep evaluate``, in its own directory. Both skip finished stages,
+so the same command continues where it was stopped. A training that diverges is a row of the report.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from fairseq_plugins.pipeline.workspace import Workspace, say
 DIVERGED = 1
 """Exit code of a training whose loss was not finite."""
 POLLED = 0.1
-"""Seconds between two looks at the children."""
+"""Seconds between two polls of the children."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """One configuration with one seed: where its YAML file, its data and its results are, and what is changed in it."""
+    """One configuration with one seed: its YAML file, its data, its results and its KEY=VALUE changes."""
 
     config: Path
     data: Path
@@ -46,7 +46,7 @@ class Training:
 
 @dataclass(frozen=True)
 class How:
-    """How the trainings of a comparison are made.
+    """How the trainings of a comparison run.
 
     Args:
         training: flags of ``fairseq-deep run``.
@@ -54,7 +54,7 @@ class How:
         parallel: trainings at a time.
         nodes: machines of each training; more than one only in a job of Slurm.
         dry_run: only print the commands.
-        output: a file that the commands' standard output is added to; by default it goes where ours goes.
+        output: a file to which the commands' standard output is appended; default: ours.
     """
 
     training: tuple[str, ...] = ()
@@ -76,21 +76,21 @@ def compare(
     how: How | None = None,
     tell: Callable[[str], None] = say,
 ) -> None:
-    """Train, average, decode and score every configuration with every seed, and report them in ``OUT/report``.
+    """Train, average, decode and score every configuration with every seed; write ``OUT/report``.
 
     Args:
         data: a prepared directory.
-        out: gets ``OUT/CONFIGURATION/seedN`` for each run, and ``OUT/report``.
-        configs: YAML files; the first is what the others are tested against.
+        out: directory for ``OUT/CONFIGURATION/seedN`` of each run, and ``OUT/report``.
+        configs: YAML files; the others are tested against the first.
         changes: KEY=VALUE, for all of them.
         seeds: one training each.
-        baseline: the configuration that the others are tested against, in place of the first.
+        baseline: test against this configuration instead of the first.
         how: parallel trainings, and the flags of each.
-        tell: is given each line that says what is going on.
+        tell: receives each line of progress.
 
     Raises:
-        UserError: a file or a name is not there, or ``out`` was made with other settings.
-        SystemExit: a command failed, and has said why.
+        UserError: a file or a name does not exist, or ``out`` was made with other settings.
+        SystemExit: a command failed and has printed its error.
     """
     how = how or How()
     require_slurm(how.nodes)
@@ -111,32 +111,32 @@ def compare(
 
 
 def _check_baseline(baseline: str, files: Sequence[Path]) -> None:
-    """By its name alone or with its corpus, as in the report, which would notice after all trainings."""
+    """Check the name now: the report would find the mistake after all trainings. CORPUS/NAME is legal, too."""
     legal = [name for file in files for name in (file.stem, f"{file.resolve().parent.name}/{file.stem}")]
     if baseline and baseline.removesuffix(".yaml") not in legal:
         raise UserError(unknown_name("--baseline", baseline.removesuffix(".yaml"), legal))
 
 
 def require_slurm(nodes: int) -> None:
-    """See that a training on several machines can be started.
+    """Check that a training on several machines can be started.
 
     Raises:
-        UserError: there is no job of Slurm, or no checkout with the script that takes a training to its machines.
+        UserError: this is not a Slurm job, or there is no checkout with ``scripts/slurm.sh``.
     """
     if nodes > 1 and not os.environ.get("SLURM_JOB_ID"):
         raise UserError(
-            f"--nodes {nodes}: on several machines, submit it to Slurm: sbatch --nodes {nodes} [OPTION ...] "
-            "scripts/slurm.sh SCRIPT, with a script of scripts/"
+            f"--nodes {nodes} needs a Slurm job: sbatch --nodes {nodes} [OPTION ...] scripts/slurm.sh SCRIPT, "
+            "where SCRIPT is a script of scripts/"
         )
     if nodes > 1 and checkout() is None:
         raise UserError(f"--nodes {nodes} needs scripts/slurm.sh of the repository, which is not installed")
 
 
 def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = ()) -> Path:
-    """Where a run goes.
+    """Directory of a run.
 
-    A change of the recipe is another run: its name says the last word of the setting and the value, without what a
-    shell would want quoted.
+    A changed recipe is another run: the name contains the last word of the key and the value, without characters that
+    a shell would need quoted.
     """
     name = config.name.removesuffix(".yaml")
     for key, _, value in (change.partition("=") for change in changes):
@@ -145,7 +145,7 @@ def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = (
 
 
 def report(runs: Sequence[Path], out: Path, baseline: str, how: How) -> None:
-    """Make the leaderboard anew, from what the runs hold."""
+    """Write the leaderboard of the runs."""
     named = ["--baseline", baseline] if baseline else []
     Commands(dry_run=how.dry_run).deep("report", *runs, *named, "--output", out / "report")
 
@@ -153,7 +153,7 @@ def report(runs: Sequence[Path], out: Path, baseline: str, how: How) -> None:
 # --- several trainings, some of them at a time ----------------------------------------------------------------------
 
 Steps = Generator[list[str], int, None]
-"""Commands, one after the other; it is sent the exit code of each."""
+"""Yields commands one after the other and receives the exit code of each."""
 
 
 def train_all(
@@ -162,16 +162,16 @@ def train_all(
     tell: Callable[[str], None] = say,
     evaluations: Sequence[Sequence[str]] = ((),),
 ) -> None:
-    """Train and evaluate each, as many at a time as ``how`` says.
+    """Train and evaluate each, ``how.parallel`` at a time.
 
     Args:
-        trainings: in the order in which they are begun.
-        how: with which flags, and how many at a time.
-        tell: is given a line for a training that diverged.
+        trainings: in the order in which they start.
+        how: flags, and how many at a time.
+        tell: receives a line for each training that diverged.
         evaluations: one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
 
     Raises:
-        SystemExit: a command failed, and has said why; the other ones are ended.
+        SystemExit: a command failed and has printed its error; the others are ended.
     """
     waiting = deque(_steps(training, how, tell, evaluations) for training in trainings)
     if how.dry_run:
@@ -194,11 +194,11 @@ def train_all(
 def _steps(training: Training, how: How, tell: Callable[[str], None], evaluations: Sequence[Sequence[str]]) -> Steps:
     deep = [sys.executable, "-m", "fairseq_plugins.cli"]
     top = checkout()
-    # It takes the training to all machines; all else is done on this one.
+    # slurm.sh starts the training on all machines; everything else runs on this one.
     run = [*deep, "run"] if how.nodes == 1 or top is None else [str(top / "scripts" / "slurm.sh")]
     code = yield [*run, *map(str, (training.config, training.data, training.run)), *training.changes, *how.training]
     if code == DIVERGED:
-        tell(f"{training.run}: diverged; nothing to translate with")
+        tell(f"{training.run}: diverged, not evaluated")
         return
     _require_success(code)
     for words in evaluations:
@@ -214,16 +214,16 @@ def _require_success(code: int) -> None:
 def _begin(
     running: dict[subprocess.Popen[bytes], Steps], steps: Steps, code: int | None, output: IO[bytes] | None
 ) -> None:
-    """Begin the next step of a training, after one that ended with ``code``; nothing after the last."""
+    """Start the next step of a training after one that ended with ``code``; do nothing after the last."""
     with suppress(StopIteration):
         command = next(steps) if code is None else steps.send(code)
-        # close_fds: a lock that is inheritable (workspace.py) stays locked while the child lives.
+        # close_fds=False: the child inherits the lock of workspace.py and keeps it.
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, close_fds=False)
         running[child] = steps
 
 
 def _print_all(steps: Steps) -> None:
-    """Only print: both commands have a dry run of their own, which wants to see what is not there yet."""
+    """Only print: the dry runs of the commands themselves need files that do not exist yet."""
     with suppress(StopIteration):
         command = next(steps)
         while True:
@@ -232,7 +232,7 @@ def _print_all(steps: Steps) -> None:
 
 
 def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ctrl-C at a terminal has reached them as well; a signal that only we got has not."""
+    """End all children. Ctrl-C at a terminal has reached them, too; a signal to this process has not."""
     until = time.monotonic() + GRACE_SECONDS
     for child in children:
         with suppress(subprocess.TimeoutExpired):
@@ -246,7 +246,7 @@ def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 class Options:
-    """The options that commands over several trainings share, and what they say."""
+    """The options that the commands for several trainings share."""
 
     def __init__(self, flags: argparse.ArgumentParser) -> None:
         flags.add_argument(
@@ -257,7 +257,7 @@ class Options:
             type=at_least(1),
             default=1,
             metavar="N",
-            help="machines of each training; scripts/slurm.sh says it",
+            help="machines of each training; scripts/slurm.sh sets it",
         )
         flags.add_argument(
             "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
@@ -266,9 +266,9 @@ class Options:
         self._evaluation = evaluate.add_options(flags)
 
     def read(self, args: argparse.Namespace) -> How:
-        """What was said."""
+        """The options of ``args``."""
         if args.parallel > 1:
-            # The lines of several logs would tell nobody anything.
+            # Mixed lines of several logs are unreadable.
             args.quiet = True
         training = given_again(args, self._training)
         return How(tuple(training), tuple(given_again(args, self._evaluation)), args.parallel, args.nodes, args.dry_run)
@@ -287,7 +287,7 @@ def _main(argv: Sequence[str] | None) -> None:
     )
     flags.add_argument("data", type=Path, metavar="DATA", help="a prepared directory")
     flags.add_argument(
-        "out", type=Path, metavar="OUT", help="gets OUT/CONFIGURATION/seedN for each run, and OUT/report"
+        "out", type=Path, metavar="OUT", help="results: OUT/CONFIGURATION/seedN for each run, and OUT/report"
     )
     flags.add_argument(
         "words",
@@ -296,13 +296,13 @@ def _main(argv: Sequence[str] | None) -> None:
         help="YAML files, or their names in configs/ (the first is the baseline), and changes for all of them",
     )
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
-    flags.add_argument("--baseline", default="", metavar="NAME", help="in place of the first CONFIG")
+    flags.add_argument("--baseline", default="", metavar="NAME", help="default: the first CONFIG")
     options = Options(flags)
     args = flags.read(argv)
     changes = [word for word in args.words if CHANGE.fullmatch(word) and not word.endswith(".yaml")]
     configs = [Path(word) for word in args.words if word not in changes]
     if not configs:
-        flags.error("no configuration is given")
+        flags.error("no CONFIG given")
     compare(args.data, args.out, configs, changes, seeds=args.seeds, baseline=args.baseline, how=options.read(args))
 
 

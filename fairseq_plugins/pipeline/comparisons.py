@@ -1,4 +1,4 @@
-"""Whether the rows of a leaderboard differ: paired tests on the saved translations, and Welch's test over the seeds."""
+"""Significance of a leaderboard's differences: paired tests on the translations, Welch's test over the seeds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fairseq_plugins.scoring.significance import WELCH, Comparison, compare
 
 @dataclass(frozen=True)
 class Comparisons:
-    """What the tests of all rows against the baseline said.
+    """Tests of all rows against the baseline.
 
     Attributes:
         baseline: label of the row that the others are tested against.
         tests: by test set.
-        notes: a line for everything that could not be tested.
+        notes: a line for each comparison that was not possible.
     """
 
     baseline: str
@@ -40,7 +40,7 @@ def compared(groups: Sequence[Group], columns: Sequence[Column], baseline: Group
 
     Args:
         groups: the rows.
-        columns: those of plain-text scores are tested.
+        columns: only those of plain-text scores are tested.
         baseline: one of the rows.
         samples: resamples of the paired bootstrap.
     """
@@ -50,10 +50,10 @@ def compared(groups: Sequence[Group], columns: Sequence[Column], baseline: Group
     for column in columns:
         if column.metric not in metrics or column.test_set == AVERAGE:
             continue
-        outputs, references, said = _outputs(groups, column.test_set, baseline)
-        notes.update(dict.fromkeys(said))
+        outputs, references, problems = _outputs(groups, column.test_set, baseline)
+        notes.update(dict.fromkeys(problems))
         if len(outputs) > 1 and baseline.label in outputs:
-            found = compare(
+            results = compare(
                 outputs,
                 [references],
                 metric=metrics[column.metric],
@@ -62,14 +62,14 @@ def compared(groups: Sequence[Group], columns: Sequence[Column], baseline: Group
                 samples={"bootstrap": samples},
                 lower_case=_lower_cased(baseline, column),
             )
-            tests += [(column.test_set, comparison) for comparison in found]
+            tests += [(column.test_set, comparison) for comparison in results]
     return Comparisons(baseline.label, tuple(tests), tuple(notes))
 
 
 def _outputs(
     groups: Sequence[Group], test_set: str, baseline: Group
 ) -> tuple[dict[str, list[list[str]]], list[str], list[str]]:
-    """Translations of every row, the references that they share, and why a row is left out."""
+    """Translations of every row, the references that they share, and the reason for each row that is left out."""
     outputs: dict[str, list[list[str]]] = {}
     notes: list[str] = []
     references: list[str] = []
@@ -78,11 +78,11 @@ def _outputs(
             evaluation = member.run.evaluations.get(test_set)
             if evaluation is None:
                 continue
-            place = evaluation.directory
-            hypotheses, own = _lines(place / HYPOTHESES), _lines(place / REFERENCES)
+            directory = evaluation.directory
+            hypotheses, own = _lines(directory / HYPOTHESES), _lines(directory / REFERENCES)
             references = references or own
             if why := _not_comparable(hypotheses, own, references):
-                notes.append(f"{place}: not compared with {baseline.label}: {why}")
+                notes.append(f"{directory}: not compared with {baseline.label}: {why}")
             else:
                 outputs.setdefault(group.label, []).append(hypotheses)
     return outputs, references, notes
@@ -99,12 +99,12 @@ def _not_comparable(hypotheses: Sequence[str], own: Sequence[str], references: S
     if not hypotheses or not own:
         return f"{REFERENCES if hypotheses else HYPOTHESES} is missing or not UTF-8"
     if own != references:
-        return "its references are others"
-    return "" if len(hypotheses) == len(own) else f"{len(hypotheses)} translations of {len(own)} sentences"
+        return "its references differ"
+    return "" if len(hypotheses) == len(own) else f"{len(hypotheses)} translations for {len(own)} sentences"
 
 
 def _lower_cased(group: Group, column: Column) -> bool:
-    """Whether the score in ``column`` was computed on small letters, as its signature says."""
+    """Whether the signature says that the score in ``column`` is lower-cased."""
     evaluations = [member.run.evaluations.get(column.test_set) for member in group.members]
-    found = [evaluation.metrics.get(column.metric) for evaluation in evaluations if evaluation]
-    return any("case:lc" in metric.signature for metric in found if metric)
+    metrics = [evaluation.metrics.get(column.metric) for evaluation in evaluations if evaluation]
+    return any("case:lc" in metric.signature for metric in metrics if metric)

@@ -1,6 +1,6 @@
 """A YAML file of ``configs/`` with KEY=VALUE changes, read as ``fairseq-deep hydra-train`` will read it.
 
-Every key and value is checked before a training starts: Hydra itself says in a page what is wrong with one word.
+Every key and value is checked before a training starts, because Hydra's own errors fill a page.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
 
 
 def quoted(value: object) -> str:
-    """``value`` as Hydra reads it back, whatever characters a path has."""
+    """``value`` quoted for Hydra, whatever characters it has."""
     escaped = re.sub(r"(\\*)'", r"\1\1\\'", str(value))
     trailing = len(escaped) - len(escaped.rstrip("\\"))
     return f"'{escaped}{chr(92) * trailing}'"
 
 
 class Configuration(NamedTuple):
-    """A training as its YAML file and the user's changes describe it.
+    """A YAML file with the user's changes.
 
     Args:
         file: the YAML file.
-        config: all of it, every default filled in.
-        overrides: the user's changes as Hydra wants them.
-        processes: GPUs that it was written for, whose batches make an update.
+        config: the complete configuration, with every default.
+        overrides: the user's changes as Hydra overrides.
+        processes: the number of GPUs that it was written for; their batches make one update.
     """
 
     file: Path
@@ -43,13 +43,13 @@ class Configuration(NamedTuple):
 
 
 def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]) -> Configuration:
-    """Compose the configuration of a training and check all that is said in it.
+    """Compose the configuration of a training and check every key and value.
 
     Args:
         path: the YAML file.
         changes: the user's KEY=VALUE.
         data: value of ``task.data``.
-        fixed: keys that are not the user's to set, and what to do instead.
+        fixed: keys that the user cannot set, and what to do instead.
 
     Raises:
         UserError: a key or value in the file or in ``changes`` is not legal.
@@ -81,7 +81,7 @@ def _split(change: str) -> tuple[str, str]:
 
 
 def _override(key: str, value: str) -> str:
-    """Keys of a group that depends on a name may be absent from the YAML, which Hydra wants marked."""
+    """Hydra needs ``++`` for a key that the YAML may lack, such as the keys of a named group."""
     return f"{'++' if key.split('.')[0] in GROUPS_BY_NAME else ''}{key}={value}"
 
 
@@ -105,22 +105,22 @@ def _composed(path: Path, overrides: Sequence[str]) -> Any:
 
 
 def _one_line(error: BaseException) -> str:
-    """The message of ``error`` and of what caused it, without the lines that repeat the type."""
-    said = [str(error), *([str(error.__cause__)] if error.__cause__ else [])]
-    lines = [line.strip() for text in said for line in text.splitlines()]
+    """The message of ``error`` and of its cause, without the lines that repeat the type."""
+    messages = [str(error), *([str(error.__cause__)] if error.__cause__ else [])]
+    lines = [line.strip() for message in messages for line in message.splitlines()]
     kept = [line for line in lines if line and not line.startswith(("object_type=", "reference_type=", "See http"))]
     return "; ".join(dict.fromkeys(kept))
 
 
 def _completed(path: Path, config: Any) -> Any:
-    """What ``fairseq-hydra-train`` makes of the composed configuration, every default filled in."""
+    """The composed configuration with every default, as ``fairseq-hydra-train`` completes it."""
     from fairseq.dataclass.initialize import add_defaults
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
-        raise UserError([f"{path}: {key} is not given: write {key}=VALUE after the command" for key in missing])
+        raise UserError([f"{path}: {key} is not set: add {key}=VALUE to the command" for key in missing])
     try:
         add_defaults(config)
         plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
@@ -132,7 +132,7 @@ def _completed(path: Path, config: Any) -> Any:
 
 
 def _legal_keys(config: Any, changes: Mapping[str, str]) -> Iterator[str]:
-    """Every key that the composed ``config`` has or that the dataclass of a named group adds to it."""
+    """Every key of the composed ``config`` and of the dataclasses of its named groups."""
     yield from _keys_of(config, "")
     for group in GROUPS_BY_NAME:
         name = changes.get(f"{group}._name", changes.get(group, _name_in(config, group)))
@@ -148,7 +148,7 @@ def _name_in(config: Any, group: str) -> str | None:
 
 
 def _unknown_choice(group: str, name: str | None) -> str:
-    """What is wrong with the name of a group's choice; empty where it is known or not given."""
+    """The problem with the name of a group's choice; empty if it is known or unset."""
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_REGISTRY
@@ -190,7 +190,7 @@ def _dataclass_of(group: str, name: str) -> Any:
 def _unknown_key(key: str, legal: set[str]) -> str:
     if key.isupper():
         option = "--" + key.lower().replace("_", "-")
-        return f"{key} is no key of a configuration: give {option}, or set it before the command of a script"
+        return f"{key} is not a configuration key: use {option}, or set it as an environment variable of a script"
     group, _, name = key.rpartition(".")
     siblings = sorted(each for each in legal if each.startswith(f"{group}."))
     hint = nearest(key, siblings) or nearest(key, sorted(legal))
@@ -201,15 +201,15 @@ def _unknown_key(key: str, legal: set[str]) -> str:
 
 
 def _processes(path: Path, changes: Mapping[str, str]) -> int:
-    """GPUs that the configuration was written for; 1 where it does not say.
+    """Number of GPUs that the configuration was written for; default: 1.
 
-    fairseq's own default is the number of GPUs that are found, which would make the batch depend on the machine.
+    fairseq's own default is the number of GPUs of the machine, so the batch would depend on the machine.
     """
     from omegaconf import OmegaConf
 
     key = "distributed_training.distributed_world_size"
-    said = OmegaConf.select(OmegaConf.load(path), key)
-    value = changes.get(key, 1 if said is None else said)
+    configured = OmegaConf.select(OmegaConf.load(path), key)
+    value = changes.get(key, 1 if configured is None else configured)
     if not str(value).isdigit() or int(value) < 1:
         raise UserError(f"{key} must be a whole number of at least 1, not '{value}'")
     return int(value)

@@ -1,4 +1,4 @@
-"""Binarised data, as far as a training and its evaluation want to know them before they start."""
+"""Check binarised data before a training or an evaluation starts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fairseq_plugins.errors import UserError
 
 @dataclass(frozen=True)
 class Corpus:
-    """Binarised data, as far as the checks want to know it.
+    """What the checks need to know about binarised data.
 
     Args:
-        fingerprint: of the dictionaries and of the training files' sizes; the same wherever the directory stands.
-        training_tokens: of the longer side; 0 where it is not known.
-        longest: tokens of the longest training sentence that the model takes; None where this is not known.
+        fingerprint: of the dictionaries and of the training files' sizes; independent of the path.
+        training_tokens: of the longer side; 0 if unknown.
+        longest: tokens of the longest training sentence that the model accepts; None if unknown.
     """
 
     fingerprint: str
@@ -28,22 +28,22 @@ class Corpus:
 
 
 def binarised(data: Path) -> Path:
-    """The directory to hand to fairseq: ``data-bin`` of a prepared directory, or ``data`` itself.
+    """The directory that fairseq reads: ``data-bin`` of a prepared directory, or ``data`` itself.
 
     Raises:
-        UserError: there is no such directory.
+        UserError: the directory does not exist.
     """
     if not data.is_dir():
-        raise UserError(f"{data}: no such directory of prepared data")
+        raise UserError(f"{data}: no such directory")
     inner = data / "data-bin"
     return inner if inner.is_dir() else data
 
 
 def check_data(data: Path, config: Any) -> Corpus:
-    """See that the files that the task will read are there and not empty.
+    """Check that the files that the task reads exist and are not empty.
 
     Raises:
-        UserError: one line naming the first file that is absent, or the languages that are there instead.
+        UserError: one line that names the first missing file, or the languages of the data if they are different.
     """
     pair = _languages(data, config.task)
     sides = pair or ("",)
@@ -67,25 +67,25 @@ def _reads_binarised_text(task: Any) -> bool:
 
 
 def _languages(data: Path, task: Any) -> tuple[str, str] | None:
-    """Source and target; None for a task without. fairseq looks them up in the names of files where none are given."""
+    """Source and target; None for a task without languages. Unset languages come from the file names, as in fairseq."""
     if "source_lang" not in task:
         return None
     matches = [re.fullmatch(r"\w+\.(\w+)-(\w+)\.\1\.idx", path.name) for path in data.glob("*.idx")]
-    found = sorted({match.groups() for match in matches if match})
-    wanted = (task.source_lang, task.target_lang)
-    if None in wanted:
-        if len(found) != 1:
-            raise UserError(f"{data}: holds {len(found)} language pairs: give task.source_lang and task.target_lang")
-        return str(found[0][0]), str(found[0][1])
-    if found and wanted not in found:
-        shown = ", ".join("-".join(pair) for pair in found)
-        raise UserError(f"{data}: holds {shown}, but the configuration translates {'-'.join(wanted)}")
-    return str(wanted[0]), str(wanted[1])
+    pairs = sorted({match.groups() for match in matches if match})
+    configured = (task.source_lang, task.target_lang)
+    if None in configured:
+        if len(pairs) != 1:
+            raise UserError(f"{data}: contains {len(pairs)} language pairs; set task.source_lang and task.target_lang")
+        return str(pairs[0][0]), str(pairs[0][1])
+    if pairs and configured not in pairs:
+        shown = ", ".join("-".join(pair) for pair in pairs)
+        raise UserError(f"{data}: contains {shown}, but the configuration translates {'-'.join(configured)}")
+    return str(configured[0]), str(configured[1])
 
 
 def _require(file: Path, data: Path) -> None:
     if not file.is_file():
-        raise UserError(f"{data}: holds no {file.name}; is it a directory that prepare or fairseq-preprocess made?")
+        raise UserError(f"{data}: contains no {file.name}; is it an output of fairseq-deep prepare or fairseq-preprocess?")
     if file.stat().st_size == 0:
         raise UserError(f"{file}: empty")
 
@@ -96,7 +96,7 @@ def _check_shared_dictionary(dictionaries: list[Path], model: Any) -> None:
     first, second = (each.read_bytes() for each in dictionaries[:2])
     if first != second:
         raise UserError(
-            f"{dictionaries[0]} and {dictionaries[1].name} differ, but model.share_all_embeddings wants one dictionary "
+            f"{dictionaries[0]} and {dictionaries[1].name} differ, but model.share_all_embeddings needs one dictionary "
             "(fairseq-preprocess --joined-dictionary)"
         )
 
@@ -111,7 +111,7 @@ def _fingerprint(dictionaries: list[Path], training: list[Path]) -> str:
 
 
 def _tokens(training: list[Path], dictionaries: list[Path]) -> int:
-    """Fairseq stores two bytes a token where the dictionary allows it, else four."""
+    """Number of tokens. fairseq stores a token in two bytes if the dictionary allows it, else in four."""
     return max(
         path.stat().st_size // (2 if sum(1 for _ in dictionary.open("rb")) < 65500 - 4 else 4)
         for path, dictionary in zip(training, dictionaries, strict=True)
@@ -119,7 +119,7 @@ def _tokens(training: list[Path], dictionaries: list[Path]) -> int:
 
 
 def _positions(config: Any) -> list[int]:
-    """The most tokens of a source and of a target, where they are known; fairseq leaves longer sentences out."""
+    """Maximum tokens of a source and of a target, if known; fairseq skips longer sentences."""
     limits = (
         [group.get(f"max_{side}_positions") for group in (config.task, config.model)] for side in ("source", "target")
     )
@@ -127,7 +127,7 @@ def _positions(config: Any) -> list[int]:
 
 
 def _longest(training: list[Path], config: Any) -> int | None:
-    """The longest of the sentences that no side is too long in; None where the limits of length are not known."""
+    """Length of the longest sentence pair within the limits; None if the limits are unknown."""
     import numpy as np
 
     positions = _positions(config)
@@ -145,6 +145,6 @@ def _sizes(binary: Path) -> Any:
     import numpy as np
     from fairseq.data.data_utils import load_indexed_dataset
 
-    # Its sizes are a view into a file, which it closes when it goes.
+    # Copied: `sizes` is a view into a file that the dataset closes with itself.
     dataset = load_indexed_dataset(str(binary.with_suffix("")))
     return np.array(dataset.sizes)

@@ -1,4 +1,4 @@
-"""``fairseq-deep download``: archives from the first mirror that has them, checked before they get their names."""
+"""``fairseq-deep download``: get an archive from the first mirror that has it, and check it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from fairseq_plugins.text.archives import check_archive, checksum_like, known_ch
 
 TIMEOUT_SECONDS = 60.0
 PAUSES = (1.0, 2.0, 4.0)
-"""Seconds before a server that is busy is asked again."""
+"""Seconds between the attempts at a busy server."""
 
 BUSY = {408, 429, 500, 502, 503, 504}
 NOTHING_MORE = 416
-"""What a server answers where the part that we have ends with the file."""
+"""Status for a range that begins at the end of the file."""
 
 SHA256 = "0" * 64
-"""A checksum of this kind, for a file whose checksum is not known."""
+"""An example of the kind of checksum that is printed for a file without a known one."""
 
 _PIECE = 1 << 20
 
@@ -41,7 +41,7 @@ class _Failed(Exception):
 
     Args:
         problem: why.
-        part_in_the_way: whether the beginning that is on the disk may be the reason.
+        part_in_the_way: whether the partial file on the disk may be the reason.
     """
 
     def __init__(self, problem: str, part_in_the_way: bool = False) -> None:
@@ -51,11 +51,11 @@ class _Failed(Exception):
 
 @dataclass(frozen=True)
 class Downloads:
-    """Where archives come from and are kept.
+    """Sources and cache of archives.
 
     Args:
         cache: the directory of downloads.
-        own: a directory with the user's own copies, which are used instead of the network.
+        own: a directory with the user's own copies, used instead of the network.
         checksums: by file name; MD5, SHA-1 or SHA-256.
         dry_run: only print what would be downloaded.
     """
@@ -70,12 +70,12 @@ class Downloads:
         return (self.own or self.cache) / name
 
     def get(self, name: str, urls: Sequence[str]) -> Path:
-        """The file ``name``, from the first of ``urls`` that has it; an interrupted download is continued.
+        """Get the file ``name`` from the first of ``urls`` that has it; continue an interrupted download.
 
-        What has the wrong checksum or is not whole is kept as ``NAME.wrong`` and never used.
+        A file that is truncated or has the wrong checksum is kept as ``NAME.wrong`` and never used.
 
         Raises:
-            UserError: no address gave it, the user's own copy is absent or wrong, or nothing can be written.
+            UserError: no URL gave it, the user's own copy is missing or wrong, or the cache cannot be written.
         """
         target = self.path(name)
         if self.dry_run:
@@ -87,7 +87,7 @@ class Downloads:
             make_directory(self.cache)
             with self._alone(name):
                 if target.exists():
-                    say(f"{target}: there already, kept")
+                    say(f"{target}: exists already, kept")
                 else:
                     self._download(target, urls)
         return target
@@ -102,7 +102,7 @@ class Downloads:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """A second job waits here for the first one's download, and then finds it."""
+        """Lock the file ``name``: a second job waits for the first one's download and then finds it."""
         try:
             lock = os.open(self.cache / f".{name}.lock", os.O_WRONLY | os.O_CREAT, 0o666)
         except OSError:
@@ -122,16 +122,16 @@ class Downloads:
             whole, _ = self._from_mirrors(target, part, urls, problems)
         if not whole:
             wrong = _wrong(target)
-            problems += [f"what came is kept as {wrong}"] if wrong.exists() else []
-            advice = "or put a copy of your own into a directory and set ARCHIVE_DIR to it"
+            problems += [f"the bad file is kept as {wrong}"] if wrong.exists() else []
+            advice = "you can put your own copy into a directory and set ARCHIVE_DIR to it"
             raise UserError(f"{target}: not downloaded: {'; '.join([*problems, advice])}")
         if target.name not in self.checksums:
-            found = checksum_like(SHA256, part)
-            say(f"{target}: its checksum is not pinned; a file of checksums could say: {found}  {target.name}")
+            checksum = checksum_like(SHA256, part)
+            say(f"{target}: no known checksum; to pin it, add this line to a checksum file: {checksum}  {target.name}")
         os.replace(part, target)
 
     def _from_mirrors(self, target: Path, part: Path, urls: Sequence[str], problems: list[str]) -> tuple[bool, bool]:
-        """Whether ``part`` is now the whole file; if not, whether the part that was there may have been in the way."""
+        """Whether ``part`` is now the whole file; if not, whether the old partial file may have been the reason."""
         part_in_the_way = False
         for url in urls:
             began = _size(part) > 0
@@ -151,13 +151,13 @@ class Downloads:
         return False, part_in_the_way
 
     def _what_is_wrong(self, name: str, path: Path) -> str | None:
-        """Why ``path`` is not the file ``name``; without a known checksum it is read to its end."""
+        """Why ``path`` is not the file ``name``. Without a known checksum the archive is read to its end."""
         known = self.checksums.get(name)
         try:
             if known is None:
                 check_archive(path, name)
-            elif known != (found := checksum_like(known, path)):
-                return f"wrong checksum: {known} expected, {found} found"
+            elif known != (actual := checksum_like(known, path)):
+                return f"wrong checksum: {known} expected, {actual} found"
         except UserError as error:
             return str(error).removeprefix(f"{path}: ")
         return None
@@ -172,7 +172,7 @@ def _size(path: Path) -> int:
 
 
 def _continue(url: str, part: Path) -> None:
-    """Add what is missing to ``part``; a connection that breaks is taken up again as long as it brings anything."""
+    """Append the rest of the file to ``part``; retry a broken connection as long as each attempt adds bytes."""
     pauses = iter(PAUSES)
     while True:
         before = _size(part)
@@ -194,7 +194,7 @@ def _continue(url: str, part: Path) -> None:
 
 
 def _add(url: str, part: Path, before: int) -> None:
-    """One request for all behind the first ``before`` bytes.
+    """Request everything after the first ``before`` bytes.
 
     Raises:
         HTTPError: the server refused.
@@ -245,7 +245,7 @@ def _cause(error: Exception) -> str:
 def chosen(
     to: Path | None = None, own: Path | None = None, checksums: Path | None = None, *, dry_run: bool = False
 ) -> Downloads:
-    """The downloads that flags ask for, or else ``CACHE``, ``ARCHIVE_DIR`` and ``CHECKSUMS`` in the environment.
+    """Downloads as set by flags, or else by ``CACHE``, ``ARCHIVE_DIR`` and ``CHECKSUMS`` in the environment.
 
     Raises:
         UserError: the file of checksums cannot be read.
@@ -259,18 +259,17 @@ def main(argv: Sequence[str]) -> int:
     """``fairseq-deep download NAME URL ...``."""
     flags = OneLineParser(
         prog="fairseq-deep download",
-        description="Download an archive from the first mirror that has it. An interrupted download is continued; what "
-        "comes is checked before it gets its name.",
+        description="Download an archive from the first mirror that has it. An interrupted download continues. The "
+        "archive is checked before it gets its name.",
     )
-    flags.add_argument("name", metavar="NAME", help="of the file; its checksum is looked up by it")
-    flags.add_argument("urls", metavar="URL", nargs="+", help="mirrors, in the order in which they are asked")
+    flags.add_argument("name", metavar="NAME", help="file name; also selects the known checksum")
+    flags.add_argument("urls", metavar="URL", nargs="+", help="mirrors, tried in this order")
     flags.add_argument("--to", type=Path, metavar="DIR", help="default: the environment's CACHE, or data/cache")
     flags.add_argument(
         "--archive-dir",
         type=Path,
         metavar="DIR",
-        help="your own copies, which are checked and used in place of the network (default: the environment's "
-        "ARCHIVE_DIR)",
+        help="check and use your own copies in DIR instead of the network (default: the environment's ARCHIVE_DIR)",
     )
     flags.add_argument(
         "--checksums",

@@ -1,7 +1,6 @@
-"""How a training ended: at its end, diverged, or by a mistake; ``finished`` keeps the first two.
+"""How a training ended: completed, diverged, or failed with an error. ``RUN/finished`` records the first two.
 
-A loss that is not finite, or what made the divergence guard end a training, is a result: starting again would only find
-it again.
+A divergence is a result: the same training would diverge again.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class Ending:
     """The end of a training.
 
     Args:
-        num_updates: that were made.
-        epochs: that were begun.
-        reason: why it failed; empty for one that reached its end.
-        outcome: what to call the failure.
+        num_updates: updates made.
+        epochs: epochs begun.
+        reason: why it failed; empty for a completed training.
+        outcome: the name of the failure.
     """
 
     num_updates: int
@@ -38,42 +37,42 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """Of the command: 0 for a training that reached its end, 1 for one that diverged."""
+        """Exit code of the command: 0 for a completed training, 1 for one that diverged."""
         return 1 if self.reason else 0
 
     def sentence(self) -> str:
-        """What to tell the user."""
+        """One line for the user."""
         done = f"{self.num_updates} updates, {self.epochs} epoch{'s' if self.epochs != 1 else ''}"
         return f"{self.outcome} after {done} ({self.reason})" if self.reason else f"finished ({done})"
 
 
 def finished(run: Path) -> Ending | None:
-    """What ``RUN/finished`` says; None where the training is not at its end."""
+    """The content of ``RUN/finished``; None if the training has not ended."""
     try:
-        said = json.loads((run / "finished").read_text(encoding="utf-8"))
+        record = json.loads((run / "finished").read_text(encoding="utf-8"))
         return Ending(
-            int(said["num_updates"]),
-            int(said["epochs"]),
-            str(said.get("reason", "")),
-            str(said.get("outcome", DIVERGED)),
+            int(record["num_updates"]),
+            int(record["epochs"]),
+            str(record.get("reason", "")),
+            str(record.get("outcome", DIVERGED)),
         )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{run / 'finished'}: damaged; delete it and call again") from error
+        raise UserError(f"{run / 'finished'}: damaged; delete it and run the command again") from error
 
 
 def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
-    """Write ``RUN/finished`` for a training that reached its end or diverged.
+    """Write ``RUN/finished`` for a training that completed or diverged.
 
     Args:
         run: the training's directory.
         code: exit code of the training.
-        log: what it said.
+        log: its log.
         since: bytes of ``log`` that earlier attempts wrote.
 
     Raises:
-        UserError: it ended in any other way; the message is its own last word.
+        UserError: it failed with an error; the message is the training's own.
     """
     lines = _lines(log, since)
     reason, outcome = "", DIVERGED
@@ -107,7 +106,7 @@ def _read(lines: list[str]) -> TrainingLog:
 
 
 def tell(lines: Sequence[str], stream: TextIO | None = None) -> None:
-    """Print ``lines``. A training goes on where nobody reads them any more (``| head``)."""
+    """Print ``lines``. If the reader has gone (``| head``), the training continues."""
     stream = stream or sys.stdout
     try:
         print("\n".join(lines), file=stream, flush=True)

@@ -1,8 +1,7 @@
 """``fairseq-deep evaluate RUN DATA [TEST_SET ...]``: average the checkpoints of a run, translate the test sets, score.
 
-Every sentence of a test set is translated once, or the evaluation stops: the translations are counted against the
-published references and against the binarised ones. Each stage writes one file, which is whole or absent, and is kept
-by the next call.
+Every sentence of a test set is translated exactly once, or the evaluation stops: the translations are counted against
+the published and the binarised references. Each stage writes one file, whole or absent, and the next call keeps it.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from fairseq_plugins.text.description import SUBWORDS, Description, described
 
 TEST_SETS = "test_sets"
 MAX_TOKENS = {"translation": 4000, "language_model": 4000, "speech": 50000}
-"""Size of a batch where nothing is said; frames for speech."""
+"""Default batch size: tokens, or frames for speech."""
 QUIET = {"PYTHONWARNINGS": "ignore:'pin_memory' argument"}
-"""What torch says on every CPU."""
+"""Hides a warning of torch on every CPU."""
 KINDS: Mapping[str, str] = {
     "translation": "translation",
     "language_modeling": "language_model",
@@ -49,14 +48,14 @@ KINDS: Mapping[str, str] = {
 """How a model of each fairseq task is evaluated."""
 
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
-"""Settings of ``generation`` that are handed on, besides the beam and the length penalty."""
+"""Settings of ``generation`` that the decoder gets besides the beam and the length penalty."""
 
 
-# --- what was asked -------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------------------------
 
 
 def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Add the options of an evaluation that a comparison hands on to each of its evaluations."""
+    """Add the options that a comparison passes on to each evaluation."""
     group = flags.add_argument_group("evaluation")
     yes_or_no = argparse.BooleanOptionalAction
     return [
@@ -65,14 +64,14 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             default="",
             metavar="WHAT",
             help="last-epochs=N, last-updates=N, best=N, none (the last checkpoint), or the path of a checkpoint; "
-            "default: as the published row of the configuration says; where there is none, the last 5 checkpoints "
-            "saved by update or 10 saved by epoch, or fewer where there are fewer",
+            "default: as in the published row of the configuration; without a row, the last 5 checkpoints "
+            "saved by update or 10 saved by epoch, or fewer if there are fewer",
         ),
         group.add_argument(
             "--ema",
             action=yes_or_no,
             default=False,
-            help="average the moving averages of the weights that a training with ema.store_ema keeps",
+            help="average the moving averages of the weights; needs a training with ema.store_ema",
         ),
         group.add_argument(
             "--beam", type=at_least(1), metavar="N", help="default: generation.beam of the configuration"
@@ -84,7 +83,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--context-window",
             type=at_least(0),
             metavar="N",
-            help="language models: tokens of context that are not counted; default: of the configuration",
+            help="language models: tokens of context that are not scored; default: the configuration's",
         ),
         group.add_argument(
             "--metrics", default="", metavar="A,B,...", help="names for fairseq-deep score; default: those of the task"
@@ -93,26 +92,26 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--max-tokens",
             type=at_least(1),
             metavar="N",
-            help="of a batch; default: 4000, for speech 50000 (frames)",
+            help="per batch; default: 4000, for speech 50000 (frames)",
         ),
         group.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: auto"),
         group.add_argument(
             "--accept-references",
             default="",
             metavar="REASON",
-            help="go on where the prepared references are not the published ones; the reason stands in the signature",
+            help="continue although the prepared references differ from the published ones; the signature has the reason",
         ),
         group.add_argument(
             "--remove-bpe",
             type=_subwords,
             choices=SUBWORDS,
             default="",
-            help="the subwords, for a directory that no preparation has described",
+            help="the subwords; needed if DATA has no text.json",
         ),
         group.add_argument(
-            "--tokenised", choices=("moses", "none"), default="", help="its tokens, for such a directory"
+            "--tokenised", choices=("moses", "none"), default="", help="the tokens; needed if DATA has no text.json"
         ),
-        group.add_argument("--lower-cased", action=yes_or_no, help="whether all its letters are small"),
+        group.add_argument("--lower-cased", action=yes_or_no, help="the text is lower-cased"),
         group.add_argument(
             "--references",
             type=Path,
@@ -133,7 +132,7 @@ def _number(text: str) -> float:
 
 
 def _subwords(name: str) -> str:
-    """The mark itself is fairseq's other name for these subwords."""
+    """fairseq also accepts the mark itself as the name of these subwords."""
     return "subword_nmt" if name == "@@ " else name
 
 
@@ -157,7 +156,7 @@ def parser() -> ScriptParser:
         "--output",
         type=Path,
         metavar="DIR",
-        help="default: RUN/evaluation. With another directory, the mean of the checkpoints is put there too",
+        help="default: RUN/evaluation. Another directory also gets the averaged checkpoint",
     )
     flags.add_argument(
         "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
@@ -170,12 +169,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code(lambda: evaluate(parser().read(argv)))
 
 
-# --- how it is done -------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """A test set: the split of ``data-bin`` that holds it, its name, and the file of its published references."""
+    """A test set: its split in ``data-bin``, its name, and the file of its published references."""
 
     __test__ = False  # no class of tests
 
@@ -192,17 +191,17 @@ class Plan:
         kind: ``translation``, ``language_model`` or ``speech``.
         run: the training.
         data: the prepared directory.
-        binarised: what fairseq reads of it.
-        average: what is averaged, as it is written down.
-        average_flags: of ``fairseq-deep average``.
+        binarised: the directory that fairseq reads.
+        average: the checkpoints to average, as in the settings and the signature.
+        average_flags: flags of ``fairseq-deep average``.
         updates: of the newest checkpoint.
         on_cpu: whether no GPU is used.
-        test_sets: what is translated.
-        decode_flags: of ``fairseq-deep generate`` or ``eval-lm``.
-        settings: what later calls are compared with, by name.
+        test_sets: the test sets to translate.
+        decode_flags: flags of ``fairseq-deep generate`` or ``eval-lm``.
+        settings: by name; later calls must have the same.
         beam, length_penalty: for the signature; empty for a language model.
-        source, target: languages; empty where there are none.
-        text: what the text is in; None where the task knows it.
+        source, target: languages; empty if there are none.
+        text: tokens, subwords and case of the text; None if the task undoes them.
         scored_as: the task of ``fairseq-deep score``.
         configuration: for speech, the name of the file that describes its units.
     """
@@ -228,19 +227,19 @@ class Plan:
 
 
 def make_plan(args: argparse.Namespace) -> Plan:
-    """Find out how a run is to be averaged and decoded.
+    """Decide how to average and decode a run.
 
     Raises:
-        UserError: whatever is missing or does not fit, before anything is done.
+        UserError: something is missing or contradictory; nothing has been written yet.
     """
     run = read_run(args.run)
-    # Names are looked up before torch and fairseq are imported, which takes seconds.
+    # Names are checked before torch and fairseq are imported, which takes seconds.
     check_names(args)
     from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
     from fairseq_plugins.pipeline import averaging
 
     fairseq_plugins.register()
-    # fairseq remarks on everything it loads, on standard output.
+    # fairseq logs everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)
     _check_corpus(run, args.data)
     newest = read_checkpoint(averaging.newest(run.checkpoints))
@@ -248,7 +247,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     task = config.get("task", {})
     kind = KINDS.get(str(task.get("_name")))
     if kind is None:
-        raise UserError(f"{args.run}: task '{task.get('_name')}' is not evaluated here; tasks: {', '.join(KINDS)}")
+        raise UserError(f"{args.run}: task '{task.get('_name')}' is not supported; supported tasks: {', '.join(KINDS)}")
     choice = averaging.choose(run, args.average)
     return Plan(
         kind=kind,
@@ -264,10 +263,10 @@ def make_plan(args: argparse.Namespace) -> Plan:
 
 
 def check_names(args: argparse.Namespace) -> None:
-    """See that the test sets and scores that the user named are known.
+    """Check that the requested test sets and scores are known.
 
     Raises:
-        UserError: one is not, or there is no such directory of data.
+        UserError: one is not, or the data directory does not exist.
     """
     corpus.binarised(args.data)
     test_sets(args.data, args.test_sets)
@@ -276,10 +275,10 @@ def check_names(args: argparse.Namespace) -> None:
 
 
 def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
-    """The test sets of a prepared directory, all of them or those that are named; ``valid`` can be named too.
+    """The test sets of a prepared directory: all of them, or the named ones. ``valid`` can be named, too.
 
     Raises:
-        UserError: ``DATA/test_sets`` is damaged, or has no set of such a name.
+        UserError: ``DATA/test_sets`` is damaged or lacks a named set.
     """
     table = data / TEST_SETS
     sets = [TestSet("test", "test")]
@@ -295,9 +294,9 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
 
 
 def _check_corpus(run: Run, data: Path) -> None:
-    """See that ``data`` has the dictionaries and the training files of the run, where ``run.json`` says which.
+    """Check that ``data`` has the run's dictionaries and training files, if ``run.json`` has their fingerprint.
 
-    Another dictionary of the same size would give translations of other words, and nobody would be told.
+    Another dictionary of the same size would silently give translations of other words.
     """
     from omegaconf import OmegaConf
 
@@ -306,13 +305,13 @@ def _check_corpus(run: Run, data: Path) -> None:
         return
     if corpus.check_data(corpus.binarised(data), OmegaConf.create(configuration)).fingerprint != known:
         raise UserError(
-            f"{data}: not what {run.directory} was trained on, which was {run.data}: "
-            "its dictionaries or training files are others"
+            f"{data}: not the data of {run.directory}, which was trained on {run.data}: "
+            "dictionaries or training files differ"
         )
 
 
 def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of a checkpoint by group, of either of fairseq's two styles; some tasks mix them."""
+    """The settings of a checkpoint by group, in either of fairseq's two styles; some tasks mix them."""
     if state.get("cfg"):
         groups = {
             name: vars(group) if isinstance(group, argparse.Namespace) else group
@@ -335,45 +334,45 @@ def _gpu(device: str) -> bool:
 
 
 def _binarised(data: Path, kind: str) -> Path:
-    """What fairseq reads: ``data-bin``, or the directory itself, as ``fairseq-preprocess`` alone leaves it."""
-    found = corpus.binarised(data)
-    if found != data or kind == "speech" or any(found.glob("dict*.txt")):
-        return found
-    raise UserError(f"{data}: neither data-bin/ nor a dictionary (dict.*.txt) in it: not a directory of prepared data")
+    """The directory that fairseq reads: ``data-bin``, or an output of ``fairseq-preprocess`` itself."""
+    directory = corpus.binarised(data)
+    if directory != data or kind == "speech" or any(directory.glob("dict*.txt")):
+        return directory
+    raise UserError(f"{data}: not prepared data: it contains neither data-bin/ nor a dictionary (dict.*.txt)")
 
 
 def text_of(args: argparse.Namespace) -> Description:
-    """What the text of a directory is in: as its preparation says, or else as the user does.
+    """Tokens, subwords and case of a directory's text: from its ``text.json``, else from the user's flags.
 
     Raises:
-        UserError: neither says so, or they contradict each other.
+        UserError: neither describes it, or they contradict each other.
     """
-    found = described(args.data)
-    if found is None:
-        given = {"--remove-bpe": args.remove_bpe, "--tokenised": args.tokenised}
-        if missing := [name for name, value in given.items() if not value]:
+    prepared = described(args.data)
+    if prepared is None:
+        required = {"--remove-bpe": args.remove_bpe, "--tokenised": args.tokenised}
+        if missing := [name for name, value in required.items() if not value]:
             raise UserError(
-                f"{args.data}: no {DESCRIPTION} of a preparation says what its text is in; give "
+                f"{args.data}: no {DESCRIPTION} describes its text; set "
                 f"{' and '.join(missing)}: --remove-bpe {', '.join(SUBWORDS[:-1])} or {SUBWORDS[-1]}, "
                 "--tokenised moses or none"
             )
         return Description(args.tokenised, args.remove_bpe, bool(args.lower_cased))
     both = {
-        "--remove-bpe": (args.remove_bpe, found.subwords),
-        "--tokenised": (args.tokenised, found.tokeniser),
-        "--lower-cased": (args.lower_cased, found.lower_case),
+        "--remove-bpe": (args.remove_bpe, prepared.subwords),
+        "--tokenised": (args.tokenised, prepared.tokeniser),
+        "--lower-cased": (args.lower_cased, prepared.lower_case),
     }
-    for name, (given_here, prepared) in both.items():
-        if given_here not in ("", None, prepared):
+    for name, (requested, known) in both.items():
+        if requested not in ("", None, known):
             raise UserError(
-                f"{name} says {given_here}, but the preparation of {args.data} says {prepared} "
-                f"({DESCRIPTION}, or settings where there is none)"
+                f"{name} is {requested}, but {args.data} was prepared with {known} "
+                f"(see {DESCRIPTION}, or settings without it)"
             )
-    return found
+    return prepared
 
 
 def _published(args: argparse.Namespace, name: str, language: str) -> Path:
-    """The file of the references of a test set as published."""
+    """The file of a test set's published references."""
     path = (args.references or args.data / "raw") / f"{name}.{language}"
     if not path.is_file():
         raise UserError(f"{path}: no such file; --references DIR names the directory of the published references")
@@ -384,7 +383,7 @@ def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: 
     binarised, text = _binarised(args.data, "translation"), text_of(args)
     source, target = languages_of(binarised, config)
     if text.tokeniser == "moses":
-        moses.scripts()  # A MOSES that is none would be noticed after the decoding.
+        moses.scripts()  # A bad MOSES would otherwise be found after the decoding.
     sets = []
     for each in test_sets(args.data, args.test_sets):
         raw = _published(args, each.name, target)
@@ -392,7 +391,7 @@ def _plan_translation(args: argparse.Namespace, config: Mapping[str, Any], run: 
         _same_count(raw, len(read_sentences(raw)), prefix, _size_of(prefix))
         sets.append(TestSet(each.subset, each.name, raw))
     case = "lower-case" if text.lower_case else ""
-    # What is undone before a score.
+    # Undone before scoring.
     plain = filter(None, (text.subwords, text.tokeniser, case, "truecased" if text.truecased else ""))
     plan = _search(args, config)
     plan["settings"] = (*plan["settings"], ("text", "+".join(plain)))
@@ -416,29 +415,31 @@ def _plan_language_model(args: argparse.Namespace, config: Mapping[str, Any], ru
 def _plan_speech(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> dict[str, Any]:
     tables = _binarised(args.data, "speech")
     configuration = str(config["task"].get("config_yaml") or "config.yaml")
-    place = args.references or args.data / "raw"
+    directory = args.references or args.data / "raw"
     sets = []
     for each in test_sets(args.data, args.test_sets):
         table = tables / f"{each.subset}.tsv"
-        raw = place / f"{each.name}.{_language_of(place, each.name)}"
+        raw = directory / f"{each.name}.{_language_of(directory, each.name)}"
         _same_count(raw, len(read_sentences(raw)), table, len(read_sentences(table)) - 1)
         sets.append(TestSet(each.subset, each.name, raw))
     plan = _search(args, config)
     plan["decode_flags"] = (*plan["decode_flags"], "--config-yaml", configuration)
-    target = _language_of(place, sets[0].name)
+    target = _language_of(directory, sets[0].name)
     return {**plan, "configuration": configuration, "target": target, "test_sets": tuple(sets)}
 
 
 def _language_of(directory: Path, name: str) -> str:
-    """The ending of the one file of references of a test set."""
-    found = sorted(path.name.removeprefix(f"{name}.") for path in directory.glob(f"{name}.*"))
-    if len(found) != 1:
-        raise UserError(f"{directory}: one file {name}.LANGUAGE with the text of {name} is wanted, found {len(found)}")
-    return found[0]
+    """The language in the file name of a test set's references."""
+    languages = sorted(path.name.removeprefix(f"{name}.") for path in directory.glob(f"{name}.*"))
+    if len(languages) != 1:
+        raise UserError(
+            f"{directory}: expected one file {name}.LANGUAGE with the text of {name}, found {len(languages)}"
+        )
+    return languages[0]
 
 
 def _scored_as(run: Run) -> str:
-    """Summaries are trained as translations; that they are summaries, the published row says."""
+    """Summaries are trained as translations; only the metric of the published row shows that they are summaries."""
     from fairseq_plugins.pipeline.recipes import published_rows
 
     return "summarisation" if any(row.metric.startswith("ROUGE") for row in published_rows(run)) else "translation"
@@ -448,7 +449,7 @@ _PLANS = {"translation": _plan_translation, "language_model": _plan_language_mod
 
 
 def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Beam and length penalty as the configuration or the user says, and whatever else the configuration says."""
+    """Flags of the search: the user's beam and length penalty, else the configuration's; the rest from the latter."""
     generation = config.get("generation", {})
     form = str(generation.get("lenpen_form", "fairseq"))
     beam = str(args.beam or generation.get("beam", 5))
@@ -462,7 +463,7 @@ def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, An
 
 
 def _settings(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Flags with one value each, as settings that later calls are compared with."""
+    """Flags with one value each, as settings that later calls must repeat."""
     return tuple((option.removeprefix("--"), value) for option, value in zip(flags[::2], flags[1::2], strict=True))
 
 
@@ -478,17 +479,17 @@ def languages_of(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:
     pair = (task.get("source_lang"), task.get("target_lang"))
     source, target = pair if all(pair) else infer_language_pair(str(binarised))
     if not source or not target:
-        raise UserError(f"{binarised}: its languages are not known; it holds no train.SOURCE-TARGET.* files")
+        raise UserError(f"{binarised}: unknown languages: it contains no train.SOURCE-TARGET.* files")
     return source, target
 
 
 def _size_of(prefix: Path) -> int:
     from fairseq.data.data_utils import load_indexed_dataset
 
-    found = load_indexed_dataset(str(prefix), None)
-    if found is None:
+    dataset = load_indexed_dataset(str(prefix), None)
+    if dataset is None:
         raise UserError(f"{prefix}.bin: no such binarised test set")
-    return len(found)
+    return len(dataset)
 
 
 def _same_count(raw: Path, lines: int, binarised: Path, sentences: int) -> None:
@@ -508,35 +509,35 @@ def evaluate(args: argparse.Namespace) -> None:
     Raises:
         UserError: as :func:`make_plan`; the prepared references are not the published ones; the directory was made with
             other settings; not every sentence was translated, once.
-        SystemExit: a command failed, and has said why.
+        SystemExit: a command failed and has printed its error.
     """
     if args.dry_run and not args.run.is_dir():
-        print(f"# {args.run} is not there yet, so neither is what its configuration says about decoding")
+        print(f"# {args.run} does not exist yet, so its decoding settings are unknown")
         return
     plan = make_plan(args)
-    place: Path = args.output or args.run / EVALUATION
+    directory: Path = args.output or args.run / EVALUATION
     stages = Stages(plan, args, model=(args.output or args.run) / "averaged.pt")
-    workspace = Workspace(place, dry_run=args.dry_run)
+    workspace = Workspace(directory, dry_run=args.dry_run)
     with interruptible(), workspace.claimed():
         if plan.run.finished is None:
-            say(f"{args.run}: the training has not finished; evaluating what is there after {plan.updates} updates")
+            say(f"{args.run}: the training has not finished; evaluating it after {plan.updates} updates")
         made_with = (("average", plan.average), ("updates", str(plan.updates)))
         _remember(workspace, made_with, stages.model)
         search = f", beam {plan.beam}, length penalty {plan.length_penalty}" if plan.beam else ""
         say(f"{args.run}: {plan.average}{search}")
-        # All of them before the first is translated, which may take hours.
+        # Check all test sets before the first is translated, which may take hours.
         for each in plan.test_sets:
-            stages.check(each, place / each.name)
+            stages.check(each, directory / each.name)
         stages.average()
         for each in plan.test_sets:
-            workspace = Workspace(place / each.name, dry_run=args.dry_run)
+            workspace = Workspace(directory / each.name, dry_run=args.dry_run)
             settings = (*made_with, ("subset", each.subset), *plan.settings, ("metrics", args.metrics))
-            _remember(workspace, settings, place / each.name / stages.log)
-            stages.evaluate(each, place / each.name)
+            _remember(workspace, settings, directory / each.name / stages.log)
+            stages.evaluate(each, directory / each.name)
 
 
 def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result: Path) -> None:
-    """Write down what ``result`` is made with; the one without the other says nothing, and is removed."""
+    """Record the settings of ``result``. Settings without result, or a result without settings, are removed first."""
     if workspace.dry_run:
         return
     written = workspace.directory / SETTINGS
@@ -548,12 +549,12 @@ def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result:
 
 
 class Stages:
-    """What is made of a run, each file whole or absent.
+    """The stages of an evaluation; each writes its file whole or not at all.
 
     Args:
-        plan: how.
-        args: what the user asked.
-        model: the mean of the checkpoints.
+        plan: how to average and decode.
+        args: the user's options.
+        model: file of the averaged checkpoint.
     """
 
     def __init__(self, plan: Plan, args: argparse.Namespace, model: Path) -> None:
@@ -563,7 +564,7 @@ class Stages:
         self.log = "eval-lm.log" if plan.kind == "language_model" else "generate.log"
 
     def check(self, each: TestSet, place: Path) -> None:
-        """See that a perfect translation would get a perfect score."""
+        """Check that a perfect translation would get a perfect score."""
         plan = self.plan
         references = self_check.References(
             plan.data,
@@ -583,14 +584,14 @@ class Stages:
         )
 
     def average(self) -> None:
-        """Make the mean of the checkpoints; the command itself lets it appear when it is whole."""
+        """Average the checkpoints; the command itself writes a whole file or none."""
         if self.model.exists():
-            say(f"{self.model}: there already, kept")
+            say(f"{self.model}: exists already, kept")
         else:
             self.commands.deep("average", *self.plan.average_flags, "--output", self.model)
 
     def evaluate(self, each: TestSet, place: Path) -> None:
-        """Translate and score one test set, or score it by a language model, and sign the score."""
+        """Translate and score one test set, or score it with a language model; write the signature."""
         self.make(place / self.log, lambda target: self._decode(each, target))
         if self.plan.kind == "language_model":
             self._make_here(place / SCORES, lambda target: write_perplexity(place / self.log, each.published, target))
@@ -606,7 +607,7 @@ class Stages:
                 print((place / name).read_text(encoding="utf-8"), end="", flush=True)
 
     def _make_here(self, target: Path, make: Callable[[Path], None]) -> None:
-        """A stage that is no command, so that a dry run has nothing to print."""
+        """Run a stage that is not a command; a dry run prints nothing for it."""
         self.make(target, (lambda _: None) if self.commands.dry_run else make)
 
     def _decode(self, each: TestSet, target: Path) -> None:
@@ -618,11 +619,11 @@ class Stages:
             words += ["--task", "translation", "--source-lang", plan.source, "--target-lang", plan.target]
         if plan.kind == "speech":
             words += ["--task", "speech_to_text"]
-        # The task of speech joins its units itself; joined twice, words would run together.
+        # The speech task joins its units itself; joining them twice would merge words.
         if plan.text is not None and plan.text.subwords != "none":
             words.append(f"--remove-bpe={plan.text.subwords}")
         words += ["--cpu"] if plan.on_cpu else []
-        # A bar for a reader, nothing for a file.
+        # A progress bar for a terminal only.
         words += [] if sys.stderr.isatty() else ["--no-progress-bar", "--log-format", "none"]
         inherited = os.environ.get("PYTHONWARNINGS")
         quiet = {name: f"{inherited},{value}" if inherited else value for name, value in QUIET.items()}
@@ -637,7 +638,7 @@ class Stages:
         self.commands.text("detokenise", "--language", self.plan.target, *recase, source, target)
 
     def _score(self, place: Path, target: Path) -> None:
-        # The ending of its name says what is written.
+        # The suffix selects the format.
         new = place / "score.new.json"
         flags: list[object] = ["--task", self.plan.scored_as, "--output", place / "score.txt", "--output", new]
         flags += ["--metrics", self.args.metrics] if self.args.metrics else []
@@ -653,12 +654,12 @@ class Stages:
 
 
 def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
-    """Write one line: everything that a score depends on."""
+    """Write the signature, one line with everything that a score depends on."""
     scores = json.loads((place / SCORES).read_text(encoding="utf-8"))
     metrics = [metric for metric in scores.get("metrics", []) if metric.get("signature")]
-    found = commit()
+    revision = commit()
     parts = {
-        "commit": f"{found[:12]}{found[40:]}" if found else "-",
+        "commit": f"{revision[:12]}{revision[40:]}" if revision else "-",
         "config": _config_hash(plan.run),
         "seed": plan.run.seed,
         "checkpoint": _hash_of_file(model),
@@ -674,13 +675,13 @@ def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
 
 
 def _accepted(path: Path) -> str | None:
-    """Why a user has gone on although the self-check had failed, as one word; None where it had not."""
-    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return "_".join(str(found.get("accepted") or "").split()) or None
+    """The user's reason for accepting a failed self-check, as one word; None if it passed."""
+    check = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return "_".join(str(check.get("accepted") or "").split()) or None
 
 
 def _config_hash(run: Run) -> str:
-    """A fingerprint of the configuration file and its changes but for the seed; ``-`` where that file is not here."""
+    """Fingerprint of the configuration file and its changes without the seed; ``-`` if the file is missing."""
     path = CONFIGS / f"{run.config}.yaml"
     if run.config is None or not path.is_file():
         return "-"

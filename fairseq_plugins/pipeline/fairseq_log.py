@@ -18,9 +18,8 @@ from typing import Any
 
 from fairseq_plugins.pipeline.outcomes import DIVERGED, FAILED_TO_TRAIN
 
-# Whatever stands before it: what fairseq or Hydra have set up their logging to, or nothing in a file of --log-file. A
-# record holds no object of its own; where a killed training left half a line, the next attempt's first line goes on in
-# it, and the record is the last object of the two.
+# Ignore the log prefix. Records are flat JSON. A killed run may leave a torn line that the next run appends to, so take
+# the last object on the line.
 _RECORD = re.compile(r"(\{[^{}]*\})\s*$")
 _RECORD_AS_TEXT = re.compile(r"\b(?:train|train_inner|valid)\b[^{]*\| epoch \d+\b|\bepoch \d+:\s+\d+ / \d+ ")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
@@ -31,7 +30,7 @@ _DONE = "done training in"
 _EPOCH = re.compile(r'(?:\{"epoch": |begin training epoch )(\d+)')
 _NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
 _FLOATING_POINT = re.compile(r"FloatingPointError: (.+)$")
-# Hydra says first that there was an error, then which.
+# Hydra first reports that there was an error, then which one.
 _EXCEPTION = re.compile(
     r"^(?:\[rank\d+\]: ?)?((?!Error executing job)(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$"
 )
@@ -42,15 +41,15 @@ _TOKENS = re.compile(r"Evaluated ([\d,]+) tokens")
 
 
 def guard_record(update: int, text: str, ends: str = "") -> str:
-    """What the divergence guard did with an update, as the line of a log that :class:`TrainingLog` reads.
+    """An action of the divergence guard, as the line of a log that :class:`TrainingLog` reads.
 
     Args:
         update: its number.
-        text: what was wrong and what was done, for a reader.
-        ends: why the training ends with it, if it does.
+        text: the problem and the action, for a reader.
+        ends: why the training ends here, if it does.
     """
     record = json.dumps({"divergence_guard": text, "update": update, "ends": ends})
-    # A record holds no other braces, so that it is found at the end of a line.
+    # A record has no inner braces, so the expression for flat JSON finds it.
     return "{" + record[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
 
 
@@ -58,8 +57,7 @@ def guard_record(update: int, text: str, ends: str = "") -> str:
 class TrainingLog:
     """Numbers of one training; losses are negative log-likelihoods in bits per target token, not label-smoothed.
 
-    A resumed training repeats the updates since its last checkpoint, so records are held by their number of updates
-    and the latest counts.
+    A resumed training repeats the updates since its last checkpoint. The latest record of an update counts.
     """
 
     parameters: int | None = None
@@ -74,18 +72,18 @@ class TrainingLog:
     loss_scale: dict[int, float] = field(default_factory=dict)
     learning_rate: dict[int, float] = field(default_factory=dict)
     max_update: int | None = None
-    """Updates to make, as the configuration at the log's top says; None where it sets no limit."""
+    """Limit of updates, from the configuration at the top of the log; None without a limit."""
     epochs: int = 0
     """Epochs begun."""
     overflows: int = 0
-    """Updates left out because a gradient did not fit float16."""
+    """Updates skipped because a gradient overflowed float16."""
     loss_scale_exhausted: bool = False
     done: bool = False
-    """Whether fairseq said that it is done, and nothing was trained since."""
+    """Whether fairseq logged that it is done, and nothing was trained since."""
     guarded: dict[int, str] = field(default_factory=dict)
-    """What the divergence guard said of abnormal updates; the latest of each."""
+    """Messages of the divergence guard by update; the latest of each."""
     ended_by_guard: str = ""
-    """Its reason, where it ended the training, and nothing was trained since."""
+    """The guard's reason, if it ended the training and nothing was trained since."""
     as_text: bool = False
     """Whether there is a record that is not JSON."""
     _updates_at_end: int = 0
@@ -115,7 +113,7 @@ class TrainingLog:
             self.as_text = True
 
     def _take_record(self, record: dict[str, Any]) -> bool:
-        """Read a record of training, validation or the divergence guard, told by its names; whether it was one."""
+        """Read a record of training, validation or the divergence guard; return whether it was one."""
         if "divergence_guard" in record:
             self.guarded[int(record["update"])] = record["divergence_guard"]
             self.ended_by_guard = record["ends"]
@@ -141,7 +139,7 @@ class TrainingLog:
         return True
 
     def _note(self, losses: dict[int, float], record: dict[str, Any], updates: str, prefix: str) -> None:
-        # Where the loss itself is the negative log-likelihood, as of language models, it has no second name.
+        # Language models log no nll_loss: their loss is the negative log-likelihood.
         loss = record.get(f"{prefix}nll_loss", record.get(f"{prefix}loss"))
         if updates not in record or loss is None:
             return
@@ -151,7 +149,7 @@ class TrainingLog:
 
     @property
     def failure(self) -> str:
-        """What became of a training that could not go on; empty for any other."""
+        """``diverged`` or ``failed to train``; empty for any other training."""
         if self.ended_by_guard.startswith(FAILED_TO_TRAIN):
             return FAILED_TO_TRAIN
         return DIVERGED if self.not_finite or self.ended_by_guard else ""
@@ -165,8 +163,8 @@ class TrainingLog:
 
     @property
     def updates(self) -> int:
-        """Updates made so far, as far as the log says."""
-        # What the guard says of an update it says before that is made.
+        """Updates made so far, according to the log."""
+        # The guard logs before its update is made.
         made = (*self.train_loss, *self.valid_loss, *(number - 1 for number in self.guarded))
         return max([self._updates_at_end, *made])
 
@@ -182,7 +180,7 @@ class TrainingLog:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """A record; nothing where a line was torn."""
+    """A record; empty for a torn line."""
     try:
         content: dict[str, Any] = json.loads(text)
     except ValueError:
@@ -196,7 +194,7 @@ def _keep(values: dict[int, float], record: dict[str, Any], updates: str, name: 
 
 
 class LogReader:
-    """Follows a growing log file; a line that is not yet complete waits. A file that became shorter is a new log."""
+    """Follows a growing log file. An incomplete line is read later; a file that became shorter is a new log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -232,9 +230,9 @@ def floating_point_error(lines: Sequence[str]) -> str:
 
 
 def error_message(lines: Sequence[str]) -> str:
-    """The message that ended a command: its ``error:`` line, or else the last line of a trace; empty without either.
+    """The message that ended a command: its ``error:`` line, else the last line of a traceback; empty without either.
 
-    Of several processes the first to fail is the cause; the others report that it has left.
+    Of several processes the first to fail is the cause; the others only report the lost connection.
     """
     for pattern in (_ERROR_LINE, _EXCEPTION):
         for line in lines:

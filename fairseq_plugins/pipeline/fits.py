@@ -1,7 +1,4 @@
-"""Whether a training fits the disk and the memory. Asked before it starts.
-
-A training that would stop after two days because the disk is full says so here in one line.
-"""
+"""Check that a training fits the disk and the memory before it starts."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ LOGITS = 3
 
 @dataclass(frozen=True)
 class Size:
-    """What a training takes.
+    """Disk and memory that a training needs.
 
     Args:
-        parameters: of the model, shared ones once.
-        checkpoints: the most that are on disk at once.
-        disk: bytes of these.
-        memory: the least bytes that one process takes.
+        parameters: of the model; shared ones count once.
+        checkpoints: maximum number on disk at once.
+        disk: bytes of these checkpoints.
+        memory: minimum bytes of one process.
     """
 
     parameters: int
@@ -43,13 +40,13 @@ class Size:
 def size_of(
     config: Any, precision: str, tokens_per_update: int | None, training_tokens: int, max_tokens: int | None
 ) -> Size:
-    """What a training takes, from its configuration.
+    """Disk and memory that a training needs, from its configuration.
 
     Args:
         config: the training.
-        precision: that it is made in.
-        tokens_per_update: at most; None where they are not limited.
-        training_tokens: of its data; 0 where they are not known.
+        precision: of the training.
+        tokens_per_update: maximum; None without a limit.
+        training_tokens: of its data; 0 if unknown.
         max_tokens: of one batch of one process.
 
     Raises:
@@ -66,7 +63,7 @@ def size_of(
 
 
 def check_size(size: Size, run: Path, machine: Machine, processes: int) -> None:
-    """See that a training fits the disk of ``run`` and the memory of the machine, whose CPU all processes share.
+    """Check that a training fits the disk of ``run`` and the memory of the machine; processes on a CPU share it.
 
     Raises:
         UserError: it does not.
@@ -79,10 +76,10 @@ def check_size(size: Size, run: Path, machine: Machine, processes: int) -> None:
 
 
 def count_parameters(config: Any) -> tuple[int, int]:
-    """Number of parameters, shared ones once, and size of the output vocabulary, without memory for either.
+    """Number of parameters (shared ones once) and size of the output vocabulary, without allocating the model.
 
     Raises:
-        UserError: the model's settings contradict each other, or a file that the task reads is absent.
+        UserError: the model's settings contradict each other, or a file that the task reads is missing.
     """
     import torch
     from fairseq.models import build_model
@@ -100,7 +97,7 @@ def count_parameters(config: Any) -> tuple[int, int]:
 
 
 def bytes_of_checkpoint(parameters: int, config: Any, precision: str) -> int:
-    """Size of one checkpoint: weights, the optimiser's moments, the moving average where it is kept."""
+    """Size of one checkpoint: weights, the optimiser's moments, and the moving average if there is one."""
     weight = BYTES_OF_WEIGHT[precision]
     total = weight
     if not config.checkpoint.no_save_optimizer_state:
@@ -111,12 +108,12 @@ def bytes_of_checkpoint(parameters: int, config: Any, precision: str) -> int:
 
 
 def kept_checkpoints(config: Any, updates: float, epochs: float) -> int:
-    """The most checkpoints that are on disk at once, the one being written included.
+    """Maximum number of checkpoints on disk at once, including the one being written.
 
     Args:
         config: the training.
-        updates: that it will make.
-        epochs: that it will take; both may be infinite, where nothing says when the training ends.
+        updates: of the whole training.
+        epochs: of the whole training; both may be infinite.
     """
     checkpoint = config.checkpoint
     if checkpoint.no_save:
@@ -131,13 +128,13 @@ def kept_checkpoints(config: Any, updates: float, epochs: float) -> int:
 
 
 def _at_most(limit: int, made: float) -> float:
-    """Checkpoints of one kind: all that are made where there is no limit; a training without end counts for ten."""
+    """Checkpoints of one kind: without a limit all that will be written, or ten for a training without end."""
     made = made if math.isfinite(made) else 10.0
     return min(limit, math.ceil(made)) if limit > 0 else math.ceil(made)
 
 
 def length_of(config: Any, tokens_per_update: int | None, training_tokens: int) -> tuple[float, float]:
-    """Updates and epochs of a training, from its limits and the size of its data; infinite where nothing says."""
+    """Updates and epochs of a training, from its limits and the size of its data; infinite without a limit."""
     updates = float(config.optimization.max_update or math.inf)
     epochs = float(config.optimization.max_epoch or math.inf)
     if tokens_per_update and training_tokens:
@@ -147,7 +144,7 @@ def length_of(config: Any, tokens_per_update: int | None, training_tokens: int) 
 
 
 def check_disk(run: Path, needed: int, count: int) -> None:
-    """See that the checkpoints fit, counting those of ``run`` that are there already.
+    """Check that the checkpoints fit on the disk, counting those that ``run`` has already.
 
     Raises:
         UserError: they do not.
@@ -157,7 +154,7 @@ def check_disk(run: Path, needed: int, count: int) -> None:
     if needed > free + present:
         raise UserError(
             f"{run}: {count} checkpoints need about {gigabytes(needed)}, and {gigabytes(free + present)} are free: "
-            "keep fewer (checkpoint.keep_last_epochs=N, checkpoint.keep_interval_updates=N) or take another disk"
+            "keep fewer (checkpoint.keep_last_epochs=N, checkpoint.keep_interval_updates=N) or use another disk"
         )
 
 
@@ -166,10 +163,9 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def bytes_in_memory(parameters: int, vocabulary: int, config: Any, precision: str, max_tokens: int | None) -> int:
-    """The least that one process will take: parameters with all that belongs to them, and the logits of a batch.
+    """Minimum memory of one process: parameters, gradients, optimiser state, and the logits of a batch.
 
-    What the layers keep for the backward pass comes on top; it is no part of this, so that a training that would fit
-    is never refused.
+    Activations for the backward pass are not counted, so a training that would fit is never refused.
     """
     logits = (max_tokens or 0) * vocabulary * 4 * LOGITS
     average = parameters * 8 if config.ema.store_ema else 0
@@ -177,7 +173,7 @@ def bytes_in_memory(parameters: int, vocabulary: int, config: Any, precision: st
 
 
 def check_memory(needed: int, available: int | None, where: str) -> None:
-    """See that the least that is needed is there.
+    """Check that the minimum memory is available.
 
     Raises:
         UserError: it is not.
@@ -185,10 +181,10 @@ def check_memory(needed: int, available: int | None, where: str) -> None:
     if available is not None and needed > available:
         raise UserError(
             f"the training needs at least {gigabytes(needed)} of memory, and {where} has {gigabytes(available)}: "
-            "give a smaller dataset.max_tokens and a larger optimization.update_freq, or a smaller model"
+            "set a smaller dataset.max_tokens and a larger optimization.update_freq, or use a smaller model"
         )
 
 
 def gigabytes(size: int) -> str:
-    """A size for people."""
+    """A size in GB or MB."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

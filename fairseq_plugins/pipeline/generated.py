@@ -1,4 +1,4 @@
-"""What fairseq's commands printed of a test set: its translations, none lost, in its order; or the loss of its text."""
+"""Read a test set's translations, in its order and none lost, or its loss from the output of fairseq's commands."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def _in_order(kind: str, lines: Iterable[str], expected: int) -> list[str]:
 
 
 def write_texts(log: Path, published: Path, tokenised: Path, target: Path) -> None:
-    """Write ``hypotheses.tok``, ``references.tok`` and ``references.txt`` into the place of a test set.
+    """Write ``hypotheses.tok``, ``references.tok`` and ``references.txt`` into the directory of a test set.
 
-    The tokenised references are those from before the subwords, so that no unknown word is replaced in them; where a
-    corpus has none, what ``fairseq-generate`` printed.
+    The tokenised references are the text before subwords, so unknown words stay. A corpus without that file gets what
+    ``fairseq-generate`` printed.
 
     Raises:
-        UserError: not every sentence was translated, once.
+        UserError: a sentence was not translated exactly once.
     """
     raw = read_sentences(published)
     with open(log, encoding="utf-8", newline="\n") as lines:
@@ -75,17 +75,17 @@ def write_texts(log: Path, published: Path, tokenised: Path, target: Path) -> No
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write lines, each ended by a line feed."""
+    """Write lines, each with a line feed."""
     write_whole(path, "".join(line + "\n" for line in lines))
 
 
 def write_perplexity(log: Path, raw: Path, target: Path) -> None:
-    """Write the scores of a language model, from what ``eval-lm`` printed.
+    """Write the scores of a language model from the log of ``eval-lm``.
 
-    Bits per byte are the bits of the whole text over its bytes, so that they can be compared whatever the tokens are.
+    Bits per byte (bits of the whole text over its bytes) are comparable between different tokens.
 
     Raises:
-        UserError: the log holds no result.
+        UserError: the log contains no result.
     """
     printed = log.read_text(encoding="utf-8", errors="replace")
     if (loss := language_model_loss(printed)) is None:

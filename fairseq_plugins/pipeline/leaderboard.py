@@ -1,7 +1,6 @@
-"""Many runs as one table: a row for each recipe, its seeds together, beside what the paper printed.
+"""Many runs as one table: one row per recipe with all its seeds, next to the paper's number.
 
-Runs of one configuration, one set of changes, one precision and one corpus that differ in nothing but the seed are one
-row.
+Runs that differ only in the seed are one row.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from fairseq_plugins.pipeline.verdicts import verdict_of
 from fairseq_plugins.scoring.metrics import METRICS
 
 AVERAGE, VALID = "average", "valid"
-"""The test set that stands for the mean of all, and the one that is never part of it."""
+"""The pseudo test set of the mean over all, and the one that is not part of the mean."""
 FIRST = "sacreBLEU"
-"""The score that a table begins with where there is one."""
+"""The first score of a table, if there is one."""
 
 
 def _updates_to_1_2_bits(log: TrainingLog) -> float | None:
@@ -37,7 +36,7 @@ def _updates_to_1_2_bits(log: TrainingLog) -> float | None:
 FROM_LOG: Mapping[str, Callable[[TrainingLog], float | None]] = {
     "updates to 1.2 bits per byte": _updates_to_1_2_bits,
 }
-"""Published quantities that are read from the log of a training, on the validation set."""
+"""Published quantities that come from the log of a training, on the validation set."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Spread:
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
-    """The values that are there and finite; None if there is none. A loss that is not finite has a verdict instead."""
+    """The finite values; None if there are none. A loss that is not finite shows in the verdict."""
     known = tuple(value for value in values if value is not None and math.isfinite(value))
     return Spread(known) if known else None
 
@@ -72,7 +71,7 @@ class Column:
 
     @property
     def header(self) -> str:
-        """What stands above it."""
+        """Header of the column."""
         return f"{self.test_set} {self.metric}"
 
 
@@ -84,7 +83,7 @@ class Member:
     verdict: Verdict
 
     def score(self, column: Column) -> float | None:
-        """Its score; None where it has none. The average is that of all its test sets, or none."""
+        """Its score; None without one. The average needs all test sets."""
         if column.metric in FROM_LOG:
             return FROM_LOG[column.metric](self.run.log)
         if column.test_set == AVERAGE:
@@ -104,9 +103,9 @@ class Group:
     """A recipe with all its runs.
 
     Attributes:
-        label: its name in the table, unlike that of every other.
+        label: its unique name in the table.
         members: its runs, by seed.
-        published: what was printed of it.
+        published: the published rows.
     """
 
     label: str
@@ -115,7 +114,7 @@ class Group:
 
     @property
     def first(self) -> Run:
-        """The run that speaks for all where they must be alike."""
+        """The first run, for values that all runs share."""
         return self.members[0].run
 
     @property
@@ -127,13 +126,13 @@ class Group:
 
     @property
     def parameters(self) -> int | None:
-        """As counted before the training, else as its log says."""
+        """Number of parameters, counted before the training, else from its log."""
         counted = self.first.settings.get("parameters")
         return counted if isinstance(counted, int) else self.first.log.parameters
 
     @property
     def devices(self) -> str | None:
-        """What it was trained on, each kind once with its number."""
+        """Devices of the trainings, each kind once with its number."""
         named = [str(name) for member in self.members for name in member.run.settings.get("devices") or []]
         counts = Counter(named)
         each = {name: count // len(self.members) or 1 for name, count in counts.items()}
@@ -149,7 +148,7 @@ class Group:
 
 
 def gather(runs: Sequence[Run]) -> tuple[Group, ...]:
-    """Put the runs together that differ only in their seed; rows keep the order in which they were given."""
+    """Group the runs that differ only in the seed; rows keep the order of the runs."""
     found: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         found.setdefault(_recipe(run), []).append(run)
@@ -171,7 +170,7 @@ def _recipe(run: Run) -> tuple[Any, ...]:
 
 
 def _distinctions(run: Run) -> tuple[str, ...]:
-    """What makes a run of a configuration another recipe, as it is written on the command line."""
+    """The changes that make a run of a configuration another recipe, as on the command line."""
     return (*run.changes, *([f"PRECISION={run.precision}"] if run.precision else []))
 
 
@@ -180,7 +179,7 @@ def _by_seed(runs: Sequence[Run]) -> list[Run]:
 
 
 def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """The name of the configuration, with the changes that not all rows share; numbered where that is not enough."""
+    """The name of the configuration with the changes that not all rows share; numbered if that is not unique."""
     firsts = [members[0] for members in groups]
     # A run whose run.json is lost shares nothing, and would have every other row named by all of its changes.
     known = [set(_distinctions(run)) for run in firsts if run.config is not None]
@@ -204,10 +203,10 @@ def _numbered(labels: Sequence[str]) -> list[str]:
 
 
 def score_columns(groups: Sequence[Group], wanted: Sequence[str] = ()) -> tuple[Column, ...]:
-    """The scores to show on every test set: those ``wanted``, else the usual one and those that a paper printed.
+    """The scores to show on every test set: ``wanted``, else the default score and those that a paper printed.
 
     Raises:
-        UserError: no run has a score of a name that is wanted.
+        UserError: no run has a wanted score.
     """
     runs = [member.run for group in groups for member in group.members]
     test_sets = list(dict.fromkeys(name for run in runs for name in run.evaluations))
@@ -235,7 +234,7 @@ def printed_metrics(row: PublishedRow) -> list[str]:
 
 
 def named_baseline(groups: Sequence[Group], name: str | None) -> Group:
-    """The row that the others are tested against: by label or configuration; the first where none is named.
+    """The row that the others are tested against: by label or configuration; default: the first.
 
     Raises:
         UserError: there is no such row.
@@ -263,29 +262,29 @@ def remarks(groups: Sequence[Group]) -> Iterator[str]:
             if count > 1:
                 yield f"{group.label}: {count} runs of seed {seed}; they are counted as {count} seeds"
         if not group.published and rows_of(group.first.config or ""):
-            yield f"{group.label}: differs from the published recipe, whose number is not shown: {_differences(group)}"
+            yield f"{group.label}: differs from the published recipe, so its number is not shown: {_differences(group)}"
         yield from _other_averages(group)
         if own and own != every:
             yield f"{group.label}: not evaluated on {', '.join(sorted(every - own))}"
 
 
 def _differences(group: Group) -> str:
-    return " ".join(group.first.changes) or "the published one has changes"
+    return " ".join(group.first.changes) or "the published recipe has overrides"
 
 
 def _other_averages(group: Group) -> Iterator[str]:
-    """A line for every average that is not the one whose score the paper printed."""
+    """A line for every average that is not the paper's."""
     printed = {row.average for row in group.published}
     evaluations = [each for member in group.members for each in member.run.evaluations.values()]
     found = {(each.test_set, made) for each in evaluations if (made := each.decoding.get("average"))}
     for test_set, made in sorted(found):
         if printed and made not in printed:
-            theirs = ", ".join(sorted(printed))
-            yield f"{group.label}: {test_set} is of average={made}, the published number of {theirs}"
+            papers = ", ".join(sorted(printed))
+            yield f"{group.label}: {test_set} uses average={made}, the published score {papers}"
 
 
 def unlike(groups: Sequence[Group]) -> Iterator[str]:
-    """A line for everything in which translations or scores of one test set were not made alike."""
+    """A line for every setting in which translations or scores of one test set differ."""
     made: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
     for group in groups:
         for member in group.members:
@@ -296,10 +295,10 @@ def unlike(groups: Sequence[Group]) -> Iterator[str]:
     for (test_set, name), by_value in made.items():
         if len(by_value) > 1:
             each = [f"{value} for {', '.join(labels)}" for value, labels in by_value.items()]
-            yield f"{test_set}: not made alike: {name} is {'; '.join(each)}"
+            yield f"{test_set}: settings differ: {name} is {'; '.join(each)}"
 
 
 def _made_with(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-    """Everything about an evaluation that should be the same for all, but for the number of updates."""
+    """The settings of an evaluation that should be the same for all; the number of updates may differ."""
     yield from ((name, value) for name, value in evaluation.decoding.items() if name not in ("updates", "metrics"))
     yield from ((f"signature of {metric.name}", metric.signature) for metric in evaluation.metrics.values())

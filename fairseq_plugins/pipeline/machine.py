@@ -1,4 +1,4 @@
-"""What this machine can train on: its GPUs, or else its processor, and the precisions that they have."""
+"""The devices of this machine and the precisions that they support."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fairseq_plugins.errors import UserError, unknown_name
 
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 BF16_CAPABILITY = (8, 0)
-"""CUDA compute capability (Ampere) from which on a GPU has bfloat16."""
+"""Minimum CUDA compute capability for bfloat16 (Ampere)."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The devices of one kind that trainings here run on.
+    """The devices for trainings: all GPUs, or the CPU.
 
     Args:
-        gpus: names of the GPUs, empty where there are none or they are not to be used.
-        memory: bytes of the smallest GPU, or bytes of main memory that are free; None where this is not known.
-        has_bf16: whether the device computes in bfloat16.
+        gpus: names of the GPUs; empty to train on the CPU.
+        memory: bytes of the smallest GPU, or free bytes of main memory; None if unknown.
+        has_bf16: whether the device supports bfloat16.
         processor: name of the CPU.
         cores: CPU cores that this process may use.
     """
@@ -40,7 +40,7 @@ class Machine:
 
 
 def this_machine(*, cpu_wanted: bool = False) -> Machine:
-    """Look at the machine; ``cpu_wanted`` leaves its GPUs alone."""
+    """Inspect the machine; ``cpu_wanted`` ignores its GPUs."""
     import torch
 
     count = 0 if cpu_wanted or not torch.cuda.is_available() else torch.cuda.device_count()
@@ -62,7 +62,7 @@ def core_count() -> int:
 
 
 def _free_memory() -> int | None:
-    """Bytes of main memory that a new process can have, from Linux; None elsewhere."""
+    """Available bytes of main memory on Linux; None elsewhere."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -81,7 +81,7 @@ def _processor() -> str:
 
 
 class Precision(NamedTuple):
-    """The precision of a training: its name, what the configuration says, and the overrides that switch it on."""
+    """The precision of a training: its name, the configured one, and the overrides that switch it on."""
 
     name: str
     configured: str
@@ -89,10 +89,10 @@ class Precision(NamedTuple):
 
 
 def choose_precision(wanted: str, config: Any, machine: Machine) -> Precision:
-    """The precision to train in: :func:`chosen` from what is wanted and what the configuration says.
+    """The precision to train in; see :func:`chosen`.
 
     Raises:
-        UserError: ``wanted`` is unknown, or this machine does not have it.
+        UserError: ``wanted`` is unknown or not supported by this machine.
     """
     configured = configured_precision(config)
     name = chosen(wanted, configured, machine)
@@ -102,16 +102,16 @@ def choose_precision(wanted: str, config: Any, machine: Machine) -> Precision:
 def chosen(wanted: str, configured: str, machine: Machine) -> str:
     """The precision to train in.
 
-    ``auto`` is what the configuration says where the device has it; else the nearest that the device has: fp16 for
-    bf16 on an older GPU, fp32 for fp16 on a CPU.
+    ``auto`` is the configured one if the device supports it, else the nearest: fp16 for bf16 on an older GPU, fp32 for
+    fp16 on a CPU.
 
     Args:
         wanted: ``auto`` or one of :data:`PRECISIONS`.
         configured: one of :data:`PRECISIONS`.
-        machine: what is there.
+        machine: its devices.
 
     Raises:
-        UserError: ``wanted`` is unknown, or this machine does not have it.
+        UserError: ``wanted`` is unknown or not supported by this machine.
     """
     if wanted not in ("auto", *PRECISIONS):
         raise UserError(unknown_name("--precision", wanted, ("auto", *PRECISIONS)))
@@ -120,14 +120,14 @@ def chosen(wanted: str, configured: str, machine: Machine) -> str:
             return configured if configured == "bf16" else "fp32"
         return "fp16" if configured == "bf16" and not machine.has_bf16 else configured
     if machine.on_cpu and wanted == "fp16":
-        raise UserError("--precision fp16 needs a GPU; on a CPU there are fp32, bf16 and amp")
+        raise UserError("--precision fp16 needs a GPU; legal on a CPU: fp32, bf16, amp")
     if wanted == "bf16" and not machine.has_bf16:
-        raise UserError(f"--precision bf16: {machine.gpus[0]} has no bfloat16; fp16 is the nearest")
+        raise UserError(f"--precision bf16: {machine.gpus[0]} does not support bfloat16; use fp16")
     return wanted
 
 
 def configured_precision(config: Any) -> str:
-    """One of fp32, fp16, bf16 and amp: what the configuration switches on."""
+    """The precision of the configuration: fp32, fp16, bf16 or amp."""
     common = config.common
     if common.fp16 or common.memory_efficient_fp16:
         return "fp16"
@@ -137,9 +137,9 @@ def configured_precision(config: Any) -> str:
 
 
 def precision_overrides(precision: str, config: Any) -> list[str]:
-    """The overrides that switch ``precision`` on; none where the configuration does."""
+    """The overrides that switch ``precision`` on; empty if the configuration does."""
     if precision == configured_precision(config):
-        # By its flag, --memory-efficient-fp16 switches --fp16 on; by its key in a YAML file, it does not.
+        # The flag --memory-efficient-fp16 implies --fp16; the YAML key does not.
         on = precision == "fp32" or config.common[precision]
         return [] if on else [f"common.{precision}=true"]
     chosen = [f"common.{name}={str(name == precision).lower()}" for name in ("fp16", "bf16", "amp")]

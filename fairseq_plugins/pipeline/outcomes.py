@@ -1,4 +1,4 @@
-"""Words for what became of a training, and when it counts as one that has learned nothing."""
+"""Outcomes of a training, and the criterion for ``failed to train``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _MARGIN = 0.05
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a training: one of the words above, and the reason."""
+    """Outcome of a training, one of the words above, and the reason."""
 
     outcome: str
     reason: str
 
     @property
     def diverged(self) -> bool:
-        """Whether nothing was learned, for whichever of the two reasons."""
+        """Whether the training diverged or failed to train."""
         return self.outcome in (DIVERGED, FAILED_TO_TRAIN)
 
 
 def learned_nothing(loss: float, entropy: float) -> bool:
-    """Whether a model knows no more than how frequent each token is: its loss is within 5 % of that entropy, or above.
+    """Whether a model has learned only token frequencies: its loss is at most 5 % below their entropy, or above it.
 
     Args:
         loss: negative log-likelihood per token.
@@ -35,9 +35,9 @@ def learned_nothing(loss: float, entropy: float) -> bool:
 
 
 def unigram_entropy(lines: Iterable[str]) -> float:
-    """Entropy of the token distribution, in bits per token, with one end of sentence a line, as fairseq counts them.
+    """Entropy of the token distribution, in bits per token, with one ``</s>`` per line, as in fairseq.
 
-    It is the loss of a model that has learned how frequent each token is and nothing else.
+    It is the loss of a model that has learned only token frequencies.
 
     Raises:
         ValueError: there is no line.

@@ -1,4 +1,4 @@
-"""Pictures of a report: curves and bars that can be told apart in grey; matplotlib is optional."""
+"""Pictures of a report: curves and bars that are distinguishable in grey; matplotlib is optional."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from fairseq_plugins.files import whole_file
 
-# Line style, marker, colour; the colours run from dark to light in grey and are apart for the colour-blind.
+# Line style, marker, colour. The colours run from dark to light in grey and are safe for the colour-blind.
 LOOKS = (
     ("-", "o", "#000000"),
     ("--", "s", "#0072b2"),
@@ -23,7 +23,7 @@ LOOKS = (
 
 
 def load_pyplot() -> Any | None:
-    """``matplotlib.pyplot`` without a screen; None where matplotlib is not installed."""
+    """``matplotlib.pyplot`` without a screen; None if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -43,7 +43,7 @@ class Curve:
 
 
 def draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
-    """Draw ``curves`` on a matplotlib axis, each with a line style and marker of its own."""
+    """Draw ``curves`` on a matplotlib axis, each with its own line style and marker."""
     for curve, (style, marker, colour) in zip(curves, looks(), strict=False):
         points = sorted(curve.points.items())
         if points:
@@ -62,7 +62,7 @@ def draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars under one name: a height and half the length of an error bar for each place; None for no bar."""
+    """Bars of one label: for each group a height and half the length of its error bar; None for no bar."""
 
     name: str
     heights: Sequence[float | None]
@@ -73,7 +73,7 @@ HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "+++")
 
 
 def draw_bars(axis: Any, bars: Sequence[Bars], places: Sequence[str]) -> None:
-    """Draw groups of ``bars`` over the names of ``places``, told apart by shade and hatch."""
+    """Draw groups of ``bars`` over the names of ``places``, distinguished by shade and hatch."""
     width = 0.8 / max(1, len(bars))
     for number, (each, hatch) in enumerate(zip(bars, cycle(HATCHES), strict=False)):
         shade = str(0.35 + 0.5 * number / max(1, len(bars)))
@@ -96,9 +96,9 @@ def draw_bars(axis: Any, bars: Sequence[Bars], places: Sequence[str]) -> None:
 
 
 def looks() -> Iterator[tuple[str, str, str]]:
-    """Looks without end; the first is the first curve's, and the first 28 differ.
+    """Infinite sequence of curve styles; the first 28 differ.
 
-    When the list is used up, a colour comes back with the next line style and another marker.
+    After the last colour, the colours repeat with the next line style and another marker.
     """
     styles, markers = list(dict.fromkeys(style for style, *_ in LOOKS)), [marker for _, marker, _ in LOOKS]
     for number in count():
