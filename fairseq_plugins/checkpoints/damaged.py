@@ -27,7 +27,7 @@ def is_damaged(path: Path) -> bool:
     return not start or (b"PK\3\4".startswith(start) and not zipfile.is_zipfile(path))
 
 
-def mend_last_checkpoint(directory: Path) -> list[str]:
+def restore_last_checkpoint(directory: Path) -> list[str]:
     """Remove damaged checkpoints; if the last one is gone, restore it from the newest whole one.
 
     Args:
@@ -42,13 +42,13 @@ def mend_last_checkpoint(directory: Path) -> list[str]:
     damaged = [path for path in sorted(directory.glob("checkpoint*.pt")) if is_damaged(path)]
     for path in damaged:
         path.unlink()
-    said = [f"{path}: cut off by a kill, removed" for path in damaged]
+    messages = [f"{path}: truncated, removed" for path in damaged]
     last = directory / LAST
     if not last.is_file() and (newest := _newest(directory)):
         with whole_file(last) as partial:
             shutil.copyfile(newest, partial)
-        said.append(f"{last}: restored from {newest.name}")
-    return said
+        messages.append(f"{last}: restored from {newest.name}")
+    return messages
 
 
 def _newest(directory: Path) -> Path | None:
@@ -56,10 +56,10 @@ def _newest(directory: Path) -> Path | None:
     updates: dict[Path, int] = {}
     for path in sorted(directory.glob("checkpoint*.pt")):
         try:
-            said = num_updates(read_checkpoint(path))
+            recorded = num_updates(read_checkpoint(path))
         except UserError:
             continue
-        updates[path] = said if said is not None else _number_in(path.name)
+        updates[path] = recorded if recorded is not None else _number_in(path.name)
     return max(updates, key=lambda path: updates[path]) if updates else None
 
 

@@ -181,7 +181,7 @@ def _by_seed(runs: Sequence[Run]) -> list[Run]:
 def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
     """The name of the configuration with the changes that not all rows share; numbered if that is not unique."""
     firsts = [members[0] for members in groups]
-    # A run whose run.json is lost shares nothing, and would have every other row named by all of its changes.
+    # A run without run.json shares nothing; it would put every change into the names of all other rows.
     known = [set(_distinctions(run)) for run in firsts if run.config is not None]
     shared = set.intersection(*known) if known else set()
     short, long = [], []

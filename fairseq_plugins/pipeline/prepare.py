@@ -1,7 +1,7 @@
 """``fairseq-deep prepare``: from parallel sentences to a directory to train on, in one pass.
 
-Check, tokenise, clean, split off a validation set, learn and apply subwords, binarise. The stages stand
-in :meth:`Preparation.run` in this order; each is one command of ``python -m fairseq_plugins.text``, or fairseq's own.
+Check, tokenise, clean, split off a validation set, learn and apply subwords, binarise: :meth:`Preparation.run` calls the
+stages in this order. Each is one command of ``python -m fairseq_plugins.text``, or fairseq's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairseq_plugins.text import moses
 from fairseq_plugins.text.workers import cores
 
 Stage = Callable[[Path], None]
-"""Writes one file or directory under the name that it is given."""
+"""Writes one file or directory to the path that it receives."""
 
 
 class Preparation:
@@ -32,8 +32,8 @@ class Preparation:
     Args:
         directory: the result.
         sets: the texts.
-        settings: how they are prepared.
-        dry_run: print the commands, make nothing.
+        settings: of the preparation.
+        dry_run: only print the commands.
 
     Raises:
         UserError: a file is missing or empty; sets and settings contradict each other.
@@ -42,7 +42,7 @@ class Preparation:
     def __init__(self, directory: Path, sets: Sets, settings: Settings, *, dry_run: bool = False) -> None:
         self.directory = directory
         self.work = directory / "work"
-        # Subwords that the text came in stand where its tokens would, until the tokens are made of them.
+        # Text given in subwords is stored here until its tokens are made from it.
         self.tokens = self.work / "given" if settings.in_subwords else directory / "text"
         self.sets = sets
         self.settings = settings
@@ -54,8 +54,8 @@ class Preparation:
             for name in sets.tests:
                 if sets.given[name].raw is None:
                     raise UserError(
-                        f"no {name}.raw=PREFIX given: the text of {name} comes in tokens or subwords, and scores want "
-                        "it as published"
+                        f"no {name}.raw=PREFIX given: the text of {name} is in tokens or subwords, but scores need it "
+                        "as published"
                     )
         self.training = {
             language: [_file(prefix, language) for prefix in sets.train] for language in settings.languages
@@ -63,21 +63,21 @@ class Preparation:
         self.fingerprints = list(self._fingerprints())
 
     def run(self) -> None:
-        """From text to numbers; what is there already is kept.
+        """Run all stages; finished ones are skipped.
 
         Raises:
             UserError: bad text, other settings than before, another job in the directory, a failed step.
         """
         with self.workspace.claimed():
-            # Settings name the text by its content: where they are remembered, it has been checked. Bad text leaves
-            # none, so that the same directory serves when the text is corrected.
+            # Settings contain fingerprints of the text. They are only written for checked text, so after bad text is
+            # corrected the same directory can be used.
             if not (self.directory / SETTINGS).is_file():
                 self._check_texts()
             self.workspace.remember([*self.settings.remembered(self.sets.every).items(), *self.fingerprints])
             self._describe()
             if _is_prepared(self.directory) and not self.dry_run:
                 remove(self.work)
-                say(f"{self.directory}: prepared already, kept")
+                say(f"{self.directory}: prepared already")
                 return
             for name in self.sets.given:
                 self._tokenise_given(name)
@@ -104,7 +104,7 @@ class Preparation:
             self.make(self.tokens / f"{name}.tok.{language}", stage)
 
     def _tokenise_and_clean_training(self) -> Path:
-        """The directory that holds the training text, and what was split off it."""
+        """The directory of the training text and of the validation text that was split off."""
         source = self.work / "tokens"
         for language in self.settings.languages:
             self.make(source / f"train.{language}", self._tokenised("train", language, self.training[language]))
@@ -128,7 +128,7 @@ class Preparation:
                 self.make(self.directory / f"vocabulary.{language}", self._vocabulary(source, language))
 
     def _make_subwords_of_training(self, name: str, source: Path) -> None:
-        """Training text, or what was split off it: in subwords, cleaned where subwords are counted, and in tokens."""
+        """Training text, or validation text split off it: in subwords (cleaned, if by subwords) and in tokens."""
         languages, text, cut = self.settings.languages, self.directory / "text", self.work / "subwords"
         for language in languages:
             self.make(cut / f"{name}.{language}", self._in_subwords(language, source / f"{name}.{language}"))
@@ -140,7 +140,7 @@ class Preparation:
         for language in languages:
             final = text / f"{name}.{language}"
             self.make(final, self._placed(cut / f"{name}.{language}"))
-            # What cleaning took out of the subwords goes from the tokens, too: line k stays line k.
+            # Drop the same lines from the tokens, so that line k stays line k.
             in_tokens = self._selected(kept, source / f"{name}.{language}")
             stage = in_tokens if self.tokens == text else self._without_subwords(final)
             self.make(text / f"{name}.tok.{language}", stage)
@@ -159,7 +159,7 @@ class Preparation:
     # ---- before the first stage ----------------------------------------------------------------------------------
 
     def _fingerprints(self) -> Iterable[tuple[str, str]]:
-        """What tells the texts from others, by the names that the file ``settings`` has for them."""
+        """Fingerprints of the texts, by their names in the file ``settings``."""
         for name, path in self._files():
             yield name, self._fingerprint(path)
 
@@ -178,7 +178,7 @@ class Preparation:
             yield from ((f"CODES{end}", Path(settings.codes + end)) for end in settings.languages_by_end)
 
     def _fingerprint(self, path: Path) -> str:
-        """Refuses a file that is not there, before anything is made."""
+        """Refuse a missing file before anything is written."""
         if self.dry_run:
             return ""
         if not path.exists():
@@ -194,7 +194,7 @@ class Preparation:
         return state.hexdigest()[:16]
 
     def _check_texts(self) -> None:
-        """Every pair of files is UTF-8, not empty and of equal length."""
+        """Check that every pair of files is UTF-8, not empty and of equal length."""
         source, target = self.settings.languages
         for pair in zip(*self.training.values(), strict=True):
             self.commands.text("check", *pair)
@@ -205,11 +205,11 @@ class Preparation:
                     self.commands.text("check", _file(given.prefix, language), _file(given.raw, language))
         untouched = (self.settings.tokeniser, self.settings.subwords, self.settings.given_subwords)
         if untouched == ("none", "none", ""):
-            # Text in subwords that was not said to be would be scored with its marks.
+            # Undeclared subwords would be scored with their marks.
             self.commands.text("marks", *self.training[source], *self.training[target])
 
     def _describe(self) -> None:
-        """What the text is in: as it is given, or as it is made here."""
+        """Tokens, subwords and case of the text: as given, or as made here."""
         settings, sets = self.settings, self.sets
         tokeniser = settings.tokeniser if settings.tokeniser != "none" else settings.given_tokeniser or "none"
         subwords = settings.subwords if settings.subwords != "none" else settings.given_subwords or "none"
@@ -224,7 +224,7 @@ class Preparation:
                 words += ["--changed", f"{name}=punctuation"]
         self.commands.text("describe", *words, self.directory / "text.json")
 
-    # ---- stages: each writes the name that it is given -----------------------------------------------------------
+    # ---- stages: each writes to the path that it receives --------------------------------------------------------
 
     def _copied(self, path: Path) -> Stage:
         return lambda output: self.commands.text("copy", path, output)
@@ -240,7 +240,7 @@ class Preparation:
         return lambda output: self.commands.text("tokenise", *options, *inputs, output)
 
     def _cleaned(self, source: Path, name: str) -> Stage:
-        """Both languages of a set, and ``kept``: the numbers of the lines that stay."""
+        """Both languages of a set, and ``kept``: the numbers of the kept lines."""
         settings = self.settings
         limits = ["--min", settings.min_length, "--max", settings.max_length, "--ratio", settings.ratio]
 
@@ -254,7 +254,7 @@ class Preparation:
         return clean
 
     def _split_off(self, source: Path) -> Stage:
-        """Training and validation set, and the raw lines of the latter."""
+        """Training and validation set, and the raw lines of the validation set."""
         every = ["--every", str(self.sets.every)]
         cleaned = self.settings.clean == "tokens"
 
@@ -283,7 +283,7 @@ class Preparation:
         return self.directory / (name + ("" if self.settings.joint_codes == "1" else f".{language}"))
 
     def _vocabulary(self, source: Path, language: str) -> Stage:
-        """Subwords of the training text and their counts, none of them split as rare."""
+        """Counts of the training text's subwords before rare ones are split."""
         unfiltered = self.work / f"unfiltered.{language}"
         options = ["--codes", self._codes(language), "--workers", self.settings.workers]
 
@@ -318,7 +318,7 @@ class Preparation:
         return lambda output: self.commands.text("select", "--lines", kept, path, output)
 
     def _placed(self, path: Path) -> Stage:
-        """The same file under a second name, or a copy where a file can have only one."""
+        """A hard link, or a copy where the file system has no hard links."""
 
         def place(output: Path) -> None:
             if self.dry_run:
@@ -332,7 +332,7 @@ class Preparation:
         return place
 
     def _named_test_sets(self, output: Path) -> None:
-        """The name that fairseq has, and the given name of each test set."""
+        """fairseq's name and the user's name of each test set."""
         if not self.dry_run:
             lines = [f"test{index or ''}\t{name}\n" for index, name in enumerate(self.sets.tests)]
             write_whole(output, "".join(lines))
@@ -356,7 +356,7 @@ class Preparation:
 
 
 def _file(prefix: str, language: str) -> Path:
-    """The file itself, or the one with .gz."""
+    """The file, or its .gz."""
     path = Path(f"{prefix}.{language}")
     compressed = Path(f"{path}.gz")
     return compressed if not path.exists() and compressed.exists() else path
@@ -369,24 +369,23 @@ def _is_prepared(directory: Path) -> bool:
 def _require_name(directory: str) -> Path:
     path = directory.removesuffix("/")
     if not path:
-        raise UserError(f"'{directory}' cannot be the directory to make")
+        raise UserError(f"'{directory}' cannot be the output directory")
     if "=" in path:
-        raise UserError(f"the first argument is the directory to make, not '{path}'")
+        raise UserError(f"the first argument must be the output directory, not '{path}'")
     if "," in path:
-        # fairseq takes a comma in a path for the end of it.
-        raise UserError(f"{path}: a comma in the name of the directory; fairseq cannot read it")
+        # fairseq splits paths at commas.
+        raise UserError(f"{path}: fairseq does not support a comma in a path; use another directory")
     return Path(path)
 
 
 def _parser() -> ScriptParser:
     flags = ScriptParser(
         prog="fairseq-deep prepare",
-        # The scripts name the sets as arguments; RAW or VALID in the environment mean other things.
+        # The scripts pass the sets as arguments; RAW and VALID in the environment have other meanings.
         only_flags=("train", "valid", "test", "raw", "changed", "settings_of"),
         description="Prepare a parallel corpus for training: check, tokenise, clean, split into subwords, binarise. "
-        "PREFIX names two parallel files PREFIX.SOURCE and PREFIX.TARGET, or these with .gz; UTF-8, a sentence a line. "
-        "A stopped preparation continues when the same command is given again; other settings or other text for the "
-        "same DIR are refused.",
+        "PREFIX names two parallel files PREFIX.SOURCE and PREFIX.TARGET, or these with .gz; UTF-8, one sentence per "
+        "line. The same command continues a stopped preparation; with other settings or other text it refuses DIR.",
     )
     flags.add_argument("directory", metavar="DIR", help="the result: raw/, text/, codes, data-bin/, settings, ...")
     flags.add_argument(
@@ -408,7 +407,7 @@ def _parser() -> ScriptParser:
         action="extend",
         default=[],
         metavar="NAME=PREFIX",
-        help="references of a set as published, where they are not what is to be tokenised",
+        help="published references of a set, if they differ from the text to tokenise",
     )
     flags.add_argument(
         "--changed",
@@ -426,10 +425,10 @@ def _parser() -> ScriptParser:
     flags.add_argument(
         "--settings-of",
         metavar="WHAT",
-        help="only check the settings: that they are legal, are those of DIR, and that no variable of the environment "
-        "(SIZE for --size) asks for another, since they are part of what WHAT means",
+        help="only check the settings of the corpus WHAT: they must be legal, the same as those of DIR, and not changed "
+        "by an environment variable (SIZE for --size)",
     )
-    flags.add_argument("--dry-run", action="store_true", help="print the commands, make nothing")
+    flags.add_argument("--dry-run", action="store_true", help="only print the commands")
     return flags
 
 
@@ -446,7 +445,7 @@ def main(argv: Sequence[str]) -> int:
     sets = sets_of(args.train, args.valid, args.test, args.raw, args.changed)
     settings = Settings(**values)
     preparation = Preparation(directory, sets, settings, dry_run=args.dry_run)
-    # Before settings say that Perl made the tokens.
+    # Check MOSES before the settings record that Perl made the tokens.
     moses.scripts()
     with interruptible():
         preparation.run()

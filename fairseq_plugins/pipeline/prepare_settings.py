@@ -1,4 +1,4 @@
-"""What a preparation of text is asked for: its settings and its sets, checked as a whole before anything is made."""
+"""The settings and sets of a text preparation, all checked before anything is written."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _EVERY = re.compile(r"every-([0-9]+)(st|nd|rd|th)?")
 
 
 def setting(default: str, help: str) -> str:
-    """A setting with its default value and what ``--help`` says of it."""
+    """A setting with its default value and its ``--help``."""
     return field(default=default, metadata={"help": help})  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How text is prepared; values are the words that a user writes, as the file ``settings`` keeps them.
+    """Settings of a preparation; values are strings as the user writes them and as the file ``settings`` keeps them.
 
-    Messages name a setting as that file and the scripts do, in capitals: ``SIZE`` is the flag ``--size``.
+    Messages use the names of that file and of the scripts, in capitals: ``SIZE`` is the flag ``--size``.
 
     Raises:
         UserError: a value is not legal, or two settings contradict each other.
@@ -51,40 +51,40 @@ class Settings:
     target: str = setting("en", "target language")
     normalise: str = setting(
         "none",
-        "one form for punctuation, no control characters; train: only in training text, and in what is split off it",
+        "normalise punctuation, drop control characters; train: only in training text, and in what is split off it",
     )
-    tokeniser: str = setting("moses", "none: the text has its tokens")
-    given_truecased: str = setting("0", "1: first words of sentences have the case that they have inside sentences")
+    tokeniser: str = setting("moses", "none: the text is tokenised already")
+    given_truecased: str = setting("0", "1: the given text is truecased")
     given_tokeniser: str = setting(
-        "", "moses: given in Moses' tokens; goes with TOKENISER=none; test sets then need --raw"
+        "", "moses: given in Moses' tokens; needs TOKENISER=none; test sets then need --raw"
     )
     given_subwords: str = setting(
-        "", "given in subwords; goes with TOKENISER=none SUBWORDS=none; test sets then need --raw"
+        "", "given in subwords; needs TOKENISER=none SUBWORDS=none; test sets then need --raw"
     )
-    given_lower_case: str = setting("0", "1: all letters of the given text are small")
+    given_lower_case: str = setting("0", "1: the given text is lower-cased")
     aggressive: str = setting("0", "1: split words at hyphens")
-    escape: str = setting("1", "0: no &apos; for ' and the like")
-    lower_case: str = setting("0", "1: make all letters small")
+    escape: str = setting("1", "1: escape special characters, such as ' as &apos;")
+    lower_case: str = setting("0", "1: lower-case the text")
     clean: str = setting(
-        "tokens", "what the lengths of training pairs count; none: keep all. Given sets are never cleaned"
+        "tokens", "unit of the lengths of training pairs; none: keep all. Given sets are never cleaned"
     )
     min_length: str = setting("1", "of both sides of a training pair")
     max_length: str = setting("250", "of both sides of a training pair")
     ratio: str = setting("1.5", "most tokens of one side of a training pair for each of the other")
     subwords: str = setting("bpe", "none: no subwords")
     size: str = setting("32000", "merges, or pieces of sentencepiece")
-    joint_codes: str = setting("1", "0: learn merges, or a model, on each language by itself, SIZE each; 1: together")
+    joint_codes: str = setting("1", "0: learn merges, or a model, for each language separately, SIZE each; 1: together")
     codes: str = setting(
         "", "merges or sentencepiece model to use; with JOINT_CODES=0 two files, CODES.SOURCE and CODES.TARGET"
     )
     vocabulary_threshold: str = setting(
         "0", "with bpe: split subwords that are rarer in their language's training text"
     )
-    joined: str = setting("1", "one dictionary for both languages; 0: one for each; goes with either JOINT_CODES")
-    types: str = setting("0", "most types of a dictionary, without the rarest; 0: all")
+    joined: str = setting("1", "one dictionary for both languages; 0: one for each; independent of JOINT_CODES")
+    types: str = setting("0", "maximum types of a dictionary, the rarest are dropped; 0: no limit")
     source_dict: str = setting("", "a dictionary (dict.LANGUAGE.txt) to use instead of making one")
     target_dict: str = setting("", "the same for the target language")
-    workers: str = setting("", "processes; the result does not depend on it (default: all cores)")
+    workers: str = setting("", "processes; the result is the same for any number (default: all cores)")
     moses: str = setting("", "a checkout of Moses: use its Perl tools (default: the environment's MOSES)")
 
     def __post_init__(self) -> None:
@@ -106,38 +106,38 @@ class Settings:
         cut, tokenised = self.subwords != "none", self.tokeniser != "none"
         yield (
             self.in_subwords and (tokenised or cut),
-            f"GIVEN_SUBWORDS={self.given_subwords} goes with TOKENISER=none SUBWORDS=none",
+            f"GIVEN_SUBWORDS={self.given_subwords} needs TOKENISER=none SUBWORDS=none",
         )
         yield (
             self.given_tokeniser == "moses" and tokenised,
-            f"GIVEN_TOKENISER={self.given_tokeniser} goes with TOKENISER=none: the text has its tokens",
+            f"GIVEN_TOKENISER={self.given_tokeniser} needs TOKENISER=none: the text is tokenised already",
         )
         yield (
             self.vocabulary_threshold != "0" and self.subwords != "bpe",
-            "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe",
+            "VOCABULARY_THRESHOLD needs SUBWORDS=bpe",
         )
-        yield bool(self.codes) and not cut, "CODES is given, but SUBWORDS=none"
-        yield self.joint_codes == "0" and not cut, "JOINT_CODES=0 is given, but SUBWORDS=none"
+        yield bool(self.codes) and not cut, "CODES is set, but SUBWORDS=none"
+        yield self.joint_codes == "0" and not cut, "JOINT_CODES=0 is set, but SUBWORDS=none"
         yield (
             not tokenised and (self.aggressive, self.escape) != ("0", "1"),
-            "AGGRESSIVE=1 and ESCAPE=0 go with TOKENISER=moses",
+            "AGGRESSIVE=1 and ESCAPE=0 need TOKENISER=moses",
         )
         yield (
             self.clean == "none" and (self.min_length, self.max_length, self.ratio) != ("1", "250", "1.5"),
-            "MIN_LENGTH, MAX_LENGTH or RATIO is given, but CLEAN=none",
+            "MIN_LENGTH, MAX_LENGTH or RATIO is set, but CLEAN=none",
         )
         yield (
             self.types != "0" and bool(self.source_dict or self.target_dict),
-            "TYPES is given, but so is a dictionary",
+            "TYPES and a given dictionary (SOURCE_DICT, TARGET_DICT) are mutually exclusive",
         )
         yield (
             self.joined == "1" and bool(self.target_dict),
-            "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT",
+            "TARGET_DICT needs JOINED=0; give a joined dictionary as SOURCE_DICT",
         )
 
     @property
     def in_subwords(self) -> bool:
-        """Whether the text comes in subwords."""
+        """Whether the text is given in subwords."""
         return self.given_subwords not in ("", "none")
 
     @property
@@ -147,13 +147,13 @@ class Settings:
 
     @property
     def languages_by_end(self) -> Mapping[str, Sequence[str]]:
-        """By what stands behind the names of merges or models: the languages that they are for."""
+        """Languages of the merges or models, by the suffix of their file names."""
         return {"": self.languages} if self.joint_codes == "1" else {f".{each}": [each] for each in self.languages}
 
     def remembered(self, every: int | None) -> dict[str, str]:
-        """What the file ``settings`` holds before the fingerprints of the text.
+        """The content of the file ``settings`` before the fingerprints of the text.
 
-        Settings that came later than others are in it only where they are chosen: old directories stay valid.
+        Newer settings are only in it if they differ from the default, so old directories stay valid.
         """
         names = ["source", "target", "normalise", "tokeniser", "aggressive", "escape", "lower_case", "clean"]
         names += ["min_length", "max_length", "ratio", "subwords", "size", "vocabulary_threshold", "joined"]
@@ -168,11 +168,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A set for validation or test that was given as such.
+    """A validation or test set that the user gives.
 
     Args:
         prefix: of its text, to be tokenised.
-        raw: of its references as published, where they differ.
+        raw: prefix of its published references, if they differ.
         changed: how the text differs from the references.
     """
 
@@ -186,9 +186,9 @@ class Sets:
     """The texts to prepare.
 
     Args:
-        train: prefixes of files that are put behind one another.
-        every: every N-th training pair is the validation set; None where one is given.
-        given: the sets for validation (``valid``) and test, by name.
+        train: prefixes of files to concatenate.
+        every: every N-th training pair is the validation set; None if one is given.
+        given: the validation set (``valid``) and test sets, by name.
     """
 
     train: Sequence[str]
@@ -204,7 +204,7 @@ class Sets:
 def sets_of(
     train: Sequence[str], valid: Sequence[str], tests: Sequence[str], raw: Sequence[str], changed: Sequence[str]
 ) -> Sets:
-    """The sets that flags ask for; all but ``train`` and ``valid`` are words ``NAME=VALUE``.
+    """The sets of the flags; all except ``train`` and ``valid`` have the form ``NAME=VALUE``.
 
     Raises:
         UserError: a set is missing, given twice or misnamed.
@@ -220,7 +220,7 @@ def sets_of(
     references = dict(map(_named, raw))
     for name in references:
         if name not in prefixes:
-            raise UserError(f"{name}.raw= is given without {name}=")
+            raise UserError(f"{name}.raw= needs {name}=")
     changes = _changes(changed, references)
     given = {name: HeldOut(prefix, references.get(name), changes.get(name, ())) for name, prefix in prefixes.items()}
     return Sets(train, every, given)
@@ -243,10 +243,10 @@ def _prefixes(words: Sequence[str]) -> dict[str, str]:
     for name, prefix in map(_named, words):
         if not _SET.fullmatch(name) or name.endswith((".tok", ".raw", ".changed")) or name == "train":
             raise UserError(
-                f"'{name}' cannot be the name of a set: letters, digits, '-', '_' and '.', not .tok at the end"
+                f"'{name}' cannot be the name of a set; legal: letters, digits, '-', '_' and '.', no .tok at the end"
             )
         if name in prefixes:
-            raise UserError(f"{name}= is given twice; only train= may be")
+            raise UserError(f"{name}= is given twice; only train= can be repeated")
         prefixes[name] = prefix
     return prefixes
 
@@ -255,7 +255,7 @@ def _changes(words: Sequence[str], references: Mapping[str, str]) -> dict[str, l
     changes = {name: kinds.split(",") for name, kinds in map(_named, words)}
     for name, kinds in changes.items():
         if name not in references:
-            raise UserError(f"{name}.changed= is given without {name}.raw=")
+            raise UserError(f"{name}.changed= needs {name}.raw=")
         for kind in kinds:
             if kind not in CHANGES:
                 raise UserError(f"unknown {name}.changed '{kind}'; legal values: {' '.join(CHANGES)}")
@@ -265,17 +265,17 @@ def _changes(words: Sequence[str], references: Mapping[str, str]) -> dict[str, l
 def _named(word: str) -> tuple[str, str]:
     name, _, value = word.partition("=")
     if not value:
-        raise UserError(f"'{word}' is no NAME=PREFIX")
+        raise UserError(f"'{word}' is not of the form NAME=PREFIX")
     return name, value
 
 
 def require_only(meaning: str, settings: Settings, directory: Path, every: int | None) -> None:
-    """Settings that are part of what a name means are not changed by the environment; ``directory`` has no others.
+    """Check that neither the environment nor ``directory`` changes the settings of a published corpus.
 
     Args:
-        meaning: what has these settings, such as ``WMT'14 English-French``.
-        settings: those that it means.
-        directory: where the result goes.
+        meaning: name of the corpus, such as ``WMT'14 English-French``.
+        settings: of this corpus.
+        directory: of the result.
         every: as in :class:`Sets`.
 
     Raises:
@@ -286,8 +286,8 @@ def require_only(meaning: str, settings: Settings, directory: Path, every: int |
         chosen = os.environ.get(name)
         if chosen and chosen != value:
             raise UserError(
-                f"{name}={chosen} is given, but {meaning} means {name}={value or '(none)'}; scripts/prepare.sh takes "
-                "text of your own with any setting"
+                f"{name}={chosen} is set, but {meaning} means {name}={value or '(none)'}; for other settings use "
+                "scripts/prepare.sh"
             )
     known = {*settings.remembered(every), "JOINT_CODES", "TYPES", "GIVEN_TRUECASED", "GIVEN_SUBWORDS"}
     Workspace(directory).require(settings.remembered(every), only=known)

@@ -1,8 +1,8 @@
 """The published results that this package sets out to reproduce: one row of ``published.tsv`` for each printed result.
 
-A row names the configuration below ``configs/`` that trains the model, what to average and which test set to translate,
-which score the paper printed and by which scorer, and what was run here. The YAML files, docs/reproduction.md, the
-evaluation and the reports read it; nobody else writes down a published number.
+A row has the configuration below ``configs/``, the average, the test sets, the printed score and its scorer, and what
+was run here. The YAML files, docs/reproduction.md, the evaluation and the reports read it. Published numbers are nowhere
+else.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class PublishedRow:
         config: the YAML file below ``configs/``, without ``.yaml``.
         overrides: Hydra overrides of it.
         seeds: those of the paper; one training each.
-        tokens_per_update: at most so many tokens, over all GPUs; None where the paper does not say.
-        gpus: of the paper; None where it does not say.
-        gpu_days: the paper's GPUs times its days; None where it does not say, and for a training that failed.
-        average: what is decoded: ``last-epochs=N``, ``last-updates=N``, ``best=N`` or ``none``.
-        test: names of the test sets. One number for several is their mean; else there are as many numbers as sets, and
-            behind ``mean`` the printed mean of them.
+        tokens_per_update: maximum over all GPUs; None if the paper does not state it.
+        gpus: of the paper; None if it does not state them.
+        gpu_days: the paper's GPUs times its days; None if it does not state them, and for a training that failed.
+        average: checkpoints to average: ``last-epochs=N``, ``last-updates=N``, ``best=N`` or ``none``.
+        test: names of the test sets. One number for several sets is their mean; otherwise there is a number for each,
+            and after ``mean`` their printed mean.
         metric: one of the keys of :data:`SCORERS`.
         scorer: one of its values.
-        printed: what the paper prints: a number, ``mean±deviation`` over the seeds, several numbers; or without a
-            number ``fail``, ``converged``, or ``curve`` where a figure shows one.
-        run_here: what was run here, in words; ``not run`` else.
-        note: what a reader must know.
+        printed: the paper's result: a number, ``mean±deviation`` over the seeds, or several numbers; without a number
+            ``fail``, ``converged``, or ``curve`` for a figure.
+        run_here: the run of this package and its result, or ``not run``.
+        note: anything else that a reader must know.
     """
 
     paper: str
@@ -95,12 +95,12 @@ class PublishedRow:
 
     @property
     def summary(self) -> str:
-        """What is printed, in short: the mean alone where it is printed beside its numbers."""
+        """The printed result, in short: only the mean if there are several numbers and their mean."""
         return self.printed.rpartition(" mean ")[2]
 
     @property
     def was_run(self) -> bool:
-        """Whether it was run here."""
+        """Whether this package has run it."""
         return self.run_here != NOT_RUN
 
     @property
@@ -113,7 +113,7 @@ class PublishedRow:
 
     @property
     def command(self) -> str:
-        """What runs the table, from the root of the repository."""
+        """The command that runs the table, from the root of the repository."""
         table = f"TABLE={self.table.rpartition(' ')[2]} " if self.paper == "ReZero" else ""
         return f"{table}scripts/reproduce/{self.script}"
 
@@ -211,7 +211,7 @@ ROWS: tuple[PublishedRow, ...] = read(FILE)
 
 
 def rows_of(config: str) -> tuple[PublishedRow, ...]:
-    """The rows that a configuration below ``configs/`` (named without ``.yaml``) is for; empty if there are none."""
+    """The rows of a configuration below ``configs/`` (named without ``.yaml``); empty if there are none."""
     return tuple(row for row in ROWS if row.config == config)
 
 

@@ -1,4 +1,4 @@
-"""Which published rows a run is of, by its configuration and what was changed in it."""
+"""Find the published rows of a run, by its configuration and changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fairseq_plugins.pipeline.run import Run
 
 
 def published_rows(run: Run) -> list[PublishedRow]:
-    """The published rows of a run's configuration with its changes; of those, the ones that say the most of them."""
+    """The published rows of a run's configuration whose overrides match most of its changes."""
     changes = {change.lstrip("+") for change in run.overrides}
     rows = [row for row in rows_of(run.config or "") if _changes(row) <= changes]
     most = max((len(row.overrides) for row in rows), default=0)
@@ -15,7 +15,7 @@ def published_rows(run: Run) -> list[PublishedRow]:
 
 
 def rows_reproduced(run: Run) -> list[PublishedRow]:
-    """The published rows whose recipe a run has without a change, whatever its seed."""
+    """The published rows with exactly the run's recipe, whatever its seed."""
     own = {change.lstrip("+") for change in run.changes}
     return [row for row in rows_of(run.config or "") if _changes(row) == own]
 

@@ -1,6 +1,6 @@
-"""``fairseq-deep report RUN ...``: what several trainings reached, as one table with its scores, tests and sources.
+"""``fairseq-deep report RUN ...``: one table of several trainings with scores, significance tests and papers' numbers.
 
-RUN is a directory of scripts/train.sh, or one with such directories below it. Seeds of one recipe are one row.
+RUN is a directory of ``fairseq-deep run``, or one with such directories below it. Seeds of one recipe are one row.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from fairseq_plugins.tables import (
 )
 
 LEVEL = 0.05
-"""p-values below it are marked."""
+"""Smaller p-values are marked."""
 SENTENCES, SEEDS = "*", "†"
-"""Marks: the order would hold on other sentences, and with other seeds."""
+"""Marks of significance over the sentences, and over the seeds."""
 LOWER_IS_BETTER = {metric.name for metric in METRICS.values() if not metric.higher_is_better} | {
     "perplexity",
     "bits per byte",
@@ -55,19 +55,19 @@ LOWER_IS_BETTER = {metric.name for metric in METRICS.values() if not metric.high
     "updates to 1.2 bits per byte",
 }
 FORMS = {"bits per byte": ".3f", "bits per token": ".3f", "updates to 1.2 bits per byte": ",.0f"}
-"""How scores are written; two decimals where nothing is said."""
+"""Formats of scores; default: two decimals."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The table and all that is said beside it.
+    """The table and its notes.
 
     Attributes:
         groups: the rows, in the order in which they are shown.
         columns: the scores.
-        comparisons: what the tests said; None where there were none.
+        comparisons: significance tests; None if there are none.
         notes: a line for everything missing, damaged or odd.
-        speed: whether what differs from one machine to the next is shown.
+        speed: whether to show machine-dependent columns.
     """
 
     groups: tuple[Group, ...]
@@ -79,7 +79,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Field:
-    """A column of the table: its header, its cells, and what rows are sorted by (the smallest first)."""
+    """A column of the table: its header, its cells, and its sort key (smallest first)."""
 
     header: str
     cell: Callable[[Group], str]
@@ -87,7 +87,7 @@ class Field:
 
     @property
     def name(self) -> str:
-        """What ``--sort`` calls it."""
+        """Its name for ``--sort``."""
         return self.header.lower().replace(" ", "-")
 
 
@@ -120,7 +120,7 @@ def _of_runs(header: str, value: Callable[[Run], float | None], form: str) -> Fi
 
 
 def _shown(found: Spread | None, form: str, group: Group) -> str:
-    """Mean and deviation, and of how many runs where not of all."""
+    """Mean and deviation; with the number of runs if some have no value."""
     if found is None:
         return ABSENT
     deviation, of_all = found.deviation, len(found.values) == len(group.members)
@@ -154,7 +154,7 @@ def _marks(group: Group, column: Column, comparisons: Comparisons | None) -> str
 
 
 def _paper(group: Group) -> str:
-    """What was printed; with the name of the score where it is more than one."""
+    """The printed results; with the name of the score if there are several."""
     kinds = {row: row.scorer if row.metric == "BLEU" else row.metric for row in group.published}
     several = len(set(kinds.values())) > 1
     printed = [f"{row.summary} {kind}" if several else row.summary for row, kind in kinds.items()]
@@ -186,7 +186,7 @@ def rows(shown: Report) -> list[list[str]]:
 
 
 def sorted_groups(shown: Report, by: str) -> tuple[Group, ...]:
-    """The rows by one column: best scores, lowest losses and smallest sizes first, and what has none last.
+    """The rows by one column: best scores, lowest losses and smallest sizes first, rows without a value last.
 
     Raises:
         UserError: there is no such column.
@@ -199,11 +199,11 @@ def sorted_groups(shown: Report, by: str) -> tuple[Group, ...]:
     return (*sorted(known, key=order), *(group for group in shown.groups if group not in known))
 
 
-# --- what is said beside the table ----------------------------------------------------------------------------------
+# --- notes ----------------------------------------------------------------------------------------------------------
 
 
 def legend(shown: Report) -> Iterator[str]:
-    """What a reader needs to read the table, one line each."""
+    """Explanations of the table, one line each."""
     yield "±: standard deviation over the seeds (n - 1). Valid loss: negative log-likelihood in bits per target token."
     if shown.speed and any(_speed(group) for group in shown.groups):
         yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
@@ -279,7 +279,7 @@ def _rounded(cell: Any) -> str:
 
 
 def run_table(shown: Report) -> list[list[Any]]:
-    """Every run with its numbers, not rounded; header first, None where there is no number."""
+    """Every run with its numbers, not rounded; header first, None for a missing number."""
     speed = ["tokens/s", "batch", "device"] if shown.speed else []
     header = [
         "method",
@@ -323,7 +323,7 @@ def as_csv(shown: Report) -> str:
 
 
 def as_json(shown: Report) -> str:
-    """All numbers, not rounded, and all that is said beside them."""
+    """All numbers, not rounded, and all notes."""
     header, *cells = run_table(shown)
     tests = shown.comparisons.tests if shown.comparisons else ()
     return strict_json(
@@ -366,14 +366,14 @@ def _spread_as_dict(found: Spread | None) -> dict[str, Any] | None:
 
 
 def mean_curve(group: Group) -> dict[int, float]:
-    """Mean of the seeds' valid losses at every number of updates that all of them were validated at."""
+    """Mean of the seeds' valid losses at the updates at which all of them were validated."""
     curves = [member.run.log.valid_loss for member in group.members if member.run.log.valid_loss]
     shared = set.intersection(*map(set, curves)) if curves else set()
     return {updates: statistics.fmean(curve[updates] for curve in curves) for updates in sorted(shared)}
 
 
 def draw(shown: Report, path: Path) -> bool:
-    """Draw loss curves and the first score of each test set; False where matplotlib is not installed."""
+    """Draw loss curves and the first score of each test set; False if matplotlib is not installed."""
     pyplot = pictures.load_pyplot()
     if pyplot is None:
         return False
@@ -397,7 +397,7 @@ def draw(shown: Report, path: Path) -> bool:
 
 
 def _drawn_columns(shown: Report) -> list[Column]:
-    """The columns of the first score; others have other scales."""
+    """The columns of the first score; other scores have other scales."""
     return [column for column in shown.columns if column.metric == shown.columns[0].metric]
 
 
@@ -415,7 +415,7 @@ def make_report(paths: Sequence[Path], args: argparse.Namespace) -> Report:
     """Read the runs and put the report together.
 
     Raises:
-        UserError: a path is no run, or a name is unknown.
+        UserError: a path is not a run, or a name is unknown.
     """
     groups = gather([read_run(path) for path in find_runs(list(paths))])
     columns = score_columns(groups, [name.strip() for name in args.scores.split(",") if name.strip()])
@@ -462,7 +462,7 @@ def parser() -> OneLineParser:
         help="resamples of the paired bootstrap; 0 for no tests; default: 1000",
     )
     flags.add_argument(
-        "--without-speed", action="store_true", help="leave out what differs from one machine to the next"
+        "--without-speed", action="store_true", help="omit machine-dependent columns"
     )
     return flags
 

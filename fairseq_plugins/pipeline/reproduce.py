@@ -1,7 +1,7 @@
 """``fairseq-deep reproduce PAPER TABLE [NAME ...]``: the trainings of a published table, from raw text to a report.
 
-Rows of a table that differ only in the score they print are one training. Each corpus is prepared by its script, so the
-command needs the repository, or a directory of prepared corpora. The same command continues where it was stopped.
+Rows of a table that differ only in the printed score are one training. Each corpus is prepared by its script, so the
+command needs the repository or a directory of prepared corpora. The same command continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fairseq_plugins.pipeline.smoke import smaller
 from fairseq_plugins.pipeline.workspace import Workspace
 
 SMOKE_ROWS = 2
-"""Trainings of a table at toy size, which is there to show that the chain holds."""
+"""Number of trainings of a table at toy size, which only tests the chain."""
 
 
 class Wanted(NamedTuple):
@@ -63,7 +63,7 @@ def trainings(rows: Iterable[PublishedRow], only: Sequence[str] = ()) -> list[Wa
         only: corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``); all if empty.
 
     Raises:
-        UserError: one of ``only`` is none of them.
+        UserError: ``only`` contains an unknown name.
     """
     all_of_them = [Wanted(*key) for key in dict.fromkeys((row.config, row.seeds, row.overrides) for row in rows)]
     names = {name for wanted in all_of_them for name in _names(wanted)}
@@ -86,25 +86,24 @@ def at_toy_size(wanted: Sequence[Wanted]) -> list[Wanted]:
 # --- the corpora ----------------------------------------------------------------------------------------------------
 
 SCRIPTS: Mapping[str, tuple[str, Mapping[str, str]]] = {"wmt16_en_de": ("wmt14_en_de", {"VARIANT": "wmt16-google"})}
-"""The script of a corpus that is not called like it, and its settings. Google's text is one of the four that papers
-call WMT'14."""
+"""Script and settings of a corpus whose script has another name. Google's text is one of the four that papers call
+WMT'14."""
 SMOKE: Mapping[str, str] = {"TEST_SETS": "newstest2014", "VALID": "newstest2013"}
-"""Settings of a preparation at toy size: a test set for each year is more than a test needs, and one pair in 1,333, of
-500, is none."""
+"""Settings of a preparation at toy size: fewer test sets, and a validation set that is not empty with 500 pairs."""
 
 
 def prepare(corpus: str, place: Path, settings: Mapping[str, str], *, dry_run: bool) -> None:
-    """Prepare a corpus by its script, which skips what is done.
+    """Prepare a corpus with its script, which skips finished stages.
 
     Args:
         corpus: the folder of its configurations.
-        place: what the script makes.
-        settings: of the script, for its environment.
+        place: directory of the prepared corpus.
+        settings: environment of the script.
         dry_run: the script only prints its commands.
 
     Raises:
-        UserError: it is not there, and no script prepares it.
-        SystemExit: the script failed, and has said why.
+        UserError: the corpus is missing, and no script prepares it.
+        SystemExit: the script failed and has printed its error.
     """
     name, usual = SCRIPTS.get(corpus, (corpus, {}))
     top = checkout()
@@ -114,13 +113,13 @@ def prepare(corpus: str, place: Path, settings: Mapping[str, str], *, dry_run: b
         Commands().run(script, place, environment={**chosen, **settings, "DRY_RUN": str(int(dry_run))})
     elif not (place / "data-bin").is_dir():
         raise UserError(
-            f"{place}: not there, and no script {'here ' if top is None else ''}prepares {corpus}: put your own text "
-            "through fairseq-deep prepare into it"
+            f"{place}: no such directory, and no script {'here ' if top is None else ''}prepares {corpus}; prepare "
+            "your own text with fairseq-deep prepare"
         )
 
 
 def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Sequence[str]]:
-    """Evaluations with those of their test sets that were prepared; where none was, of all that were.
+    """Reduce evaluations to the prepared test sets; if none of theirs was prepared, evaluate all that were.
 
     Args:
         evaluations: the test sets of each, then its flags.
@@ -169,14 +168,14 @@ def _main(argv: Sequence[str] | None) -> None:
         action="append",
         default=[],
         metavar="'TEST_SET ... [OPTION ...]'",
-        help="words for fairseq-deep evaluate; given twice, it is called twice; default: all test sets at once",
+        help="arguments for fairseq-deep evaluate; repeat for several calls; default: all test sets at once",
     )
-    flags.add_argument("--train-only", action="store_true", help="a table of losses: nothing is translated")
+    flags.add_argument("--train-only", action="store_true", help="a table of losses: translate nothing")
     flags.add_argument(
         "--smoke",
         action=BooleanOptionalAction,
         default=False,
-        help="the whole chain at toy size, on small archives made on the spot: minutes on a CPU",
+        help="the whole chain at toy size, on small generated archives: minutes on a CPU",
     )
     flags.add_argument("--smoke-sentences", type=at_least(1), default=400, metavar="N", help="default: 400")
     options = Options(flags)
@@ -218,7 +217,7 @@ def _settings(given: Sequence[str]) -> dict[str, dict[str, str]]:
         corpus, _, setting = words.partition(":")
         name, equals, value = setting.partition("=")
         if not equals:
-            raise UserError(f"--prepare {words}: CORPUS:NAME=VALUE is wanted, as wmt14_en_de:VARIANT=admin")
+            raise UserError(f"--prepare {words}: expected CORPUS:NAME=VALUE, for example wmt14_en_de:VARIANT=admin")
         settings.setdefault(corpus, {})[name] = value
     return settings
 
@@ -235,13 +234,13 @@ def _of_corpus(
 
 
 def _archives(corpus: str, out: Path, sentences: int, workspace: Workspace) -> dict[str, str]:
-    """Make archives with the published layout; the settings of a preparation from them."""
+    """Write small archives with the published layout; return the settings of a preparation from them."""
     place = out / "archives" / corpus
     words = (sys.executable, "-m", "fairseq_plugins.demo.archives", corpus)
     commands = Commands(dry_run=workspace.dry_run)
     workspace.make(place, lambda target: commands.run(*words, target, "--sentences", sentences))
     smaller_sets = {name: os.environ.get(name) or value for name, value in SMOKE.items()}
-    # Known checksums are those of the published files.
+    # The known checksums are those of the published files.
     return {**smaller_sets, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
 
 

@@ -1,7 +1,6 @@
-"""One training as it lies on the disk: what it was started with, its log, whether it finished, and its scores.
+"""Read a training from the disk: its settings, its log, whether it finished, and its scores.
 
-A run is read whatever state it is in. What is missing or damaged becomes a line in :attr:`Run.problems`; nothing of it
-is guessed.
+A run can be read in any state. Each missing or damaged file is a line in :attr:`Run.problems`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Settings = Mapping[str, Any]
 
 
 def short_names(places: Sequence[Path]) -> list[str]:
-    """A name for each place: its path, seen from where all of them are."""
+    """A name for each path, relative to their common parent."""
     absolute = [place.absolute() for place in places]
     above = os.path.commonpath([place.parent for place in absolute]) if absolute else ""
     return [os.path.relpath(place, above) for place in absolute]
@@ -43,24 +42,24 @@ class Metric:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What ``evaluate.sh`` wrote about one test set; ``metrics`` is empty where the score is missing."""
+    """Results of ``fairseq-deep evaluate`` for one test set; ``metrics`` is empty if the score is missing."""
 
     test_set: str
     directory: Path
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     sentences: int | None = None
     decoding: Mapping[str, str] = field(default_factory=dict)
-    """What it was made with, as beam and length penalty, by name."""
+    """Settings by name, such as beam and length penalty."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One directory of ``train.sh``.
+    """One directory of ``fairseq-deep run``.
 
     Attributes:
-        directory: where it is.
-        settings: the content of ``run.json``; empty where that is missing or damaged.
-        finished: the content of ``finished``; None where the training has not ended.
+        directory: its path.
+        settings: the content of ``run.json``; empty if that is missing or damaged.
+        finished: the content of ``finished``; None if the training has not ended.
         log: the numbers of ``train.log``.
         evaluations: by test set, in the order of their names.
         problems: one line for each file that is missing or damaged.
@@ -75,23 +74,23 @@ class Run:
 
     @property
     def config(self) -> str | None:
-        """The YAML file below ``configs/``, without ``.yaml``; None where ``run.json`` does not say."""
+        """The YAML file below ``configs/``, without ``.yaml``; None if ``run.json`` lacks it."""
         return self._text("config")
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The KEY=VALUE changes of the configuration, the seed among them."""
+        """The KEY=VALUE changes of the configuration, including the seed."""
         given = self.settings.get("overrides")
         return tuple(map(str, given)) if isinstance(given, list) else ()
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The changes of the configuration but for the seed, sorted."""
+        """The changes of the configuration without the seed, sorted."""
         return tuple(sorted(change for change in self.overrides if not change.lstrip("+").startswith(f"{SEED}=")))
 
     @property
     def precision(self) -> str | None:
-        """``fp32``, ``fp16``, ``bf16`` or ``amp``, as it was trained; None where ``run.json`` does not say."""
+        """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``; None if ``run.json`` lacks it."""
         return self._text("precision")
 
     @property
@@ -102,18 +101,18 @@ class Run:
 
     @property
     def updates(self) -> int:
-        """Updates made: as ``finished`` says, else as the log says."""
+        """Updates made, from ``finished``, else from the log."""
         made = (self.finished or {}).get("num_updates")
         return made if isinstance(made, int) else self.log.updates
 
     @property
     def checkpoints(self) -> Path:
-        """Where its checkpoints are."""
+        """Directory of its checkpoints."""
         return self.directory / CHECKPOINTS
 
     @cached_property
     def data(self) -> Path | None:
-        """The prepared directory that it was trained on; None where ``run.json`` does not say."""
+        """The prepared directory that it was trained on; None if ``run.json`` lacks it."""
         path = self._text("data")
         if path is None:
             return None
@@ -121,7 +120,7 @@ class Run:
 
     @property
     def batch(self) -> str | None:
-        """An update as it was made here, max_tokens x update_freq x processes; None where ``run.json`` does not say."""
+        """Batches of an update, ``max_tokens x update_freq x processes``; None if ``run.json`` lacks them."""
         limit = self.settings.get("max_tokens") or self.settings.get("batch_size")
         freq, processes = self.settings.get("update_freq"), self.settings.get("processes")
         if not limit or not isinstance(freq, list) or not processes:
@@ -129,7 +128,7 @@ class Run:
         return f"{limit} x {' then '.join(map(str, freq))} x {processes}"
 
     def configured(self, group: str, key: str) -> Any:
-        """A value of the complete configuration in ``run.json``; None where it does not say."""
+        """A value of the complete configuration in ``run.json``; None if it is missing."""
         configuration = self.settings.get("configuration")
         content = configuration.get(group) if isinstance(configuration, dict) else None
         return content.get(key) if isinstance(content, dict) else None
@@ -140,20 +139,20 @@ class Run:
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a directory is that of a training, in whatever state."""
+    """Whether a directory is a training, in any state."""
     return any((directory / name).exists() for name in (SETTINGS, LOG, FINISHED, CHECKPOINTS))
 
 
 def read_run(directory: Path, log: TrainingLog | None = None) -> Run:
-    """Read one run; ``log`` is its log where that is read already.
+    """Read one run; ``log`` is its log, if that is read already.
 
     Raises:
-        UserError: the directory is absent, or not that of a training.
+        UserError: the directory does not exist or is not a training.
     """
     if not directory.is_dir():
         raise UserError(f"{directory}: no such directory")
     if not is_run(directory):
-        raise UserError(f"{directory}: not a run: it holds none of {SETTINGS}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
+        raise UserError(f"{directory}: not a run: it contains none of {SETTINGS}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
     problems: list[str] = []
     settings = _read_object(directory / SETTINGS, problems)
     finished = _read_object(directory / FINISHED, problems) if (directory / FINISHED).exists() else None
@@ -170,10 +169,10 @@ def read_run(directory: Path, log: TrainingLog | None = None) -> Run:
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
-    """The runs among ``paths`` and below those that are none, each once, in a fixed order.
+    """The runs among ``paths`` and below the others, each once, in a fixed order.
 
     Raises:
-        UserError: a path is absent, or there is no run in it.
+        UserError: a path does not exist, or there is no run in it.
     """
     found: dict[Path, None] = {}
     problems = []
@@ -183,7 +182,7 @@ def find_runs(paths: list[Path]) -> list[Path]:
             continue
         runs = [path] if is_run(path) else _runs_below(path)
         if not runs:
-            problems.append(f"{path}: not a run, and no run below it: {SETTINGS} or {LOG} is looked for")
+            problems.append(f"{path}: not a run, and no run below it (no {SETTINGS} or {LOG})")
         found.update(dict.fromkeys(runs))
     if problems:
         raise UserError(problems)
@@ -235,7 +234,7 @@ def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
 
 
 def _read_pairs(path: Path) -> dict[str, str]:
-    """NAME=VALUE of every line; nothing where the file cannot be read."""
+    """NAME=VALUE of every line; empty if the file cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):

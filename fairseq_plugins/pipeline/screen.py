@@ -11,10 +11,10 @@ from typing import TextIO
 
 
 class Screen:
-    """Messages that stay, and below them a block of lines that is redrawn.
+    """Prints permanent messages, and below them a block of lines that is redrawn.
 
     Attributes:
-        live: whether the output is a terminal; elsewhere the block is never shown.
+        live: whether the output is a terminal; otherwise the block is never shown.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -32,7 +32,7 @@ class Screen:
             self._draw()
 
     def show(self, lines: Sequence[str]) -> None:
-        """Put ``lines`` into the block's place."""
+        """Replace the block by ``lines``."""
         with self._lock:
             self._block = tuple(lines)
             self._erase()

@@ -1,7 +1,7 @@
-"""Would a perfect model get a perfect score? Asked before anything is translated.
+"""Check before translating that a perfect model would get a perfect score.
 
-The references that were binarised go the way of a translation: out of the dictionary, out of the subwords, out of the
-tokens. What comes out must be what was published. Else the scores of any translation would mean nothing.
+The binarised references are processed like a translation: read from the dictionary, subwords joined, detokenised. The
+result must be the published references, otherwise no score is meaningful.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from fairseq_plugins.text.lower_case import lower_case
 
 FILE = "self-check.json"
 LEAST = 99.0
-"""BLEU. Tokens of real text that are put together again have 99.5 and more: some quotation marks end up elsewhere."""
+"""Minimum BLEU. Real text that is tokenised and detokenised has at least 99.5: some quotation marks move."""
 LEAST_TRUECASED = 95.0
-"""BLEU of truecased text with its case. Without the first capitals of sentences, 20 words long, it is near 91."""
+"""Minimum BLEU of truecased text with case. Sentences of 20 words without their first capital have about 91."""
 MOST_DIFFERING = 0.5
-"""Share of the lines that may differ at all. BLEU splits off punctuation itself, so it does not see tokens that were
-not put together. Of real text that was, up to a fifth of the lines differ, by quotation marks."""
+"""Maximum share of lines that differ. BLEU splits off punctuation itself, so it does not notice text that was not
+detokenised. In detokenised real text up to a fifth of the lines differ, by quotation marks."""
 MOST_UNKNOWN = 0.2
-"""Share of the tokens that a dictionary may lack; a dictionary of another text lacks more."""
+"""Maximum share of unknown tokens; the dictionary of another text lacks more."""
 SHOWN = 3
 _WIDTH = 80
 _IN_WORDS = {"apostrophes": "' for ’", "punctuation": "normalised punctuation", "lower_case": "lower case"}
 
 Tokens = list[str | None]
-"""Of one sentence, as a model is given them; None for one that its dictionary lacks."""
+"""Tokens of one sentence, as the model sees them; None for an unknown one."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class References:
 
     Args:
         data: the prepared directory.
-        binarised: what fairseq reads of it.
+        binarised: the directory that fairseq reads.
         subset: the split in ``binarised``.
         name: of the test set.
         published: the file of the published references.
         source: language; empty for text of one language.
         target: language; empty for text of one language.
-        description: what the text is in; None where that is not known, and for speech, whose task knows it.
+        description: tokens, subwords and case of the text; None if unknown, and for speech, whose task undoes them.
         configuration: for speech, the name of the file that describes its units.
     """
 
@@ -71,16 +71,16 @@ class References:
 
 @dataclass(frozen=True)
 class Result:
-    """What came out.
+    """Result of the check.
 
     Args:
-        lines: that were compared.
-        differing: lines that are not the same but for white space.
-        bleu: of the prepared references against the published ones; None where every token must be the same.
-        allowed: what is known to differ and was allowed for, in words.
-        problem: why the check has failed; empty where it has not.
+        lines: number of compared lines.
+        differing: number of lines that differ in more than white space.
+        bleu: of the prepared references against the published ones; None if every token must be the same.
+        allowed: descriptions of the known differences that were allowed for.
+        problem: why the check failed; empty if it passed.
         examples: the lines that differ most, prepared against published.
-        accepted: why the user goes on all the same.
+        accepted: the user's reason to continue anyway.
     """
 
     lines: int
@@ -102,10 +102,10 @@ class Result:
 
 
 def checked(kind: str, references: References, accepted: str = "") -> Result:
-    """Hold the prepared references of a ``translation``, ``language_model`` or ``speech`` against the published ones.
+    """Compare the prepared references of a ``translation``, ``language_model`` or ``speech`` with the published ones.
 
     Raises:
-        UserError: they are others, and no reason to accept that is given; or a file is missing or damaged.
+        UserError: they differ and no reason to accept that is given; or a file is missing or damaged.
     """
     result = _CHECKS[kind](references)
     if not result.problem:
@@ -113,8 +113,8 @@ def checked(kind: str, references: References, accepted: str = "") -> Result:
     if not accepted:
         raise UserError(
             [
-                f"{references.data}: {references.name}: {result.problem}; no score would mean anything. "
-                '--accept-references "reason" goes on all the same',
+                f"{references.data}: {references.name}: {result.problem}; scores would be meaningless. "
+                'To continue anyway: --accept-references "reason"',
                 *result.examples,
             ]
         )
@@ -122,14 +122,14 @@ def checked(kind: str, references: References, accepted: str = "") -> Result:
 
 
 def write_check(kind: str, references: References, target: Path, accepted: str = "") -> None:
-    """Write what :func:`checked` found to ``target`` and say it in one line.
+    """Write the result of :func:`checked` to ``target`` and print it in one line.
 
     Raises:
         UserError: as :func:`checked`.
     """
     result = checked(kind, references, accepted)
     write_whole(target, json.dumps(result.as_dict(), indent=1, ensure_ascii=False) + "\n")
-    print(f"{references.name}: the prepared references against the published ones: {result}", flush=True)
+    print(f"{references.name}: prepared references against published ones: {result}", flush=True)
     if result.accepted:
         print(f"warning: {references.name}: {result.problem}; accepted: {result.accepted}", file=sys.stderr)
 
@@ -138,7 +138,7 @@ def write_check(kind: str, references: References, target: Path, accepted: str =
 
 
 def _binarised(prefix: Path, dictionary: Path) -> Iterator[Tokens]:
-    """The sentences of a binarised text without the ends of their lines."""
+    """The sentences of a binarised text without ``</s>``."""
     from fairseq.data import Dictionary
     from fairseq.data.data_utils import load_indexed_dataset
 
@@ -156,19 +156,19 @@ def _binarised(prefix: Path, dictionary: Path) -> Iterator[Tokens]:
 
 
 def _completed(lines: Sequence[Tokens], text: Path) -> tuple[Sequence[Tokens], str]:
-    """The sentences with what the dictionary lacks, from the text that was binarised; and what is wrong with that."""
+    """Restore unknown tokens from the text that was binarised; return the sentences and a problem with that text."""
     written = [line.split() for line in read_sentences(text)]
     if len(lines) != len(written):
-        return lines, f"{text} has {len(written):,} lines, {len(lines):,} were binarised"
-    for number, (tokens, found) in enumerate(zip(lines, written, strict=True), start=1):
-        if not _same(tokens, found):
-            both = _beside("binarised", _shown(tokens), "text", " ".join(found))
-            return lines, f"{text}: line {number} is not what was binarised: {both}"
-    return [list(found) for found in written], ""
+        return lines, f"{text} has {len(written):,} lines, but {len(lines):,} were binarised"
+    for number, (tokens, words) in enumerate(zip(lines, written, strict=True), start=1):
+        if not _same(tokens, words):
+            both = _beside("binarised", _shown(tokens), "text", " ".join(words))
+            return lines, f"{text}: line {number} differs from the binarised one: {both}"
+    return [list(words) for words in written], ""
 
 
 def _same(tokens: Tokens, written: Sequence[str]) -> bool:
-    """Whether tokens are those of a text but for unknown ones."""
+    """Whether all known tokens are those of a text."""
     return len(tokens) == len(written) and all(
         token in (None, other) for token, other in zip(tokens, written, strict=True)
     )
@@ -179,15 +179,15 @@ def _shown(tokens: Tokens) -> str:
 
 
 def _unknown(lines: Sequence[Tokens]) -> tuple[list[str], str]:
-    """How many tokens the dictionary lacks, in words, and what is wrong where these are too many."""
+    """A description of the unknown tokens, and a problem if there are too many."""
     unknown, tokens = sum(line.count(None) for line in lines), sum(map(len, lines))
-    said = f"{unknown:,} of {tokens:,} tokens unknown"
-    problem = f"{said} to the dictionary: it is not the one of this text"
-    return [said] if unknown else [], problem if unknown > MOST_UNKNOWN * tokens else ""
+    count = f"{unknown:,} of {tokens:,} tokens unknown"
+    problem = f"{count}: it is the dictionary of another text"
+    return [count] if unknown else [], problem if unknown > MOST_UNKNOWN * tokens else ""
 
 
 def check_translation(references: References) -> Result:
-    """References of a translation: joined, detokenised and compared as a translation is."""
+    """References of a translation: join subwords, detokenise and compare, as for a translation."""
     from fairseq.data.data_utils import post_process
 
     from fairseq_plugins.text.tokenise import detokenised
@@ -207,7 +207,7 @@ def check_translation(references: References) -> Result:
 
 
 def check_speech(references: References) -> Result:
-    """Transcriptions: cut into the units of the configuration and put together again, both as the task does it."""
+    """Transcriptions: split into the configuration's units and joined again, both by the task itself."""
     from fairseq.tasks.speech_to_text import SpeechToTextTask
 
     settings = Namespace(data=str(references.binarised), config_yaml=references.configuration, seed=1)
@@ -227,10 +227,10 @@ def check_speech(references: References) -> Result:
 
 
 def check_language_model(references: References) -> Result:
-    """Text of a language model: each token is the published word or byte, for it is the tokens that are scored."""
+    """Text of a language model: each token must be the published word or byte, because tokens are scored."""
     how = references.description
     if how is None or not references.published.is_file():
-        return Result(0, 0, allowed=("not compared: no text.json says what the tokens are, or there is no raw text",))
+        return Result(0, 0, allowed=("not compared: no text.json, or no raw text",))
     if how.tokeniser == "bytes":
         written = tokens_of(references.published.read_bytes()).decode().removesuffix("\n").split("\n")
     else:
@@ -239,12 +239,12 @@ def check_language_model(references: References) -> Result:
     lines = list(_binarised(references.binarised / references.subset, references.binarised / "dict.txt"))
     allowed, problem = _unknown(lines)
     if len(lines) != len(published):
-        problem = f"{len(lines):,} lines were binarised, {references.published} has {len(published):,}"
+        problem = f"{len(lines):,} lines were binarised, but {references.published} has {len(published):,}"
     pairs = list(zip(lines, published, strict=False))
     differing = [number for number, (tokens, words) in enumerate(pairs) if not _same(tokens, words)]
     examples = [_example(number, _shown(pairs[number][0]), " ".join(pairs[number][1])) for number in differing[:SHOWN]]
     if differing and not problem:
-        problem = f"{len(differing):,} of {len(lines):,} binarised lines are not those of {references.published}"
+        problem = f"{len(differing):,} of {len(lines):,} binarised lines differ from {references.published}"
     return Result(len(lines), len(differing), None, tuple(allowed), problem, tuple(examples))
 
 
@@ -264,7 +264,7 @@ def _compared(
     put_together: Callable[[Sequence[str]], Sequence[str]],
     how: Description,
 ) -> Result:
-    """Compare sentences with the published ones, after ``put_together`` has made plain text of their tokens."""
+    """Compare sentences with the published ones; ``put_together`` turns tokens into plain text."""
     allowed, problem = _unknown(lines)
     text = references.data / "text" / f"{references.name}.{references.target}"
     if text.is_file():
@@ -272,35 +272,35 @@ def _compared(
         problem = problem or other
     whole = [index for index, tokens in enumerate(lines) if None not in tokens]
     if len(whole) < len(lines):
-        allowed.append(f"{len(lines) - len(whole):,} lines with one of them left out")
+        allowed.append(f"{len(lines) - len(whole):,} lines with unknown tokens skipped")
     prepared = put_together([_shown(lines[index]) for index in whole])
     published = read_sentences(references.published)
     published = [published[index] for index in whole]
     as_prepared = how.as_prepared(references.name, references.target)
     wanted = list(map(as_prepared, published))
     if how.truecased:
-        # A capital inside a sentence that the truecaser took away does not come back; those of its beginning must.
+        # The recaser restores capitals only at the beginning of sentences.
         with_case = _score(prepared, wanted)[0]
         prepared, wanted = (list(map(lower_case, lines)) for lines in (prepared, wanted))
         allowed.append(f"truecased text, compared without case ({with_case:.2f} BLEU with it)")
         if with_case < LEAST_TRUECASED:
-            problem = problem or f"{with_case:.2f} BLEU with case: the capitals of truecased text did not come back"
+            problem = problem or f"{with_case:.2f} BLEU with case: the capitals of truecased text were not restored"
     score, differing = _score(prepared, wanted)
     changes = [*how.changed.get(references.name, ()), *(["lower_case"] if how.lower_case else [])]
     allowed += [f"published text with {_IN_WORDS[change]}" for change in changes]
     examples = [_example(index, prepared[at], wanted[at]) for at, index in _worst(prepared, wanted, whole)]
     if not problem and (score < LEAST or differing > MOST_DIFFERING * len(prepared)):
         problem = (
-            f"a perfect translation would have {score:.2f} BLEU ({LEAST:g} or more is wanted), and {differing:,} of "
-            f"{len(prepared):,} lines would differ: the prepared references, "
-            f"subwords ({how.subwords}) joined and tokens ({how.tokeniser}) put together, are not those of "
-            f"{references.published}{_hint(prepared, wanted, references, changes)}"
+            f"a perfect translation would have {score:.2f} BLEU (at least {LEAST:g} is expected), and {differing:,} of "
+            f"{len(prepared):,} lines would differ: the prepared references (subwords: {how.subwords}, tokens: "
+            f"{how.tokeniser}) are not those of {references.published}"
+            f"{_hint(prepared, wanted, references, changes)}"
         )
     return Result(len(prepared), differing, score, tuple(allowed), problem, tuple(examples))
 
 
 def _score(prepared: Sequence[str], published: Sequence[str]) -> tuple[float, int]:
-    """BLEU, and how many lines differ. Equal texts have 100, even where no line is long enough for BLEU."""
+    """BLEU, and the number of differing lines. Equal texts have 100, even if no line is long enough for BLEU."""
     differing = sum(one.split() != other.split() for one, other in zip(prepared, published, strict=True))
     if not differing and prepared:
         return 100.0, 0
@@ -308,18 +308,18 @@ def _score(prepared: Sequence[str], published: Sequence[str]) -> tuple[float, in
 
 
 def _hint(prepared: Sequence[str], published: Sequence[str], references: References, known: Sequence[str]) -> str:
-    """A known difference that nobody has written down and that would explain all."""
+    """The known difference, missing in text.json, that would explain everything; empty if there is none."""
     for change in ("lower_case", *CHANGES):
         changed = {"": [change]} if change in CHANGES else {}
         how = Description("none", lower_case=not changed, changed=changed)
         score, differing = _score(prepared, list(map(how.as_prepared("", references.target), published)))
         if change not in known and score >= LEAST and differing <= MOST_DIFFERING * len(prepared):
-            return f" (they would be, with {_IN_WORDS[change]}: {score:.2f} BLEU; text.json should say so)"
+            return f" ({score:.2f} BLEU with {_IN_WORDS[change]}, which text.json does not mention)"
     return ""
 
 
 def _worst(prepared: Sequence[str], published: Sequence[str], numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Place and number of the lines with the smallest share of words in common."""
+    """Index and number of the lines with the smallest share of common words."""
 
     def common(at: int) -> float:
         one, other = Counter(prepared[at].split()), Counter(published[at].split())
@@ -334,7 +334,7 @@ def _example(index: int, prepared: str, published: str) -> str:
 
 
 def _beside(what: str, one: str, of: str, other: str) -> str:
-    """Two texts from where they begin to differ."""
+    """Two texts from their first difference."""
     start = max(0, len(commonprefix([one, other])) - _WIDTH // 4)
     first, second = (text[start : start + _WIDTH].strip() for text in (one, other))
     return f"{what} '{first}', {of} '{second}'"

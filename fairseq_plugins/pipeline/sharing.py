@@ -1,7 +1,7 @@
-"""How the batches of an update are dealt to processes, and cut where there are fewer batches than devices.
+"""Distribute the batches of an update over processes; cut them if there are fewer batches than devices.
 
-An update has as many batches as the configuration says, each of at most ``max_tokens``. Where the processes do not
-divide them, each batch is cut into equal parts: the update keeps its tokens, and no device is idle.
+The configuration sets the number of batches of an update and their ``max_tokens``. If the processes do not divide that
+number, each batch is cut into equal parts: the update keeps its tokens, and no device is idle.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from fairseq_plugins.errors import UserError
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of one update, as a configuration states them.
+    """The batches of one update.
 
     Args:
-        counts: how many there are (GPUs x update_freq), by epoch as in fairseq.
-        max_tokens: the limit of one; None where there is none.
-        batch_size: the most sentences of one; None where there is no such limit.
-        longest: tokens of the longest sentence, for which each batch must have room; None where this is not known.
-        sample: tokens of every sample, where all have the same; 0 where lengths differ.
-        multiple: sentences of a batch are a multiple of this.
+        counts: number of batches (GPUs x update_freq), by epoch as in fairseq.
+        max_tokens: limit of one batch; None without a limit.
+        batch_size: maximum sentences of one batch; None without a limit.
+        longest: tokens of the longest sentence, which must fit into each batch; None if unknown.
+        sample: tokens of every sample if all have the same length, else 0.
+        multiple: fairseq's ``required_batch_size_multiple``.
     """
 
     counts: tuple[int, ...]
@@ -35,7 +35,7 @@ class Batches:
 
     @classmethod
     def of(cls, config: Any, processes: int, longest: int | None) -> Batches:
-        """The batches of one update of a configuration that was written for so many processes."""
+        """The batches of one update of a configuration that was written for ``processes``."""
         dataset, task = config.dataset, config.task
         equal = task.get("sample_break_mode", "") in ("none", None)
         return cls(
@@ -53,14 +53,14 @@ class Batches:
         return f"{shown} batch{'' if shown == '1' else 'es'} of {of} an update"
 
     def parts(self, processes: int) -> int:
-        """Into how many parts each batch is cut at least, so that these processes have equally many."""
+        """Minimum number of parts of each batch for which these processes get equal shares."""
         return lcm(*(processes // gcd(count, processes) for count in self.counts))
 
     def cut(self, parts: int) -> Batches:
-        """Batches of which ``parts`` hold what one holds here.
+        """Batches of 1/``parts`` the size, ``parts`` times as many.
 
-        Tokens are whole, so a limit that does not divide is rounded down: each part loses less than one token. fairseq
-        rounds the sentences of a batch down to a multiple; the finer batches are rounded as much more finely.
+        A limit that does not divide is rounded down, so each part loses less than one token. fairseq rounds the
+        sentences of a batch down to a multiple, which shrinks with the batches.
         """
         if parts == 1:
             return self
@@ -74,11 +74,11 @@ class Batches:
         )
 
     def obstacle(self, parts: int) -> str:
-        """Why a batch cannot be cut into so many equal parts; empty where it can."""
+        """Why a batch cannot be cut into ``parts`` equal parts; empty if it can."""
         if parts == 1:
             return ""
         if not self.limits() or self.max_tokens and self.longest is None:
-            return "the length of the longest sentence, for which each part must have room, is not known"
+            return "the length of the longest sentence, which must fit into each part, is unknown"
         if self.batch_size and self.batch_size % parts:
             return f"batch_size {self.batch_size} cannot be divided by {parts}"
         if self.max_tokens and self.longest and self.max_tokens // parts < self.longest:
@@ -90,21 +90,21 @@ class Batches:
 
     @property
     def largest(self) -> int:
-        """Tokens of an update at most; sentences where tokens are not limited."""
+        """Maximum tokens of an update; sentences if tokens are not limited."""
         return (self.max_tokens or self.batch_size or 0) * self.counts[-1]
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of an update at most; None where they are not limited."""
+        """Maximum tokens of an update; None without a limit."""
         return self.largest if self.max_tokens else None
 
     def limits(self) -> dict[str, int]:
-        """The limits of one batch that are given, by fairseq's names."""
+        """The limits of one batch that are set, by fairseq's names."""
         limits = {"max_tokens": self.max_tokens, "batch_size": self.batch_size}
         return {name: limit for name, limit in limits.items() if limit}
 
     def samples(self) -> int:
-        """How many samples of equal length one batch has, by fairseq's rule."""
+        """Number of samples of equal length in one batch, by fairseq's rule."""
         fitting = min(limit // (self.sample if name == "max_tokens" else 1) for name, limit in self.limits().items())
         return max(fitting // self.multiple * self.multiple, fitting % self.multiple)
 
@@ -116,8 +116,8 @@ class Sharing:
     Args:
         processes: of this machine.
         update_freq: batches that each process takes for one update, by epoch as in fairseq.
-        batches: what they take, cut or as configured.
-        note: what to tell the user of it; empty where the batches are those of the configuration.
+        batches: the batches of the processes, cut or as configured.
+        note: a line for the user; empty if the batches are as configured.
     """
 
     processes: int
@@ -126,7 +126,7 @@ class Sharing:
     note: str = ""
 
     def overrides(self, config: Any) -> list[str]:
-        """What gives each process its share; where the batches are cut, those of validation stay as they are."""
+        """The overrides that give each process its share; validation batches are never cut."""
         overrides = [f"optimization.update_freq=[{','.join(map(str, self.update_freq))}]"]
         if not self.note:
             return overrides
@@ -135,40 +135,40 @@ class Sharing:
         return [*overrides, f"dataset.required_batch_size_multiple={self.batches.multiple}"]
 
 
-def share(batches: Batches, nodes: int, asked: int | None, found: int) -> Sharing:
-    """Share the batches of an update so that each update sees as many tokens as the configuration says.
+def share(batches: Batches, nodes: int, requested: int | None, devices: int) -> Sharing:
+    """Share the batches of an update so that each update has as many tokens as configured.
 
-    fairseq deals the shuffled batches of an epoch to its processes in turn, so the batches of an update are the same
-    ones, whichever number of processes they are dealt to; unless they have to be cut.
+    fairseq deals the shuffled batches of an epoch to its processes in turn. So an update has the same batches for any
+    number of processes, unless they have to be cut.
 
     Args:
         batches: as configured.
         nodes: machines.
-        asked: processes that each machine is to run; None for one on each device.
-        found: devices of this machine; 1 for a CPU.
+        requested: processes of each machine; None for one per device.
+        devices: devices of this machine; 1 for a CPU.
 
     Raises:
-        UserError: so many processes cannot have equal shares. Devices are left idle only when the user says so.
+        UserError: the processes cannot have equal shares. Devices are never left idle without the user's request.
     """
-    processes = found if asked is None else asked
+    processes = devices if requested is None else requested
     parts = batches.parts(processes * nodes)
     obstacle = batches.obstacle(parts)
     if obstacle:
-        _refuse(batches, nodes, asked, processes, obstacle)
+        _refuse(batches, nodes, requested, processes, obstacle)
     cut = batches.cut(parts)
     update_freq = tuple(count // (processes * nodes) for count in cut.counts)
     return Sharing(processes, update_freq, cut, _note(batches, cut, nodes, processes) if parts > 1 else "")
 
 
-def _refuse(batches: Batches, nodes: int, asked: int | None, processes: int, obstacle: str) -> NoReturn:
+def _refuse(batches: Batches, nodes: int, requested: int | None, processes: int, obstacle: str) -> NoReturn:
     counts = range(1, processes + 1)
     legal = [count for count in counts if not batches.obstacle(batches.parts(count * nodes))]
     problem = f"{batches} cannot be shared equally among {processes * nodes} processes ({obstacle})"
     if not legal:
-        raise UserError(f"{problem}, nor among fewer on {nodes} machines: give other --nodes")
+        raise UserError(f"{problem}, nor among fewer on {nodes} machines: use another --nodes")
     advice = f"the nearest --processes is {max(legal)}"
-    if asked is None:
-        advice = f"GPUs are left idle only where you say so: --processes {max(legal)} uses the most"
+    if requested is None:
+        advice = f"--processes {max(legal)} uses most of the GPUs and leaves the others idle"
     raise UserError(f"{problem}; {advice}; legal values: {', '.join(map(str, legal))}")
 
 

@@ -1,7 +1,6 @@
-"""A recipe at toy size: what to override in a YAML file so that its whole chain runs in seconds on a CPU.
+"""Overrides that shrink the recipe of a YAML file so that its whole chain runs in seconds on a CPU.
 
-Everything that makes the recipe what it is stays: method, optimizer, schedule, criterion, shared tables, decoding. Only
-sizes and budgets shrink.
+Method, optimizer, schedule, criterion, shared embeddings and decoding stay; only sizes and budgets shrink.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SIZES: Mapping[str, int] = {
     "_input_dim": WIDTH,
     "_attention_heads": HEADS,
 }
-"""By the end of a setting's name; the longer ending is asked first."""
+"""By the end of a setting's name; the longest match counts."""
 _BUDGET: Mapping[str, Mapping[str, Any]] = {
     "optimization": {"max_update": UPDATES, "max_epoch": 0, "update_freq": "[1]"},
     "dataset": {"max_tokens": 600, "num_workers": 0},
@@ -34,7 +33,7 @@ _WHERE_THERE: Mapping[str, Mapping[str, Any]] = {
     "eval_lm": {"context_window": 16},
     "dataset": {"batch_size": "null"},
 }
-"""A schedule without warm-up has no such setting, and a batch counted in tokens no number of sentences."""
+"""Only overridden if set: a schedule may have no warm-up, and a batch no number of sentences."""
 
 
 def smaller(config: Path) -> tuple[str, ...]:

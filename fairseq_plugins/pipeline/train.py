@@ -1,8 +1,7 @@
 """``fairseq-deep run CONFIG DATA RUN [KEY=VALUE ...]``: train one configuration; the same command resumes.
 
-The configuration with its changes is the training as published. The machine changes how the batches of an update are
-shared, never which they are. A run goes through this file from the top to the bottom: what was asked, what it becomes
-on this machine, whether RUN may be continued so, the training itself, and how it ended.
+The machine changes how the batches of an update are shared, never which they are. A run goes through this file from top
+to bottom: the request, the plan for this machine, the check that RUN can be continued, the training, and its end.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ from fairseq_plugins.pipeline.workspace import Workspace
 
 DEFAULT_PORT = 29500
 SHOWN = re.compile(rb"\| (train|train_inner|valid|WARNING) \|")
-"""The lines of the log that a reader wants to see: progress and warnings."""
+"""Lines of the log that are shown: progress and warnings."""
 POLLED = 0.3
-"""Seconds between two looks at the log."""
+"""Seconds between two reads of the log."""
 SET_HERE = {
     "task.data": "it is the second argument, DATA",
     "checkpoint.save_dir": "it is the third argument, RUN, with /checkpoints",
-    "dataset.update_epoch_batch_itr": "it is always true, so that a resumed training is the uninterrupted one",
+    "dataset.update_epoch_batch_itr": "it is always true, so that a resumed training equals an uninterrupted one",
     **{
-        f"distributed_training.{name}": "processes are started as --nodes, --rank, --processes and --master-addr say"
+        f"distributed_training.{name}": "use --nodes, --rank, --processes and --master-addr"
         for name in (
             "distributed_rank",
             "distributed_init_method",
@@ -66,25 +65,25 @@ SET_HERE = {
 }
 
 
-# --- what was asked -------------------------------------------------------------------------------------------------
+# --- the request ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
+    """The user's request.
 
     Args:
         config: the YAML file.
         data: a prepared directory, or one that ``fairseq-preprocess`` made.
         run: the training's own directory.
         changes: KEY=VALUE.
-        processes: of this machine; None for what fits.
-        nodes: machines in all, and ``rank``, which of them this is.
+        processes: of this machine; None for one per device.
+        nodes: number of machines; ``rank`` is the number of this one.
         address: host and port of machine 0; the port is None for any free one.
         precision: ``auto`` or a precision.
-        tensorboard, wandb_project: where to log to besides.
+        tensorboard, wandb_project: additional logs.
         checks: whether disk and memory are checked.
-        quiet: nothing of the log on the terminal.
+        quiet: do not show the log.
         dry_run: only print the command.
     """
 
@@ -105,36 +104,36 @@ class Request:
 
 
 def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Add the options of a training that a comparison hands on to each of its trainings."""
+    """Add the options that a comparison passes on to each training."""
     group = flags.add_argument_group("training")
     return [
         group.add_argument(
             "--processes",
             type=at_least(1),
             metavar="N",
-            help="of this machine; default: one on each GPU, 1 on a CPU. GPUs are left idle only where you say so",
+            help="processes of this machine; default: one per GPU, 1 on a CPU",
         ),
         group.add_argument(
             "--precision",
             default="auto",
             metavar="P",
-            help=f"auto: as configured where the device has it (default); or {', '.join(PRECISIONS)}",
+            help=f"auto: as configured if the device supports it (default); or {', '.join(PRECISIONS)}",
         ),
         group.add_argument(
-            "--tensorboard", action=argparse.BooleanOptionalAction, default=False, help="also to RUN/tensorboard"
+            "--tensorboard", action=argparse.BooleanOptionalAction, default=False, help="log to RUN/tensorboard, too"
         ),
-        group.add_argument("--wandb-project", default="", metavar="NAME", help="also to Weights & Biases"),
+        group.add_argument("--wandb-project", default="", metavar="NAME", help="log to Weights & Biases, too"),
         group.add_argument(
             "--checks",
             action=argparse.BooleanOptionalAction,
             default=True,
-            help="ask first whether disk and memory suffice (default: yes)",
+            help="check first that disk and memory suffice (default: yes)",
         ),
         group.add_argument(
             "--quiet",
             action=argparse.BooleanOptionalAction,
             default=False,
-            help="nothing of the log on the terminal",
+            help="do not show the log",
         ),
     ]
 
@@ -143,8 +142,8 @@ def parser() -> ScriptParser:
     """Flags of ``fairseq-deep run``."""
     flags = ScriptParser(
         prog="fairseq-deep run",
-        description="Train one configuration, on the GPUs that are found or on the CPU; the same command resumes.",
-        epilog="Exit codes: 0 trained, 1 the loss was not finite, 2 a mistake (one line says which), 130 interrupted.",
+        description="Train one configuration on all GPUs, or on the CPU without one; the same command resumes.",
+        epilog="Exit codes: 0 trained, 1 the loss was not finite, 2 an error (in one line), 130 interrupted.",
     )
     flags.add_argument(
         "config", type=Path, metavar="CONFIG", help="a YAML file, or its name in configs/: multi30k_de_en/admin_3e3d"
@@ -156,13 +155,13 @@ def parser() -> ScriptParser:
         nargs="*",
         default=[],
         metavar="KEY=VALUE",
-        help="changes to the configuration, as optimization.max_update=1000",
+        help="changes to the configuration, for example optimization.max_update=1000",
     )
     add_options(flags)
-    several = flags.add_argument_group("several machines, which all see the disk of RUN")
-    several.add_argument("--nodes", type=at_least(1), default=1, metavar="N", help="how many; default: 1")
-    several.add_argument("--rank", type=at_least(0), default=0, metavar="N", help="which of them this is, from 0")
-    several.add_argument("--master-addr", default="localhost", metavar="HOST", help="where machine 0 is reached")
+    several = flags.add_argument_group("several machines, with RUN on a shared disk")
+    several.add_argument("--nodes", type=at_least(1), default=1, metavar="N", help="number of machines; default: 1")
+    several.add_argument("--rank", type=at_least(0), default=0, metavar="N", help="number of this machine, from 0")
+    several.add_argument("--master-addr", default="localhost", metavar="HOST", help="address of machine 0")
     several.add_argument("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
     flags.add_argument("--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the command")
     return flags
@@ -201,7 +200,7 @@ def train(request: Request) -> int:
     Raises:
         UserError: as :func:`make_plan` and :func:`begun`, or the training ended by a mistake.
     """
-    # A directory for each machine: the lock of another machine may or may not be seen here.
+    # One directory per machine: a lock of another machine may be invisible here.
     place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
     with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
         plan = _begun_in_a_copy(request)
@@ -214,7 +213,7 @@ def train(request: Request) -> int:
         return _started(plan.command, request)
 
 
-# --- what it becomes on this machine --------------------------------------------------------------------------------
+# --- the plan for this machine --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -222,10 +221,10 @@ class Plan:
     """A training fitted to this machine.
 
     Args:
-        command: what to start.
+        command: the command of the training.
         record: the content of ``run.json``.
-        lines: what to tell the user.
-        ending: how the training has ended already; None where it has not.
+        lines: for the user.
+        ending: of a training that has ended already, else None.
     """
 
     command: tuple[str, ...]
@@ -238,8 +237,8 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     """Check everything that can be checked before a training starts, and fit it to this machine.
 
     Args:
-        request: what the user wants.
-        machine: what there is; None to look.
+        request: the user's request.
+        machine: its devices; None to inspect it.
 
     Raises:
         UserError: the configuration, the data, the disk, the memory or the number of processes do not fit.
@@ -266,7 +265,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
 
 
 def _check_loggers(request: Request) -> None:
-    """Say that a logger is not installed; fairseq says so in one line among thousands, and goes on."""
+    """Refuse a logger that is not installed; fairseq only logs a line and continues."""
     if request.tensorboard and not any(map(_installed, ("tensorboard", "tensorboardX"))):
         raise UserError("--tensorboard needs a package that is not installed: pip install tensorboardX")
     if request.wandb_project and not _installed("wandb"):
@@ -285,7 +284,7 @@ def _check_gpus(request: Request, machine: Machine, sharing: Sharing) -> None:
 
 
 def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, how: Sequence[str]) -> tuple[str, ...]:
-    """The overrides that are the machine's and ours."""
+    """The overrides for this machine and for the files of RUN."""
     run = request.run.resolve()
     overrides = [
         f"task.data={quoted(data)}",
@@ -296,7 +295,7 @@ def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, ho
         "dataset.update_epoch_batch_itr=true",
         "common.log_format=json",
         "common.no_progress_bar=true",
-        # fairseq's own form of the lines, and no file of Hydra's beside ours.
+        # fairseq's own format of the lines, and no log file of Hydra.
         "common.reset_logging=true",
         "hydra/job_logging=none",
         "hydra.output_subdir=null",
@@ -310,12 +309,12 @@ def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, ho
 
 
 def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str, ...]:
-    """What stands before ``-m``: Python alone for one process, else torchrun, on one machine or on several."""
+    """The command before ``-m``: Python for one process, else torchrun."""
     if sharing.processes * request.nodes == 1:
         return (sys.executable,)
     host, port = request.address
     if port is None:
-        # Only here: this brings fairseq, which is to be mended first.
+        # Imported late: this imports fairseq, which has to be patched first.
         from fairseq_plugins.patches.cpu_processes import free_port
 
         port = free_port() if request.nodes == 1 else DEFAULT_PORT
@@ -402,13 +401,13 @@ def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision
     ]
 
 
-# --- whether RUN may be continued so --------------------------------------------------------------------------------
+# --- the check that RUN can be continued ----------------------------------------------------------------------------
 
 
 def _begun_in_a_copy(request: Request) -> Plan:
-    """:func:`begun` in a copy of this process, which ends.
+    """:func:`begun` in a fork of this process.
 
-    What it imports, and a context on a GPU where it looks at one, would else stay in memory as long as the training.
+    Otherwise its imports and its context on a GPU would stay in memory during the training.
     """
     sys.stdout.flush()
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as copy:
@@ -416,7 +415,7 @@ def _begun_in_a_copy(request: Request) -> Plan:
 
 
 def begun(request: Request) -> Plan:
-    """Plan a training, see that it continues what is in RUN, and write ``RUN/run.json``.
+    """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
 
     Raises:
         UserError: as :func:`make_plan`, or the directory holds another training.
@@ -424,30 +423,30 @@ def begun(request: Request) -> Plan:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
     old, ending = read_record(request.run), finished(request.run)
-    # A training that has left nothing, for instance since a value was wrong, may be begun otherwise.
+    # Without a checkpoint, for example after a wrong value, the settings may change.
     if old is not None and (ending is not None or any((request.run / "checkpoints").glob("*.pt"))):
         check_unchanged(old, plan.record, request.run)
     if ending is not None:
-        said = f"{request.run}: {ending.sentence()} already, nothing to do"
-        return Plan((), plan.record, (said,), ending)
+        line = f"{request.run}: {ending.sentence()} already, nothing to do"
+        return Plan((), plan.record, (line,), ending)
     if request.dry_run or request.rank:
         return plan
-    from fairseq_plugins.checkpoints.damaged import mend_last_checkpoint
+    from fairseq_plugins.checkpoints.damaged import restore_last_checkpoint
 
     request.run.mkdir(parents=True, exist_ok=True)
-    mended = mend_last_checkpoint(request.run / "checkpoints")
+    repairs = restore_last_checkpoint(request.run / "checkpoints")
     write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
-    return Plan(plan.command, plan.record, (*plan.lines, *mended))
+    return Plan(plan.command, plan.record, (*plan.lines, *repairs))
 
 
 NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")
 
 
 def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
-    """See that ``run`` is continued with the settings that it was begun with; where it runs may change.
+    """Check that ``run`` continues with its old settings; the machine may change.
 
     Raises:
-        UserError: it is not; the settings are named.
+        UserError: settings differ; they are named.
     """
     changed = [
         f"{name}: {_short(new[name])}, was {_short(old.get(name))}"
@@ -455,23 +454,23 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         if old.get(name) != new[name] and name != "overrides"
     ]
     before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
-    # A newer version may have settings that the older did not know. Where things lie is no setting.
+    # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
-    # Some settings are handed on from group to group (the learning rate); each change is said once.
-    said: dict[tuple[str, str], str] = {}
+    # Some settings are copied from group to group (the learning rate); report each change once.
+    differences: dict[tuple[str, str], str] = {}
     for name in sorted(own, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name)):
         if before[name] != after[name]:
             change = f"{after[name]}, was {before[name]}"
-            said.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
-    changed += said.values()
+            differences.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
+    changed += differences.values()
     if changed:
         raise UserError(
-            f"{run}: holds a training with other settings ({'; '.join(changed)}); give another directory, or delete it"
+            f"{run}: contains a training with other settings ({'; '.join(changed)}); use another directory or delete it"
         )
 
 
 def _short(value: Any) -> str:
-    """A fingerprint is told from another by its beginning."""
+    """The value; only the beginning of a fingerprint."""
     text = str(value)
     return text if len(text) != 64 else f"{text[:12]}…"
 
@@ -486,7 +485,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def read_record(run: Path) -> dict[str, Any] | None:
-    """The content of ``run.json``; None where no training was begun.
+    """The content of ``run.json``; None if no training was started.
 
     Raises:
         UserError: the file is damaged.
@@ -497,17 +496,17 @@ def read_record(run: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{file}: not JSON ({error}); give another directory, or delete it") from error
+        raise UserError(f"{file}: not JSON ({error}); use another directory or delete it") from error
     if not isinstance(record, dict):
-        raise UserError(f"{file}: not a JSON object; give another directory, or delete it")
+        raise UserError(f"{file}: not a JSON object; use another directory or delete it")
     return record
 
 
-# --- the training itself, and how it ended --------------------------------------------------------------------------
+# --- the training and its end ---------------------------------------------------------------------------------------
 
 
 def _started(command: Sequence[str], request: Request) -> int:
-    """Run the training, its output added to a log, and say how it ended."""
+    """Run the training, append its output to the log, and report its end."""
     log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
     log.touch()
     since = log.stat().st_size
@@ -520,7 +519,7 @@ def _started(command: Sequence[str], request: Request) -> int:
 
 
 def _followed(command: Sequence[str], log: Path, since: int, environment: Mapping[str, str], *, quiet: bool) -> int:
-    """Run a command to its end and show what it logs; whatever ends us ends it. Its exit code, as a shell counts."""
+    """Run a command, show its log, and return its exit code as in a shell. If we are ended, it ends, too."""
     with open(log, "ab") as output, open(log, "rb") as lines:
         lines.seek(since)
         rest = b""
@@ -549,12 +548,12 @@ def _followed(command: Sequence[str], log: Path, since: int, environment: Mappin
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C at a terminal reaches the training as well, which would log a trace; we end it."""
+    """End the training. At Ctrl-C it would otherwise log a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _show(content: bytes) -> bytes:
-    """Show what is to be seen of the whole lines; the rest, a line that is still being written."""
+    """Show the lines that match :data:`SHOWN`; return the incomplete last line."""
     *lines, rest = content.split(b"\n")
     if shown := [line.decode("utf-8", errors="replace") for line in lines if SHOWN.search(line)]:
         tell(shown)
@@ -562,7 +561,7 @@ def _show(content: bytes) -> bytes:
 
 
 def _of_wandb(request: Request) -> dict[str, str]:
-    """Variables with which a resumed training continues its own curve."""
+    """Environment variables with which a resumed training continues its W&B curve."""
     if not request.wandb_project:
         return {}
     own = {

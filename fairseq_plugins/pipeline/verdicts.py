@@ -1,4 +1,4 @@
-"""What became of a run, in one or two words, and why."""
+"""The outcome of a run, in one or two words, and the reason."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fairseq_plugins.pipeline.run import Run
 
 NOT_FINISHED, NOT_EVALUATED = "not finished", "not evaluated"
 LINES = 200_000
-"""Training sentences that the frequencies of tokens are counted in; more would not change the verdict."""
+"""Number of training sentences for the token frequencies; more would not change the verdict."""
 
 
 def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
-    """Say whether a training diverged (its loss was not finite) or ended where word frequencies alone would.
+    """Whether a training diverged (its loss was not finite) or failed to train (it learned only token frequencies).
 
-    ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None where it is not known.
+    ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None if unknown.
     """
     final = log.final_valid_loss
     if log.not_finite or log.ended_by_guard:
@@ -35,7 +35,7 @@ def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
     if final is None:
         return Verdict(UNKNOWN, "never validated")
     if unigram_entropy is None:
-        return Verdict(UNKNOWN, f"valid loss {final:.2f} bits; the frequencies of the training text are not known")
+        return Verdict(UNKNOWN, f"valid loss {final:.2f} bits; the token frequencies of the training text are unknown")
     reason = f"valid loss {final:.2f} bits, token frequencies alone give {unigram_entropy:.2f}"
     return Verdict(FAILED_TO_TRAIN if learned_nothing(final, unigram_entropy) else OK, reason)
 
@@ -52,13 +52,13 @@ def verdict_on_training(run: Run) -> Verdict:
 
 
 def updates_wanted(run: Run) -> int | None:
-    """Updates to make, as ``run.json`` says, else the log; None where there is no limit."""
+    """Limit of updates, from ``run.json``, else from the log; None without a limit."""
     wanted = run.configured("optimization", "max_update")
     return wanted if isinstance(wanted, int) and wanted else run.log.max_update
 
 
 def verdict_of(run: Run) -> Verdict:
-    """The verdict on a run: that on its training, or that it was not evaluated."""
+    """The verdict on a run: that on its training, or ``not evaluated``."""
     verdict = verdict_on_training(run)
     if verdict.outcome in (DIVERGED, NOT_FINISHED):
         return verdict
@@ -69,7 +69,7 @@ def verdict_of(run: Run) -> Verdict:
 
 
 def worst(outcomes: list[str]) -> str:
-    """One cell for several runs: the word that all share, else each with the number of its runs."""
+    """One cell for several runs: the common outcome, else each with the number of its runs."""
     distinct = sorted(set(outcomes), key=lambda outcome: (outcome != OK, outcome))
     if len(distinct) == 1:
         return distinct[0]
@@ -77,7 +77,7 @@ def worst(outcomes: list[str]) -> str:
 
 
 def _entropy(run: Run) -> float | None:
-    """Entropy of the target tokens of the training data, in bits; None where they are not at hand."""
+    """Entropy of the target tokens of the training data, in bits; None if the data is missing."""
     if run.data is None:
         return None
     language = run.configured("task", "target_lang")
@@ -95,7 +95,7 @@ def _of_text(path: Path) -> float | None:
 
 @cache
 def _of_dictionary(data: Path) -> float | None:
-    """Of a language model's only dictionary, which counts every token of the training text."""
+    """Entropy from a language model's dictionary, which has the counts of the training text."""
     try:
         lines = (data / "data-bin" / "dict.txt").read_text(encoding="utf-8").splitlines()
         return entropy(int(line.rsplit(" ", 1)[1]) for line in lines if " " in line)

@@ -1,8 +1,8 @@
-"""``fairseq-deep wmt``: training texts and test sets of WMT by their names: downloaded, unpacked, out of SGML, counted.
+"""``fairseq-deep wmt``: download, unpack and count training texts and test sets of WMT by their names.
 
-What is where stands in ``wmt.tsv``: the archive on the server, both sides in it, and how many lines others have counted
-(English-French: tensorflow/lingvo; News Commentary 12 from a published log of fairseq's script; test sets: sacreBLEU).
-The counts hold for archives whose checksums are known; others are not counted.
+``wmt.tsv`` lists the archives, the files in them, and published line counts (English-French: tensorflow/lingvo; News
+Commentary 12: a published log of fairseq's script; test sets: sacreBLEU). Lines are only checked for archives with a
+known checksum.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Text:
     """One row of ``wmt.tsv``.
 
     Args:
-        name: what a user calls it; a test set is a ``newstest``.
-        languages: those that are paired with English in it, with blanks between them.
+        name: its name for users; a test set is a ``newstest``.
+        languages: its languages besides English, with spaces between them.
         archive: its path on the server.
         source, target: paths in the archive, without language and ending; ``{pair}`` is ``de-en``, ``{joined}`` is
             ``deen``, ``{direction}`` is ``ende`` of English to German.
-        lines: ``PAIR=COUNT`` with blanks between them; of a text that differs by direction, only of that direction.
+        lines: ``PAIR=COUNT`` with spaces between them; if the text depends on the direction, only of that direction.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Text:
 
     @property
     def is_test_set(self) -> bool:
-        """Whether it comes in SGML."""
+        """Whether it is in SGML."""
         return self.name.startswith("newstest")
 
 
@@ -57,7 +57,7 @@ def texts() -> Mapping[str, Text]:
 
 
 def addresses(path: str) -> list[str]:
-    """Where an archive is: the workshops until 2015 are on the one server, the later ones on the other."""
+    """URL of an archive: workshops until 2015 are on one server, later ones on another."""
     if "/translation-task/" in path:
         return [f"https://data.statmt.org/{path}", f"http://data.statmt.org/{path}"]
     return [f"https://www.statmt.org/{path}", f"https://statmt.org/{path}", f"http://www.statmt.org/{path}"]
@@ -78,10 +78,10 @@ class Texts:
     """The texts of one translation direction, below one directory.
 
     Args:
-        directory: the result: training texts as their archives have them, test sets as ``test/NAME.LANGUAGE``.
+        directory: of the result: training texts as in their archives, test sets as ``test/NAME.LANGUAGE``.
         source, target: two languages, one of them English.
-        downloads: where the archives come from.
-        dry_run: print the commands, make nothing.
+        downloads: source of the archives.
+        dry_run: only print the commands.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Texts:
         self.make = Workspace(directory, dry_run=dry_run).make
 
     def training_text(self, text: Text) -> None:
-        """Both sides as the archive has them; where no address of the publisher gives it, from the Hub.
+        """Both sides as in the archive; from the Hub if the publisher's URLs fail.
 
         Raises:
-            UserError: it cannot be had, is not whole, or has another number of lines.
+            UserError: the download failed, is truncated, or has another number of lines.
         """
         member = text.source.format(**self.forms)
         archive = text.archive.rpartition("/")[2]
@@ -126,10 +126,10 @@ class Texts:
         return False
 
     def test_set(self, text: Text) -> None:
-        """Both sides, a sentence a line.
+        """Both sides, one sentence per line.
 
         Raises:
-            UserError: as for :meth:`training_text`; or the two sides do not belong together.
+            UserError: as for :meth:`training_text`; or the two sides do not match.
         """
         source, target = self.languages
         server, _, file = text.archive.rpartition("/")
@@ -150,7 +150,7 @@ class Texts:
         return lambda output: self.commands.text("sgm", "--like", like, path, output)
 
     def _unpack(self, directory: Path, archive: str, members: Sequence[str], urls: Sequence[str]) -> None:
-        """With the directory there, the archive is needed no more."""
+        """Unpack the archive; without a download if the directory exists."""
         path = self.downloads.path(archive)
         if not directory.exists():
             self.downloads.get(archive, urls)
@@ -158,14 +158,14 @@ class Texts:
         self.make(directory, lambda output: self.commands.text("unpack", *only, path, output))
 
     def _count(self, text: Text, archive: str, prefix: Path, output: Path) -> None:
-        """As many lines as there must be: a text that is cut at other characters than the line feed has others."""
+        """Check the number of lines; text that is split at other characters than the line feed has more."""
         source, target = self.languages
         counts = dict(word.split("=") for word in text.lines.split())
         expected = counts.get(f"{source}-{target}", counts.get(self.forms["pair"]))
 
         def count(partial: Path) -> None:
             if expected is None or archive not in self.downloads.checksums:
-                say(f"{text.name}: how many lines {archive} should give is not known, they are not counted")
+                say(f"{text.name}: the line count of {archive} is unknown and not checked")
                 write_whole(partial, "")
                 return
             for language in self.languages:
@@ -184,23 +184,23 @@ def main(argv: Sequence[str]) -> int:
     """``fairseq-deep wmt --pair SOURCE-TARGET --to DIR NAME ...``."""
     flags = OneLineParser(
         prog="fairseq-deep wmt",
-        description="Training texts and test sets of WMT by their names. Training texts are left in DIR as their "
-        "archives have them, test sets as DIR/test/NAME.LANGUAGE, a sentence a line and otherwise as published. "
-        "Downloads follow CACHE, ARCHIVE_DIR and CHECKSUMS in the environment, as fairseq-deep download does.",
+        description="Download training texts and test sets of WMT by their names. DIR gets the training texts as in "
+        "their archives, and the test sets as DIR/test/NAME.LANGUAGE, one sentence per line and otherwise as published. "
+        "CACHE, ARCHIVE_DIR and CHECKSUMS in the environment have the same meaning as for fairseq-deep download.",
     )
     flags.add_argument("names", nargs="+", metavar="NAME", help=f"one of {', '.join(texts())}")
-    flags.add_argument("--pair", required=True, metavar="SOURCE-TARGET", help="direction, as en-de; one is English")
+    flags.add_argument("--pair", required=True, metavar="SOURCE-TARGET", help="direction, for example en-de; one is English")
     flags.add_argument("--to", required=True, type=Path, metavar="DIR")
-    flags.add_argument("--dry-run", action="store_true", help="print the commands, make nothing")
+    flags.add_argument("--dry-run", action="store_true", help="only print the commands")
     args = flags.read(argv)
     source, _, target = args.pair.partition("-")
     if "en" not in (source, target) or source == target:
-        raise UserError(f"--pair {args.pair}: not two languages of which one is en, as en-de")
+        raise UserError(f"--pair {args.pair}: must be two languages, one of them en, for example en-de")
     for name in args.names:
         if name not in texts():
             raise UserError(unknown_name("text of WMT", name, texts()))
         if not {source, target} & set(texts()[name].languages.split()):
-            raise UserError(f"{name}: not for {args.pair}; there is {texts()[name].languages} with en")
+            raise UserError(f"{name}: not available for {args.pair}; available with en: {texts()[name].languages}")
     wanted = Texts(args.to, source, target, chosen(dry_run=args.dry_run), dry_run=args.dry_run)
     with interruptible(), Workspace(args.to, dry_run=args.dry_run).claimed():
         for text in (texts()[name] for name in dict.fromkeys(args.names)):

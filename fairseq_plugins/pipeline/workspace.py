@@ -1,7 +1,6 @@
 """A directory of results: one job at a time, one set of settings, every file whole or absent.
 
-A job that was stopped anywhere (Ctrl-C, kill -9, a full disk) therefore continues when the same command is given again,
-and makes the same bytes.
+So the same command continues a job that was stopped anywhere (Ctrl-C, kill -9, a full disk), and writes the same bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 
 SETTINGS = "settings"
-"""The file that says what the results are made with: ``NAME=VALUE`` a line."""
+"""The file with the settings of the results, one ``NAME=VALUE`` per line."""
 
 LOCK = ".lock"
 
@@ -27,8 +26,8 @@ class Workspace:
     """A directory of results.
 
     Args:
-        directory: made when it is claimed.
-        dry_run: only print what would be made; touch nothing.
+        directory: created when it is claimed.
+        dry_run: only print; write nothing.
     """
 
     def __init__(self, directory: Path, *, dry_run: bool = False) -> None:
@@ -37,10 +36,10 @@ class Workspace:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Make the directory and keep other jobs out of it until the block and all its child processes have ended.
+        """Create and lock the directory until the block and all its child processes have ended.
 
         Raises:
-            UserError: another job is at work there, or the directory cannot be made or written.
+            UserError: another job uses the directory, or it cannot be created or written.
         """
         if self.dry_run:
             yield
@@ -61,16 +60,16 @@ class Workspace:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"{self.directory}: another job is at work there; wait for it, or give another directory"
+                f"{self.directory}: in use by another job; wait for it, or use another directory"
             ) from None
         # A child that outlives a killed parent still works here, so it keeps the lock.
         os.set_inheritable(lock, True)
 
     def remember(self, settings: Mapping[str, object] | Iterable[tuple[str, object]]) -> None:
-        """Write down what the results are made with, so that nothing is ever reused that was made differently.
+        """Record the settings of the results, so that results of other settings are never reused.
 
         Args:
-            settings: values by name; pairs where a name occurs several times.
+            settings: values by name; pairs if a name occurs several times.
 
         Raises:
             UserError: the directory was made with other settings, or the file cannot be written.
@@ -92,11 +91,11 @@ class Workspace:
         settings: Mapping[str, object] | Iterable[tuple[str, object]],
         only: Collection[str] | None = None,
     ) -> None:
-        """Refuse a directory that was made with other settings; one without settings is no such directory.
+        """Refuse a directory that was made with other settings; accept one without recorded settings.
 
         Args:
             settings: as for :meth:`remember`.
-            only: names to compare; by default all.
+            only: names to compare; default: all.
 
         Raises:
             UserError: a setting differs.
@@ -109,34 +108,34 @@ class Workspace:
         pairs = settings.items() if isinstance(settings, Mapping) else settings
         if changed := _differences([f"{name}={value}" for name, value in pairs], before):
             raise UserError(
-                f"{self.directory} was made with other settings ({'; '.join(changed)}); give another directory, "
+                f"{self.directory} was made with other settings ({'; '.join(changed)}); use another directory, "
                 "or delete it"
             )
 
     def make(self, target: Path, make: Callable[[Path], None]) -> bool:
-        """Make one file or directory unless it is there; return whether it was made now.
+        """Create one file or directory unless it exists; return whether it was created.
 
         Args:
             target: appears when it is whole.
-            make: is given the name to write, ``TARGET.partial``. Under a dry run too: its commands then only print.
+            make: receives the path to write, ``TARGET.partial``; under a dry run, too, where its commands only print.
 
         Raises:
-            UserError: ``make`` raised it or made nothing, or the directory above cannot be made.
+            UserError: ``make`` raised it or wrote nothing, or the parent directory cannot be created.
         """
         partial = target.with_name(target.name + ".partial")
         if target.exists():
-            say(f"{target}: there already, kept")
+            say(f"{target}: exists already, kept")
             return False
         if self.dry_run:
             say(f"# {target}")
             make(partial)
             return False
-        say(f"{target}: making it")
+        say(f"{target}: creating")
         make_directory(target.parent)
         remove(partial)
         make(partial)
         if not partial.exists():
-            raise UserError(f"{target}: not made, although no command failed")
+            raise UserError(f"{target}: not created, although no command failed")
         os.replace(partial, target)
         return True
 
@@ -147,19 +146,19 @@ def say(line: str) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and all above it.
+    """Create a directory and its parents.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: it cannot be created.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{directory}: cannot be made: {error.strerror}") from None
+        raise UserError(f"{directory}: cannot be created: {error.strerror}") from None
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a directory with all in it, if it is there."""
+    """Remove a file or a directory with its content, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -167,6 +166,6 @@ def remove(path: Path) -> None:
 
 
 def _differences(new: list[str], old: list[str]) -> list[str]:
-    """The lines that differ: the new ones as they are, the old ones after ``was``."""
+    """The lines that differ; old ones are prefixed by ``was``."""
     lines = list(unified_diff(new, old, n=0, lineterm=""))[2:]
     return [f"was {line[1:]}" if line[0] == "+" else line[1:] for line in lines if line[0] != "@"]
