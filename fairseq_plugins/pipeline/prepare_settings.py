@@ -68,9 +68,9 @@ class Settings:
     clean: str = setting(
         "tokens", "unit of the lengths of training pairs; none: keep all. Given sets are never cleaned"
     )
-    min_length: str = setting("1", "of both sides of a training pair")
-    max_length: str = setting("250", "of both sides of a training pair")
-    ratio: str = setting("1.5", "most tokens of one side of a training pair for each of the other")
+    min_length: str = setting("1", "minimum length of both sides of a training pair")
+    max_length: str = setting("250", "maximum length of both sides of a training pair")
+    ratio: str = setting("1.5", "maximum length of one side of a training pair over that of the other")
     subwords: str = setting("bpe", "none: no subwords")
     size: str = setting("32000", "merges, or pieces of sentencepiece")
     joint_codes: str = setting("1", "0: learn merges, or a model, for each language separately, SIZE each; 1: together")
@@ -82,7 +82,7 @@ class Settings:
     )
     joined: str = setting("1", "one dictionary for both languages; 0: one for each; independent of JOINT_CODES")
     types: str = setting("0", "maximum types of a dictionary, the rarest are dropped; 0: no limit")
-    source_dict: str = setting("", "a dictionary (dict.LANGUAGE.txt) to use instead of making one")
+    source_dict: str = setting("", "an existing dictionary (dict.LANGUAGE.txt) to use")
     target_dict: str = setting("", "the same for the target language")
     workers: str = setting("", "processes; the result is the same for any number (default: all cores)")
     moses: str = setting("", "a checkout of Moses: use its Perl tools (default: the environment's MOSES)")

@@ -46,7 +46,7 @@ class Screen:
     def _draw(self) -> None:
         if not self.live:
             return
-        # A line that wraps, or a block that scrolls, could not be erased.
+        # A wrapped line or a scrolled block cannot be erased.
         size = shutil.get_terminal_size() if "COLUMNS" in os.environ else _size(self._stream)
         lines = [line[: size.columns - 1] for line in self._block]
         if len(lines) >= size.lines:

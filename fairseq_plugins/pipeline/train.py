@@ -318,7 +318,7 @@ def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str
         from fairseq_plugins.patches.cpu_processes import free_port
 
         port = free_port() if request.nodes == 1 else DEFAULT_PORT
-    # Several processes on a CPU otherwise take every core each.
+    # Otherwise each of several processes on a CPU uses all cores.
     threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1
     limit = ("env", f"OMP_NUM_THREADS={threads}")
     return (
@@ -465,7 +465,8 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     changed += differences.values()
     if changed:
         raise UserError(
-            f"{run}: contains a training with other settings ({'; '.join(changed)}); use another directory or delete it"
+            f"{run}: contains a training with other settings ({'; '.join(changed)}); use another directory, "
+            "or delete it"
         )
 
 
@@ -496,9 +497,9 @@ def read_record(run: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{file}: not JSON ({error}); use another directory or delete it") from error
+        raise UserError(f"{file}: not JSON ({error}); use another directory, or delete it") from error
     if not isinstance(record, dict):
-        raise UserError(f"{file}: not a JSON object; use another directory or delete it")
+        raise UserError(f"{file}: not a JSON object; use another directory, or delete it")
     return record
 
 

@@ -1,1 +1,1 @@
-"""Preparation of text: one small file a step, each a pure function and a thin command around it."""
+"""Preparation of text: one small file per step, each a pure function with a thin command."""

@@ -1,6 +1,6 @@
 """``python -m fairseq_plugins.text STEP ...``: one step of the preparation of text.
 
-A new step is one line in :data:`STEPS`, naming a module and its ``main(argv) -> int``.
+A new step is one line in :data:`STEPS`: its module, which has ``main(argv) -> int``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fairseq_plugins.outcome import exit_code
 
 @dataclass(frozen=True)
 class Step:
-    """One word after ``python -m fairseq_plugins.text``; its module is imported when the step is asked for."""
+    """One word after ``python -m fairseq_plugins.text``; its module is imported only for this step."""
 
     summary: str
     module: str
@@ -26,33 +26,33 @@ class Step:
 _HERE = "fairseq_plugins.text"
 
 STEPS: Mapping[str, Step] = {
-    "check": Step("are these files UTF-8, not empty, and of equally many lines?", f"{_HERE}.check"),
-    "check-archive": Step("is a downloaded file whole?", f"{_HERE}.archives", "main_of_check"),
-    "unpack": Step("an archive as a directory", f"{_HERE}.archives", "main_of_unpack"),
-    "sgm": Step("take the sentences out of a test set of WMT", f"{_HERE}.sgm"),
-    "ted": Step("take the sentences out of the files of a TED release", f"{_HERE}.ted"),
-    "normalise": Step("one form for punctuation; no control characters", f"{_HERE}.normalise"),
-    "straighten": Step("' for ’", f"{_HERE}.normalise", "main_of_straighten"),
+    "check": Step("check that files are UTF-8, not empty, and have equally many lines", f"{_HERE}.check"),
+    "check-archive": Step("check that a downloaded archive is complete", f"{_HERE}.archives", "main_of_check"),
+    "unpack": Step("unpack an archive into a directory", f"{_HERE}.archives", "main_of_unpack"),
+    "sgm": Step("extract the sentences of a WMT test set", f"{_HERE}.sgm"),
+    "ted": Step("extract the sentences of a TED release", f"{_HERE}.ted"),
+    "normalise": Step("normalise punctuation; drop control characters", f"{_HERE}.normalise"),
+    "straighten": Step("replace ’ by '", f"{_HERE}.normalise", "main_of_straighten"),
     "tokenise": Step("split words from punctuation", f"{_HERE}.tokenise"),
-    "detokenise": Step("put words and punctuation together again", f"{_HERE}.tokenise", "main_of_detokenise"),
+    "detokenise": Step("join words and punctuation again", f"{_HERE}.tokenise", "main_of_detokenise"),
     "learn-truecaser": Step("learn which words begin with a capital", f"{_HERE}.truecase", "main_of_learn"),
-    "truecase": Step("the first word of a sentence as inside sentences", f"{_HERE}.truecase"),
-    "lower-case": Step("make all letters small", f"{_HERE}.lower_case"),
+    "truecase": Step("write the first word of a sentence as inside sentences", f"{_HERE}.truecase"),
+    "lower-case": Step("lower-case a text", f"{_HERE}.lower_case"),
     "clean": Step("drop pairs that are empty, too long or too unequal", f"{_HERE}.clean"),
     "split": Step("move every n-th pair of the training text to the validation set", f"{_HERE}.split"),
-    "describe": Step("write down what a text is in: tokens, subwords, case", f"{_HERE}.description"),
-    "marks": Step("does a text hold marks of subwords?", f"{_HERE}.description", "main_of_marks"),
-    "select": Step("some lines of a file", f"{_HERE}.select"),
-    "columns": Step("take the columns of tab-separated text apart", f"{_HERE}.columns"),
-    "copy": Step("a file byte for byte, unpacked where it is gzip", f"{_HERE}.copy"),
+    "describe": Step("describe a text in text.json: tokens, subwords, case", f"{_HERE}.description"),
+    "marks": Step("refuse text that contains subword marks", f"{_HERE}.description", "main_of_marks"),
+    "select": Step("select lines of a file", f"{_HERE}.select"),
+    "columns": Step("split tab-separated text into columns", f"{_HERE}.columns"),
+    "copy": Step("copy a file byte for byte; unpack gzip", f"{_HERE}.copy"),
     "learn-bpe": Step("learn byte-pair merges, joint for all files", f"{_HERE}.bpe", "main_of_learn"),
     "apply-bpe": Step("split words by learned merges", f"{_HERE}.bpe", "main_of_apply"),
     "learn-sentencepiece": Step("learn a SentencePiece model", f"{_HERE}.pieces", "main_of_learn"),
     "apply-sentencepiece": Step("split lines by a SentencePiece model", f"{_HERE}.pieces", "main_of_apply"),
-    "join-subwords": Step("put words together again that came in subwords", f"{_HERE}.join"),
-    "cut-bytes": Step("cut a file into parts of 90, 5 and 5 hundredths of its bytes", f"{_HERE}.bytes", "main_of_cut"),
-    "bytes": Step("one token a byte", f"{_HERE}.bytes"),
-    "count": Step("lines, tokens and types of files", f"{_HERE}.count"),
+    "join-subwords": Step("join subwords into words", f"{_HERE}.join"),
+    "cut-bytes": Step("cut a file into parts of 90, 5 and 5 percent of its bytes", f"{_HERE}.bytes", "main_of_cut"),
+    "bytes": Step("write each byte as a token", f"{_HERE}.bytes"),
+    "count": Step("count lines, tokens and types of files", f"{_HERE}.count"),
 }
 
 
@@ -66,7 +66,7 @@ def run_step(argv: Sequence[str]) -> int:
     """Run one step inside this process and return its exit code.
 
     Raises:
-        UserError: there is no such step, or it failed.
+        UserError: the step is unknown or failed.
     """
     if not argv:
         raise UserError(f"no step given; one of: {', '.join(STEPS)}")

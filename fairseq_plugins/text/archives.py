@@ -1,7 +1,7 @@
-"""The steps ``check-archive`` (is a downloaded file whole?) and ``unpack``.
+"""The steps ``check-archive`` and ``unpack``.
 
-A mirror that has lost a file often answers with a page that says so, and curl stores the page under the archive's
-name; a connection that breaks leaves the beginning of an archive. Reading an archive to its end finds both.
+A mirror that has lost a file often answers with an error page, which is then stored under the archive's name. A broken
+connection leaves a truncated archive. Reading an archive to its end finds both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DECOMPRESSORS: tuple[tuple[bytes, Callable[[Path], Any]], ...] = (
     (b"BZh", bz2.open),
     (b"\xfd7zXZ", lzma.open),
 )
-"""By the first bytes, not by the name: browsers and proxies are known to decompress a ``.tgz`` on the way."""
+"""By the first bytes, not by the name, because browsers and proxies may decompress a ``.tgz``."""
 
 _WEB_PAGE = (b"<!doctype html", b"<html", b"<head", b"<?xml")
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
@@ -45,11 +45,11 @@ _CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 @dataclass
 class Wanted:
-    """What is unpacked, and where: without a directory an archive is only read.
+    """Members to unpack, and the target; without a directory the archive is only read.
 
     Args:
-        directory: where to.
-        patterns: of the paths in the archive; without any, everything is unpacked.
+        directory: the target.
+        patterns: of paths in the archive; if empty, everything is unpacked.
     """
 
     directory: Path | None = None
@@ -60,38 +60,38 @@ class Wanted:
         self.unmatched = set(self.patterns)
 
     def goes_to(self, name: str) -> Path | None:
-        """The directory to unpack the member ``name`` into, or None."""
+        """The directory for the member ``name``; None to skip it."""
         matched = {pattern for pattern in self.patterns if fnmatchcase(name, pattern)}
         self.unmatched -= matched
         return self.directory if matched or not self.patterns else None
 
 
 def check_archive(path: Path, name: str | None = None) -> int:
-    """Read an archive to its end and return how many files it holds, 1 for what is no archive.
+    """Read an archive to its end and return its number of files; 1 for a file that is not an archive.
 
     Args:
         path: the file.
-        name: the name that says by its ending what the file should be, where ``path`` has another one.
+        name: a name with the expected suffix, if the suffix of ``path`` is different.
 
     Raises:
-        UserError: it is empty, a web page, cut off, damaged, or not what ``name`` says.
+        UserError: it is empty, a web page, truncated, damaged, or of another kind than ``name``.
     """
     return len(_read(path, name or path.name, Wanted()))
 
 
 def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mapping[str, str] | None = None) -> int:
-    """Unpack ``archive`` as ``directory``, which appears when all is there; return the number of files.
+    """Unpack ``archive`` as ``directory``, which appears when it is complete; return the number of files.
 
-    Nothing is written outside ``directory``, whatever paths and links the archive holds.
+    Nothing is written outside ``directory``, whatever paths and links the archive contains.
 
     Args:
         archive: a tar archive, compressed or not, or a zip archive.
         directory: must not exist yet.
-        only: patterns such as ``*.de-en.*``; members whose path matches none are left out.
-        sums: MD5, SHA-1 or SHA-256 by base name; a member with one of these names must have it.
+        only: patterns such as ``*.de-en.*``; members whose path matches none are skipped.
+        sums: MD5, SHA-1 or SHA-256 checksum by base name; a member with one of these names must have it.
 
     Raises:
-        UserError: as for :func:`check_archive`; or a pattern matches nothing, a sum is wrong, a path leads outside.
+        UserError: as for :func:`check_archive`; or a pattern matches nothing, a checksum is wrong, a path leads outside.
         OSError: ``directory`` cannot be written.
     """
     _require_unpackable(archive, directory)
@@ -102,7 +102,7 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
         wanted = Wanted(partial, only)
         names = _read(archive, archive.name, wanted)
         if wanted.unmatched:
-            raise UserError(f"{archive}: holds nothing like {' '.join(sorted(wanted.unmatched))}, but {_some(names)}")
+            raise UserError(f"{archive}: nothing matches {' '.join(sorted(wanted.unmatched))}; it contains {_some(names)}")
         files = [path for path in sorted(partial.rglob("*")) if path.is_file()]
         _check_sums(archive, files, sums or {})
         partial.rename(directory)
@@ -113,10 +113,10 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
 
 
 def known_checksums(path: Path | None = None) -> dict[str, str]:
-    """The checksums of a file in ``sha256sum``'s format, by name; lines that begin with ``#`` are remarks.
+    """The checksums of a file in ``sha256sum``'s format, by name; lines that begin with ``#`` are comments.
 
     Args:
-        path: by default the file that ``CHECKSUMS`` names, or else the one of this package.
+        path: default: the file in the environment's ``CHECKSUMS``, or else the one of this package.
 
     Raises:
         UserError: the file cannot be read.
@@ -131,7 +131,7 @@ def known_checksums(path: Path | None = None) -> dict[str, str]:
 
 
 def checksum_like(known: str, path: Path) -> str:
-    """The checksum of a file, in hexadecimal, of the kind of ``known``, which its length tells."""
+    """The checksum of a file, in hexadecimal, of the same kind as ``known`` (by its length)."""
     state = hashlib.new(_KINDS[len(known)], usedforsecurity=False)
     with open(path, "rb") as stream:
         while piece := stream.read(_PIECE):
@@ -156,7 +156,7 @@ def _check_sums(archive: Path, files: Sequence[Path], sums: Mapping[str, str]) -
 
 
 def _read(path: Path, name: str, wanted: Wanted) -> list[str]:
-    """Read all of the file, unpack what is wanted of it, and return the paths of all files in it."""
+    """Read the whole file, unpack the wanted members, and return the paths of all files in it."""
     if path.stat().st_size == 0:
         raise UserError(f"{path}: empty")
     with _damage_reported(path, name):
@@ -167,7 +167,7 @@ def _read(path: Path, name: str, wanted: Wanted) -> list[str]:
         else:
             names = _read_single(path, name)
     if not names:
-        raise UserError(f"{path}: holds no file")
+        raise UserError(f"{path}: contains no file")
     return names
 
 
@@ -181,7 +181,7 @@ def _read_tar(path: Path, wanted: Wanted) -> list[str]:
             if member.isfile():
                 names.append(member.name)
         if _decompressor(path) is None:
-            # tarfile takes a header that it cannot read for the end. There is no checksum here to notice it.
+            # tarfile takes an unreadable header for the end, and there is no checksum that would detect it.
             stream.seek(archive.offset)
             if stream.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
                 raise tarfile.ReadError("its end is missing")
@@ -224,7 +224,7 @@ def _decompressed(path: Path) -> IO[bytes]:
 
 
 def _read_on(stream: IO[bytes]) -> None:
-    """Read to the end, where the checksums are."""
+    """Read to the end, where gzip, bzip2 and xz check."""
     while stream.read(_PIECE):
         pass
 
@@ -236,7 +236,7 @@ def _damage_reported(path: Path, name: str) -> Iterator[None]:
     except _DAMAGE as error:
         raise UserError(f"{path}: {_cause(path, name, error)}") from None
     except OSError as error:
-        # The decompressors raise one without a number for damaged data.
+        # An OSError without a number comes from a decompressor: damaged data.
         if error.errno is not None:
             raise
         raise UserError(f"{path}: {_cause(path, name, error)}") from None
@@ -248,7 +248,7 @@ def _cause(path: Path, name: str, error: BaseException) -> str:
     if isinstance(error, getattr(tarfile, "FilterError", ())):
         return f"not unpacked: {error}"
     if isinstance(error, EOFError):
-        return "cut off before its end"
+        return "truncated"
     return f"damaged, or not what the name {name} says ({error})"
 
 
@@ -265,7 +265,7 @@ def _some(names: Sequence[str], count: int = 5) -> str:
 def main_of_check(argv: Sequence[str]) -> int:
     """The step ``check-archive``."""
     parser = parser_of("check-archive", "Read an archive to its end.")
-    parser.add_argument("--name", help="says by its ending what it should be (default: the file's own name)")
+    parser.add_argument("--name", help="a name with the expected suffix (default: the file's own name)")
     parser.add_argument("archive", type=Path)
     arguments = parser.read(argv)
     print(f"{arguments.archive}: whole, {check_archive(arguments.archive, arguments.name)} files")
@@ -274,8 +274,8 @@ def main_of_check(argv: Sequence[str]) -> int:
 
 def main_of_unpack(argv: Sequence[str]) -> int:
     """The step ``unpack``."""
-    parser = parser_of("unpack", "Unpack an archive as a directory.")
-    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="leave out what matches none")
+    parser = parser_of("unpack", "Unpack an archive into a directory.")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="skip members that match none")
     parser.add_argument("--sums", type=Path, help="known checksums of members, by base name; default: CHECKSUMS")
     parser.add_argument("archive", type=Path)
     parser.add_argument("directory", type=Path)

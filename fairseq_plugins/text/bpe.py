@@ -21,20 +21,20 @@ def learn(lines: Iterable[str], merges: int, name: str) -> list[str]:
     """The lines of a codes file with at most ``merges`` merges, learned on ``lines``, which errors call ``name``.
 
     Raises:
-        UserError: no two symbols stand together twice, so there is nothing to learn.
+        UserError: no pair of symbols occurs twice, so there is nothing to learn.
     """
     codes = io.StringIO()
-    # The learner draws a bar of its own, and says there that it has stopped early; the count of lines says it too.
+    # Hide the learner's progress bar; the number of lines shows whether it stopped early.
     with redirect_stderr(io.StringIO()):
         try:
             learn_bpe(lines, codes, merges)
         except ValueError as error:  # max() of no pair at all
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{name}: there are no subwords to learn: every word is one letter long") from None
+            raise UserError(f"{name}: no subwords to learn: every word is one letter long") from None
     learned = codes.getvalue().removesuffix("\n").split("\n")
     if len(learned) < 2:
-        raise UserError(f"{name}: there are no subwords to learn: no two letters stand together twice")
+        raise UserError(f"{name}: no subwords to learn: no pair of letters occurs twice")
     return learned
 
 
@@ -44,10 +44,10 @@ def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE
     Args:
         codes: written by subword-nmt.
         vocabulary: subwords and their counts.
-        threshold: a subword that is rarer than that in ``vocabulary`` is split further.
+        threshold: subwords with a smaller count in ``vocabulary`` are split further.
 
     Raises:
-        UserError: not a file of codes.
+        UserError: not a codes file.
     """
     lines = "\n".join(read_lines(codes)) + "\n"
     frequent = None

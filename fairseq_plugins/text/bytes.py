@@ -1,8 +1,8 @@
 """Cut a file into training, validation and test data, and make one token of each byte.
 
-The token of a byte is its number, 0 to 255. A line feed ends a line and has no token of its own, because fairseq counts
-the end of a line as one token; so there are as many predictions as bytes (and one more where a part does not end with a
-line feed), and the loss in base 2 is bits per byte.
+The token of a byte is its number, 0 to 255. A line feed only ends a line, because fairseq counts the end of a line as
+one token. So there are as many predictions as bytes (one more if a part does not end with a line feed), and the loss in
+base 2 is bits per byte.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from fairseq_plugins.text.lines import whole_files
 
 SPLITS = ("train", "valid", "test")
 SHARES = (90, 5, 5)
-"""Hundredths of the file: of enwik8's 100,000,000 bytes the 90, 5 and 5 million of every paper."""
+"""Percent of the file: 90, 5 and 5 million of enwik8's 100,000,000 bytes, as in every paper."""
 
 _TOKENS = [b"\n" if byte == ord("\n") else b"%d " % byte for byte in range(256)]
 _PIECE = 1 << 20
 
 
 def tokens_of(text: bytes) -> bytes:
-    """``text`` with each byte as its number and a space behind it; line feeds stay."""
+    """``text`` with each byte as its number and a space; line feeds stay."""
     return b"".join(map(_TOKENS.__getitem__, text))
 
 
 def cut(source: Path, directory: Path) -> None:
-    """Write the parts of ``source``, one behind the other, as ``train``, ``valid`` and ``test`` into ``directory``.
+    """Write consecutive parts of ``source`` as ``train``, ``valid`` and ``test`` into ``directory``.
 
     Raises:
-        UserError: the file is too small for a part to have a byte.
+        UserError: the file is too small, so a part would be empty.
         OSError: it cannot be read, or nothing can be written.
     """
     size = source.stat().st_size

@@ -11,10 +11,10 @@ from fairseq_plugins.text.lines import in_step
 
 
 def check(paths: Sequence[Path]) -> tuple[int, int]:
-    """Number of lines of parallel files, and how many of them are blank in at least one.
+    """Number of lines of parallel files, and of lines that are blank in at least one file.
 
     Raises:
-        UserError: as :func:`~fairseq_plugins.text.lines.in_step`, or where a file has nothing but blank lines.
+        UserError: as :func:`~fairseq_plugins.text.lines.in_step`, or if a file has only blank lines.
     """
     count = blank = 0
     some_text = [False] * len(paths)

@@ -1,6 +1,6 @@
 """Drop pairs that are empty, too long, too short or too unequal: the rules of Moses' clean-corpus-n.
 
-One rule is left out: "|", which separates factors there, stays in the text.
+One rule is omitted: "|", which separates factors in Moses, stays in the text.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fairseq_plugins.text.lines import in_step, whole_files
 
 @dataclass(frozen=True)
 class Limits:
-    """What a pair must keep to be kept.
+    """Limits of a pair.
 
     Args:
         minimum, maximum: tokens of either side.
-        ratio: most tokens of one side for each token of the other.
-        longest_token: characters.
+        ratio: maximum length of one side over that of the other.
+        longest_token: maximum characters of a token.
     """
 
     minimum: int = 1
@@ -33,7 +33,7 @@ class Limits:
     longest_token: int = 1000
 
     def fault(self, source: Sequence[str], target: Sequence[str]) -> str | None:
-        """Why a pair of token lists goes; None if it stays."""
+        """Why a pair of token lists is dropped; None if it stays."""
         lengths = (len(source), len(target))
         if 0 in lengths:
             return "with an empty side"
@@ -49,12 +49,12 @@ class Limits:
 
 
 def clean(inputs: Sequence[Path], outputs: Sequence[Path], kept: Path, limits: Limits) -> tuple[int, Counter[str]]:
-    """Write the pairs that stay, white space made one space, and their line numbers (from 1) to ``kept``.
+    """Write the pairs that stay, with single spaces, and their line numbers (from 1) to ``kept``.
 
-    Returns the number of pairs that stay, and how many went by reason.
+    Returns the number of pairs that stay, and the number of dropped pairs by reason.
 
     Raises:
-        UserError: files that are not parallel or not UTF-8, or no pair stays.
+        UserError: the files are not parallel or not UTF-8, or no pair stays.
     """
     faults: Counter[str] = Counter()
     count = 0
@@ -85,16 +85,16 @@ def _ratio(value: str) -> float:
 
 
 def main(argv: Sequence[str]) -> int:
-    """``clean SOURCE TARGET SOURCE_OUT TARGET_OUT KEPT``: say how many pairs went and why."""
+    """``clean SOURCE TARGET SOURCE_OUT TARGET_OUT KEPT``: print how many pairs were dropped and why."""
     flags = parser_of("clean", __doc__)
     flags.add_argument("--min", type=at_least(1), default=1, metavar="N", help="default: 1")
     flags.add_argument("--max", type=at_least(1), default=250, metavar="N", help="default: 250")
     flags.add_argument("--ratio", type=_ratio, default=9.0, metavar="R", help="default: 9, as in Moses")
     for name in ("source", "target", "source_out", "target_out"):
         flags.add_argument(name, type=Path, metavar=name.upper())
-    flags.add_argument("kept", type=Path, metavar="KEPT", help="file for the numbers of the lines that stay")
+    flags.add_argument("kept", type=Path, metavar="KEPT", help="output file for the line numbers of the kept pairs")
     args = flags.read(argv)
     limits = Limits(args.min, args.max, args.ratio)
     count, faults = clean([args.source, args.target], [args.source_out, args.target_out], args.kept, limits)
-    print(f"kept {count:,} of {count + faults.total():,} pairs" + (f"; went: {_told(faults)}" if faults else ""))
+    print(f"kept {count:,} of {count + faults.total():,} pairs" + (f"; dropped: {_told(faults)}" if faults else ""))
     return 0

@@ -1,4 +1,4 @@
-"""Take the columns of tab-separated text apart: parallel text in one file, as WMT publishes some of it."""
+"""Split tab-separated text into columns: parallel text in one file, as in some WMT data."""
 
 from __future__ import annotations
 

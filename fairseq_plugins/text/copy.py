@@ -1,4 +1,4 @@
-"""A file byte for byte, unpacked where its name ends in .gz: references stay as they were published."""
+"""Copy a file byte for byte, or unpack it if its name ends in .gz: references stay as published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count lines, tokens and types of text in tokens, and write the types with their counts where asked."""
+"""Count lines, tokens and types of tokenised text; with --vocabulary, write the types with their counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairseq_plugins.text.lines import read_lines, write_lines
 
 
 def counted(*paths: Path) -> tuple[int, Counter[str]]:
-    """Number of lines, and how often each token occurs."""
+    """Number of lines, and the count of each token."""
     types: Counter[str] = Counter()
     lines = 0
     for line in read_lines(*paths):

@@ -1,6 +1,6 @@
-"""What a prepared text is in: its tokens, its subwords, its case, and how it differs from the published one.
+"""Describe a prepared text: its tokens, subwords and case, and how it differs from the published one.
 
-A preparation writes it into ``text.json``. An evaluation has to undo it, and must not guess it from which files exist.
+A preparation writes this into ``text.json``. An evaluation undoes it and must not guess it from the existing files.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from fairseq_plugins.text.workers import Transform
 
 FILE = "text.json"
 TOKENISERS = ("moses", "none", "bytes")
-"""``none``: words stand as they were written, or as the published references have them; ``bytes``: a number a byte."""
+"""``none``: words as written or as in the published references; ``bytes``: one number per byte."""
 SUBWORDS = ("subword_nmt", "sentencepiece", "none")
-"""As fairseq names them in ``--remove-bpe``."""
+"""fairseq's names in ``--remove-bpe``."""
 CHANGES = ("apostrophes", "punctuation")
-"""What a preparation may do to a published sentence besides its case: ' for ’; one form for all punctuation."""
+"""Changes of a published sentence besides its case: ' for ’; normalised punctuation."""
 MARKS: Mapping[str, re.Pattern[str]] = {"@@ ": re.compile("@@( |$)"), "▁": re.compile("▁")}
 _SAMPLE = 1000
 _MARKED = 0.01
-"""Above this share of lines with a mark, a text is taken for one in subwords; half of the lines have one there."""
+"""Maximum share of lines with a mark in text that is not in subwords; with subwords, half of the lines have one."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Description:
     Args:
         tokeniser: one of :data:`TOKENISERS`.
         subwords: one of :data:`SUBWORDS`.
-        lower_case: whether all letters were made small.
-        truecased: whether sentences begin as their first word is written inside sentences.
+        lower_case: whether the text is lower-cased.
+        truecased: whether the first word of a sentence is written as inside sentences.
         changed: by the name of a set, the :data:`CHANGES` of its text against the published one.
     """
 
@@ -60,7 +60,7 @@ class Description:
                 raise UserError(unknown_name("change", change, CHANGES))
 
     def as_prepared(self, name: str, language: str) -> Transform:
-        """What the preparation made of a published sentence of the set ``name``, but for tokens and subwords."""
+        """The function that changes a published sentence of the set ``name`` like the preparation, except tokens."""
         steps = [change(kind, language) for kind in self.changed.get(name, ())]
         steps += [lower_case] if self.lower_case else []
 
@@ -82,7 +82,7 @@ def change(kind: str, language: str) -> Transform:
 
 
 def described(directory: Path) -> Description | None:
-    """What the text of a prepared directory is in; None where nothing in it says so.
+    """The description of a prepared directory's text; None if it has none.
 
     Raises:
         UserError: ``text.json`` is damaged.
@@ -95,11 +95,11 @@ def described(directory: Path) -> Description | None:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not as `python -m fairseq_plugins.text describe` writes it: {error}") from None
+        raise UserError(f"{path}: not written by `python -m fairseq_plugins.text describe`: {error}") from None
 
 
 def _of_settings(path: Path) -> Description | None:
-    """What an earlier version left: known where it made the tokens itself, for then the text came in none."""
+    """The description of a directory of an earlier version, if that tokenised the text itself."""
     said = dict(line.split("=", 1) for line in read_lines(path) if "=" in line) if path.is_file() else {}
     if said.get("TOKENISER") != "moses" or said.get("SUBWORDS") not in ("bpe", "sentencepiece", "none"):
         return None
@@ -110,12 +110,12 @@ def _of_settings(path: Path) -> Description | None:
 
 
 def subwords_of(kind: str) -> str:
-    """The name that fairseq has for the subwords that ``prepare.sh`` calls ``kind``."""
+    """fairseq's name for the subwords that ``prepare.sh`` calls ``kind``."""
     return "subword_nmt" if kind == "bpe" else kind
 
 
 def marks_in(path: Path) -> Iterator[str]:
-    """The marks of subwords that stand in the first lines of a text more often than by chance."""
+    """The subword marks that occur in the first lines of a text more often than by chance."""
     lines = list(islice(read_lines(path), _SAMPLE))
     for mark, pattern in MARKS.items():
         if sum(1 for line in lines if pattern.search(line)) > _MARKED * len(lines):
@@ -125,10 +125,10 @@ def marks_in(path: Path) -> Iterator[str]:
 def main(argv: Sequence[str]) -> int:
     """``describe --tokeniser T --subwords S [--lower-case] [--truecased] [--changed SET=CHANGE,...] OUTPUT``."""
     flags = parser_of("describe", __doc__)
-    flags.add_argument("--tokeniser", choices=TOKENISERS, required=True, help="whose tokens the text is in")
+    flags.add_argument("--tokeniser", choices=TOKENISERS, required=True, help="the tokens of the text")
     flags.add_argument("--subwords", default="none", metavar="S", help="subword_nmt (or bpe), sentencepiece, none")
-    flags.add_argument("--lower-case", action="store_true", help="all its letters are small")
-    flags.add_argument("--truecased", action="store_true", help="sentences begin like words inside sentences")
+    flags.add_argument("--lower-case", action="store_true", help="the text is lower-cased")
+    flags.add_argument("--truecased", action="store_true", help="the text is truecased")
     flags.add_argument(
         "--changed",
         action="append",
@@ -151,13 +151,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def main_of_marks(argv: Sequence[str]) -> int:
-    """``marks FILE ...``: refuse text that holds marks of subwords."""
+    """``marks FILE ...``: refuse text that contains subword marks."""
     flags = parser_of("marks", __doc__)
     flags.add_argument("files", type=Path, nargs="+", metavar="FILE")
     for path in flags.read(argv).files:
         for mark in marks_in(path):
             raise UserError(
-                f"{path}: holds '{mark}', the mark of subwords: say what the text comes in, by GIVEN_SUBWORDS=bpe, "
-                "sentencepiece or none, and GIVEN_TOKENISER=moses where its words are Moses' tokens"
+                f"{path}: contains '{mark}', a subword mark: set GIVEN_SUBWORDS to bpe, sentencepiece or none, "
+                "and GIVEN_TOKENISER=moses if its words are Moses' tokens"
             )
     return 0

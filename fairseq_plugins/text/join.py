@@ -1,4 +1,4 @@
-"""Put words together again that came in subwords."""
+"""Join subwords into words."""
 
 from __future__ import annotations
 

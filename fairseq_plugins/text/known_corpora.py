@@ -1,4 +1,4 @@
-"""The corpora of ``known_corpora.yaml``, and what of a measured directory agrees with one of them."""
+"""The corpora of ``known_corpora.yaml``, and the comparison of a measured directory with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Count = int | Sequence[int]
 """One number, or the first and the last of a range."""
 
 NEAR = 0.01
-"""A split with up to this share of sentences fewer than a known one is that one with sentences lost."""
+"""Maximum share of lost sentences for a split to be recognised."""
 
 SAME, NOTE, DIFFERS, BROKEN = "same", "note", "differs", "broken"
 """Levels of a verdict; the last two make the exit code 1."""
@@ -24,7 +24,7 @@ SAME, NOTE, DIFFERS, BROKEN = "same", "note", "differs", "broken"
 
 @dataclass(frozen=True)
 class Verdict:
-    """One line of the judgement: a level, what it is about, and what is to be said."""
+    """One line of the verdict: a level, the file or subject, and a message."""
 
     level: str
     about: str
@@ -35,7 +35,7 @@ class Verdict:
 
 
 def is_one_of(number: int, known: Count) -> bool:
-    """Whether ``number`` is the known one, or in the known range."""
+    """Whether ``number`` equals the known one or is in the known range."""
     return number == known if isinstance(known, int) else known[0] <= number <= known[1]
 
 
@@ -56,11 +56,11 @@ class Form:
     tells: bool = False
 
     def has(self, rows: int) -> bool:
-        """Whether a split of so many rows may be this one."""
+        """Whether a split of ``rows`` rows may be this one."""
         return self.rows is None or is_one_of(rows, self.rows)
 
     def lost(self, rows: int) -> int:
-        """Sentences missing from it, if it is this one with few sentences lost; else 0."""
+        """Number of lost sentences, if the split is this one with few sentences lost; else 0."""
         if not isinstance(self.rows, int):
             return 0
         missing = self.rows - rows
@@ -80,11 +80,11 @@ class Corpus:
     variant_of: str | None = None
 
     def form(self, split: str, rows: int) -> Form | None:
-        """The known form of a split with so many rows."""
+        """The known form of a split with this number of rows."""
         return next((form for form in self.splits.get(split, ()) if form.has(rows)), None)
 
     def speaks_of(self, found: Directory) -> bool:
-        """Whether its languages are those of the directory."""
+        """Whether its languages match the directory's."""
         return bool(found.languages) == bool(self.languages) and self.languages <= set(found.languages)
 
 
@@ -99,7 +99,7 @@ class TestSet:
     sha256: Mapping[str, str]
 
     def rows_with(self, languages: Sequence[str]) -> int | None:
-        """How many rows it has; where that depends on the language beside English, None if the language is unknown."""
+        """Number of rows; None if it depends on the language besides English and that is unknown."""
         if isinstance(self.rows, int):
             return self.rows
         return next((self.rows[language] for language in languages if language in self.rows), None)
@@ -153,10 +153,10 @@ def _form(entry: Mapping[str, Any]) -> Form:
 
 
 def recognise(found: Directory) -> Corpus | None:
-    """The known corpus that the directory most looks like; None where nothing tells.
+    """The known corpus that is most similar to the directory; None if none is.
 
-    The training set tells, or the sum of a file. The size of a test set does not: many corpora have one of 1,000 rows,
-    unless it is marked as one that does.
+    A corpus is recognised by its training set or by a checksum. The size of a test set only counts if it is marked as
+    distinctive, because many corpora have one of 1,000 rows.
     """
     ranked = [(evidence(corpus, found), corpus) for corpus in corpora().values() if corpus.speaks_of(found)]
     best = max(ranked, key=lambda pair: pair[0], default=None)
@@ -164,13 +164,13 @@ def recognise(found: Directory) -> Corpus | None:
 
 
 def evidence(corpus: Corpus, found: Directory) -> float:
-    """How much of ``found`` agrees with ``corpus``; from 1 on it is enough to claim that it is this corpus."""
+    """How well ``found`` agrees with ``corpus``; at least 1 means that it is this corpus."""
     total = 0.0
     for file in found.files:
         forms = corpus.splits.get(file.split, ())
         alike = [form for form in forms if form.rows is not None and form.has(file.rows)]
         if file.split == "train":
-            # The very number tells more than a range that it lies in.
+            # An exact number counts more than a range.
             total += max((2.0 if form.rows == file.rows else 1.9 for form in alike), default=0.0) or any(
                 form.lost(file.rows) for form in forms
             )
@@ -182,7 +182,7 @@ def evidence(corpus: Corpus, found: Directory) -> float:
 
 
 def compare(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
-    """Every known fact of ``corpus`` that the directory can be held against, agreeing or not."""
+    """Compare the directory with every known fact of ``corpus``."""
     for split in dict.fromkeys(file.split for file in found.files):
         if split in corpus.splits:
             yield from _compare_rows(corpus, split, found)
@@ -200,7 +200,7 @@ def _compare_rows(corpus: Corpus, split: str, found: Directory) -> Iterator[Verd
 
 
 def _rows_verdict(corpus: Corpus, split: str, rows: int) -> Verdict | None:
-    """None where the number of rows is not known."""
+    """Compare the number of rows; None if it is unknown."""
     form = corpus.form(split, rows)
     if form is not None:
         if form.rows is None:
@@ -220,9 +220,9 @@ def _compare_tokens(corpus: Corpus, file: File, joined: bool) -> Iterator[Verdic
     tokens, unk = form.tokens.get(file.language), form.unk.get(file.language)
     if tokens is not None:
         same = is_one_of(file.tokens, tokens)
-        how = "" if same else f" instead of {shown(tokens)}: tokenised or split into subwords otherwise"
+        how = "" if same else f" instead of {shown(tokens)}: tokenised or split into subwords differently"
         yield Verdict(SAME if same else DIFFERS, file.path, f"{file.tokens:,} tokens{how}")
-    # The known ones are those of separate dictionaries; a joined one knows the words of the other language, too.
+    # The known numbers are for separate dictionaries; a joined one also has the words of the other language.
     if unk is not None and file.unk is not None and not joined:
         how = "" if unk == file.unk else f" instead of {unk:,}"
         yield Verdict(DIFFERS if how else SAME, file.path, f"{file.unk:,} <unk>{how}")
@@ -240,7 +240,7 @@ def _compare_dictionaries(corpus: Corpus, found: Directory) -> Iterator[Verdict]
         yield Verdict(SAME, about, f"{sizes} types{described}")
         return
     known = "; ".join(_described(entry) for entry in corpus.dictionaries)
-    # A joined dictionary where only separate ones are known, or the other way round, is another choice, no defect.
+    # A joined dictionary where only separate ones are known, or vice versa, is not a defect.
     chosen = any(("joined" in entry) == found.joined for entry in corpus.dictionaries)
     yield Verdict(DIFFERS if chosen else NOTE, about, f"{sizes} types; known: {known}")
 
@@ -266,7 +266,7 @@ def _compare_sums(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
         if file.sha256 in known:
             yield Verdict(SAME, file.path, f"exactly the known text ({known[file.sha256]})")
         elif _should_be_known(corpus, file):
-            yield Verdict(DIFFERS, file.path, "not the known text: its SHA-256 is another")
+            yield Verdict(DIFFERS, file.path, "not the known text: its SHA-256 differs")
     for vocabulary in found.vocabularies:
         if vocabulary.sha256 in known:
             yield Verdict(SAME, vocabulary.path, "exactly the known dictionary")
@@ -276,21 +276,21 @@ def _compare_sums(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
 
 
 def _should_be_known(corpus: Corpus, file: File) -> bool:
-    """Whether the sum of such a file is known; of one with other rows it goes without saying that it differs."""
+    """Whether the checksum of such a file is known and worth comparing: other rows always have another one."""
     if corpus.form(file.split, file.rows) is None:
         return False
     return file.kind in ("text", "tok", "raw") and f"{file.kind}/{file.split}.{file.language}" in corpus.sha256
 
 
 def compare_test_sets(found: Directory) -> Iterator[Verdict]:
-    """Published test sets among the files: by their names, and by their sums under any name."""
+    """Published test sets among the files, recognised by name, or by checksum under any name."""
     known_texts = {
         total: (name, language) for name, known in test_sets().items() for language, total in known.sha256.items()
     }
     for file in found.files:
         if file.sha256 in known_texts:
             name, language = known_texts[file.sha256]
-            # The test set of a corpus may be any of them; one under the name of another is a mistake.
+            # `test` may be any of them; a set under the name of another set is an error.
             misnamed = language != file.language or (file.split in test_sets() and file.split != name)
             yield Verdict(DIFFERS if misnamed else SAME, file.path, f"exactly {name} in {language}")
     for split, known in test_sets().items():

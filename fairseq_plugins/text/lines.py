@@ -1,7 +1,7 @@
-"""Reading and writing lines of text: strict UTF-8, lines end at the line feed alone, files appear when whole.
+"""Read and write lines of text: strict UTF-8, lines end only at a line feed, files appear when complete.
 
-Python's text mode and ``str.splitlines`` also end lines at a carriage return, U+2028 and others. Two files of a corpus
-would then no longer be parallel, without any message.
+Python's text mode and ``str.splitlines`` also end lines at a carriage return, U+2028 and others, so parallel files would
+silently lose their alignment.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fairseq_plugins.errors import UserError
 
 
 def read_lines(*paths: Path) -> Iterator[str]:
-    """The lines of all files, one file behind the other, without their line ends.
+    """The lines of all files, concatenated, without line ends.
 
-    A name that ends in ``.gz`` is read as gzip. A byte order mark at the beginning of a file is not part of the text.
+    A name that ends in ``.gz`` is read as gzip. A byte order mark at the beginning of a file is dropped.
 
     Raises:
-        UserError: a file is absent, empty, not UTF-8 (with the number of the line), or not a whole gzip file.
+        UserError: a file is missing, empty, not UTF-8 (with the line number), or not a whole gzip file.
     """
     for path in paths:
         yield from _lines_of(path)
@@ -41,7 +41,7 @@ def _lines_of(path: Path) -> Iterator[str]:
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file with their line ends, whatever their encoding; the errors are :func:`read_lines`'s."""
+    """The lines of a file with their line ends, in any encoding; errors as for :func:`read_lines`."""
     try:
         with open_bytes(path) as stream:
             yield from stream
@@ -52,7 +52,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """The content of a file, unpacked where its name ends in ``.gz``."""
+    """The content of a file, unpacked if its name ends in ``.gz``."""
     return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
 
 
@@ -64,7 +64,7 @@ def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
     """Line k of every file, for every k.
 
     Raises:
-        UserError: as :func:`read_lines`, and where one file has fewer lines than another; both counts are given.
+        UserError: as :func:`read_lines`, or the files have different numbers of lines, which the message gives.
     """
     readers = [read_lines(path) for path in paths]
     number = 0
@@ -88,7 +88,7 @@ def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
 
 
 class Writer:
-    """A file that is written to under another name; see :func:`whole_files`."""
+    """A file that is written under a temporary name; see :func:`whole_files`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,14 +102,14 @@ class Writer:
             self._stream.write(content)
 
     def write_line(self, line: str) -> None:
-        """Write one line, which must not hold a line end."""
+        """Write one line, which must not contain a line end."""
         try:
             self._stream.write(line.encode("utf-8") + b"\n")
         except OSError as error:
             raise self._failure(error) from None
 
     def close(self) -> None:
-        """Write out what is still in memory."""
+        """Flush the buffer."""
         with self._named():
             self._stream.close()
 
@@ -126,10 +126,10 @@ class Writer:
 
 @contextmanager
 def whole_files(*paths: Path) -> Iterator[list[Writer]]:
-    """Writers of ``paths``, which appear when the block has ended well; after an error none of them does.
+    """Writers of ``paths``, which appear when the block has ended; after an error none of them appears.
 
     Raises:
-        UserError: a file cannot be written; it is named.
+        UserError: a file cannot be written.
     """
     writers: list[Writer] = []
     try:

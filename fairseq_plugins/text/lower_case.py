@@ -1,4 +1,4 @@
-"""Make all letters small, as Moses' lowercase.perl does."""
+"""Lower-case text like Moses' lowercase.perl."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairseq_plugins.text.lines import read_lines, write_lines
 
 
 def lower_case(line: str) -> str:
-    """Small letters. A sigma at the end of a word stays σ as in Perl, where Python would write ς."""
+    """Lower-case a line. A sigma at the end of a word becomes σ as in Perl; Python would write ς."""
     return line.replace("Σ", "σ").lower()
 
 

@@ -1,6 +1,6 @@
-"""What is in a directory of text or of binarised text: rows, tokens, types, sums, and what is wrong in itself.
+"""Measure a directory of text or of binarised text: rows, tokens, types, checksums and faults.
 
-Every file is read once, in blocks; binarised files through fairseq's own index, mapped into memory.
+Every file is read once, in blocks; binarised files through fairseq's own memory-mapped index.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.text.lines import open_bytes
 
 BLOCK = 1 << 24
-"""Bytes of text, or of binarised text, looked at together."""
+"""Bytes of text, or of binarised text, per block."""
 
 _NO_LANGUAGE = set("bin gz idx json log md model py sgm sh tsv txt vocab xml yaml".split())
 _SPLITS = {"val": "valid", "dev": "valid"}
@@ -35,9 +35,9 @@ class File:
     """One file of sentences.
 
     Args:
-        path: relative to the directory that was asked for.
-        kind: ``raw`` (as published), ``tok`` (tokenised), ``text`` (in subwords), ``binarised``, or ``plain``: text of
-            which the place does not say what was done to it.
+        path: relative to the measured directory.
+        kind: ``raw`` (as published), ``tok`` (tokenised), ``text`` (in subwords), ``binarised``, or ``plain``: text in
+            an unknown form.
         split: ``train``, ``valid``, ``test`` or the name of a test set.
         language: empty for a language model.
         rows: sentences.
@@ -46,7 +46,7 @@ class File:
         empty: rows without a token.
         unk: tokens that the dictionary does not have; None for text.
         sha256: of the text before compression, or of the ``.bin`` file.
-        faults: what is wrong with the file in itself, one phrase each.
+        faults: problems of the file by itself, one phrase each.
     """
 
     path: str
@@ -67,12 +67,12 @@ class Vocabulary:
     """A dictionary of fairseq's.
 
     Args:
-        path: relative to the directory that was asked for.
+        path: relative to the measured directory.
         language: empty for a language model.
         types: as fairseq counts them, with its four symbols and its padding.
-        counted: sum of the counts in the file: the words that it was made from.
+        counted: total of the counts in the file, the number of words that it was made from.
         sha256: of the file.
-        faults: what is wrong with it.
+        faults: problems of the file.
     """
 
     path: str
@@ -106,10 +106,10 @@ class Directory:
 
 
 def measure(directory: Path) -> Directory:
-    """Measure what :mod:`fairseq_plugins.text.verify` reports on.
+    """Measure a directory for :mod:`fairseq_plugins.text.verify`.
 
     Raises:
-        UserError: there is no such directory, or neither text nor binarised text in it.
+        UserError: the directory does not exist or contains neither text nor binarised text.
         OSError: a file cannot be read.
     """
     if not directory.is_dir():
@@ -122,7 +122,7 @@ def measure(directory: Path) -> Directory:
         _add_text(found, directory, directory, "plain")
     if not found.files:
         raise UserError(
-            f"{directory}: no corpus in it; looked for text/, data-bin/, *.idx, and pairs such as train.de and train.en"
+            f"{directory}: contains no corpus: no text/, data-bin/, *.idx, or pairs such as train.de and train.en"
         )
     _add_codes(found, directory)
     found.languages = sorted({file.language for file in found.files} - {""})
@@ -172,7 +172,7 @@ def _add_text(found: Directory, root: Path, directory: Path, kind: str) -> None:
 
 
 def _split_and_kind(stem: str, kind: str) -> tuple[str, str]:
-    """``test.tok`` as test, in tokens; only our own names are taken literally."""
+    """Split and kind of a file name: ``test.tok`` is ``test`` in tokens."""
     if kind == "plain":
         split, *steps = stem.split(".")
         return split, "tok" if "tok" in steps and "bpe" not in steps else kind
@@ -182,7 +182,7 @@ def _split_and_kind(stem: str, kind: str) -> tuple[str, str]:
 
 
 def _languages(paths: list[Path]) -> set[str]:
-    """Endings that name languages: those of files that differ only in them, or all of two letters if there are none."""
+    """Suffixes that are languages: those in which files differ, or, without such files, all of two letters."""
     stems: dict[str, set[str]] = {}
     for path in paths:
         stem, _, ending = path.name.removesuffix(".gz").rpartition(".")
@@ -222,7 +222,7 @@ def measure_text(path: Path, file: File) -> None:
     if stray_returns and file.kind != "raw":
         file.faults.append(f"{stray_returns:,} carriage returns, which fairseq reads as ends of lines")
     if ending != b"\n":
-        file.faults.append("the last line has no end: the file may be cut off")
+        file.faults.append("the last line has no end: the file may be truncated")
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -286,7 +286,7 @@ def _vocabulary(path: Path, root: Path) -> Vocabulary:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without fairseq's line for each file that it opens, and for each destructor of one that it could not open."""
+    """Suppress fairseq's messages about each file that it opens, or fails to open."""
     logger = logging.getLogger("fairseq.data.data_utils")
     level, hook = logger.level, sys.unraisablehook
     logger.setLevel(logging.WARNING)
@@ -334,11 +334,11 @@ def _opened(prefix: Path, file: File) -> Any:
 
 
 def _fill_in(prefix: Path, file: File, dataset: Any) -> int:
-    """Count what is in ``dataset``; the highest number of a token is returned."""
+    """Count the content of ``dataset`` and return the highest token number."""
     sizes = np.asarray(dataset.sizes)
     file.rows, file.tokens, file.empty = len(sizes), int(sizes.sum()), int((sizes <= 1).sum())
     if not file.rows:
-        file.faults.append("there is no sentence in it")
+        file.faults.append("it contains no sentence")
     state, counts, read = hashlib.sha256(), np.zeros(0, dtype=np.int64), 0
     for block, raw in _tokens(prefix, dataset):
         state.update(raw)
@@ -347,7 +347,7 @@ def _fill_in(prefix: Path, file: File, dataset: Any) -> int:
             counts = _sum_of(counts, np.bincount(block))
     file.sha256 = state.hexdigest()
     if read != file.tokens:
-        file.faults.append(f"its index promises {file.tokens:,} tokens and there are {read:,}: the file is cut off")
+        file.faults.append(f"its index lists {file.tokens:,} tokens, but it has {read:,}: the file is truncated")
     file.unk, file.types = _unk_and_types(counts)
     return len(counts) - 1
 
@@ -360,7 +360,7 @@ def _sum_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _tokens(prefix: Path, dataset: Any) -> Iterator[tuple[np.ndarray, bytes]]:
-    """The numbers in the .bin file, in blocks, each with its bytes."""
+    """The token numbers of the .bin file, in blocks, each with its bytes."""
     from fairseq.data.indexed_dataset import MMapIndexedDataset, data_file_path
 
     if not isinstance(dataset, MMapIndexedDataset):
@@ -375,7 +375,7 @@ def _tokens(prefix: Path, dataset: Any) -> Iterator[tuple[np.ndarray, bytes]]:
 
 
 def _unk_and_types(counts: np.ndarray) -> tuple[int, int]:
-    """Unknown tokens, and different tokens without ``</s>``; fairseq gives its symbols the same numbers everywhere."""
+    """Number of unknown tokens, and of types without ``</s>``; fairseq's symbols have fixed numbers."""
     from fairseq.data import Dictionary
 
     symbols = Dictionary()

@@ -1,6 +1,6 @@
-"""The Perl tools of Moses, used where ``MOSES`` names a checkout of Moses or its ``scripts`` directory.
+"""The Perl tools of Moses, used if ``MOSES`` is set to a checkout of Moses or its ``scripts`` directory.
 
-The published corpora were made with them; they are the reference that the Python steps are measured against.
+The published corpora were made with them; they are the reference for the Python steps.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fairseq_plugins.errors import UserError
 
 
 def scripts() -> Path | None:
-    """The directory ``scripts`` of Moses that the environment variable ``MOSES`` names; None where it names none.
+    """The directory ``scripts`` of Moses, from the environment variable ``MOSES``; None if that is unset.
 
     Raises:
-        UserError: it names something else, or there is no Perl.
+        UserError: it is set to something else, or there is no Perl.
     """
     named = os.environ.get("MOSES")
     if not named:
@@ -28,26 +28,26 @@ def scripts() -> Path | None:
     for directory in (Path(named), Path(named, "scripts")):
         if (directory / "tokenizer" / "tokenizer.perl").is_file():
             if shutil.which("perl") is None:
-                raise UserError("MOSES is set, but there is no perl to run it; install perl, or unset MOSES")
+                raise UserError("MOSES is set, but perl is not installed; install perl, or unset MOSES")
             return directory
-    raise UserError(f"MOSES={named}: neither tokenizer/tokenizer.perl nor scripts/tokenizer/tokenizer.perl is there")
+    raise UserError(f"MOSES={named}: contains neither tokenizer/tokenizer.perl nor scripts/tokenizer/tokenizer.perl")
 
 
 def tokenise_command(
     directory: Path, language: str, aggressive: bool, escape: bool, threads: int, quiet: bool = True
 ) -> list[str]:
-    """How to call tokenizer.perl."""
+    """The command of tokenizer.perl."""
     options = (["-q"] if quiet else []) + (["-a"] if aggressive else []) + ([] if escape else ["-no-escape"])
     return _perl(directory, "tokenizer.perl", "-l", language, "-threads", str(threads), *options)
 
 
 def detokenise_command(directory: Path, language: str) -> list[str]:
-    """How to call detokenizer.perl."""
+    """The command of detokenizer.perl."""
     return _perl(directory, "detokenizer.perl", "-q", "-l", language)
 
 
 def normalise_command(directory: Path, language: str) -> list[str]:
-    """How to call normalize-punctuation.perl."""
+    """The command of normalize-punctuation.perl."""
     return _perl(directory, "normalize-punctuation.perl", "-l", language)
 
 
@@ -59,10 +59,10 @@ def _perl(directory: Path, script: str, *options: str) -> list[str]:
 
 
 def through(command: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
-    """The output of a program that answers every line with one line.
+    """The output of a program that writes one line for every line.
 
     Raises:
-        UserError: the program failed, or answered with another number of lines.
+        UserError: the program failed, or wrote another number of lines.
     """
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdin is not None
@@ -88,7 +88,7 @@ def through(command: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
 
 
 class _Feeder(threading.Thread):
-    """Writes to a program what another thread reads from it; one thread would wait for itself when a pipe is full."""
+    """Writes to a program in its own thread; a single thread would deadlock when a pipe is full."""
 
     def __init__(self, stream: IO[bytes], lines: Iterable[str]) -> None:
         super().__init__(daemon=True)

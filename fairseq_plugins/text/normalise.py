@@ -1,7 +1,4 @@
-"""One form for punctuation, and no characters that cannot be printed.
-
-These are Moses' normalize-punctuation and remove-non-printing-char.
-"""
+"""Normalise punctuation and drop control characters: Moses' normalize-punctuation and remove-non-printing-char."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from fairseq_plugins.text.workers import map_lines
 
 
 def without_control_characters(line: str) -> str:
-    """Every character of Unicode's category "other" becomes a space, as remove-non-printing-char.perl has it."""
+    """Replace every character of Unicode's category "other" by a space, like remove-non-printing-char.perl."""
     if line.isprintable():
         return line
     return "".join(" " if unicodedata.category(character).startswith("C") else character for character in line)
@@ -26,14 +23,14 @@ def without_control_characters(line: str) -> str:
 
 @cache
 def punctuation_normaliser(language: str) -> Callable[[str], str]:
-    """Normalisation of punctuation as Perl has it; quotation marks and commas are put in the language's order."""
+    """Normalise punctuation like Moses' Perl; the order of quotation marks and commas is the language's."""
     normalise = MosesPunctNormalizer(lang=language, perl_parity=True).normalize
-    # Perl's line has its line end, which its rule about a full stop before a closing quotation mark looks at.
+    # Perl's lines have a line end, which its rule for a full stop before a closing quotation mark needs.
     return lambda line: str(normalise(line + "\n"))
 
 
 def normaliser(language: str) -> Callable[[str], str]:
-    """Both, in the order of fairseq's preparation of WMT."""
+    """Both steps, in the order of fairseq's preparation of WMT."""
     normalise = punctuation_normaliser(language)
     return lambda line: without_control_characters(normalise(line))
 
@@ -56,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
 
 def main_of_straighten(argv: Sequence[str]) -> int:
     """``straighten INPUT ... OUTPUT``."""
-    flags = parser_of("straighten", "Write ' for ’, as the preparations of fairseq do with test sets.")
+    flags = parser_of("straighten", "Replace ’ by ', as fairseq's preparations do with test sets.")
     add_files(flags)
     args = flags.read(argv)
     write_lines(args.output, (line.replace("’", "'") for line in read_lines(*args.inputs)))

@@ -17,7 +17,7 @@ from fairseq_plugins.text.workers import Transform, map_lines
 KINDS = ("unigram", "bpe")
 
 _THREADS = 16
-"""Fixed: sums of a model depend in their last digits on how many threads made them."""
+"""Fixed, because the last digits of a model depend on the number of threads."""
 
 
 def learn(paths: Sequence[Path], size: int, kind: str = "unigram", coverage: float = 1.0) -> bytes:
@@ -47,7 +47,7 @@ def learn(paths: Sequence[Path], size: int, kind: str = "unigram", coverage: flo
 
 
 def _until_mistake(paths: Sequence[Path], mistakes: list[UserError]) -> Iterator[str]:
-    """The lines; what is wrong with them is remembered, because the trainer makes a text of any error."""
+    """The lines. An error is stored, because the trainer turns every exception into text."""
     try:
         yield from read_lines(*paths)
     except UserError as error:
@@ -59,7 +59,7 @@ def encoder(model: Path) -> Transform:
     """The function that splits a line into pieces.
 
     Raises:
-        UserError: ``model`` is absent or not a SentencePiece model.
+        UserError: ``model`` is missing or not a SentencePiece model.
     """
     try:
         processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
@@ -74,7 +74,7 @@ def main_of_learn(argv: Sequence[str]) -> int:
     flags = parser_of("learn-sentencepiece", __doc__)
     flags.add_argument("--size", type=at_least(1), required=True, metavar="N")
     flags.add_argument("--kind", choices=KINDS, default="unigram", help="default: unigram")
-    flags.add_argument("--coverage", type=float, default=1.0, metavar="P", help="of the characters; default: 1")
+    flags.add_argument("--coverage", type=float, default=1.0, metavar="P", help="share of the characters to cover; default: 1")
     add_files(flags)
     args = flags.read(argv)
     model = learn(args.inputs, args.size, args.kind, args.coverage)

@@ -1,4 +1,4 @@
-"""Some lines of a file: the numbers are given, or every n-th; what was done to one file is done to a second."""
+"""Select lines of a file by number, or every n-th line, for example to keep a second file parallel."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def every(paths: Sequence[Path], step: int) -> Iterator[str]:
 
 
 def selected(paths: Sequence[Path], numbers: Path) -> Iterator[str]:
-    """The lines of all ``paths`` whose numbers (from 1, rising) stand in the file ``numbers``, one a line.
+    """The lines of all ``paths`` whose numbers (from 1, ascending) are in the file ``numbers``, one per line.
 
     Raises:
-        UserError: a number beyond the last line.
+        UserError: a number is beyond the last line.
     """
     lines = enumerate(read_lines(*paths), start=1)
     for wanted in map(int, read_lines(numbers)):
@@ -30,14 +30,14 @@ def selected(paths: Sequence[Path], numbers: Path) -> Iterator[str]:
                 yield line
                 break
         else:
-            raise UserError(f"{paths[-1]}: there is no line {wanted:,}, which {numbers} asks for")
+            raise UserError(f"{paths[-1]}: has no line {wanted:,}, which is in {numbers}")
 
 
 def main(argv: Sequence[str]) -> int:
     """``select --lines NUMBERS|--every N INPUT ... OUTPUT``."""
     flags = parser_of("select", __doc__)
     which = flags.add_mutually_exclusive_group(required=True)
-    which.add_argument("--lines", type=Path, metavar="NUMBERS", help="file of line numbers, rising")
+    which.add_argument("--lines", type=Path, metavar="NUMBERS", help="file of line numbers, ascending")
     which.add_argument("--every", type=at_least(1), metavar="N", help="every N-th line")
     add_files(flags)
     args = flags.read(argv)

@@ -1,8 +1,8 @@
-"""Take the sentences out of the SGML files of a WMT test set.
+"""Extract the sentences of a WMT test set from SGML.
 
-One ``<seg>`` a line makes one line of text, in the order of the file, without white space around it and otherwise as
-published. ``sacrebleu --echo`` also makes one space of any white space inside, which its scores do not see. Entities
-stay as they are: WMT has used none since 2009. The files are no valid XML and are not parsed as such.
+Each ``<seg>`` becomes one line of text, in the order of the file, stripped and otherwise as published.
+``sacrebleu --echo`` also replaces inner white space by one space, which does not change its scores. Entities stay: WMT
+has used none since 2009. The files are not valid XML.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OPENS = re.compile(r"<seg\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Segment:
-    """One sentence: its number in its document, as the file has it, and its text."""
+    """One sentence: its number in its document, as in the file, and its text."""
 
     number: str
     text: str
@@ -50,11 +50,11 @@ def text_of(path: Path, like: Path | None = None) -> list[str]:
         like: the other side, which must have the same numbers in the same order.
 
     Raises:
-        UserError: as for :func:`segments`; the file holds no segment; or the two files are not of one test set.
+        UserError: as for :func:`segments`; the file contains no segment; or the files are of different test sets.
     """
     own = list(segments(path))
     if not own:
-        raise UserError(f"{path}: holds no <seg>")
+        raise UserError(f"{path}: contains no <seg>")
     if like is not None:
         _require_same(path, own, like, list(segments(like)))
     return [segment.text for segment in own]
@@ -62,16 +62,16 @@ def text_of(path: Path, like: Path | None = None) -> list[str]:
 
 def _require_same(path: Path, own: Sequence[Segment], like: Path, other: Sequence[Segment]) -> None:
     if len(own) != len(other):
-        raise UserError(f"{path}: holds {len(own):,} segments, {like} {len(other):,}")
+        raise UserError(f"{path}: has {len(own):,} segments, but {like} has {len(other):,}")
     for place, (mine, theirs) in enumerate(zip(own, other, strict=True), start=1):
         if mine.number != theirs.number:
-            raise UserError(f"{path}: segment {place:,} has the number {mine.number}, in {like} {theirs.number}")
+            raise UserError(f"{path}: segment {place:,} has the number {mine.number}, but {theirs.number} in {like}")
 
 
 def main(argv: Sequence[str]) -> int:
     """The step ``sgm``."""
     flags = parser_of("sgm", __doc__)
-    flags.add_argument("--like", type=Path, metavar="FILE", help="the other side, which must hold the same segments")
+    flags.add_argument("--like", type=Path, metavar="FILE", help="the other side, which must have the same segments")
     flags.add_argument("input", type=Path, metavar="INPUT")
     flags.add_argument("output", type=Path, metavar="OUTPUT")
     arguments = flags.read(argv)

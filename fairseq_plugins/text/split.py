@@ -1,4 +1,4 @@
-"""Move every n-th line of a file to another file: how fairseq takes a validation set out of a training set."""
+"""Move every n-th line of a file to another file, as fairseq splits a validation set off a training set."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fairseq_plugins.text.lines import read_lines, whole_files
 
 
 def split(path: Path, rest: Path, taken: Path, every: int) -> int:
-    """Write lines ``every``, 2 ``every``, ... (from 1) to ``taken`` and the others to ``rest``; return how many went.
+    """Write lines ``every``, 2 ``every``, ... (from 1) to ``taken`` and the others to ``rest``; return the number taken.
 
     Raises:
-        UserError: one of the two would have no line.
+        UserError: one of the two would be empty.
     """
     with whole_files(rest, taken) as [stays, goes]:
         number = 0
         for number, line in enumerate(read_lines(path), start=1):
             (stays if number % every else goes).write_line(line)
         if number < every or every < 2:
-            raise UserError(f"{path}: {number:,} lines cannot be split at every {every}th; both parts need some")
+            raise UserError(f"{path}: {number:,} lines cannot be split at every {every}th: one part would be empty")
     return number // every
 
 

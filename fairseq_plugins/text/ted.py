@@ -1,7 +1,7 @@
-"""Take the sentences out of the files of a TED release (WIT3), as fairseq's preparation of IWSLT'14 does.
+"""Extract the sentences of a TED release (WIT3), as fairseq's preparation of IWSLT'14 does.
 
-The training files have a sentence a line between lines of metadata; titles and descriptions count as sentences. The
-XML files of development and test sets have a sentence in each ``<seg>``. Entities are left as they are.
+The training files have one sentence per line between lines of metadata; titles and descriptions count as sentences. The
+XML files of development and test sets have a sentence in each ``<seg>``. Entities stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fairseq_plugins.text.command import add_files, parser_of
 from fairseq_plugins.text.lines import read_lines, write_lines
 
 METADATA = ("<url>", "<talkid>", "<keywords>")
-"""A line that holds one of them is no sentence."""
+"""Lines that contain one of them are not sentences."""
 
 _KEPT_CONTENT = re.compile("</?(?:title|description)>")
 _SEGMENT_START = re.compile(r'<seg id="[0-9]*">\s*', re.ASCII)
@@ -30,7 +30,7 @@ def training_sentences(lines: Iterable[str]) -> Iterator[str]:
 
 
 def segments(lines: Iterable[str], straight_apostrophes: bool = False) -> Iterator[str]:
-    """The content of each ``<seg>``, each on a line of its own; with ’ written ' on request."""
+    """The content of each ``<seg>``, one per line; ’ becomes ' on request."""
     for line in lines:
         if "<seg id" in line:
             sentence = _SEGMENT_END.sub("", _SEGMENT_START.sub("", line))
@@ -43,11 +43,11 @@ def main(argv: Sequence[str]) -> int:
     kind = flags.add_mutually_exclusive_group(required=True)
     kind.add_argument("--tags", action="store_true", help="the input is a train.tags file")
     kind.add_argument("--xml", action="store_true", help="the input is XML with <seg> elements")
-    flags.add_argument("--straight-apostrophes", action="store_true", help="with --xml: ' for ’, as fairseq does")
+    flags.add_argument("--straight-apostrophes", action="store_true", help="with --xml: replace ’ by ', as fairseq does")
     add_files(flags)
     args = flags.read(argv)
     if args.tags and args.straight_apostrophes:
-        raise UserError("--straight-apostrophes goes with --xml, not with --tags")
+        raise UserError("--straight-apostrophes needs --xml")
     lines = read_lines(*args.inputs)
     sentences = training_sentences(lines) if args.tags else segments(lines, args.straight_apostrophes)
     write_lines(args.output, _at_least_one(sentences, args.inputs[0]))
@@ -59,4 +59,4 @@ def _at_least_one(sentences: Iterable[str], path: Path) -> Iterator[str]:
     for sentence in sentences:
         yield sentence
     if sentence is None:
-        raise UserError(f"{path}: there is no sentence in it")
+        raise UserError(f"{path}: contains no sentence")

@@ -1,6 +1,6 @@
-"""Split words from punctuation and put them together again: Moses' tokenizer and detokenizer.
+"""Split words from punctuation and join them again: Moses' tokenizer and detokenizer.
 
-sacremoses by default, with the rules that it lacks; Perl's own where ``MOSES`` is set.
+Uses sacremoses with the rules that it lacks, or Moses' Perl if ``MOSES`` is set.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ KINDS = ("moses", "none")
 class Splitter(MosesTokenizer):
     """sacremoses with three rules of Moses' tokenizer.perl that it lacks.
 
-    - The full stop of the last word is split off, abbreviation or not (Moses since November 2018; the published
+    - The full stop of the last word is split off, also from abbreviations (Moses since November 2018; the published
       IWSLT'14 text is made with it).
     - Finnish and Swedish keep a colon before lower-case letters (``EU:n``).
-    - Every letter is one, ideographs and Hangul too. (The marks of Indic scripts stay in their words, as sacremoses has
-      it; Moses splits them off.)
+    - Letters of every script count as letters, ideographs and Hangul, too. (The marks of Indic scripts stay in their
+      words, as in sacremoses; Moses splits them off.)
 
     Args:
         language: two letters.
         last_full_stop: the first rule; False is Moses before November 2018.
     """
 
-    # What sacremoses adds to the letters and digits of its own tables.
+    # Characters that sacremoses adds to the letters and digits of its own tables.
     _MARKS = "".join(VIRAMAS + NUKTAS)
     _COLON = regex.compile(r":(?!\p{Ll})")
 
@@ -50,7 +50,7 @@ class Splitter(MosesTokenizer):
         self.AGGRESSIVE_HYPHEN_SPLIT = regex.compile(r"(\p{Alnum})-(?=\p{Alnum})"), r"\1 @-@ "
 
     def handles_nonbreaking_prefixes(self, text: str) -> str:
-        """Split full stops off words, except off abbreviations inside the sentence."""
+        """Split full stops off words, except abbreviations inside the sentence."""
         words = text.split()
         if self._last_full_stop and words and len(words[-1]) > 1 and words[-1].endswith("."):
             text = " ".join([*words[:-1], words[-1][:-1], "."])
@@ -61,7 +61,7 @@ class Splitter(MosesTokenizer):
         return any(map(str.isalpha, text))
 
     def replace_multidots(self, text: str) -> str:
-        """The step behind the special characters: here a colon that stands in no word is split off."""
+        """The step after the special characters, extended: split off a colon that is not inside a word."""
         return str(super().replace_multidots(self._COLON.sub(" : ", text) if self._colon_in_words else text))
 
 
@@ -71,11 +71,11 @@ class Tokenisation:
 
     Args:
         language: two letters; abbreviations and apostrophes depend on it.
-        kind: ``moses``, or ``none`` for text that has its tokens, where only white space is made one space.
+        kind: ``moses``, or ``none`` for tokenised text, which only gets single spaces.
         normalise: normalise punctuation and drop control characters first.
         aggressive: split at hyphens (``tokenizer.perl -a``).
         escape: write & | < > ' " [ ] as entities, as Moses does by default.
-        lower_case: make all letters small.
+        lower_case: lower-case the text.
     """
 
     language: str
@@ -107,12 +107,12 @@ def _in_turn(steps: Iterable[Callable[[str], str]], line: str) -> str:
 
 
 def one_space(line: str) -> str:
-    """Every run of white space as one space: some of its characters are line ends to other tools."""
+    """Replace all white space by single spaces: other tools take some of its characters for line ends."""
     return " ".join(line.split())
 
 
 def tokenised(how: Tokenisation, lines: Iterable[str], workers: int = 1) -> Iterator[str]:
-    """The lines in tokens, by whichever Moses there is.
+    """Tokenise lines with sacremoses, or with Moses' Perl if ``MOSES`` is set.
 
     Raises:
         UserError: ``MOSES`` is set to something else, or its program failed.
@@ -134,7 +134,7 @@ def detokeniser(language: str, unescape: bool = True) -> Transform:
 
 
 def detokenised(language: str, lines: Iterable[str], workers: int = 1) -> Iterator[str]:
-    """Plain text of lines of tokens, by whichever Moses there is.
+    """Detokenise lines with sacremoses, or with Moses' Perl if ``MOSES`` is set.
 
     Raises:
         UserError: ``MOSES`` is set to something else, or its program failed.
@@ -148,10 +148,10 @@ def main(argv: Sequence[str]) -> int:
     """``tokenise --language L INPUT ... OUTPUT``."""
     flags = parser_of("tokenise", __doc__)
     flags.add_argument("--language", required=True, metavar="L")
-    flags.add_argument("--kind", choices=KINDS, default="moses", help="none: only make white space one space")
+    flags.add_argument("--kind", choices=KINDS, default="moses", help="none: only replace white space by single spaces")
     flags.add_argument("--normalise", action="store_true", help="normalise punctuation first")
     flags.add_argument("--aggressive", action="store_true", help="split at hyphens")
-    flags.add_argument("--no-escape", dest="escape", action="store_false", help="no &apos; and the like")
+    flags.add_argument("--no-escape", dest="escape", action="store_false", help="do not escape special characters, such as ' as &apos;")
     flags.add_argument("--lower-case", action="store_true")
     add_workers(flags)
     add_files(flags)

@@ -1,4 +1,4 @@
-"""Truecasing: the first word of a sentence as it is written inside sentences. Moses' truecaser, by sacremoses."""
+"""Truecasing with sacremoses: write the first word of a sentence as inside sentences, like Moses' truecaser."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fairseq_plugins.text.workers import Transform, map_lines
 
 
 def learn(lines: Iterable[str], model: Path) -> None:
-    """Write how often each word of tokenised text is written in which case.
+    """Write a model: how often each word of tokenised text occurs in which case.
 
-    At the beginning of a sentence a small letter counts and a capital does not, so the text may be truecased already.
-    Moses also gives a tenth to some capitals there; sacremoses could not read that again.
+    At the beginning of a sentence only words in lower case count, so the text may be truecased already. Moses also
+    counts some capitals there as a tenth, which sacremoses cannot read.
     """
     truecaser = MosesTruecaser()
     casing: dict[str, Counter[str]] = defaultdict(Counter)
@@ -37,7 +37,7 @@ def truecaser_of(model: Path) -> Transform:
     """The function that truecases a line of tokens.
 
     Raises:
-        UserError: ``model`` is absent, or no model of a truecaser.
+        UserError: ``model`` is missing or not a truecaser model.
     """
     try:
         truecase = MosesTruecaser(load_from=str(model)).truecase
@@ -49,7 +49,7 @@ def truecaser_of(model: Path) -> Transform:
 
 
 def recaser() -> Transform:
-    """The function that gives a line of truecased tokens the capitals of its sentences again."""
+    """The function that restores the capitals at the beginning of sentences in truecased tokens."""
     recase = MosesDetruecaser().detruecase
     return lambda line: str(recase(line, return_str=True))
 

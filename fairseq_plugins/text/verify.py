@@ -1,7 +1,7 @@
-"""``fairseq-deep verify-data DIR``: is this the corpus that papers report on, and is it whole?
+"""``fairseq-deep verify-data DIR``: is this the corpus of the papers, and is it complete?
 
-Counts and sums of every file, what does not fit together, and the names of what is found: a known corpus, a known
-variant of it, the data of another year, sentences lost on the way.
+Prints counts and checksums of every file, contradictions between files, and what was recognised: a known corpus or
+variant, the data of another year, lost sentences.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from fairseq_plugins.text.known_corpora import (
 from fairseq_plugins.text.measure import Directory, File, measure
 
 LEVELS = (BROKEN, DIFFERS, NOTE, SAME)
-"""The worst first, as they are printed."""
+"""Order of printing, the worst first."""
 
 SHOWN = 16
-"""Characters of a sum that the table shows; ``--json`` has all."""
+"""Characters of a checksum in the table; ``--json`` has all."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure, judge and print; 0 if all is as known, 1 if anything differs or does not fit together.
+    """Measure, compare and print; 0 if everything is as known, 1 if anything differs or is contradictory.
 
     Raises:
-        UserError: the directory holds no corpus, or ``--expect`` names no known one.
+        UserError: the directory contains no corpus, or ``--expect`` is unknown.
     """
     arguments = _parser().read(argv)
     if arguments.list:
@@ -61,8 +61,8 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog="fairseq-deep verify-data",
-        description="Count, sum and name a corpus. Exit code 0: all as known; 1: something differs or is broken; "
-        "2: nothing to look at.",
+        description="Count, checksum and recognise a corpus. Exit code 0: as known; 1: something differs or is broken; "
+        "2: no corpus found.",
     )
     parser.add_argument(
         "directory",
@@ -73,7 +73,7 @@ def _parser() -> OneLineParser:
         "(train.de, train.en, test.tok.en, train.de.gz, ...)",
     )
     parser.add_argument("--expect", metavar="NAME", help="the corpus that it must be; --list shows the names")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON, with whole sums")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON, with whole checksums")
     parser.add_argument("--list", action="store_true", help="list the known corpora")
     return parser
 
@@ -86,11 +86,11 @@ def _expected(name: str | None) -> Corpus | None:
     return corpora()[name]
 
 
-# What does not fit together -----------------------------------------------------------------------------------------
+# Contradictions -----------------------------------------------------------------------------------------------------
 
 
 def faults(found: Directory) -> Iterator[Verdict]:
-    """What is wrong whatever corpus it is."""
+    """Problems of any corpus, known or not."""
     for file in found.files:
         yield from (Verdict(BROKEN, file.path, fault) for fault in file.faults)
     for vocabulary in found.vocabularies:
@@ -99,7 +99,7 @@ def faults(found: Directory) -> Iterator[Verdict]:
         yield from _unequal_languages(found.of_split(split), found.languages)
         yield from _unequal_kinds(found.of_split(split))
     for file in found.files:
-        # In running text an empty line stands between paragraphs.
+        # Running text has empty lines between paragraphs.
         if file.empty and file.language and file.kind != "raw":
             yield Verdict(BROKEN, file.path, f"{file.empty:,} empty lines")
     yield from _other_dictionary(found)
@@ -109,7 +109,7 @@ def _unequal_languages(files: Sequence[File], languages: Sequence[str]) -> Itera
     """Sentence k of one language must translate sentence k of the other."""
     groups: dict[str, list[File]] = {}
     for file in files:
-        # By all of the name but its language: train.tok.de and train.de are not to be compared here.
+        # By the name without the language: train.tok.de and train.de are not compared here.
         groups.setdefault(_without_language(file), []).append(file)
     for alike in groups.values():
         if len({file.rows for file in alike}) > 1:
@@ -117,7 +117,7 @@ def _unequal_languages(files: Sequence[File], languages: Sequence[str]) -> Itera
             yield Verdict(BROKEN, alike[0].split, f"unequal numbers of rows: {counts}")
         missing = sorted(set(languages) - {file.language for file in alike})
         if missing:
-            yield Verdict(BROKEN, alike[0].path, f"there is no such file in {', '.join(missing)}")
+            yield Verdict(BROKEN, alike[0].path, f"no such file in {', '.join(missing)}")
 
 
 def _without_language(file: File) -> str:
@@ -126,7 +126,7 @@ def _without_language(file: File) -> str:
 
 
 def _unequal_kinds(files: Sequence[File]) -> Iterator[Verdict]:
-    """Raw, tokenised and binarised forms of one text have equally many rows, and the last step keeps every token."""
+    """Raw, tokenised and binarised forms of one text must have equal rows, and binarising must keep every token."""
     for text, other in product([file for file in files if file.kind == "text"], files):
         if other.kind in ("text", "plain") or other.language != text.language:
             continue
@@ -145,7 +145,7 @@ def _lost(other: File, text: File) -> str:
 
 
 def _other_dictionary(found: Directory) -> Iterator[Verdict]:
-    """The counts in a dictionary are those of the training text that it was made from."""
+    """The counts in a dictionary must be those of the training text."""
     words = {file.language: file.tokens - file.rows for file in found.of_split("train") if file.kind == "binarised"}
     for vocabulary in found.vocabularies[: 1 if found.joined else None]:
         trained = sum(words.values()) if found.joined else words.get(vocabulary.language)
@@ -154,11 +154,11 @@ def _other_dictionary(found: Directory) -> Iterator[Verdict]:
             yield Verdict(NOTE, vocabulary.path, says)
 
 
-# What it is ---------------------------------------------------------------------------------------------------------
+# The corpus ---------------------------------------------------------------------------------------------------------
 
 
 def judgement(found: Directory, recognised: Corpus | None, expected: Corpus | None) -> Iterator[Verdict]:
-    """What it is, and how it differs from that; ``expected`` is what the user says that it is."""
+    """The recognised corpus, and the differences from it; ``expected`` is the user's expectation."""
     sets = list(compare_test_sets(found))
     yield from sets
     if expected is not None and recognised is not None and expected is not recognised:
@@ -182,7 +182,7 @@ def judgement(found: Directory, recognised: Corpus | None, expected: Corpus | No
         yield Verdict(DIFFERS, "corpus", f"nothing in it agrees with {corpus.name}")
 
 
-# What is printed ----------------------------------------------------------------------------------------------------
+# Output -------------------------------------------------------------------------------------------------------------
 
 
 def report(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict]) -> str:
@@ -198,12 +198,12 @@ def report(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict])
     lines += ["", f"{corpus.name}: {corpus.title}" if corpus else "not one of the known corpora"]
     lines += [f"  {verdict}" for verdict in sorted(_joined(verdicts), key=lambda verdict: LEVELS.index(verdict.level))]
     known = any(verdict.level == SAME for verdict in verdicts)
-    fine = "all as known" if known else "nothing is broken, and nothing is known to compare it with"
+    fine = "all as known" if known else "nothing is broken; no known corpus to compare with"
     return "\n".join([*lines, "", f"differing or broken: {bad}" if bad else fine])
 
 
 def _joined(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """One verdict for each file and level, with all that is said of it."""
+    """One verdict for each file and level, with all its messages."""
     said: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         said.setdefault((verdict.level, verdict.about), []).append(verdict.message)
@@ -217,7 +217,7 @@ def _row(file: File) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """The first and the last column, names and checksums, to the left, numbers to the right."""
+    """Align the first and the last column (names and checksums) left, numbers right."""
     return tabulated(rows, "plain", left=(0, len(rows[0]) - 1))
 
 

@@ -1,4 +1,4 @@
-"""One function over many lines, on several cores, in order."""
+"""Apply one function to many lines on several cores, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 CHUNK = 2000
-"""Lines handed to a worker at a time."""
+"""Lines per task of a worker."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -33,13 +33,13 @@ def cores() -> int:
 def map_lines(
     make: Callable[[], Callable[[Given], Made]], lines: Iterable[Given], workers: int = 1, at_once: int = 0
 ) -> Iterator[Made]:
-    """``make()(line)`` for every line, in order. What ends us early ends the workers.
+    """``make()(line)`` for every line, in order. If this process is interrupted, the workers are ended, too.
 
     Args:
-        make: makes the function; called once in each worker, because such functions hold tables and caches.
-        lines: are read only as fast as the workers take them, so a corpus may be larger than the memory.
-        workers: processes; 1 means that the lines are worked on here.
-        at_once: lines handed to a worker at a time; 0 means :data:`CHUNK`.
+        make: returns the function; called once in each worker, because such functions have tables and caches.
+        lines: read only as fast as the workers process them, so a corpus may be larger than the memory.
+        workers: processes; 1 processes the lines in this one.
+        at_once: lines per task of a worker; 0 means :data:`CHUNK`.
 
     Raises:
         Exception: whatever the function raises.
@@ -47,7 +47,7 @@ def map_lines(
     if workers == 1:
         yield from map(make(), lines)
         return
-    # fork: a spawned worker would import the package as a whole, which takes seconds.
+    # fork: a spawned worker would import the whole package, which takes seconds.
     context = multiprocessing.get_context("fork")
     iterator = iter(lines)
     with ProcessPoolExecutor(workers, context, _start, (make, os.getpid())) as pool:
@@ -61,18 +61,18 @@ def map_lines(
             while waiting:
                 yield from waiting.popleft().result()
         except BaseException:
-            # A worker would finish what it is at, which may take minutes.
+            # A worker would otherwise finish its task, which may take minutes.
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
             raise
 
 
 def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
-    """Set up a worker: Ctrl-C is the parent's business, and a worker does not outlive it."""
+    """Set up a worker: it ignores Ctrl-C, which the parent handles, and ends with the parent."""
     global _transform
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
-        # Orphans would keep the lock on the directory that is being prepared.
+        # An orphan would keep the directory locked.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
