@@ -105,14 +105,14 @@ claim() {
     ((!DRY_RUN)) || return 0
     require_command flock
     local problem lock
-    problem=$(mkdir -p -- "$1" 2>&1) || die "$1: cannot be made: ${problem##*: }"
+    problem=$(mkdir -p -- "$1" 2>&1) || die "$1: cannot be created: ${problem##*: }"
     { exec {lock}>"$1/.lock"; } 2>/dev/null || die "$1: cannot be written"
-    flock --nonblock "$lock" || die "$1: another job is at work there; wait for it, or give another directory"
+    flock --nonblock "$lock" || die "$1: in use by another job; wait for it, or use another directory"
 }
 
 # exit_if_prepared: where DIR/original, which is not needed any more, was deleted.
 exit_if_prepared() {
     [[ -e $DIR/data-bin && -e $DIR/test_sets && ! -e $original ]] || return 0
-    say "$DIR: prepared already, kept ($original is deleted)"
+    say "$DIR: prepared already ($original is deleted)"
     exit
 }

@@ -21,7 +21,7 @@ dev=(dev-clean dev-other)
 tests=(test-clean test-other)
 set_directory "$ROOT/data/librispeech" "$@"
 # fairseq's tables separate path, place and length by colons, and its program the options of SentencePiece by spaces.
-[[ $(realpath -m -- "$DIR") != *[:[:space:]]* ]] || die "$DIR: a colon or a space in its path; fairseq cannot read it"
+[[ $(realpath -m -- "$DIR") != *[:[:space:]]* ]] || die "$DIR: fairseq does not support a colon or a space in this path"
 fairseq=$("$PREP_PYTHON" -c 'import os
 from importlib.util import find_spec
 print(os.path.dirname(find_spec("fairseq").origin))' 2>/dev/null) || die "$PREP_PYTHON has no fairseq; see $0 --help"
@@ -35,7 +35,7 @@ fi
 
 claim "$DIR"
 if [[ -f $DIR/settings && $(<"$DIR/settings") != "SIZE=$SIZE" ]]; then
-    die "$DIR was made with other settings (SIZE=$SIZE; was $(<"$DIR/settings")); give another directory, or delete it"
+    die "$DIR was made with other settings (SIZE=$SIZE; was $(<"$DIR/settings")); use another directory, or delete it"
 fi
 ((DRY_RUN)) || printf 'SIZE=%s\n' "$SIZE" >"$DIR/settings"
 

@@ -39,8 +39,8 @@ case $VARIANT in
     wmt16-google)
         name=wmt16_en_de normalise=none
         options=(--tokeniser none --given-tokeniser moses --subwords none --given-subwords bpe --clean none --types 32768)
-        [[ ${VALID:-$valid} == "$valid" ]] || die "VALID=$VALID is given, but VARIANT=$VARIANT means VALID=$valid"
-        [[ ${APOSTROPHE:-keep} == keep ]] || die "APOSTROPHE=$APOSTROPHE is given, but VARIANT=$VARIANT means APOSTROPHE=keep"
+        [[ ${VALID:-$valid} == "$valid" ]] || die "VALID=$VALID is set, but VARIANT=$VARIANT means VALID=$valid"
+        [[ ${APOSTROPHE:-keep} == keep ]] || die "APOSTROPHE=$APOSTROPHE is set, but VARIANT=$VARIANT means APOSTROPHE=keep"
         ;;
     *) die "unknown VARIANT '$VARIANT'; legal values: wmt14 admin wmt17 dsinit wmt16-raw wmt16-google" ;;
 esac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train one configuration, on the GPUs that are found or on the CPU; the same command resumes.
+# Train one configuration on all GPUs, or on the CPU without one; the same command resumes.
 #
 #     [SETTING=VALUE ...] scripts/train.sh CONFIG DATA RUN [KEY=VALUE ...]
 #

@@ -1,4 +1,4 @@
-"""``fairseq-deep demo``: train several methods on one corpus with the common pipeline, and compare them."""
+"""``fairseq-deep demo``: train several methods on one corpus and compare them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from fairseq_plugins.pipeline.screen import Screen
 from fairseq_plugins.pipeline.workspace import Workspace
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
-"""What is compared by default: the method that fails, and those of the papers that this package began with."""
+"""Default of ``--methods``: the method that fails, and those of this package's first papers."""
 
 ALL_METHODS = "all"
-"""Stands for every registered method in ``--methods``."""
+"""Value of ``--methods`` for every registered method."""
 
 SENTENCES = 8000
-"""Training pairs of the embedded corpus, by default."""
+"""Default number of training pairs of the embedded corpus."""
 
 EMBEDDED_LANGUAGES = {"de", "en"}
 
@@ -44,7 +44,7 @@ NEXT_IN_README = "'From raw text to a score' in README.md"
 
 
 def parser() -> OneLineParser:
-    """Flags of the job; their defaults are the demonstration on the embedded corpus."""
+    """Flags of ``fairseq-deep demo``; the defaults train on the embedded corpus."""
     flags = OneLineParser(
         prog="fairseq-deep demo", description="Train several methods on one corpus and compare what they learn."
     )
@@ -53,7 +53,7 @@ def parser() -> OneLineParser:
     data.add_argument("--source-lang", default="de", metavar="L")
     data.add_argument("--target-lang", default="en", metavar="L")
     data.add_argument("--train-prefix", metavar="NAME", help="file name without the language; default: train")
-    data.add_argument("--valid-prefix", metavar="NAME", help="default: valid, val or dev, whichever is there")
+    data.add_argument("--valid-prefix", metavar="NAME", help="default: valid, val or dev, whichever exists")
     data.add_argument("--test-prefix", metavar="NAME", help="default: test")
     data.add_argument(
         "--sentences", type=int, metavar="N", help=f"training pairs of the embedded corpus; default: {SENTENCES}"
@@ -76,7 +76,7 @@ def parser() -> OneLineParser:
         "--jobs",
         type=int,
         metavar="N",
-        help="methods in work at a time; default: 2 where there are 2 cores, 1 on a GPU",
+        help="trainings at a time; default: 2 with at least 2 cores, 1 on a GPU",
     )
     machine.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     return flags
@@ -108,11 +108,11 @@ def _add_recipe_flags(flags: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Prepare, train, evaluate, compare; whatever is there already is kept.
+    """Prepare, train, evaluate, compare; finished stages are skipped.
 
     Raises:
-        UserError: the flags or the text are wrong, or ``--out`` holds something else.
-        SystemExit: a command failed, and has said why.
+        UserError: the flags or the text are wrong, or ``--out`` contains something else.
+        SystemExit: a command failed and has printed its error.
     """
     methods, cpu = _checked(args)
     out: Path = args.out.resolve()
@@ -175,7 +175,7 @@ def _write_corpus(place: Path, count: int, held_out: int) -> None:
 
 
 def _valid_name(args: Namespace) -> str:
-    """The usual name of a validation set that is there."""
+    """The first of the usual names for which a validation set exists."""
     there = [name for name in VALID_NAMES if list(args.data.glob(f"{name}.{args.source_lang}*"))]
     return there[0] if there else VALID_NAMES[0]
 
@@ -193,7 +193,7 @@ def _checked(args: Namespace) -> tuple[tuple[str, ...], bool]:
     """The methods, and whether to train on the CPU.
 
     Raises:
-        UserError: with everything that is wrong with the flags.
+        UserError: all problems with the flags.
     """
     methods = _methods(args.methods)
     problems = _number_problems(args) + _method_problems(methods) + _corpus_problems(args)
@@ -242,7 +242,7 @@ def _number_problems(args: argparse.Namespace) -> list[str]:
 
 
 def _corpus_problems(args: argparse.Namespace) -> list[str]:
-    """A flag that the chosen corpus would ignore is an error."""
+    """Refuse flags that the chosen corpus would ignore."""
     if args.data is not None:
         return [] if args.sentences is None else ["--sentences is for the embedded corpus; leave it out with --data"]
     problems = []
@@ -261,7 +261,7 @@ def _methods(names: str) -> tuple[str, ...]:
 
 def _method_problems(methods: Sequence[str]) -> list[str]:
     if not methods:
-        return ["--methods names none"]
+        return ["--methods is empty"]
     if set(METHODS).issuperset(methods):
         return []
     legal = {ALL_METHODS, *_registered_methods()}
@@ -269,7 +269,7 @@ def _method_problems(methods: Sequence[str]) -> list[str]:
 
 
 def _registered_methods() -> list[str]:
-    """Every method of this package, the usual ones and the others."""
+    """Every method of this package, the defaults first."""
     import fairseq_plugins  # noqa: F401
     from fairseq_plugins.core.method import METHODS as registered
 
@@ -284,7 +284,7 @@ def _gpu_present() -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; 0, 2 for bad input, 130 when interrupted, or the code of a command that failed."""
-    # The demo has lines of its own; what libraries remark about themselves is not among them.
+    # Hide the warnings of libraries.
     logging.getLogger().setLevel(logging.WARNING)
     return exit_code(lambda: run(parser().read(argv)))
 

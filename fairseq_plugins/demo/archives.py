@@ -1,8 +1,8 @@
-"""Small archives with the layout of the published ones: what ``SMOKE=1`` prepares instead of gigabytes.
+"""Small archives with the layout of the published ones, for ``SMOKE=1``.
 
-``python -m fairseq_plugins.demo.archives CORPUS DIR`` writes what the preparation script of CORPUS would download,
-under the same names and with the same files inside, so that the script runs unchanged on it with ``ARCHIVE_DIR=DIR``.
-The text is that of the embedded German-English corpus; where a corpus is French, only the name is.
+``python -m fairseq_plugins.demo.archives CORPUS DIR`` writes the archives that the preparation script of CORPUS
+downloads, with the same names and files, so the script runs unchanged with ``ARCHIVE_DIR=DIR``. The text is always the
+embedded German-English corpus.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.outcome import exit_code
 
 Files = dict[str, bytes]
-"""Content by the name inside an archive."""
+"""Content by path inside an archive."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Sentences:
     english: Sequence[str]
 
     def of(self, language: str) -> Sequence[str]:
-        """The side that stands for ``language``: English for ``en``, German for any other."""
+        """The side used for ``language``: English for ``en``, German for any other."""
         return self.english if language == "en" else self.german
 
 
 class Source:
-    """The embedded corpus, dealt out in parts that have no sentence in common."""
+    """The embedded corpus, split into disjoint parts."""
 
     def __init__(self, seed: int = 1) -> None:
         self._pairs = pairs(seed)
@@ -60,7 +60,7 @@ def _lines(sentences: Sequence[str]) -> bytes:
     return "".join(line + "\n" for line in sentences).encode()
 
 
-# --- the markup of the campaigns --------------------------------------------------------------------------------------
+# --- markup -----------------------------------------------------------------------------------------------------------
 
 
 def ted_training(sentences: Sequence[str], language: str) -> bytes:
@@ -152,14 +152,14 @@ def _newstests(source: Source, languages: tuple[str, str], count: int) -> Iterat
 def _training_texts(
     source: Source, languages: tuple[str, str], count: int, places: Mapping[str, str]
 ) -> Iterator[tuple[str, Files]]:
-    """Equal parts of ``count`` sentences, each in its archive under the name that ``places`` gives."""
+    """Parts of ``count`` sentences, each in its archive under its name in ``places``."""
     for archive, name in places.items():
         part = source.take(max(8, count // len(places)))
         yield archive, {f"{name}.{language}": _lines(part.of(language)) for language in languages}
 
 
 def wmt14_en_de(source: Source, count: int) -> Iterator[tuple[str, Files]]:
-    """The archives of WMT'14 English-German, and News Commentary 11 and 12, which other variants take."""
+    """The archives of WMT'14 English-German, and News Commentary 11 and 12 for the other variants."""
     languages = ("en", "de")
     places = {
         "training-parallel-europarl-v7.tgz": "training/europarl-v7.de-en",
@@ -173,7 +173,7 @@ def wmt14_en_de(source: Source, count: int) -> Iterator[tuple[str, Files]]:
 
 
 def wmt14_en_fr(source: Source, count: int) -> Iterator[tuple[str, Files]]:
-    """The archives of WMT'14 English-French; two of its texts are themselves compressed or not, as published."""
+    """The archives of WMT'14 English-French; as published, the files of one text are gzipped inside their archive."""
     languages = ("en", "fr")
     places = {
         "training-parallel-europarl-v7.tgz": "training/europarl-v7.fr-en",
@@ -235,7 +235,7 @@ def wmt18_zh_en(source: Source, count: int) -> Iterator[tuple[str, Files]]:
 
 
 def _tokens(line: str) -> str:
-    """Enough of a tokeniser for this text: the marks apart."""
+    """A tokeniser that suffices for this text: split off punctuation."""
     return re.sub(r" +", " ", re.sub(r"([.,?!])", r" \1 ", line)).strip()
 
 
@@ -245,7 +245,7 @@ def enwik8(source: Source, count: int) -> Iterator[tuple[str, Files]]:
 
 
 def wikitext103(source: Source, count: int) -> Iterator[tuple[str, Files]]:
-    """Articles with headings, words apart."""
+    """Articles with headings, tokenised."""
     files = Files()
     for split, share in (("train", 1), ("valid", 10), ("test", 10)):
         text = [" " + _tokens(line) + " " for line in source.take(max(20, count // share)).english]
@@ -269,7 +269,7 @@ CORPORA: Mapping[str, Callable[[Source, int], Iterator[tuple[str, Files]]]] = {
 
 
 def write_archive(path: Path, files: Files) -> None:
-    """Write ``files`` as a tar, a zip or a compressed file, as the name says; equal content gives equal bytes."""
+    """Write ``files`` as a tar, a zip or a compressed file, by the suffix; equal content gives equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     if path.suffix == ".zip":
@@ -286,7 +286,7 @@ def write_archive(path: Path, files: Files) -> None:
 
 def _write_tar(path: Path, files: Files, *, compressed: bool) -> None:
     with open(path, "wb") as raw:
-        # Without a name and a time of its own, which gzip would write into the file.
+        # gzip would otherwise write a name and a time into the file.
         stream = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if compressed else raw
         with tarfile.open(fileobj=stream, mode="w") as pack:  # type: ignore[arg-type]
             for name, content in files.items():
@@ -298,7 +298,7 @@ def _write_tar(path: Path, files: Files, *, compressed: bool) -> None:
 
 
 def write_archives(corpus: str, directory: Path, count: int = 400) -> list[Path]:
-    """Write the archives of ``corpus`` with ``count`` training sentences; the paths.
+    """Write the archives of ``corpus`` with ``count`` training sentences; return their paths.
 
     Raises:
         UserError: the corpus is unknown.
@@ -313,13 +313,13 @@ def write_archives(corpus: str, directory: Path, count: int = 400) -> list[Path]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the archives that the flags name; 0, or 2 after one line for each problem."""
+    """Write the archives; 0, or 2 after one line for each problem."""
     summary = __doc__.partition(":")[0]
     flags = OneLineParser(prog="python -m fairseq_plugins.demo.archives", description=summary)
     flags.add_argument("corpus", metavar="CORPUS", help=", ".join(CORPORA))
     flags.add_argument("directory", type=Path, metavar="DIR")
     flags.add_argument(
-        "--sentences", type=at_least(1), default=400, metavar="N", help="of the training part; default: 400"
+        "--sentences", type=at_least(1), default=400, metavar="N", help="training sentences; default: 400"
     )
 
     def write() -> None:

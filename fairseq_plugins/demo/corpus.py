@@ -1,8 +1,8 @@
 """The embedded corpus: German-English sentence pairs, both sides of a pair from one derivation of one grammar.
 
-Small enough that a deep narrow model learns it in minutes, and a translation all the same: German puts the finite verb
-second and the other verbs last, in a subordinate clause all of them; it declines article, adjective and noun by
-gender, number and case; English asks and negates with *do* and keeps its word order. The words are in ``lexicon.tsv``.
+A deep narrow model learns it in minutes, but it needs real translation. German puts the finite verb second and the
+other verbs last, or all verbs last in a subordinate clause, and declines article, adjective and noun by gender, number
+and case. English asks and negates with *do* and keeps its word order. The words are in ``lexicon.tsv``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 
 LARGEST = 200_000
-"""Most pairs of one split. The grammar has far more, but its short sentences are used up first."""
+"""Maximum pairs of one split. The grammar has far more, but its short sentences run out first."""
 
 Word = Mapping[str, str]
-"""A line of the lexicon: form by the name of its column."""
+"""A line of the lexicon: forms by column."""
 
 _TENSES = ("past", "present", "modal")
 _GENDERS = ("m", "f", "n", "plural")
@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """What both languages say in a clause; each has its own order for it."""
+    """The content of a clause in both languages, without word order."""
 
     subject: Pair
     plural: bool
@@ -57,7 +57,7 @@ class Clause(NamedTuple):
     place: Pair
     negated: bool
     nicht: bool
-    """Whether German negates by a word of its own, not by the article of the object."""
+    """Whether German negates with *nicht*, not with the article of the object."""
 
 
 def _join(*parts: str) -> str:
@@ -66,7 +66,7 @@ def _join(*parts: str) -> str:
 
 @cache
 def lexicon() -> dict[str, list[Word]]:
-    """The words of each kind. A block of ``lexicon.tsv`` begins with its kind and the names of its columns."""
+    """The words of each kind. The first line of a block of ``lexicon.tsv`` has its kind and column names."""
     text = Path(__file__).with_name("lexicon.tsv").read_text(encoding="utf-8")
     words: dict[str, list[Word]] = {}
     for block in text.strip().split("\n\n"):
@@ -107,7 +107,7 @@ def german_clause(clause: Clause, order: str) -> str:
         finite, last = (stem if clause.plural else clause.verb["german_present"]), particle
     rest = _join(clause.objects.german, "nicht" if clause.nicht else "", clause.place.german, last)
     if order == "subordinate":
-        # A particle has come to stand before its verb: one word again.
+        # A particle before its verb is one word with it.
         space = "" if bar and clause.tense == "present" else " "
         return _join(clause.subject.german, clause.time.german, rest) + space + finite
     if order == "time first":
@@ -118,7 +118,7 @@ def german_clause(clause: Clause, order: str) -> str:
 
 
 def english_clause(clause: Clause, order: str) -> str:
-    """The same for English; a subordinate clause has the order of a statement."""
+    """The clause in English; a subordinate clause has the order of a statement."""
     verb, auxiliary, negation = clause.verb["english"], "", "not" if clause.negated else ""
     if clause.tense == "modal":
         auxiliary = clause.modal["english"]
@@ -217,7 +217,7 @@ def _spelled(german: str, english: str) -> Pair:
 
 
 def pairs(seed: int) -> Iterator[Pair]:
-    """Endless sentence pairs, no sentence of either language twice; the same seed gives the same pairs."""
+    """Infinitely many sentence pairs without a repeated sentence in either language, determined by the seed."""
     grammar = Grammar(seed)
     seen: set[str] = set()
     while True:
@@ -239,9 +239,7 @@ def write_corpus(directory: Path, train: int, valid: int, test: int, seed: int =
     sizes = {"test": test, "valid": valid, "train": train}
     illegal = {split: size for split, size in sizes.items() if not 1 <= size <= LARGEST}
     if illegal:
-        raise UserError(
-            [f"{size} {split} pairs: between 1 and {LARGEST:,} are possible" for split, size in illegal.items()]
-        )
+        raise UserError([f"{size} {split} pairs: must be between 1 and {LARGEST:,}" for split, size in illegal.items()])
     source = pairs(seed)
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Where several trainings are, while they run: a line for each, redrawn in place on a terminal."""
+"""Progress of several trainings: one line each, redrawn in place on a terminal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fairseq_plugins.pipeline.run import FINISHED, LOG
 from fairseq_plugins.pipeline.screen import Screen
 
 SECONDS, SECONDS_ELSEWHERE = 1.0, 20.0
-"""Time between two looks on a terminal, and where the output is a file."""
+"""Seconds between two updates on a terminal, and in a file."""
 
 
 @contextmanager
 def shown(runs: Sequence[Path], max_update: int, screen: Screen) -> Iterator[None]:
-    """Show the trainings of ``runs`` until the block ends."""
+    """Show the progress of ``runs`` until the block ends."""
     ended = threading.Event()
     thread = threading.Thread(target=_follow, args=(runs, max_update, screen, ended), daemon=True)
     thread.start()
@@ -51,7 +51,7 @@ def _follow(runs: Sequence[Path], max_update: int, screen: Screen, ended: thread
 
 
 def status(log: TrainingLog, max_update: int) -> str:
-    """One training at a glance: updates, losses, speed, time left."""
+    """One line for a training: updates, losses, speed, time left."""
     if not log.updates:
         return "starting"
     parts = [f"{log.updates:>5}/{max_update} updates"]
@@ -67,7 +67,7 @@ def status(log: TrainingLog, max_update: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Minutes and seconds, or hours and minutes, as a clock shows them."""
+    """Format as ``M:SS``, or as ``HhMM`` from an hour on."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}" if hours else f"{minutes}:{rest:02d}"

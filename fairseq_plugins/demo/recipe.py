@@ -7,12 +7,12 @@ from typing import Any
 
 
 def configuration(method: str, args: Namespace, *, cpu: bool) -> dict[str, Any]:
-    """What ``fairseq-deep run`` trains for ``method``.
+    """The configuration of ``method`` for ``fairseq-deep run``.
 
     Args:
-        method: ``<method>_transformer`` is its architecture.
+        method: its architecture is ``<method>_transformer``.
         args: the flags of the demo.
-        cpu: whether to train on the CPU even where there is a GPU.
+        cpu: whether to train on the CPU even if there is a GPU.
     """
     sides = ("encoder", "decoder")
     return {
@@ -54,6 +54,6 @@ def configuration(method: str, args: Namespace, *, cpu: bool) -> dict[str, Any]:
             "save_interval": 10**6,
             "no_epoch_checkpoints": True,
         },
-        # A model that has learned nothing repeats a word up to this length.
+        # Limits the output of a model that has learned nothing.
         "generation": {"beam": args.beam, "lenpen": args.length_penalty, "max_len_a": 1.5, "max_len_b": 10},
     }

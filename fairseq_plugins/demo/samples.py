@@ -1,4 +1,4 @@
-"""What the demo says behind the report: ten translations of each method, what was seen, and what comes next."""
+"""Output of the demo after the report: ten translations of each method, and a summary."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ SAMPLES = 10
 TEST = "test"
 METRIC = "sacreBLEU"
 NOTHING = 5.0
-"""Below this BLEU a method has learned the language model of the target at most."""
+"""With a lower BLEU a method has learned at most a language model of the target."""
 Block = list[tuple[str, str]]
-"""One sentence: its source, its reference and what each method made of it, as (name, text)."""
+"""One sentence: source, reference and each method's translation, as (name, text)."""
 
 
 def blocks(data: Path, languages: tuple[str, str], runs: Mapping[str, Run]) -> list[Block]:
-    """Test sentences with their translations: evenly spread, not chosen.
+    """Test sentences with their translations, evenly spread over the test set.
 
     Args:
         data: the prepared directory.
         languages: source and target.
-        runs: by method; one that has no translation is left out.
+        runs: by method; those without a translation are skipped.
     """
     source, reference = (read_sentences(data / "raw" / f"{TEST}.{language}") for language in languages)
     hypotheses = {
@@ -46,12 +46,12 @@ def blocks(data: Path, languages: tuple[str, str], runs: Mapping[str, Run]) -> l
 
 
 def as_text(shown: Sequence[Block]) -> str:
-    """The blocks for a terminal."""
+    """The samples for a terminal."""
     return "\n\n".join("\n".join(f"  {name:<12} {sentence}" for name, sentence in block) for block in shown)
 
 
 def as_markdown(shown: Sequence[Block]) -> str:
-    """The blocks as a page."""
+    """The samples as a Markdown page."""
     tables = [markdown_table([("", "text"), *block], numbers=False) for block in shown]
     return "\n\n".join(["# Translations", *tables]) + "\n"
 

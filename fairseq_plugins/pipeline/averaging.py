@@ -18,7 +18,7 @@ _COUNTED = re.compile(r"(last-epochs|last-updates|best)=([1-9]\d*)")
 
 
 def choose(run: Run, requested: str) -> str:
-    """The checkpoints to average, as ``last-epochs=10``, ``last-updates=5``, ``best=1``, ``none`` or the path of a checkpoint.
+    """The checkpoints to average: ``last-epochs=10``, ``last-updates=5``, ``best=1``, ``none`` or a checkpoint's path.
 
     Args:
         run: the training.

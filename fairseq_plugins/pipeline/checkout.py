@@ -13,7 +13,7 @@ CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.par
 
 
 def checkout() -> Path | None:
-    """Root of the repository that this package is imported from; None for an installed package, which has no scripts."""
+    """Root of the repository that this package is imported from; None for an installed package."""
     above = PACKAGE.parent
     return above if (above / "scripts" / "train.sh").is_file() else None
 

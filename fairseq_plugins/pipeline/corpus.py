@@ -85,7 +85,9 @@ def _languages(data: Path, task: Any) -> tuple[str, str] | None:
 
 def _require(file: Path, data: Path) -> None:
     if not file.is_file():
-        raise UserError(f"{data}: contains no {file.name}; is it an output of fairseq-deep prepare or fairseq-preprocess?")
+        raise UserError(
+            f"{data}: contains no {file.name}; is it an output of fairseq-deep prepare or fairseq-preprocess?"
+        )
     if file.stat().st_size == 0:
         raise UserError(f"{file}: empty")
 

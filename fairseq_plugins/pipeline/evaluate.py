@@ -99,7 +99,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--accept-references",
             default="",
             metavar="REASON",
-            help="continue although the prepared references differ from the published ones; the signature has the reason",
+            help="continue although the prepared references differ from the published ones; REASON is in the signature",
         ),
         group.add_argument(
             "--remove-bpe",
@@ -132,7 +132,7 @@ def _number(text: str) -> float:
 
 
 def _subwords(name: str) -> str:
-    """fairseq also accepts the mark itself as the name of these subwords."""
+    """Accept the mark itself, as fairseq does, as the name of these subwords."""
     return "subword_nmt" if name == "@@ " else name
 
 

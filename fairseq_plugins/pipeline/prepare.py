@@ -1,7 +1,7 @@
 """``fairseq-deep prepare``: from parallel sentences to a directory to train on, in one pass.
 
-Check, tokenise, clean, split off a validation set, learn and apply subwords, binarise: :meth:`Preparation.run` calls the
-stages in this order. Each is one command of ``python -m fairseq_plugins.text``, or fairseq's own.
+Check, tokenise, clean, split off a validation set, learn and apply subwords, binarise: :meth:`Preparation.run` calls
+the stages in this order. Each is one command of ``python -m fairseq_plugins.text``, or fairseq's own.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ class Preparation:
         return place
 
     def _named_test_sets(self, output: Path) -> None:
-        """fairseq's name and the user's name of each test set."""
+        """Write each test set's name in ``data-bin`` and its name for the user."""
         if not self.dry_run:
             lines = [f"test{index or ''}\t{name}\n" for index, name in enumerate(self.sets.tests)]
             write_whole(output, "".join(lines))
@@ -425,8 +425,8 @@ def _parser() -> ScriptParser:
     flags.add_argument(
         "--settings-of",
         metavar="WHAT",
-        help="only check the settings of the corpus WHAT: they must be legal, the same as those of DIR, and not changed "
-        "by an environment variable (SIZE for --size)",
+        help="only check the settings of the corpus WHAT: they must be legal, equal to those of DIR, and not changed by "
+        "an environment variable (SIZE for --size)",
     )
     flags.add_argument("--dry-run", action="store_true", help="only print the commands")
     return flags

@@ -55,9 +55,7 @@ class Settings:
     )
     tokeniser: str = setting("moses", "none: the text is tokenised already")
     given_truecased: str = setting("0", "1: the given text is truecased")
-    given_tokeniser: str = setting(
-        "", "moses: given in Moses' tokens; needs TOKENISER=none; test sets then need --raw"
-    )
+    given_tokeniser: str = setting("", "moses: given in Moses' tokens; needs TOKENISER=none; test sets then need --raw")
     given_subwords: str = setting(
         "", "given in subwords; needs TOKENISER=none SUBWORDS=none; test sets then need --raw"
     )

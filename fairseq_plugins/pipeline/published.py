@@ -1,8 +1,8 @@
 """The published results that this package sets out to reproduce: one row of ``published.tsv`` for each printed result.
 
 A row has the configuration below ``configs/``, the average, the test sets, the printed score and its scorer, and what
-was run here. The YAML files, docs/reproduction.md, the evaluation and the reports read it. Published numbers are nowhere
-else.
+was run here. The YAML files, docs/reproduction.md, the evaluation and the reports read it. Published numbers are
+nowhere else.
 """
 
 from __future__ import annotations

@@ -461,9 +461,7 @@ def parser() -> OneLineParser:
         metavar="N",
         help="resamples of the paired bootstrap; 0 for no tests; default: 1000",
     )
-    flags.add_argument(
-        "--without-speed", action="store_true", help="omit machine-dependent columns"
-    )
+    flags.add_argument("--without-speed", action="store_true", help="omit machine-dependent columns")
     return flags
 
 

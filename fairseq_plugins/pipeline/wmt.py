@@ -185,11 +185,13 @@ def main(argv: Sequence[str]) -> int:
     flags = OneLineParser(
         prog="fairseq-deep wmt",
         description="Download training texts and test sets of WMT by their names. DIR gets the training texts as in "
-        "their archives, and the test sets as DIR/test/NAME.LANGUAGE, one sentence per line and otherwise as published. "
+        "their archives, and the test sets as DIR/test/NAME.LANGUAGE, one sentence per line, otherwise as published. "
         "CACHE, ARCHIVE_DIR and CHECKSUMS in the environment have the same meaning as for fairseq-deep download.",
     )
     flags.add_argument("names", nargs="+", metavar="NAME", help=f"one of {', '.join(texts())}")
-    flags.add_argument("--pair", required=True, metavar="SOURCE-TARGET", help="direction, for example en-de; one is English")
+    flags.add_argument(
+        "--pair", required=True, metavar="SOURCE-TARGET", help="direction, for example en-de; one is English"
+    )
     flags.add_argument("--to", required=True, type=Path, metavar="DIR")
     flags.add_argument("--dry-run", action="store_true", help="only print the commands")
     args = flags.read(argv)

@@ -59,9 +59,7 @@ class Workspace:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(
-                f"{self.directory}: in use by another job; wait for it, or use another directory"
-            ) from None
+            raise UserError(f"{self.directory}: in use by another job; wait for it, or use another directory") from None
         # A child that outlives a killed parent still works here, so it keeps the lock.
         os.set_inheritable(lock, True)
 

@@ -91,7 +91,7 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
         sums: MD5, SHA-1 or SHA-256 checksum by base name; a member with one of these names must have it.
 
     Raises:
-        UserError: as for :func:`check_archive`; or a pattern matches nothing, a checksum is wrong, a path leads outside.
+        UserError: as for :func:`check_archive`; a pattern matches nothing, a checksum is wrong, or a path leads outside.
         OSError: ``directory`` cannot be written.
     """
     _require_unpackable(archive, directory)
@@ -102,7 +102,9 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
         wanted = Wanted(partial, only)
         names = _read(archive, archive.name, wanted)
         if wanted.unmatched:
-            raise UserError(f"{archive}: nothing matches {' '.join(sorted(wanted.unmatched))}; it contains {_some(names)}")
+            raise UserError(
+                f"{archive}: nothing matches {' '.join(sorted(wanted.unmatched))}; it contains {_some(names)}"
+            )
         files = [path for path in sorted(partial.rglob("*")) if path.is_file()]
         _check_sums(archive, files, sums or {})
         partial.rename(directory)
@@ -268,7 +270,7 @@ def main_of_check(argv: Sequence[str]) -> int:
     parser.add_argument("--name", help="a name with the expected suffix (default: the file's own name)")
     parser.add_argument("archive", type=Path)
     arguments = parser.read(argv)
-    print(f"{arguments.archive}: whole, {check_archive(arguments.archive, arguments.name)} files")
+    print(f"{arguments.archive}: complete, {check_archive(arguments.archive, arguments.name)} files")
     return 0
 
 

@@ -28,7 +28,7 @@ def learn(lines: Iterable[str], merges: int, name: str) -> list[str]:
     with redirect_stderr(io.StringIO()):
         try:
             learn_bpe(lines, codes, merges)
-        except ValueError as error:  # max() of no pair at all
+        except ValueError as error:  # max() of an empty list of pairs
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{name}: no subwords to learn: every word is one letter long") from None

@@ -110,7 +110,7 @@ def _of_settings(path: Path) -> Description | None:
 
 
 def subwords_of(kind: str) -> str:
-    """fairseq's name for the subwords that ``prepare.sh`` calls ``kind``."""
+    """Name in fairseq of the subwords that ``prepare.sh`` calls ``kind``."""
     return "subword_nmt" if kind == "bpe" else kind
 
 
@@ -144,7 +144,7 @@ def main(argv: Sequence[str]) -> int:
     found = Description(args.tokeniser, subwords_of(args.subwords), args.lower_case, args.truecased, changed)
     content: dict[str, Any] = asdict(found)
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    # What says the same stays as it is: a second call of a finished preparation changes nothing.
+    # An equal file stays: a second call of a finished preparation changes nothing.
     if not args.output.is_file() or args.output.read_text(encoding="utf-8") != text:
         write_whole(args.output, text)
     return 0

@@ -193,7 +193,7 @@ def compare(corpus: Corpus, found: Directory) -> Iterator[Verdict]:
 
 
 def _compare_rows(corpus: Corpus, split: str, found: Directory) -> Iterator[Verdict]:
-    # What was published may be longer than what is trained on: sentences too long are dropped in between.
+    # The published text may have more rows than the training text, which lacks sentences that are too long.
     kept = [file for file in found.of_split(split) if split != "train" or file.kind not in ("raw", "tok")]
     verdicts = (_rows_verdict(corpus, split, rows) for rows in dict.fromkeys(file.rows for file in kept))
     yield from (verdict for verdict in verdicts if verdict is not None)

@@ -1,7 +1,7 @@
 """Read and write lines of text: strict UTF-8, lines end only at a line feed, files appear when complete.
 
-Python's text mode and ``str.splitlines`` also end lines at a carriage return, U+2028 and others, so parallel files would
-silently lose their alignment.
+Python's text mode and ``str.splitlines`` also end lines at a carriage return, U+2028 and others, so parallel files
+would silently lose their alignment.
 """
 
 from __future__ import annotations

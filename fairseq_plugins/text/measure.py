@@ -218,7 +218,7 @@ def measure_text(path: Path, file: File) -> None:
     file.types, file.sha256 = len(types), state.hexdigest()
     if not file.rows and not file.faults:
         file.faults.append("the file is empty")
-    # References stay as they were published, and are read line by line at line feeds alone.
+    # References stay as published and are split only at line feeds.
     if stray_returns and file.kind != "raw":
         file.faults.append(f"{stray_returns:,} carriage returns, which fairseq reads as ends of lines")
     if ending != b"\n":
@@ -325,7 +325,7 @@ def _opened(prefix: Path, file: File) -> Any:
             dataset = data_utils.load_indexed_dataset(str(prefix))
         except OSError:
             raise
-        except Exception as error:  # whatever the bytes of a damaged index lead fairseq to
+        except Exception as error:  # a damaged index can raise anything
             file.faults.append(f"fairseq cannot open it: {(str(error) or type(error).__name__).splitlines()[0]}")
             return None
     if dataset is None:

@@ -104,6 +104,6 @@ class _Feeder(threading.Thread):
                     self._stream.write(line.encode("utf-8") + b"\n")
                     self.given += 1
         except BrokenPipeError:
-            pass  # The program has ended early; its exit code says more.
+            pass  # The program ended early; its exit code is checked later.
         except Exception as error:
             self.error = error

@@ -74,7 +74,9 @@ def main_of_learn(argv: Sequence[str]) -> int:
     flags = parser_of("learn-sentencepiece", __doc__)
     flags.add_argument("--size", type=at_least(1), required=True, metavar="N")
     flags.add_argument("--kind", choices=KINDS, default="unigram", help="default: unigram")
-    flags.add_argument("--coverage", type=float, default=1.0, metavar="P", help="share of the characters to cover; default: 1")
+    flags.add_argument(
+        "--coverage", type=float, default=1.0, metavar="P", help="share of the characters to cover; default: 1"
+    )
     add_files(flags)
     args = flags.read(argv)
     model = learn(args.inputs, args.size, args.kind, args.coverage)

@@ -12,7 +12,7 @@ from fairseq_plugins.text.lines import read_lines, whole_files
 
 
 def split(path: Path, rest: Path, taken: Path, every: int) -> int:
-    """Write lines ``every``, 2 ``every``, ... (from 1) to ``taken`` and the others to ``rest``; return the number taken.
+    """Write lines ``every``, 2 ``every``, ... (from 1) to ``taken``, the others to ``rest``; return the number taken.
 
     Raises:
         UserError: one of the two would be empty.

@@ -43,7 +43,9 @@ def main(argv: Sequence[str]) -> int:
     kind = flags.add_mutually_exclusive_group(required=True)
     kind.add_argument("--tags", action="store_true", help="the input is a train.tags file")
     kind.add_argument("--xml", action="store_true", help="the input is XML with <seg> elements")
-    flags.add_argument("--straight-apostrophes", action="store_true", help="with --xml: replace ’ by ', as fairseq does")
+    flags.add_argument(
+        "--straight-apostrophes", action="store_true", help="with --xml: replace ’ by ', as fairseq does"
+    )
     add_files(flags)
     args = flags.read(argv)
     if args.tags and args.straight_apostrophes:

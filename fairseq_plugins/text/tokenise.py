@@ -151,7 +151,9 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--kind", choices=KINDS, default="moses", help="none: only replace white space by single spaces")
     flags.add_argument("--normalise", action="store_true", help="normalise punctuation first")
     flags.add_argument("--aggressive", action="store_true", help="split at hyphens")
-    flags.add_argument("--no-escape", dest="escape", action="store_false", help="do not escape special characters, such as ' as &apos;")
+    flags.add_argument(
+        "--no-escape", dest="escape", action="store_false", help="do not escape special characters, such as ' as &apos;"
+    )
     flags.add_argument("--lower-case", action="store_true")
     add_workers(flags)
     add_files(flags)

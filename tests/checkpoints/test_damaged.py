@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints.damaged import is_damaged, mend_last_checkpoint
+from fairseq_plugins.checkpoints.damaged import is_damaged, restore_last_checkpoint
 
 
 def save(path: Path, updates: int) -> Path:
@@ -32,16 +32,16 @@ def test_the_last_is_restored_from_the_newest_by_updates_not_by_name(tmp_path: P
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes(newest.read_bytes()[:700])
     (tmp_path / "checkpoint_1_1000.pt.tmp").write_bytes(b"PK")
-    said = mend_last_checkpoint(tmp_path)
+    messages = restore_last_checkpoint(tmp_path)
     assert last.read_bytes() == newest.read_bytes()
-    assert said == [f"{last}: cut off by a kill, removed", f"{last}: restored from checkpoint_best.pt"]
+    assert messages == [f"{last}: truncated, removed", f"{last}: restored from checkpoint_best.pt"]
     names = ["checkpoint9.pt", "checkpoint_1_900.pt", "checkpoint_best.pt", "checkpoint_last.pt"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_a_kill_before_the_first_copy(tmp_path: Path) -> None:
     first = save(tmp_path / "checkpoint_1_10.pt", 10)
-    mend_last_checkpoint(tmp_path)
+    restore_last_checkpoint(tmp_path)
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == first.read_bytes()
 
 
@@ -52,9 +52,9 @@ def test_whole_and_foreign_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "checkpoint_old.pt").write_bytes(b"\x80\x02\x8a\nl\xfc")
     (tmp_path / "notes.pt").write_bytes(b"")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert mend_last_checkpoint(tmp_path) == []
+    assert restore_last_checkpoint(tmp_path) == []
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_nothing_is_there_yet(tmp_path: Path) -> None:
-    assert mend_last_checkpoint(tmp_path / "absent") == []
+    assert restore_last_checkpoint(tmp_path / "absent") == []

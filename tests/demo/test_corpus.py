@@ -81,8 +81,8 @@ def test_illegal_sizes_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         write_corpus(tmp_path / "out", LARGEST + 1, -1, 10)
     assert caught.value.problems == (
-        f"-1 valid pairs: between 1 and {LARGEST:,} are possible",
-        f"{LARGEST + 1} train pairs: between 1 and {LARGEST:,} are possible",
+        f"-1 valid pairs: must be between 1 and {LARGEST:,}",
+        f"{LARGEST + 1} train pairs: must be between 1 and {LARGEST:,}",
     )
     assert not (tmp_path / "out").exists()
 

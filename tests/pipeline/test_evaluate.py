@@ -42,7 +42,7 @@ def data(tmp_path):
 
 
 def describe(data: Path, **content: Any) -> None:
-    """Let the preparation have said what its text is in."""
+    """Write the ``text.json`` of a preparation."""
     (data / "text.json").write_text(json.dumps(content))
 
 
@@ -123,7 +123,7 @@ def test_an_earlier_preparation_is_described_by_its_settings_where_these_leave_n
     with pytest.raises(UserError) as caught:
         plan(run, data)
     assert caught.value.problems == (
-        f"{data}: no text.json of a preparation says what its text is in; give --remove-bpe and "
+        f"{data}: no text.json describes its text; set --remove-bpe and "
         "--tokenised: --remove-bpe subword_nmt, sentencepiece or none, --tokenised moses or none",
     )
     given = ("--remove-bpe=subword_nmt", "--tokenised=moses")
@@ -132,9 +132,9 @@ def test_an_earlier_preparation_is_described_by_its_settings_where_these_leave_n
 
 def test_what_the_user_says_of_the_text_must_not_contradict_its_preparation(run, data):
     assert how_it_is_made_plain(run, data, "--remove-bpe=none", "--tokenised=none") == ("none", "none", False)
-    with pytest.raises(UserError, match=r"^--remove-bpe says subword_nmt, but the preparation of .*data says none "):
+    with pytest.raises(UserError, match=r"^--remove-bpe is subword_nmt, but .*data was prepared with none "):
         plan(run, data, "--remove-bpe=subword_nmt")
-    with pytest.raises(UserError, match="^--lower-cased says True, but the preparation of .* says False "):
+    with pytest.raises(UserError, match="^--lower-cased is True, but .* was prepared with False "):
         plan(run, data, "--lower-cased")
 
 
@@ -143,7 +143,7 @@ def test_a_damaged_description_is_named(run, data):
     with pytest.raises(UserError, match=r"text.json: unknown tokeniser 'mose' \(did you mean 'moses'\?\)"):
         plan(run, data)
     describe(data, tokenizer="moses")
-    with pytest.raises(UserError, match=r"text.json: not as .* writes it: .*'tokenizer'"):
+    with pytest.raises(UserError, match=r"text.json: not written by .*: .*'tokenizer'"):
         plan(run, data)
 
 
@@ -220,16 +220,16 @@ def test_what_is_missing_is_named(run, data, tmp_path):
         plan(run, data)
     with pytest.raises(UserError, match="neither data-bin/ nor a dictionary"):
         plan(run, run)
-    with pytest.raises(UserError, match="no such directory of prepared data"):
+    with pytest.raises(UserError, match="data: no such directory"):
         plan(run, tmp_path / "nowhere")
     (run / "checkpoints" / "checkpoint_last.pt").unlink()
-    with pytest.raises(UserError, match="checkpoints: holds no checkpoint"):
+    with pytest.raises(UserError, match="checkpoints: contains no checkpoint"):
         plan(run, data)
 
 
 def test_a_task_that_is_not_known_is_named(run, data):
     save(run / "checkpoints" / "checkpoint_last.pt", {"_name": "masked_lm"})
-    with pytest.raises(UserError, match="task 'masked_lm' is not evaluated here; tasks: translation, "):
+    with pytest.raises(UserError, match="task 'masked_lm' is not supported; supported tasks: translation, "):
         plan(run, data)
 
 
@@ -243,7 +243,7 @@ def test_a_task_that_is_not_known_is_named(run, data):
         ("--length-penalty", "-inf", "--length-penalty -inf: not a number"),
         ("--context-window", "-1", "--context-window -1: not a whole number of at least 0"),
         ("--metrics", "sacrebleu,blue", "unknown metric 'blue'; legal values: chrf, chrf++, "),
-        ("--average", "last-epoch=10", "--average last-epoch=10: neither the path of a checkpoint nor a legal value"),
+        ("--average", "last-epoch=10", "unknown --average 'last-epoch=10'; legal values: last-epochs=N"),
     ],
 )
 def test_a_wrong_setting_is_one_line(run, data, flag, value, message):
@@ -265,7 +265,7 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
 def test_a_moses_that_is_none_is_told_before_anything_is_decoded(run, data, tmp_path, monkeypatch):
     describe(data, tokeniser="moses")
     monkeypatch.setenv("MOSES", str(tmp_path))
-    with pytest.raises(UserError, match=r"MOSES=.*: neither tokenizer/tokenizer.perl nor "):
+    with pytest.raises(UserError, match=r"MOSES=.*: contains neither tokenizer/tokenizer.perl nor "):
         plan(run, data)
     describe(data, tokeniser="none")
     assert how_it_is_made_plain(run, data)[1] == "none"
@@ -298,7 +298,7 @@ def test_data_of_another_training_are_refused(run, data, tmp_path):
     with pytest.raises(UserError) as caught:
         plan(run, moved)
     assert caught.value.problems == (
-        f"{moved}: not what {run} was trained on, which was {data}: its dictionaries or training files are others",
+        f"{moved}: not the data of {run}, which was trained on {data}: dictionaries or training files differ",
     )
 
 

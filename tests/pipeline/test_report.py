@@ -123,7 +123,7 @@ def test_a_changed_recipe_is_not_set_beside_the_paper(tmp_path, capsys):
     write_run(tmp_path / "runs" / "small", changes=["model.encoder_layers=3"], scores={"sacreBLEU": 20.0})
     _, out = made(tmp_path, capsys)
     assert "35.67" not in out
-    assert "differs from the published recipe, whose number is not shown: model.encoder_layers=3" in out
+    assert "differs from the published recipe, so its number is not shown: model.encoder_layers=3" in out
 
 
 def test_changes_that_rows_do_not_share_are_in_their_names(tmp_path, capsys):
@@ -223,7 +223,7 @@ def test_equal_translations_are_not_marked(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("texts", "why"),
     [
-        ((REFERENCES, REFERENCES[:-1] + ["Another ."]), "its references are others"),
+        ((REFERENCES, REFERENCES[:-1] + ["Another ."]), "its references differ"),
         ((REFERENCES[:-1], REFERENCES), "19 translations of 20 sentences"),
         (None, "hypotheses.txt is missing or not UTF-8"),
     ],
@@ -389,7 +389,7 @@ def test_damaged_files_are_said_under_the_table(two_methods, capsys):
 def test_nothing_to_report_is_one_line(tmp_path, capsys):
     code, out, err = call(capsys, tmp_path, "--output", tmp_path / "report")
     assert (code, out) == (2, "")
-    assert err == f"error: {tmp_path}: not a run, and no run below it: run.json or train.log is looked for\n"
+    assert err == f"error: {tmp_path}: not a run, and no run below it (no run.json or train.log)\n"
 
 
 def test_what_was_not_decoded_alike_is_said(two_methods, capsys):
@@ -398,15 +398,15 @@ def test_what_was_not_decoded_alike_is_said(two_methods, capsys):
         for score in place.rglob("score.json"):
             score.with_name("settings").write_text(f"average=last-epochs=10\nupdates={beam}00\nbeam={beam}\n")
     content, _ = made(two_methods, capsys, "--samples", "0")
-    assert "test: not made alike: beam is 5 for admin_6e6d, pre_ln_6e6d; 4 for pre_ln_6e6d" in content["notes"]
-    assert len([note for note in content["notes"] if "not made alike" in note]) == 1
+    assert "test: settings differ: beam is 5 for admin_6e6d, pre_ln_6e6d; 4 for pre_ln_6e6d" in content["notes"]
+    assert len([note for note in content["notes"] if "settings differ" in note]) == 1
 
 
 def test_scores_with_other_signatures_are_said(two_methods, capsys):
     score = two_methods / "runs" / "b" / "seed2222" / "evaluation" / "test" / "score.json"
     score.write_text(score.read_text().replace("case:mixed", "case:lc"))
     content, _ = made(two_methods, capsys, "--samples", "0")
-    assert any(note.startswith("test: not made alike: signature of sacreBLEU is nrefs:1") for note in content["notes"])
+    assert any(note.startswith("test: settings differ: signature of sacreBLEU is nrefs:1") for note in content["notes"])
 
 
 def test_a_score_without_case_is_tested_without_case(tmp_path, capsys):
@@ -426,7 +426,7 @@ def test_another_average_than_the_published_is_said(average, said, tmp_path, cap
     directory = write_run(tmp_path / "runs" / "a", scores={"sacreBLEU": 35.0})
     (directory / "evaluation" / "test" / "settings").write_text(f"average={average}\nbeam=5\n")
     content, _ = made(tmp_path, capsys)
-    note = f"admin_6e6d: test is of average={average}, the published number of last-epochs=10"
+    note = f"admin_6e6d: test uses average={average}, the published score last-epochs=10"
     assert (note in content["notes"]) == said
 
 

@@ -76,5 +76,5 @@ def test_what_is_no_run_is_named(tmp_path):
         find_runs([tmp_path / "empty", tmp_path / "absent"])
     assert caught.value.problems[0].startswith(f"{tmp_path / 'empty'}: not a run")
     assert caught.value.problems[1] == f"{tmp_path / 'absent'}: no such directory"
-    with pytest.raises(UserError, match="not a run: it holds none of run.json"):
+    with pytest.raises(UserError, match="not a run: it contains none of run.json"):
         read_run(tmp_path / "empty")

@@ -31,7 +31,7 @@ def enter(workspace: Workspace) -> None:
 def test_a_directory_below_a_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "below"
-    line = f"{below}: cannot be made: Not a directory"
+    line = f"{below}: cannot be created: Not a directory"
     assert refusal(enter, Workspace(below)) == line
     assert refusal(Workspace(below).make, below / "stage", Path.touch) == line
 
@@ -43,7 +43,7 @@ def test_a_directory_that_cannot_be_locked(tmp_path: Path) -> None:
 
 def test_a_second_job_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> None:
     with Workspace(tmp_path).claimed():
-        line = f"{tmp_path}: another job is at work there; wait for it, or give another directory"
+        line = f"{tmp_path}: in use by another job; wait for it, or use another directory"
         assert refusal(enter, Workspace(tmp_path)) == line
     enter(Workspace(tmp_path))
 
@@ -70,7 +70,7 @@ with Workspace(Path({str(tmp_path)!r})).claimed():
             time.sleep(0.01)
         job.kill()
         job.wait()
-        assert "another job is at work" in refusal(enter, Workspace(tmp_path))
+        assert "in use by another job" in refusal(enter, Workspace(tmp_path))
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
@@ -89,7 +89,7 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     workspace.remember({"SIZE": "3", "SOURCE": "de"})
     line = refusal(workspace.remember, {"SIZE": 4, "SOURCE": "de", "NEW": 1})
     assert line == (
-        f"{tmp_path} was made with other settings (SIZE=4; was SIZE=3; NEW=1); give another directory, or delete it"
+        f"{tmp_path} was made with other settings (SIZE=4; was SIZE=3; NEW=1); use another directory, or delete it"
     )
 
 
@@ -127,13 +127,13 @@ def test_a_stage_that_was_stopped_is_made_again_and_a_whole_one_is_kept(
     assert workspace.make(target, lambda partial: (partial.mkdir(), (partial / "whole").touch()) and None)
     assert [path.name for path in target.parent.rglob("*")] == ["target", "whole"]
     assert not workspace.make(target, stopped)
-    assert capsys.readouterr().out == f"{target}: making it\n" * 2 + f"{target}: there already, kept\n"
+    assert capsys.readouterr().out == f"{target}: creating\n" * 2 + f"{target}: exists already, kept\n"
 
 
 def test_a_stage_that_makes_nothing_is_a_failure(tmp_path: Path) -> None:
     target = tmp_path / "target"
     line = refusal(Workspace(tmp_path).make, target, lambda partial: None)
-    assert line == f"{target}: not made, although no command failed"
+    assert line == f"{target}: not created, although no command failed"
 
 
 def test_a_dry_run_names_what_it_would_make_and_touches_nothing(

@@ -122,7 +122,7 @@ def test_a_training_that_diverges_is_not_evaluated_and_the_next_one_goes_on(
     trainings, how = steps(tmp_path, monkeypatch, 1)
     told: list[str] = []
     train_all(trainings, how, told.append)
-    assert told == [f"{tmp_path}/a/seed1: diverged; nothing to translate with"]
+    assert told == [f"{tmp_path}/a/seed1: diverged, not evaluated"]
     assert (tmp_path / "said").read_text().splitlines() == ["run a seed1", "run b seed1", "evaluate b seed1"]
 
 

@@ -63,7 +63,7 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
     assert ended.returncode == 0, ended.stderr
     place = directory / "evaluation" / "test"
     assert json.loads((place / "self-check.json").read_text())["bleu"] == 100
-    assert "references against the published ones: 100.00 BLEU, 0 of 60 lines differ\n" in ended.stdout
+    assert "references against published ones: 100.00 BLEU, 0 of 60 lines differ\n" in ended.stdout
 
     # The mean of the last three epochs, by hand.
     averaged = read_checkpoint(directory / "averaged.pt")["model"]
@@ -122,7 +122,7 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     assert [path.name for path in tmp_path.rglob("*.pt")] == []
     assert not (tmp_path / "out" / "test" / "generate.log").exists()
 
-    # Accepted, the reason stands in the signature of the score.
+    # The signature of the score contains the reason.
     accepted = run("evaluate.sh", directory, data, **{**settings, "ACCEPT_REFERENCES": "a word more, on purpose"})
     assert accepted.returncode == 0, accepted.stderr
     assert "accepted: a word more, on purpose" in accepted.stderr

@@ -21,7 +21,7 @@ def ended(commands: str, *arguments: object, **settings: str) -> tuple[int, str]
 def test_a_directory_below_a_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "below"
-    line = f"error: {below}: cannot be made: Not a directory\n"
+    line = f"error: {below}: cannot be created: Not a directory\n"
     assert ended('claim "$2"', below) == (2, line)
 
 

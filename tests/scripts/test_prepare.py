@@ -177,10 +177,10 @@ def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
     arguments = [tmp_path / "out", f"train={tmp_path}/cut", "valid=every-10th", f"test={tmp_path}/cut"]
     settings = {"TOKENISER": "none", "SUBWORDS": "none", "PYTHON": without_binarising(tmp_path)}
     asked = refusal(SCRIPT, *arguments, **settings)
-    assert asked.startswith(f"{tmp_path}/cut.de: holds '{'@@ ' if kind == 'bpe' else '▁'}', the mark of subwords: say ")
+    assert asked.startswith(f"{tmp_path}/cut.de: contains '{'@@ ' if kind == 'bpe' else '▁'}', a subword mark: set ")
     settings |= {"GIVEN_SUBWORDS": kind, "GIVEN_TOKENISER": "moses", "GIVEN_LOWER_CASE": "1"}
     asked = refusal(SCRIPT, *arguments, **settings)
-    assert asked.startswith("no test.raw=PREFIX given: the text of test comes in tokens or subwords")
+    assert asked.startswith("no test.raw=PREFIX given: the text of test is in tokens or subwords")
     arguments += [f"test.raw={tmp_path}/plain", "test.changed=apostrophes,punctuation"]
     ended = run(SCRIPT, *arguments, **settings)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -307,22 +307,22 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
 @pytest.mark.parametrize(
     ("arguments", "settings", "line"),
     [
-        (["train=x"], {}, "the first argument is the directory to make, not 'train=x'"),
-        ([""], {}, "'' cannot be the directory to make"),
-        (["/"], {}, "'/' cannot be the directory to make"),
-        (["{out},b", TRAIN], {}, "{out},b: a comma in the name of the directory; fairseq cannot read it"),
-        (["{out}", "text"], {}, "'text' is no NAME=PREFIX"),
+        (["train=x"], {}, "the first argument must be the output directory, not 'train=x'"),
+        ([""], {}, "'' cannot be the output directory"),
+        (["/"], {}, "'/' cannot be the output directory"),
+        (["{out},b", TRAIN], {}, "{out},b: fairseq does not support a comma in a path; use another directory"),
+        (["{out}", "text"], {}, "'text' is not of the form NAME=PREFIX"),
         (["{out}", VALID], {}, "no train=PREFIX given"),
         (["{out}", TRAIN], {}, "no valid=PREFIX given (or valid=every-23rd: that part of the training pairs)"),
         (["{out}", TRAIN, "valid=every-1st"], {}, "valid=every-1st would leave no training pair"),
-        (["{out}", TRAIN, VALID, VALID], {}, "valid= is given twice; only train= may be"),
+        (["{out}", TRAIN, VALID, VALID], {}, "valid= is given twice; only train= can be repeated"),
         (
             ["{out}", TRAIN, VALID, "a b=x"],
             {},
-            "'a b' cannot be the name of a set: letters, digits, '-', '_' and '.', not .tok at the end",
+            "'a b' cannot be the name of a set; legal: letters, digits, '-', '_' and '.', no .tok at the end",
         ),
-        (["{out}", TRAIN, VALID, "test.raw=x"], {}, "test.raw= is given without test="),
-        (["{out}", TRAIN, VALID, "valid.changed=case"], {}, "valid.changed= is given without valid.raw="),
+        (["{out}", TRAIN, VALID, "test.raw=x"], {}, "test.raw= needs test="),
+        (["{out}", TRAIN, VALID, "valid.changed=case"], {}, "valid.changed= needs valid.raw="),
         (
             ["{out}", TRAIN, VALID, "valid.raw={text}/first", "valid.changed=case"],
             {},
@@ -331,12 +331,12 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
         (
             ["{out}", TRAIN, VALID],
             {"GIVEN_SUBWORDS": "bpe"},
-            "GIVEN_SUBWORDS=bpe goes with TOKENISER=none SUBWORDS=none",
+            "GIVEN_SUBWORDS=bpe needs TOKENISER=none SUBWORDS=none",
         ),
         (
             ["{out}", TRAIN, VALID],
             {"GIVEN_TOKENISER": "moses"},
-            "GIVEN_TOKENISER=moses goes with TOKENISER=none: the text has its tokens",
+            "GIVEN_TOKENISER=moses needs TOKENISER=none: the text is tokenised already",
         ),
         (["{out}", TRAIN, VALID, "test={text}/third"], {}, "{text}/third.de: no such file"),
         (["{out}", TRAIN, VALID], {"TARGET": "de"}, "SOURCE and TARGET are both 'de'; name two languages"),
@@ -347,31 +347,35 @@ TRAIN, VALID = "train={text}/one", "valid={text}/first"
         (
             ["{out}", TRAIN, VALID],
             {"TARGET_DICT": "d"},
-            "TARGET_DICT is given, but JOINED=1: one dictionary is SOURCE_DICT",
+            "TARGET_DICT needs JOINED=0; give a joined dictionary as SOURCE_DICT",
         ),
         (["{out}", TRAIN, VALID], {"CODES": "{text}/none"}, "{text}/none: no such file"),
-        (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "CODES": "c"}, "CODES is given, but SUBWORDS=none"),
+        (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "CODES": "c"}, "CODES is set, but SUBWORDS=none"),
         (
             ["{out}", TRAIN, VALID],
             {"SUBWORDS": "none", "JOINT_CODES": "0"},
-            "JOINT_CODES=0 is given, but SUBWORDS=none",
+            "JOINT_CODES=0 is set, but SUBWORDS=none",
         ),
         (["{out}", TRAIN, VALID], {"JOINT_CODES": "0", "CODES": "{text}/none"}, "{text}/none.de: no such file"),
         (
             ["{out}", TRAIN, VALID],
             {"CLEAN": "none", "MAX_LENGTH": "80"},
-            "MIN_LENGTH, MAX_LENGTH or RATIO is given, but CLEAN=none",
+            "MIN_LENGTH, MAX_LENGTH or RATIO is set, but CLEAN=none",
         ),
         (
             ["{out}", TRAIN, VALID],
             {"TOKENISER": "none", "AGGRESSIVE": "1"},
-            "AGGRESSIVE=1 and ESCAPE=0 go with TOKENISER=moses",
+            "AGGRESSIVE=1 and ESCAPE=0 need TOKENISER=moses",
         ),
-        (["{out}", TRAIN, VALID], {"TYPES": "9", "SOURCE_DICT": "d"}, "TYPES is given, but so is a dictionary"),
+        (
+            ["{out}", TRAIN, VALID],
+            {"TYPES": "9", "SOURCE_DICT": "d"},
+            "TYPES and a given dictionary (SOURCE_DICT, TARGET_DICT) are mutually exclusive",
+        ),
         (
             ["{out}", TRAIN, VALID],
             {"SUBWORDS": "none", "VOCABULARY_THRESHOLD": "5"},
-            "VOCABULARY_THRESHOLD goes with SUBWORDS=bpe",
+            "VOCABULARY_THRESHOLD needs SUBWORDS=bpe",
         ),
     ],
 )
@@ -399,7 +403,7 @@ def test_the_script_asks_for_what_it_was_told(text: Path, tmp_path: Path) -> Non
     words = [f"{tmp_path}/out", f"train={text}/one", f"valid={text}/first", "b=x", "b.raw=y", "b.changed=case"]
     assert refusal(SCRIPT, *words) == "unknown b.changed 'case'; legal values: apostrophes punctuation"
     assert refusal(SCRIPT, *words[:3], GIVEN_SUBWORDS="bpe") == (
-        "GIVEN_SUBWORDS=bpe goes with TOKENISER=none SUBWORDS=none"
+        "GIVEN_SUBWORDS=bpe needs TOKENISER=none SUBWORDS=none"
     )
 
 
@@ -432,5 +436,5 @@ def test_a_second_job_is_kept_out(text: Path, tmp_path: Path, capsys: pytest.Cap
         assert main(["prepare", f"{tmp_path}/out", "--train", f"{text}/one", "--valid", f"{text}/first"]) == 2
     assert (
         capsys.readouterr().err
-        == f"error: {tmp_path}/out: another job is at work there; wait for it, or give another directory\n"
+        == f"error: {tmp_path}/out: in use by another job; wait for it, or use another directory\n"
     )

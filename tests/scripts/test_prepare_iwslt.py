@@ -90,14 +90,14 @@ def test_a_second_call_changes_nothing(prepared: Path, settings: dict[str, str])
     before = contents(prepared), times(prepared)
     ended = run(SCRIPT, prepared, **settings)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.endswith(f"{prepared}: prepared already, kept\n")
+    assert ended.stdout.endswith(f"{prepared}: prepared already\n")
     assert (contents(prepared), times(prepared)) == before
 
 
 def test_other_settings_are_refused(prepared: Path, settings: dict[str, str]) -> None:
     before = contents(prepared)
     assert refusal(SCRIPT, prepared, **{**settings, "SIZE": "60"}) == (
-        f"{prepared} was made with other settings (SIZE=60; was SIZE=50); give another directory, or delete it"
+        f"{prepared} was made with other settings (SIZE=60; was SIZE=50); use another directory, or delete it"
     )
     assert contents(prepared) == before
 

@@ -169,4 +169,4 @@ def test_librispeech_says_what_fairseqs_program_needs(tmp_path: Path) -> None:
     line = refusal("prepare_librispeech.sh", tmp_path / "made", PYTHON=sys.executable)
     assert "cannot import pandas, sentencepiece, soundfile and torchaudio.sox_effects" in line
     line = refusal("prepare_librispeech.sh", tmp_path / "a b", PYTHON=sys.executable)
-    assert "a colon or a space in its path" in line
+    assert "fairseq does not support a colon or a space" in line

@@ -167,7 +167,7 @@ def test_every_documented_setting_is_an_option_of_the_command(script: str) -> No
 def test_what_the_name_of_a_corpus_means_cannot_be_set_otherwise(script: str, name: str, tmp_path: Path) -> None:
     ended = run(script, tmp_path / "made", DRY_RUN="1", **{name: OTHER[name] if name != "CLEAN" else "mine"})
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert re.fullmatch(rf"error: {name}=\S+ is given, but .* means {name}=.*\n", ended.stderr)
+    assert re.fullmatch(rf"error: {name}=\S+ is set, but .* means {name}=.*\n", ended.stderr)
 
 
 def test_settings_that_are_part_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_settings_that_are_part_of_a_name(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value)
         with pytest.raises(UserError) as caught:
             require_only("this", meant, tmp_path, None)
-        line = f"{name}={value} is given, but this means {name}={meaning}; scripts/prepare.sh takes text of your own"
+        line = f"{name}={value} is set, but this means {name}={meaning}; for other settings use scripts/prepare.sh"
         assert str(caught.value).startswith(line)
         monkeypatch.delenv(name)
 

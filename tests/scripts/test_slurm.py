@@ -99,8 +99,8 @@ def test_several_machines_without_slurm_are_refused(script: str, tmp_path: Path)
     done = subprocess.run(command, env=settings, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == (
-        "error: --nodes 2: on several machines, submit it to Slurm: "
-        "sbatch --nodes 2 [OPTION ...] scripts/slurm.sh SCRIPT, with a script of scripts/\n"
+        "error: --nodes 2 needs a Slurm job: "
+        "sbatch --nodes 2 [OPTION ...] scripts/slurm.sh SCRIPT, where SCRIPT is a script of scripts/\n"
     )
     assert not (tmp_path / "out").exists()
 
@@ -143,7 +143,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
 
     asked = Counter((tmp_path / "asked").read_text().splitlines())
     assert asked == {f"{where} fairseq_plugins.cli {command}": 1 for where, command in WHERE}
-    assert done.stdout.count("generate.log: making it") == 1
+    assert done.stdout.count("generate.log: creating") == 1
     assert (out / "report" / "report.csv").is_file()
     assert [path.parent.name for path in run.glob("evaluation/*/score.json")] == ["test"]
 

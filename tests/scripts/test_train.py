@@ -117,7 +117,7 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
     output, errors = child.communicate(timeout=60)
     assert child.returncode == 130
     assert errors.strip() == "interrupted; the same command continues where this one stopped"
-    assert f"{last}: cut off by a kill, removed" in output
+    assert f"{last}: truncated, removed" in output
 
     output, errors = train(prepared, run, *LENGTH)
     assert errors == ""

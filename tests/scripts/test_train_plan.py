@@ -108,7 +108,7 @@ def test_every_number_that_is_offered_is_legal(given_: Batches, nodes: int, aske
         share(given_, nodes, asked, 16)
     except UserError as error:
         refused = str(error)
-    if refused and "give other --nodes" not in refused:
+    if refused and "use another --nodes" not in refused:
         legal = [int(each) for each in refused.rpartition("legal values: ")[2].split(", ")]
         assert f"the nearest --processes is {max(legal)}; " in refused
         assert [share(given_, nodes, each, 16).processes for each in legal] == legal
@@ -137,12 +137,12 @@ def test_examples_of_sharing() -> None:
         share(of(4, longest=3000), 1, None, 6)
     assert str(refused.value) == (
         "4 batches of 8192 tokens an update cannot be shared equally among 6 processes (the longest sentence has 3000 "
-        "tokens, more than 8192 / 3 = 2730); GPUs are left idle only where you say so: --processes 4 uses the most; "
+        "tokens, more than 8192 / 3 = 2730); --processes 4 uses most of the GPUs and leaves the others idle; "
         "legal values: 1, 2, 4"
     )
     with pytest.raises(UserError, match=r"\(.* 8192 / 3 = 2730\); the nearest --processes is 2; legal values: 1, 2$"):
         share(of(8, longest=3000), 1, 3, 8)
-    with pytest.raises(UserError, match="nor among fewer on 3 machines: give other --nodes"):
+    with pytest.raises(UserError, match="nor among fewer on 3 machines: use another --nodes"):
         share(of(8, longest=3000), 3, None, 8)
     with pytest.raises(UserError, match="length of the longest sentence, .* is not known"):
         share(of(4, longest=None), 1, None, 8)
@@ -223,7 +223,7 @@ def test_precision(wanted: str, configured: str, machine: Machine, expected: str
 def test_precisions_that_are_not_there() -> None:
     with pytest.raises(UserError, match="--precision fp16 needs a GPU"):
         chosen("fp16", "fp32", CPU)
-    with pytest.raises(UserError, match="V100 has no bfloat16; fp16 is the nearest"):
+    with pytest.raises(UserError, match="V100 does not support bfloat16; use fp16"):
         chosen("bf16", "fp32", V100)
     with pytest.raises(UserError, match=r"unknown --precision 'fp61' \(did you mean 'fp16'\?\)"):
         chosen("fp61", "fp32", H100)
@@ -254,7 +254,7 @@ def without(data: Path, directory: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("name", ["dict.en.txt", "train.de-en.de.bin", "valid.de-en.en.idx"])
 def test_a_missing_file_is_named(data: Path, tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match=f"data-bin: holds no {name}; is it a directory that"):
+    with pytest.raises(UserError, match=f"data-bin: contains no {name}; is it an output of"):
         planned(without(data, tmp_path, name), tmp_path / "run")
 
 
@@ -264,7 +264,7 @@ def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data, tmp_path / "data-bin")
     dictionary = tmp_path / "data-bin" / "dict.en.txt"
     dictionary.write_text(dictionary.read_text().replace("0 ", "null "))
-    with pytest.raises(UserError, match=r"differ, but model\.share_all_embeddings wants one dictionary"):
+    with pytest.raises(UserError, match=r"differ, but model\.share_all_embeddings needs one dictionary"):
         planned(tmp_path, tmp_path / "run")
     (tmp_path / "data-bin" / "train.de-en.de.bin").write_bytes(b"")
     with pytest.raises(UserError, match=r"train\.de-en\.de\.bin: empty"):
@@ -290,7 +290,7 @@ def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
         (["task.data=x"], "task.data cannot be set here: it is the second argument, DATA"),
         (
             ["PRECISION=fp16"],
-            "PRECISION is no key of a configuration: give --precision, or set it before the command of a script",
+            "PRECISION is not a configuration key: use --precision, or set it as an environment variable of a script",
         ),
         (["max_update"], "'max_update' is not of the form KEY=VALUE"),
         (
@@ -428,7 +428,7 @@ def test_a_finished_run_is_left_alone_and_other_settings_are_refused(data: Path,
     torch.save({"model": {}}, run / "checkpoints" / "checkpoint1.pt")
     with pytest.raises(UserError) as refused:
         begun(other)
-    said = "optimization.lr: [0.5], was [0.001]); give another directory, or delete it"
+    said = "optimization.lr: [0.5], was [0.001]); use another directory, or delete it"
     assert str(refused.value) == f"{run}: holds a training with other settings ({said}"
     (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
     (line,) = (again := begun(request)).lines

@@ -66,7 +66,7 @@ def test_what_stands_around_a_segment_does_not_matter(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (b"", "empty"),
-        (b"<p>\n</p>\n", "holds no <seg>"),
+        (b"<p>\n</p>\n", "contains no <seg>"),
         (b'<seg id="1">A</seg>\n<seg id="2">B\n</seg>\n', "line 2: not one whole <seg>...</seg>"),
         (b'<seg id="1">A</seg> <seg id="2">B</seg>\n', "line 1: not one whole <seg>...</seg>"),
         (b'<seg id="1">\xe4</seg>\n', "line 1: not UTF-8"),

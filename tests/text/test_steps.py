@@ -101,10 +101,10 @@ def test_segments_are_cut_out_of_xml() -> None:
 
 def test_a_file_without_sentences_is_refused(bench: Bench) -> None:
     tags = bench.file("tags", *TAGS[:1])
-    assert bench.refused("ted", "--xml", tags, bench.path("out")) == f"{tags}: there is no sentence in it"
+    assert bench.refused("ted", "--xml", tags, bench.path("out")) == f"{tags}: contains no sentence"
     assert not Path(bench.path("out")).exists()
     refused = bench.refused("ted", "--tags", "--straight-apostrophes", tags, bench.path("out"))
-    assert refused == "--straight-apostrophes goes with --xml, not with --tags"
+    assert refused == "--straight-apostrophes needs --xml"
 
 
 # ---- characters --------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_the_steps_are_commands(bench: Bench) -> None:
 def test_perl_is_looked_for_where_moses_is_said_to_be(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOSES", bench.path("nowhere"))
     assert bench.refused("tokenise", "--language", "de", bench.file("raw", "a"), bench.path("tok")) == (
-        f"MOSES={bench.path('nowhere')}: neither tokenizer/tokenizer.perl nor scripts/tokenizer/tokenizer.perl is there"
+        f"MOSES={bench.path('nowhere')}: contains neither tokenizer/tokenizer.perl nor scripts/tokenizer/tokenizer.perl"
     )
 
 
@@ -278,7 +278,7 @@ def test_a_split_leaves_something_on_both_sides(bench: Bench) -> None:
     text = bench.file("text", "a", "b")
     for every in ("1", "3"):
         refused = bench.refused("split", "--every", every, text, bench.path("rest"), bench.path("taken"))
-        assert refused == f"{text}: 2 lines cannot be split at every {every}th; both parts need some"
+        assert refused == f"{text}: 2 lines cannot be split at every {every}th: one part would be empty"
 
 
 def test_a_line_that_is_not_there_cannot_be_selected(bench: Bench) -> None:
@@ -371,7 +371,7 @@ def test_what_is_no_file_of_merges_is_refused(bench: Bench, content: str) -> Non
 def test_text_without_subwords_is_refused(bench: Bench) -> None:
     text = bench.file("text", "a b c")
     refused = bench.refused("learn-bpe", "--merges", "5", text, bench.path("codes"))
-    assert refused.startswith(f"{text}: there are no subwords to learn: ")
+    assert refused.startswith(f"{text}: no subwords to learn: ")
 
 
 def test_sentencepiece_is_undone_by_joining(bench: Bench) -> None:

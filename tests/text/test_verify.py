@@ -124,8 +124,8 @@ def test_another_tokeniser_is_noticed(iwslt: Path, tmp_path: Path, verify: Calla
     write(copy / "text" / "test.de", [lines[0] + " .", *lines[1:]])
     result = verify(copy)
     assert result.code == 1
-    assert "text/test.de: 161,839 tokens instead of 161,838: tokenised or split into subwords otherwise" in result.bad
-    assert "text/test.de: not the known text: its SHA-256 is another" in result.bad
+    assert "text/test.de: 161,839 tokens instead of 161,838: tokenised or split into subwords differently" in result.bad
+    assert "text/test.de: not the known text: its SHA-256 differs" in result.bad
 
 
 def test_lost_sentences_are_named(iwslt: Path, tmp_path: Path, verify: Callable[..., Result]) -> None:
@@ -345,7 +345,7 @@ class TestDamage:
     def test_cut_off_text(self, tmp_path: Path, verify: Callable[..., Result]) -> None:
         (tmp_path / "test.de").write_bytes(b"ein\nzw")
         write(tmp_path / "test.en", ["one", "two"])
-        assert verify(tmp_path).bad == ["test.de: the last line has no end: the file may be cut off"]
+        assert verify(tmp_path).bad == ["test.de: the last line has no end: the file may be truncated"]
 
     def test_missing_language(self, tmp_path: Path, verify: Callable[..., Result]) -> None:
         for name in ("train.de", "train.en", "test.de"):
@@ -364,8 +364,8 @@ class TestDamage:
         path.write_bytes(whole[: len(whole) // 2])
         tokens = len(whole) // 2
         assert verify(prepared).bad == [
-            f"data-bin/train.de-en.de.bin: its index promises {tokens:,} tokens and there are {tokens // 2:,}: "
-            "the file is cut off"
+            f"data-bin/train.de-en.de.bin: its index lists {tokens:,} tokens, but it has {tokens // 2:,}: "
+            "the file is truncated"
         ]
 
     @pytest.mark.parametrize("ending", ["bin", "idx"])
@@ -553,7 +553,7 @@ class TestCommand:
     def test_directory_without_a_corpus(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "README.md").write_text("no corpus")
         assert exit_code(lambda: main([str(tmp_path)])) == 2
-        assert "no corpus in it" in capsys.readouterr().err
+        assert "contains no corpus" in capsys.readouterr().err
 
     def test_table(self, prepared: Path, capsys: pytest.CaptureFixture[str]) -> None:
         capsys.readouterr()
@@ -564,7 +564,7 @@ class TestCommand:
         assert head == ["file", "rows", "tokens", "types", "<unk>", "empty", "SHA-256"]
         (row,) = [line.split() for line in printed if line.startswith("data-bin/test.de-en.de.bin")]
         assert (row[1], row[4], row[5], len(row[6])) == ("60", "0%", "0", 16)
-        assert printed[-1] == "nothing is broken, and nothing is known to compare it with"
+        assert printed[-1] == "nothing is broken; no known corpus to compare with"
 
     def test_list_is_that_of_the_documentation(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--list"]) == 0

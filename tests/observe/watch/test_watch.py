@@ -290,7 +290,7 @@ def test_following_piped_says_what_moved_and_what_ended(tmp_path, capsys, quick,
         f"a: 200 updates, train loss 7.000, {rest}",
         f"a: 200 updates, train loss 7.000, valid loss 6.500, {rest}",
         "a: ended after 200 updates: unknown "
-        "(valid loss 6.50 bits; the frequencies of the training text are not known)",
+        "(valid loss 6.50 bits; the token frequencies of the training text are unknown)",
     ]
     assert not next(steps, "")
 
