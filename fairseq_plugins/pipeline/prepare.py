@@ -425,7 +425,7 @@ def _parser() -> ScriptParser:
     flags.add_argument(
         "--settings-of",
         metavar="WHAT",
-        help="only check the settings of the corpus WHAT: they must be legal, equal to those of DIR, and not changed by "
+        help="only check the settings of the corpus WHAT: legal, equal to those of DIR, and not changed by "
         "an environment variable (SIZE for --size)",
     )
     flags.add_argument("--dry-run", action="store_true", help="only print the commands")

@@ -91,7 +91,7 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
         sums: MD5, SHA-1 or SHA-256 checksum by base name; a member with one of these names must have it.
 
     Raises:
-        UserError: as for :func:`check_archive`; a pattern matches nothing, a checksum is wrong, or a path leads outside.
+        UserError: as for :func:`check_archive`; a pattern matches nothing, a checksum is wrong, a path leads outside.
         OSError: ``directory`` cannot be written.
     """
     _require_unpackable(archive, directory)
