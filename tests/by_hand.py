@@ -16,7 +16,7 @@ Seen = list[list[list[int]]]
 
 
 def pads_of(lengths: list[int], left: bool = False) -> Tensor | None:
-    """Pads ``(B, T)`` of sentences of these lengths, on the right or on the left; None where there is none."""
+    """Padding mask ``(B, T)`` of sentences of these lengths, on the right or on the left; None without pads."""
     pads = torch.arange(max(lengths)) >= torch.tensor(lengths).unsqueeze(1)
     return (pads.flip(1) if left else pads) if pads.any() else None
 

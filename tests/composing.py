@@ -31,7 +31,7 @@ def _read(override: str) -> Override:
 
 
 def compose(config_name: str, overrides: list[str], strict: bool | None = None) -> DictConfig:
-    """What Hydra's ``compose`` gives; what it refuses is left to it."""
+    """The result of Hydra's ``compose``; errors come from Hydra itself."""
     # A value stands below a part, as task.data does; a choice of a part has no dot.
     values = [override for override in overrides if "." in override.partition("=")[0]]
     choices = tuple(override for override in overrides if override not in values)

@@ -124,7 +124,7 @@ def speech_to_text(words: int = WORDS) -> SpeechToTextTask:
 
 
 def settings(arch: str, **values: Any) -> Namespace:
-    """What ``fairseq-train --arch arch`` makes of settings named as in Python, before a model is built."""
+    """Arguments of ``fairseq-train --arch arch`` with settings named as in Python, before a model is built."""
     namespace = Namespace(arch=arch, **values)
     ARCH_CONFIG_REGISTRY[arch](namespace)
     return namespace
@@ -140,7 +140,7 @@ def _of_its_family(arch: str, source: int, target: int) -> tuple[FairseqTask, di
 
 
 def full(arch: str, source: int = WORDS, target: int = WORDS, **values: Any) -> nn.Module:
-    """The model of ``arch`` with these settings, in the sizes of the architecture unless said otherwise."""
+    """The model of ``arch`` with these settings; default: the sizes of the architecture."""
     return ARCH_MODEL_REGISTRY[arch].build_model(settings(arch, **values), _of_its_family(arch, source, target)[0])
 
 
@@ -151,7 +151,7 @@ def tiny(arch: str, seed: int = 1, source: int = WORDS, target: int = WORDS, **v
 
 
 def count(arch: str, source: int = WORDS, target: int = WORDS, **values: Any) -> int:
-    """Number of trained parameters, shared ones once, of a model that is never given memory."""
+    """Number of trained parameters (shared ones once) of a model without allocated memory."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in full(arch, source, target, **values).parameters())
 
@@ -226,7 +226,7 @@ class Batch(NamedTuple):
 
     @property
     def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What the model takes."""
+        """Inputs of the model."""
         return self.source, self.lengths, self.previous
 
     def rows(self, start: int, stop: int) -> Batch:
@@ -241,7 +241,7 @@ def _parse(flags: tuple[str, ...]) -> Namespace:
 
 
 def configuration(*flags: str) -> Namespace:
-    """What ``fairseq-train`` makes of ``flags``, which follow those of the tiny sizes."""
+    """Arguments of ``fairseq-train`` with the flags of the tiny sizes, then ``flags``."""
     return copy.deepcopy(_parse(flags))
 
 
@@ -295,7 +295,7 @@ def perturb(model: nn.Module, size: float = 0.1, seed: int = 7) -> None:
 
 
 def trained(case: str, *flags: str, seed: int = 1, data: Batch | None = None) -> DeepTransformerModel:
-    """The model of a case as if it had been trained: it has seen data and nothing is at its start. In eval mode."""
+    """The model of a case as if trained: it has seen data, and no parameter has its initial value. In eval mode."""
     model = build(*CASES[case], *flags, seed=seed)
     model.train()
     with torch.no_grad():

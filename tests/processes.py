@@ -17,7 +17,7 @@ from tests import toy
 
 
 class Ended(NamedTuple):
-    """The exit code of a command, its standard error and its output, with those of the ranks that it started."""
+    """Exit code, standard error and output of a command and of the ranks that it started."""
 
     code: int
     errors: str
@@ -25,18 +25,18 @@ class Ended(NamedTuple):
 
     @property
     def error(self) -> str:
-        """The one line that says what is wrong; it is checked that there is one, and no trace."""
+        """The error message; fails unless it is one line without a traceback."""
         assert "Traceback" not in self.errors + self.output
         (line,) = [line for line in self.errors.splitlines() if line.startswith("error: ")]
         return line
 
 
 Command = Callable[..., Ended]
-"""``fairseq-deep`` with some words."""
+"""``fairseq-deep`` with arguments."""
 
 
 def fork_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ranks of a training are copies of this process, which begin as a training after no other does."""
+    """Let the ranks of a training be forks of this process, in the state before any training."""
     toy.forget_earlier_trainings()
     # With a GPU autograd has threads, which are lost in a copy.
     if not torch.cuda.is_available():
@@ -58,7 +58,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixt
 
 
 def in_its_own(directory: Path) -> Command:
-    """The command as a shell starts it, from ``directory``."""
+    """The command in a new process, as from a shell in ``directory``."""
 
     def run(*words: str) -> Ended:
         command = [sys.executable, "-m", "fairseq_plugins.cli", *words]

@@ -1,4 +1,4 @@
-"""Which cases stand for the others: the fast tests run those, ``make test-all`` runs every one.
+"""Select cases that represent the others: the fast tests run those, ``make test-all`` runs all.
 
 A promise reads some axes: resuming depends on the parameters and buffers that the parts bring, not on the numbers that
 they start from. Here the promise says which, and gets the fewest cases that hold each structure of those axes once. A
@@ -25,7 +25,7 @@ EVERY_MODEL_HAS = {axis.value: METHODS["post_ln"].choice(axis) for axis in Axis}
 
 
 def values_of(case: str) -> dict[str, Any]:
-    """What a case of ``tests/models.py``, or a method, says of its axes and options, by their names."""
+    """Axes and options of a case of ``tests/models.py``, or of a method, by name."""
     if case == "deep":  # the model without a method
         return dict(EVERY_MODEL_HAS)
     if case in METHODS:
@@ -72,12 +72,12 @@ def stored(case: str) -> set[tuple[Any, ...]]:
 
 
 def representatives(cases: Iterable[str], *reads: Reads) -> list[str]:
-    """The fewest of ``cases``, about, that have every structure which any of them has; in their order."""
+    """A small subset of ``cases`` with all their structures, in their order."""
     return fewest({case: structures(case, *reads) for case in cases})
 
 
 def fewest(having: Mapping[str, set[Any]]) -> list[str]:
-    """The fewest keys, about, whose sets together have all that any of the sets has; in their order."""
+    """A small subset of the keys whose sets cover all sets, in their order."""
     left, chosen = dict(having), set()
     order = list(left)
     while any(left.values()):

@@ -1,4 +1,4 @@
-"""What single precision may differ by on another processor, which adds in another order."""
+"""Tolerances for single precision on another processor, which adds in another order."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def scale(expected: Tensor) -> float:
 
 
 def assert_same_to_rounding(found: Tensor, expected: Tensor, share: float = 1e-5, msg: str | None = None) -> None:
-    """Compare with ``share`` of the scale, some eighty times what single precision rounds one number by."""
+    """Compare with ``share`` of the scale, about eighty times the rounding of one number in single precision."""
     torch.testing.assert_close(found, expected, rtol=0, atol=share * scale(expected), msg=msg)

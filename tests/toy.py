@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 WORDS = "null eins zwei drei vier fünf sechs sieben acht neun".split()
 SIZES: Mapping[str, int] = {"train": 120, "valid": 20, "test": 60}
-"""Sentences of each split; none but the training split's is a multiple of 8."""
+"""Sentences of each split; only the training split's number is a multiple of 8."""
 
 TINY_MODEL: tuple[str, ...] = tuple(
     "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 16 --decoder-embed-dim 16 --encoder-ffn-embed-dim 32"
@@ -85,7 +85,7 @@ def parse_training(
     model: Sequence[str] = TINY_MODEL,
     validate: bool = False,
 ) -> DictConfig:
-    """What ``fairseq-train`` makes of the toy recipe followed by ``flags``; later flags win."""
+    """Arguments of ``fairseq-train`` with the toy recipe, then ``flags``, which override it."""
     arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *model, *RECIPE]
     arguments += [*([] if validate else ["--disable-validation"]), *flags]
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
@@ -99,7 +99,7 @@ def run_training(config: DictConfig) -> None:
 
 
 def forget_earlier_trainings() -> None:
-    """Take back what fairseq keeps of a training for as long as the process lives."""
+    """Reset fairseq's process-wide state of a training."""
     metrics.reset()
     for function, attribute in ((checkpoint_utils.save_checkpoint, "best"), (train.should_stop_early, "best")):
         if hasattr(function, attribute):

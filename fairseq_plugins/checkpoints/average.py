@@ -99,7 +99,7 @@ def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] 
     """
     extra = state.get("extra_state") or {}
     if "ema" not in extra:
-        raise UserError(f"{path}: holds no moving average of the weights; its training had no --store-ema")
+        raise UserError(f"{path}: contains no moving average of the weights; its training had no --store-ema")
     stored = {**extra["ema"], **(extra.get("ema_fp32_params") or {})}
     first_name_of: dict[Any, str] = {}
     average = {}

@@ -28,16 +28,14 @@ def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind
     """Return the newest ``count`` checkpoints saved by update or by epoch, oldest first.
 
     Raises:
-        UserError: the directory is absent or holds fewer.
+        UserError: the directory does not exist or has fewer.
     """
     _require_count(f"--last-{kind}s", count)
     _require_directory(directory)
-    found = numbered_checkpoints(directory, pattern)
-    if len(found) < count:
-        raise UserError(
-            f"{directory}: holds {len(found)} checkpoints saved by {kind}, fewer than the {count} requested"
-        )
-    return found[-count:]
+    saved = numbered_checkpoints(directory, pattern)
+    if len(saved) < count:
+        raise UserError(f"{directory}: only {len(saved)} checkpoints saved by {kind}, fewer than the {count} requested")
+    return saved[-count:]
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Pa
         metric: the metric of their training; None for any single metric.
 
     Raises:
-        UserError: the directory is absent, holds fewer, or its checkpoints have another metric.
+        UserError: the directory does not exist, has fewer, or its checkpoints have another metric.
     """
     _require_count("--best", count)
     _require_directory(directory)
@@ -90,10 +88,12 @@ def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Pa
     wanted = metric or known[0]
     if wanted not in known:
         raise UserError(f"{unknown_name('--metric', wanted, known)} (the --best-checkpoint-metric of the training)")
-    found = sorted((each for each in scored.values() if each.metric == wanted), key=lambda each: each.rank)
-    if len(found) < count:
-        raise UserError(f"{directory}: holds {len(found)} checkpoints with {wanted}, fewer than the {count} requested")
-    return [each.path for each in sorted(found[:count], key=lambda each: each.updates)]
+    candidates = sorted((each for each in scored.values() if each.metric == wanted), key=lambda each: each.rank)
+    if len(candidates) < count:
+        raise UserError(
+            f"{directory}: only {len(candidates)} checkpoints with {wanted}, fewer than the {count} requested"
+        )
+    return [each.path for each in sorted(candidates[:count], key=lambda each: each.updates)]
 
 
 def _by_preference(directory: Path) -> list[Path]:

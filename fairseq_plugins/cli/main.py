@@ -65,13 +65,13 @@ COMMANDS: Mapping[str, Command] = {
     "demo": Command(
         "train six methods, or any others, on a small corpus and compare them", "fairseq_plugins.demo.__main__"
     ),
-    "doctor": Command("report what would stop a training here", "fairseq_plugins.doctor.report", needs_fairseq=False),
-    "verify-data": Command("identify and count a corpus; find what is wrong with it", "fairseq_plugins.text.verify"),
+    "doctor": Command("check this environment for problems", "fairseq_plugins.doctor.report", needs_fairseq=False),
+    "verify-data": Command("identify and check a corpus", "fairseq_plugins.text.verify"),
     "diagnose": Command(
         "the papers' analyses of a method or a checkpoint", "fairseq_plugins.observe.diagnostics.command"
     ),
     "run": Command(
-        "train a YAML file as published, on this machine, in a directory of its own",
+        "train a YAML file on this machine, in its own directory",
         "fairseq_plugins.pipeline.train",
         needs_fairseq=False,
     ),
@@ -82,7 +82,7 @@ COMMANDS: Mapping[str, Command] = {
         "train, evaluate and report several YAML files", "fairseq_plugins.pipeline.compare", needs_fairseq=False
     ),
     "reproduce": Command(
-        "the trainings of a published table, from raw text to a report",
+        "reproduce a published table, from raw text to a report",
         "fairseq_plugins.pipeline.reproduce",
         needs_fairseq=False,
     ),
@@ -94,7 +94,7 @@ COMMANDS: Mapping[str, Command] = {
         "convert a checkpoint or such a directory for CTranslate2, and prove that it computes the same",
         "fairseq_plugins.translator.export",
     ),
-    "report": Command("what trainings reached, in one table", "fairseq_plugins.pipeline.report", needs_fairseq=False),
+    "report": Command("results of trainings in one table", "fairseq_plugins.pipeline.report", needs_fairseq=False),
     "watch": Command(
         "losses and gradient norms of trainings, while they run",
         "fairseq_plugins.observe.watch.command",

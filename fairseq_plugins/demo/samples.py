@@ -65,9 +65,9 @@ def seen(runs: Mapping[str, Run]) -> str:
         if verdict_on_training(run).diverged or scores.get(method, NOTHING) < NOTHING
     ]
     ranked = sorted(scores, key=lambda method: -scores[method])
-    said = ", ".join(f"{method} {scores[method]:.1f}" for method in ranked) or "no translation"
+    ranking = ", ".join(f"{method} {scores[method]:.1f}" for method in ranked) or "no translation"
     failures = f"{', '.join(failed)} failed to train" if failed else "every method trained"
-    return f"Seen: {failures}; BLEU: {said}."
+    return f"Seen: {failures}; BLEU: {ranking}."
 
 
 def _score(run: Run) -> float | None:

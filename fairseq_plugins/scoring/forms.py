@@ -47,7 +47,7 @@ class Forms:
             target_language(self.language_pair)
         require_equal_counts(_named(self.plain))
         if not all(any(map(str.strip, one)) for one in self.plain.references):
-            raise UserError("a reference holds nothing but empty sentences")
+            raise UserError("a reference contains only empty sentences")
         if self.tokens is not None:
             _require_same_systems(self.plain, self.tokens)
             require_equal_counts(_named(self.tokens, " (tokenised)"))

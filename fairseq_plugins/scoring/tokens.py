@@ -41,7 +41,7 @@ def split_compounds(tokenised: Sequence[str]) -> list[str]:
     tensor2tensor's ``get_ende_bleu.sh`` and fairseq's ``compound_split_bleu.sh`` do this in Perl on bytes. So does
     this: on characters, the hyphens around a single ``ä`` would come out otherwise, as each match uses up its letters.
     Hyphens that Moses has split already (``rich @-@ text``) become the same: the scripts do not expect them, and would
-    make three tokens of each ``@-@``, which match whatever stands around them.
+    make three tokens of each ``@-@``, which always match.
     """
     return [_HYPHEN.sub(_apart, line.encode()).decode() for line in tokenised]
 

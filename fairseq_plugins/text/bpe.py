@@ -56,12 +56,12 @@ def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE
             frequent = read_vocabulary(read_lines(vocabulary), threshold)
         except ValueError as error:
             raise error if isinstance(error, UserError) else UserError(f"{vocabulary}: not a vocabulary") from None
-    said = io.StringIO()
-    with redirect_stderr(said):
+    stderr = io.StringIO()
+    with redirect_stderr(stderr):
         try:
             return BPE(io.StringIO(lines, newline="\n"), vocab=frequent)
         except (SystemExit, ValueError, IndexError):
-            cause = said.getvalue().partition("\n")[0].removeprefix("Error: ")
+            cause = stderr.getvalue().partition("\n")[0].removeprefix("Error: ")
             raise UserError(f"{codes}: not BPE codes: {cause or 'no version line'}") from None
 
 

@@ -100,13 +100,15 @@ def described(directory: Path) -> Description | None:
 
 def _of_settings(path: Path) -> Description | None:
     """The description of a directory of an earlier version, if that tokenised the text itself."""
-    said = dict(line.split("=", 1) for line in read_lines(path) if "=" in line) if path.is_file() else {}
-    if said.get("TOKENISER") != "moses" or said.get("SUBWORDS") not in ("bpe", "sentencepiece", "none"):
+    settings = dict(line.split("=", 1) for line in read_lines(path) if "=" in line) if path.is_file() else {}
+    if settings.get("TOKENISER") != "moses" or settings.get("SUBWORDS") not in ("bpe", "sentencepiece", "none"):
         return None
-    names = {name.rpartition(".")[0] for name in said if "." in name} if said.get("NORMALISE") == "all" else set()
-    names |= {"valid"} if said.get("NORMALISE") in ("train", "all") and said.get("valid") else set()
+    names = (
+        {name.rpartition(".")[0] for name in settings if "." in name} if settings.get("NORMALISE") == "all" else set()
+    )
+    names |= {"valid"} if settings.get("NORMALISE") in ("train", "all") and settings.get("valid") else set()
     changed = {name: ("punctuation",) for name in sorted(names - {"train"})}
-    return Description("moses", subwords_of(said["SUBWORDS"]), said.get("LOWER_CASE") == "1", changed=changed)
+    return Description("moses", subwords_of(settings["SUBWORDS"]), settings.get("LOWER_CASE") == "1", changed=changed)
 
 
 def subwords_of(kind: str) -> str:

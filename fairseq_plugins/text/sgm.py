@@ -32,7 +32,7 @@ def segments(path: Path) -> Iterator[Segment]:
     """The segments of an SGML file, in the order of the file.
 
     Raises:
-        UserError: the file cannot be read, or a segment is not on one line of its own.
+        UserError: the file cannot be read, or a segment is not on its own line.
     """
     for number, line in enumerate(read_lines(path), start=1):
         found = _SEGMENT.search(line)

@@ -204,10 +204,10 @@ def report(found: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict])
 
 def _joined(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """One verdict for each file and level, with all its messages."""
-    said: dict[tuple[str, str], list[str]] = {}
+    messages: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
-        said.setdefault((verdict.level, verdict.about), []).append(verdict.message)
-    return [Verdict(level, about, "; ".join(messages)) for (level, about), messages in said.items()]
+        messages.setdefault((verdict.level, verdict.about), []).append(verdict.message)
+    return [Verdict(level, about, "; ".join(parts)) for (level, about), parts in messages.items()]
 
 
 def _row(file: File) -> tuple[str, ...]:

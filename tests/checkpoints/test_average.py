@@ -237,7 +237,7 @@ def test_last_checkpoints_are_ordered_by_number_not_by_name(tmp_path):
     assert [path.name for path in by_update] == ["checkpoint_1_900.pt", "checkpoint_2_1000.pt"]
     by_epoch = last_checkpoints(tmp_path, 2, EPOCH_CHECKPOINT, "epoch")
     assert [path.name for path in by_epoch] == ["checkpoint9.pt", "checkpoint10.pt"]
-    with pytest.raises(UserError, match="holds 3 checkpoints saved by update, fewer than the 4 requested"):
+    with pytest.raises(UserError, match="only 3 checkpoints saved by update, fewer than the 4 requested"):
         last_checkpoints(tmp_path, 4, UPDATE_CHECKPOINT, "update")
 
 
@@ -343,7 +343,7 @@ def test_the_float32_moving_average_is_preferred_and_stays_tied(tmp_path):
 
 
 def test_a_moving_average_that_is_absent_or_incomplete_is_refused(tmp_path):
-    with pytest.raises(UserError, match="holds no moving average"):
+    with pytest.raises(UserError, match="contains no moving average"):
         average_checkpoints([save(tmp_path / "plain.pt", {"w": torch.ones(1)})], tmp_path / "out.pt", ema=True)
     path = ema_checkpoint(tmp_path / "lost.pt", {"version": torch.ones(1)})
     with pytest.raises(UserError, match=r"lost\.pt: its moving average lacks 'a'"):
@@ -412,7 +412,7 @@ def test_an_average_holds_nothing_that_a_plain_torch_refuses(average):
 
 @pytest.mark.slow
 def test_stock_fairseq_translates_with_an_average_of_a_stock_model(average, toy_data, tmp_path):
-    """In a process that knows nothing of the plugin."""
+    """In a process without the plugin."""
     expected = toy.translate_toy(toy_data, average, tmp_path)
     stock = [sys.executable, "-m", "fairseq_cli.generate", str(toy_data), "--cpu", "--beam", "2", "--max-len-b", "12"]
     command = [*stock, "--max-tokens", "400", "--required-batch-size-multiple", "1", "--path"]

@@ -1,4 +1,4 @@
-"""What a kill left of the checkpoints: removed, and the last one restored from the newest that is whole."""
+"""Checkpoints that a kill truncated are removed, and the last one is restored from the newest whole one."""
 
 from __future__ import annotations
 

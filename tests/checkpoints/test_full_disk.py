@@ -1,4 +1,4 @@
-"""A checkpoint for which there is no room: one line, and nothing left of it."""
+"""A checkpoint on a full disk: one line, and no partial file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairseq_plugins.errors import UserError
 
 @pytest.fixture
 def at_most_100_kb() -> Iterator[None]:
-    """Files of this process end at 100,000 bytes, as on a disk that is full then."""
+    """Limit the files of this process to 100,000 bytes, like a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))

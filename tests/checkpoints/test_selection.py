@@ -1,4 +1,4 @@
-"""The best checkpoints are chosen by the values that they hold, whatever their names are."""
+"""The best checkpoints are selected by the scores in them, not by their names."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="none of its checkpoints was saved after a validation"):
         best_checkpoints(tmp_path, 1, None)
     save(tmp_path / "checkpoint2.pt", 20, 30.0, "bleu", larger=True)
-    with pytest.raises(UserError, match="holds 1 checkpoints with bleu, fewer than the 2 requested"):
+    with pytest.raises(UserError, match="only 1 checkpoints with bleu, fewer than the 2 requested"):
         best_checkpoints(tmp_path, 2, "bleu")
     with pytest.raises(UserError, match=r"unknown --metric 'blue' \(did you mean 'bleu'\?\); legal values: bleu"):
         best_checkpoints(tmp_path, 1, "blue")

@@ -1,4 +1,4 @@
-"""The demo: flags and configurations, what it says at the end, and the whole of it at toy size."""
+"""The demo: flags, configurations, summary, and a complete run at toy size."""
 
 from __future__ import annotations
 

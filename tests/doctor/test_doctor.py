@@ -32,7 +32,7 @@ def worst(findings: Iterable[Finding]) -> Level:
 class TestVersions:
     @pytest.fixture
     def versions(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-        """What is installed, by name; to be changed by the test."""
+        """Installed packages by name; the test changes them."""
         made = {package.name: package.tested or "1.0" for package in packages.PACKAGES}
         made.update({packages.FAIRSEQ: packages.TESTED_FAIRSEQ, "pip": "25.0"})
 
@@ -430,7 +430,7 @@ def test_this_environment_can_train(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class TestBrokenFairseq:
-    """In a process of its own, before whose installed packages stands a fairseq that is absent or broken."""
+    """In a separate process that finds a missing or broken fairseq before the installed packages."""
 
     def run(self, directory: Path, *argv: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}"}

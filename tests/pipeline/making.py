@@ -25,7 +25,7 @@ def log_text(valid: Mapping[int, float], speeds: Sequence[float] = (1000.0,), pa
 def write_scores(
     run: Path, test_set: str, scores: Mapping[str, float], texts: tuple[list[str], list[str]] | None = None
 ) -> None:
-    """What evaluate.sh leaves of one test set; ``texts`` are hypotheses and references."""
+    """Write the evaluation of one test set; ``texts`` are hypotheses and references."""
     place = run / "evaluation" / test_set
     place.mkdir(parents=True, exist_ok=True)
     metrics = [{"name": name, "value": value, "signature": SIGNATURE} for name, value in scores.items()]
@@ -49,7 +49,7 @@ def write_run(
     texts: tuple[list[str], list[str]] | None = None,
     precision: str | None = None,
 ) -> Path:
-    """A run with one test set ``test``; ``finished`` is what its file says, an empty mapping for none."""
+    """A run with one test set ``test``; ``finished`` is the content of its file, an empty mapping for no file."""
     directory.mkdir(parents=True)
     record = {
         "config": config,

@@ -1,4 +1,4 @@
-"""Steps of a pipeline: run or printed, and how a failure or an interruption of one ends us."""
+"""Steps of a pipeline: run or printed, failed or interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fairseq-deep download`: mirrors, continued downloads, checksums, copies of one's own."""
+"""`fairseq-deep download`: mirrors, continued downloads, checksums, the user's own copies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Done:
-    """How a command ended, and what it printed."""
+    """Exit code and output of a command."""
 
     def __init__(self, returncode: int, stdout: str, stderr: str) -> None:
         self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
@@ -60,7 +60,7 @@ def download(capsys: pytest.CaptureFixture[str]) -> Download:
 
 
 def tgz(*names: str, size: int = 3000) -> bytes:
-    """An archive whose members hold bytes that cannot be compressed."""
+    """An archive whose members are incompressible."""
     stream = io.BytesIO()
     generator = random.Random(str(names))
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:

@@ -1,4 +1,4 @@
-"""How a run is decoded, and what is made of its translations: settings, counts, order, nothing lost."""
+"""Decoding a run and reading its translations: settings, counts, order, nothing lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def save(path: Path, task: Any, updates: int = 70, **groups: Any) -> None:
 
 @pytest.fixture
 def data(tmp_path):
-    """The toy corpus as a preparation script leaves it: 60 test sentences."""
+    """The toy corpus in the layout of a preparation script: 60 test sentences."""
     toy.binarise(tmp_path / "data")
     (tmp_path / "data" / "raw").mkdir()
     (tmp_path / "data" / "raw" / "test.en").write_bytes((tmp_path / "data" / "text" / "test.en").read_bytes())
@@ -272,7 +272,7 @@ def test_a_moses_that_is_none_is_told_before_anything_is_decoded(run, data, tmp_
 
 
 def trained_on(run: Path, data: Path, fingerprint: str) -> None:
-    """Let ``run`` have been trained on ``data``, as ``train.sh`` writes it down."""
+    """Write a ``run.json`` that says that ``run`` was trained on ``data``."""
     record = json.loads((run / "run.json").read_text())
     configuration = {
         "task": TRANSLATION,

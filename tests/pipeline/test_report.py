@@ -50,12 +50,12 @@ def row_of(out: str, label: str) -> str:
 
 @pytest.fixture
 def pictures():
-    """For a test that reads the picture: it is written."""
+    """For a test that reads the picture: write it."""
 
 
 @pytest.fixture(autouse=True)
 def _empty_pictures(request, monkeypatch):
-    """In the other tests the figure is put together, and not drawn: that takes longer than all else of a report."""
+    """In the other tests the figure is built but not drawn, which takes longer than the rest of a report."""
 
     def save(pyplot, figure, path):
         pyplot.close(figure)
@@ -410,7 +410,7 @@ def test_scores_with_other_signatures_are_said(two_methods, capsys):
 
 
 def test_a_score_without_case_is_tested_without_case(tmp_path, capsys):
-    """Two outputs that differ in case alone are the same text to chrF of small letters, and no other score is there."""
+    """Lower-cased chrF is equal for two outputs that differ only in case; there is no other score."""
     for name, change in (("a", str), ("b", str.upper)):
         directory = write_run(tmp_path / "runs" / name, config=f"iwslt14_de_en/{name}")
         texts = ([change(line) for line in translations(4, 1)], REFERENCES)

@@ -1,4 +1,4 @@
-"""A run is read in whatever state it is; what is wrong with it is said in one line a file."""
+"""A run can be read in any state; each damaged file gives one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check before an evaluation: prepared references that do not come out as they were published are seen."""
+"""The check before an evaluation: it finds prepared references that differ from the published ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a run: closed forms of the entropy decide between trained and not trained."""
+"""Verdicts on runs, with closed forms of the entropy."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ from tests.speech_to_text import audio
 DIRECTORY = Path(__file__).parent / "checkpoints"
 WIDTHS = "--encoder-embed-dim 8 --encoder-ffn-embed-dim 12 --decoder-embed-dim 8 --decoder-ffn-embed-dim 12".split()
 TRANSLATION = "--source-lang de --target-lang en --dropout 0 --max-tokens 800 --lr 0.02".split()
-"""So it learns to translate with confidence, and rounding does not choose between two words."""
+"""Enough for confident translations, so that rounding never chooses between two words."""
 SENTENCES = 6
-"""So many of the test split are kept beside a checkpoint."""
+"""Number of sentences of the test split that are stored with a checkpoint."""
 
 
 class Stored(NamedTuple):
-    """How a checkpoint came about. What it is now stands in the file alone."""
+    """How a checkpoint was trained. Only the file shows its present state."""
 
     family: str
     arch: str
@@ -60,7 +60,7 @@ STORED: dict[str, Stored] = {
 
 
 def path_of(name: str) -> Path:
-    """Where a checkpoint is kept, compressed to a third."""
+    """Path of a checkpoint, which is compressed to a third."""
     return DIRECTORY / name / "checkpoint.pt.gz"
 
 
@@ -202,7 +202,7 @@ def _keep(directory: Path, checkpoint: Path, files: dict[str, Path]) -> None:
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """What today's code makes of every checkpoint; one is trained first where there is none, or CHECKPOINTS=1 asks."""
+    """Outputs of today's code for every checkpoint; a missing one, or with CHECKPOINTS=1 each, is trained first."""
     for name in STORED:
         if os.environ.get("CHECKPOINTS") == "1" or not path_of(name).exists():
             make(name)

@@ -1,4 +1,4 @@
-"""The names that users type: commands with their options, architectures, flags of models and of what trains them."""
+"""The names that users type: commands, options, architectures, and flags of models, criteria and optimizers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fairseq_plugins.cli import main as cli
 from fairseq_plugins.text import __main__ as corpora
 
 HYDRA = "hydra-train"
-"""The one command without options of its own: they are Hydra's."""
+"""The one command without our options: it has Hydra's."""
 EXTENDED = ("criterion", "optimizer", "lr_scheduler")
 """The registries of fairseq to which this package adds."""
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Names of files, and what belongs into them."""
+    """Names of files and their content."""
     yield "architectures.txt", _lines(name for name, model in ARCH_MODEL_REGISTRY.items() if _ours(model))
     yield "commands.tsv", _rows({name: [HYDRA] if name == HYDRA else _options(cli.main, name) for name in cli.COMMANDS})
     yield "corpora_steps.tsv", _rows({name: _options(corpora.main, name) for name in corpora.STEPS})
@@ -32,7 +32,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def _lines(names: Iterable[str]) -> str:
-    """Sorted: a flag that has moved is as good as before."""
+    """Sorted, because the order of flags does not matter."""
     return "".join(f"{name}\n" for name in sorted(names))
 
 
@@ -41,7 +41,7 @@ def _rows(flags: dict[str, list[str]]) -> str:
 
 
 def _ours(registered: type) -> bool:
-    """Whether a class that fairseq knows is of this package, or extended by it."""
+    """Whether a registered class is from this package, or extended by it."""
     return any(one.__module__.startswith("fairseq_plugins") for one in registered.__mro__)
 
 

@@ -1,4 +1,4 @@
-"""The first updates of every method, and the names and shapes of its weights: what a refactoring must not change."""
+"""The first updates of every method, and names and shapes of its weights. A refactoring must not change them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UPDATES = {"translation": 10, "language_model": 3, "speech_to_text": 3}
 RATES = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
 RATE_FLAGS = [word for name, rate in RATES.items() for word in (f"--{name.replace('_', '-')}", str(rate))]
 BATCHES = 3
-"""So many different batches take turns."""
+"""Number of different batches, used in turn."""
 SUFFIXES = {"language_model": "_transformer_lm", "speech_to_text": "_s2t_transformer"}
 DECODER = {"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 32, "decoder_attention_heads": 2}
 SIZES: dict[str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ HEADER = "family\tupdate\tloss\tgradient_norm"
 
 
 class Inputs(NamedTuple):
-    """What a model takes, and the target ``(B, T)`` of its output."""
+    """Inputs of a model, and the target ``(B, T)`` of its output."""
 
     inputs: tuple[Tensor, ...]
     target: Tensor
@@ -77,7 +77,7 @@ def build(family: str, case: str) -> nn.Module:
 
 
 class _Task:
-    """What a model of a language or of speech asks of its task."""
+    """The part of a task that a language model or a speech model reads."""
 
     source_dictionary = target_dictionary = dictionary = output_dictionary = models.dictionary()
 
@@ -125,7 +125,7 @@ def _speech(seed: int) -> Inputs:
 
 
 def updates(family: str, model: nn.Module) -> list[Update]:
-    """Train with Adam, with dropout drawn from one seed; returns what each update saw."""
+    """Train with Adam, with dropout drawn from one seed; return loss and gradient norm of each update."""
     data, pad = batches(family), models.dictionary().pad()
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -194,7 +194,7 @@ def weights_text(family: str, model: nn.Module) -> str:
 
 
 def _layers_joined(entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The entries, with the number of a layer ``first-last`` where some layers hold the same."""
+    """The entries; layers with the same entries are merged as ``first-last``."""
     runs: list[tuple[str, int, int, list[tuple[str, str]]]] = []
     for (stem, number), group in groupby(entries, key=lambda entry: _layer(entry[0])):
         inside = [(name.removeprefix(f"{stem}{number}."), shape) for name, shape in group]

@@ -1,4 +1,4 @@
-"""``python -m tests.recorded.record``: write down what this revision computes, to be compared with ``git diff``."""
+"""``python -m tests.recorded.record``: write the numbers of this revision, to compare them with ``git diff``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def everything() -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Write what differs from what is recorded, and drop what is recorded of nothing."""
+    """Write the files that differ, and delete those without a source."""
     torch.set_num_threads(1)
     logging.disable(logging.INFO)
     texts = dict(everything())

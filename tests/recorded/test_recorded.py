@@ -1,4 +1,4 @@
-"""What this revision computes is what is recorded: losses, weights, what users type, translations of old checkpoints.
+"""This revision computes the recorded values: losses, weights, interface, translations of old checkpoints.
 
 A method, a flag or an architecture that is lost fails here, and so does a new one until ``make record``.
 """
@@ -83,7 +83,7 @@ def test_old_checkpoints_give_the_same_outputs(name: str) -> None:
 
 
 def test_checkpoints_hold_what_has_to_be_carried_over() -> None:
-    """A residual's buffers, a history's weights: what a stored checkpoint of stock's own weights would not show."""
+    """A residual's buffers, a history's weights: a stored checkpoint with only stock weights would not test them."""
     held = {}
     for name in checkpoints.STORED:
         with checkpoints.unpacked(name) as path:

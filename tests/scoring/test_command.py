@@ -188,7 +188,7 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
         (["absent", "ref"], "absent: no such file"),
         (["empty", "ref"], "empty: empty"),
         (["latin", "ref"], "latin: line 2: not UTF-8 (byte 0xfc)"),
-        (["a1", "blank"], "a reference holds nothing but empty sentences"),
+        (["a1", "blank"], "a reference contains only empty sentences"),
         (["a1", "short"], "a1 has 30 lines, short has 24 lines: sentence k must be the translation of sentence k"),
         (
             ["short", "ref"],

@@ -1,4 +1,4 @@
-"""Stand-ins for programs that scripts call and that would take too long, or need what is not installed."""
+"""Stand-ins for programs of the scripts that take too long or are not installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def without_binarising(here: Path) -> str:
-    """A Python that only writes down what fairseq is asked to binarise, which would take seconds; for PYTHON."""
+    """A Python for PYTHON that records calls of fairseq's preprocessing instead of binarising, which takes seconds."""
     (here / "stand-in").mkdir()
     (here / "stand-in" / "sitecustomize.py").write_text(
         f"""import os, sys
@@ -80,7 +80,7 @@ def slurm_of_two_nodes(here: Path) -> dict[str, str]:
 
 
 def watched_python(here: Path) -> str:
-    """A Python that writes down each module that a script runs with it, and on which node; for PYTHON."""
+    """A Python for PYTHON that records each module that a script runs, and the node."""
     program = here / "python"
     program.write_text(
         f"""#!/usr/bin/env bash

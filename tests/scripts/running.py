@@ -1,4 +1,4 @@
-"""Running the scripts as a user does, and looking at what they leave."""
+"""Run the scripts like a user, and inspect their files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """The environment without what would change a script's course, and with ``settings``."""
+    """The environment with ``settings`` and without variables that scripts read."""
     theirs = {"SOURCE", "TARGET", "MOSES", "CODES", "JOINED", "SIZE", "DRY_RUN", "ARCHIVE_DIR", "CACHE", "CHECKSUMS"}
     theirs |= {"VARIANT", "JOINT_CODES", "VOCABULARY_THRESHOLD", "TYPES", "APOSTROPHE", "VALID", "TEST_SETS"}
     kept = {name: value for name, value in os.environ.items() if name not in theirs}
@@ -21,13 +21,13 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 def run(script: str, *arguments: object, **settings: str) -> subprocess.CompletedProcess[str]:
-    """A script of ``scripts/`` with settings, to its end."""
+    """Run a script of ``scripts/`` with settings to its end."""
     command = [str(ROOT / "scripts" / script), *map(str, arguments)]
     return subprocess.run(command, env=environment(**settings), capture_output=True, text=True)
 
 
 def refusal(script: str, *arguments: object, **settings: str) -> str:
-    """The one line that a script refuses with."""
+    """The one-line error of a script."""
     ended = run(script, *arguments, **settings)
     assert ended.returncode == 2, ended.stdout + ended.stderr
     [line] = ended.stderr.removesuffix("\n").split("\n")
@@ -35,7 +35,7 @@ def refusal(script: str, *arguments: object, **settings: str) -> str:
 
 
 def killed_at(moment: Path, lock: Path, script: str, *arguments: object, **settings: str) -> None:
-    """Run a script until ``moment`` exists, kill it and all that it has started, and wait until none holds ``lock``."""
+    """Run a script until ``moment`` exists, kill it and its children, and wait until ``lock`` is free."""
     job = subprocess.Popen(
         [str(ROOT / "scripts" / script), *map(str, arguments)],
         env=environment(**settings),
@@ -58,6 +58,6 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def times(directory: Path) -> dict[str, int]:
-    """When each file below ``directory`` was written; the lock, which every call opens, aside."""
+    """Time of each file below ``directory``, except the lock, which every call opens."""
     files = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
     return {str(path): path.stat().st_mtime_ns for path in files}

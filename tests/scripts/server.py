@@ -14,7 +14,7 @@ PAGE = b"<!DOCTYPE html>\n<html><body>The file has moved.</body></html>\n"
 
 
 class Server:
-    """What it offers, and what it was asked for.
+    """Files of the server, and a record of the requests.
 
     ``files`` has the content of each NAME, or of a whole path.
 
@@ -29,7 +29,7 @@ class Server:
         self.url = ""
 
     def asked_for(self) -> list[str]:
-        """The paths that were asked for, in order."""
+        """The requested paths, in order."""
         return [path for path, _ in self.asked]
 
 

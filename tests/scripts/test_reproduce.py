@@ -39,7 +39,7 @@ def report_of(out: Path) -> list[dict[str, str]]:
 
 
 def final_files(out: Path) -> dict[str, str]:
-    """Hash of everything that a chain is for; logs, training state and what a clock has told are left out."""
+    """Hash of all results of a chain, without logs, training state and times."""
     of_the_clock = {"train.log", "generate.log", "average.log", "eval-lm.log", "run.json", ".lock"}
     left_out = {"checkpoints", "report", "work"}
     return {
@@ -50,11 +50,11 @@ def final_files(out: Path) -> dict[str, str]:
 
 
 ALLOWED = re.compile(r"[\d,]+ of [\d,]+ tokens unknown|published text with (lower case|' for ’)")
-"""What the texts of these archives are known to differ by."""
+"""Known differences of the texts of these archives."""
 
 
 def check_references(evaluation: Path) -> None:
-    """The references, had they been translated, would have the best of scores, but for what is known and named."""
+    """A perfect translation would have the best score, except for known differences, which are named."""
     found = json.loads((evaluation / "self-check.json").read_text(encoding="utf-8"))
     assert found["lines"] > 0
     assert found["bleu"] in (100, None)

@@ -28,7 +28,7 @@ exit "${CODE:-0}"
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> dict[str, str]:
-    """The environment of a job on two machines; the script stands where sbatch copies it to."""
+    """The environment of a job on two machines, with a copy of the script as sbatch makes it."""
     train = tmp_path / "my repository" / "scripts" / "train.sh"
     train.parent.mkdir(parents=True)
     train.write_text(TRAIN)
@@ -151,7 +151,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
 @needs_cpu
 @pytest.mark.slow
 def test_a_machine_that_ends_first_leaves_the_other_to_say_how(job: dict[str, str], tmp_path: Path) -> None:
-    """A loss that is not finite ends all machines; what is to be written of it takes machine 0 a while."""
+    """A loss that is not finite ends all machines; machine 0 needs a while to write the result."""
     data, run = prepare(tmp_path / "data"), tmp_path / "run"
     changes = (*TINY, "optimization.update_freq=[2]", "optimization.lr=[1e30]")
     done = call(job, str(POST_LN), str(data), str(run), *changes, cwd=tmp_path)

@@ -439,7 +439,7 @@ def test_a_finished_run_is_left_alone_and_other_settings_are_refused(data: Path,
 
 
 def test_a_mistake_is_one_line_for_each_problem(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
-    """The plan is made in a copy of the process; what it refuses is said here as it was said there."""
+    """The plan is made in a fork; its errors reach this process unchanged."""
     ended = fairseq_deep("run", str(ADMIN), str(data), str(tmp_path / "run"), "model.droput=1", "dropot=1")
     assert (ended.code, ended.output) == (2, "")
     assert ended.errors.splitlines() == [

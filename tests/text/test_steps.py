@@ -1,4 +1,4 @@
-"""Each step on small text: what Moses' scripts and fairseq's recipes do to it."""
+"""Each step on small text, compared with Moses' scripts and fairseq's recipes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Bench:
         return (self.directory / name).read_text(encoding="utf-8").split("\n")[:-1]
 
     def run(self, *argv: str) -> str:
-        """What a step that ends well prints."""
+        """The output of a successful step."""
         code = main(argv)
         printed = self._capsys.readouterr()
         assert (code, printed.err) == (0, "")
         return printed.out
 
     def refused(self, *argv: str) -> str:
-        """The one line that a step refuses with."""
+        """The one-line error of a step."""
         code = main(argv)
         printed = self._capsys.readouterr()
         assert (code, printed.out) == (2, "")

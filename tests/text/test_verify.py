@@ -25,7 +25,7 @@ Corpus = Callable[[str], Path]
 
 
 class Result:
-    """What one call of the command says."""
+    """The output of one call of the command."""
 
     def __init__(self, code: int, printed: str, errors: str) -> None:
         self.code = code

@@ -1,4 +1,4 @@
-"""Several processes give what one gives, in order, and end when they should."""
+"""Several processes give the same result as one, in order, and end with their parent."""
 
 from __future__ import annotations
 
