@@ -220,7 +220,7 @@ def test_what_is_missing_is_named(run, data, tmp_path):
         plan(run, data)
     with pytest.raises(UserError, match="neither data-bin/ nor a dictionary"):
         plan(run, run)
-    with pytest.raises(UserError, match="data: no such directory"):
+    with pytest.raises(UserError, match="nowhere: no such directory"):
         plan(run, tmp_path / "nowhere")
     (run / "checkpoints" / "checkpoint_last.pt").unlink()
     with pytest.raises(UserError, match="checkpoints: contains no checkpoint"):

@@ -224,7 +224,7 @@ def test_equal_translations_are_not_marked(tmp_path, capsys):
     ("texts", "why"),
     [
         ((REFERENCES, REFERENCES[:-1] + ["Another ."]), "its references differ"),
-        ((REFERENCES[:-1], REFERENCES), "19 translations of 20 sentences"),
+        ((REFERENCES[:-1], REFERENCES), "19 translations for 20 sentences"),
         (None, "hypotheses.txt is missing or not UTF-8"),
     ],
 )

@@ -35,7 +35,7 @@ def prepared(place: Path, settings: dict[str, str]) -> Path:
     out = place / "out"
     ended = run(SCRIPT, out, **settings)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert f"kept {CLEANED:,} of {CLEANED + 3:,} pairs; went: 1 with an empty side, " in ended.stdout
+    assert f"kept {CLEANED:,} of {CLEANED + 3:,} pairs; dropped: 1 with an empty side, " in ended.stdout
     return out
 
 

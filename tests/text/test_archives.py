@@ -123,7 +123,7 @@ def test_the_name_to_be_says_what_it_should_be(tmp_path: Path) -> None:
 def test_single_files(tmp_path: Path) -> None:
     assert check_archive(written(tmp_path, "x.gz", gzip.compress(b"text"))) == 1
     assert check_archive(written(tmp_path, "x.txt", b"text")) == 1
-    assert "cut off" in problem(lambda: check_archive(written(tmp_path, "x.gz", gzip.compress(b"text")[:-3])))
+    assert "truncated" in problem(lambda: check_archive(written(tmp_path, "x.gz", gzip.compress(b"text")[:-3])))
     assert "not compressed" in problem(lambda: check_archive(written(tmp_path, "x.gz", b"text")))
     assert problem(lambda: check_archive(written(tmp_path, "x.tgz", b""))) == f"{tmp_path}/x.tgz: empty"
 
@@ -205,5 +205,5 @@ def test_the_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-archive", "--name", "x.zip", str(path)]) == 2
     assert main(["check-archive", str(tmp_path / "nothing.tgz")]) == 2
     printed = capsys.readouterr()
-    assert printed.out == f"{path}: whole, 4 files\nx.tgz: 1 files unpacked\n"
+    assert printed.out == f"{path}: complete, 4 files\nx.tgz: 1 files unpacked\n"
     assert len(printed.err.splitlines()) == 2

@@ -83,10 +83,10 @@ def test_two_files_of_different_test_sets_are_refused(tmp_path: Path) -> None:
     own = written(tmp_path / "own.sgm", sgm(["A", "B", "C"], "src", per_document=2))
     assert text_of(own, written(tmp_path / "same.sgm", sgm(["X", "Y", "Z"], "ref", per_document=2))) == ["A", "B", "C"]
     short = written(tmp_path / "short.sgm", sgm(["X", "Y"], "ref", per_document=2))
-    with pytest.raises(UserError, match="own.sgm: holds 3 segments, .*short.sgm 2"):
+    with pytest.raises(UserError, match="own.sgm: has 3 segments, but .*short.sgm has 2"):
         text_of(own, short)
     other = written(tmp_path / "other.sgm", sgm(["X", "Y", "Z"], "ref", per_document=3))
-    with pytest.raises(UserError, match="own.sgm: segment 3 has the number 1, in .*other.sgm 3"):
+    with pytest.raises(UserError, match="own.sgm: segment 3 has the number 1, but 3 in .*other.sgm"):
         text_of(own, other)
 
 

@@ -244,7 +244,7 @@ def test_cleaning_says_what_went_and_keeps_the_numbers(bench: Bench) -> None:
     outputs = [bench.path(name) for name in ("b.de", "b.en", "kept")]
     printed = bench.run("clean", "--max", "3", "--ratio", "1.5", source, target, *outputs)
     assert printed == (
-        "kept 2 of 5 pairs; went: 1 with an empty side, 1 with more than 3 tokens, "
+        "kept 2 of 5 pairs; dropped: 1 with an empty side, 1 with more than 3 tokens, "
         "1 with one side more than 1.5 times as long as the other\n"
     )
     assert bench.lines("b.de") == ["eins zwei", "drei"]
@@ -284,7 +284,7 @@ def test_a_split_leaves_something_on_both_sides(bench: Bench) -> None:
 def test_a_line_that_is_not_there_cannot_be_selected(bench: Bench) -> None:
     text, numbers = bench.file("text", "a", "b"), bench.file("numbers", "2", "3")
     refused = bench.refused("select", "--lines", numbers, text, bench.path("out"))
-    assert refused == f"{text}: there is no line 3, which {numbers} asks for"
+    assert refused == f"{text}: has no line 3, which is in {numbers}"
 
 
 def test_checking_counts_pairs_and_blank_ones(bench: Bench) -> None:

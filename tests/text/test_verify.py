@@ -350,7 +350,7 @@ class TestDamage:
     def test_missing_language(self, tmp_path: Path, verify: Callable[..., Result]) -> None:
         for name in ("train.de", "train.en", "test.de"):
             write(tmp_path / name, ["a"])
-        assert verify(tmp_path).bad == ["test.de: there is no such file in en"]
+        assert verify(tmp_path).bad == ["test.de: no such file in en"]
 
     def test_cut_off_gzip(self, tmp_path: Path, verify: Callable[..., Result]) -> None:
         packed = gzip.compress(b"".join(b"line %d\n" % number for number in range(5000)))
