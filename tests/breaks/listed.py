@@ -425,8 +425,8 @@ CHECKPOINTS = (
     Break(
         "last-checkpoints",
         PACKAGE + "checkpoints/selection.py",
-        "return found[-count:]",
-        "return found[:count]",
+        "return saved[-count:]",
+        "return saved[:count]",
         "the oldest checkpoints are averaged",
         ("tests/checkpoints/test_selection.py", "tests/checkpoints/test_average.py"),
     ),
