@@ -1,8 +1,8 @@
 """Linear combinations of all states of a stack so far, each by one product of a matrix and a vector.
 
-A sum over states one by one takes some L^2 / 2 small operations in a stack of L layers, and as many again backwards. Here
-every state is copied into one buffer ``(L + 1, N)``, N the numbers in a state, and mixture l is ``buffer^T w_l``. For
-gradients ``g_l`` of the mixtures, with ``w`` the weights, ``W[l, k]``, and ``y_k`` the states::
+Sums over states one by one take some L^2 / 2 small operations in a stack of L layers, and more backwards. Here every state
+is copied into one buffer ``(L + 1, N)``, and mixture l is ``buffer^T W[l]``. With ``g_l`` the gradient of mixture l, ``W``
+the weights and ``y_k`` the states::
 
     dL/dy_k    = sum_{l >= k} W[l, k] g_l
     dL/dW[l,k] = <g_l, y_k>
@@ -13,8 +13,8 @@ temporary, one in the forward and one in the backward pass. Memory is linear in 
 
 Two autograd functions, one that stores a state and one that mixes, pass a token on: from each to the next, and to no
 other. The gradient of the token is the buffer of gradients. So autograd itself runs them in the right order, drops the
-buffer at the end, and starts a new one in each backward pass. Each may therefore change the buffer in place, except where
-a second derivative is asked for.
+buffer at the end, and starts a new one in each backward pass. Each may therefore change the buffer in place, except
+where a second derivative is asked for.
 
 Legend: L layers, N numbers in a state, for instance T B C.
 """

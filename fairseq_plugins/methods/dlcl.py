@@ -38,9 +38,9 @@ def initial_weights(states: int, window: int, start: str) -> Tensor:
 class LinearCombination(History):
     """The weights W and the L LayerNorms of one stack, and the code that both forms share.
 
-    Autograd saves each state once, however many mixtures it enters, so memory grows linearly with depth. Mixtures of all
-    states by scalars are one product each, see :mod:`fairseq_plugins.core.state_buffer`. Those of a window or with a
-    weight in each dimension, and those of compiled code, are added up state by state.
+    Autograd saves each state once, however many mixtures it enters, so memory grows linearly with depth. Mixtures of
+    all states by scalars are one product each, see :mod:`fairseq_plugins.core.state_buffer`. Those of a window or with
+    a weight in each dimension, and those of compiled code, are added up state by state.
 
     Args:
         layers: L.
