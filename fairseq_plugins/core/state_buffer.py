@@ -1,8 +1,8 @@
 """Linear combinations of all states of a stack so far, each by one product of a matrix and a vector.
 
-Sums over states one by one take some L^2 / 2 small operations in a stack of L layers, and more backwards. Here every state
-is copied into one buffer ``(L + 1, N)``, and mixture l is ``buffer^T W[l]``. With ``g_l`` the gradient of mixture l, ``W``
-the weights and ``y_k`` the states::
+Sums over states one by one take some L^2 / 2 small operations in a stack of L layers, and more backwards. Here every
+state is copied into one buffer ``(L + 1, N)``, and mixture l is ``buffer^T W[l]``. With ``g_l`` the gradient of mixture
+l, ``W`` the weights and ``y_k`` the states::
 
     dL/dy_k    = sum_{l >= k} W[l, k] g_l
     dL/dW[l,k] = <g_l, y_k>
@@ -81,6 +81,10 @@ class _Mix(torch.autograd.Function):
         return gradients, None, None, None
 
 
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    return function.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
 class BufferedStates(list[Tensor]):
     """The states of one forward pass, in one buffer. As a list, it has the states without their gradients.
 
@@ -105,11 +109,11 @@ class BufferedStates(list[Tensor]):
     def store(self, state: Tensor) -> None:
         """Add the next state."""
         number = len(self)
-        self._token = _Store.apply(self._token, state, self._columns[number], self._buffer, number)
+        self._token = _apply(_Store, self._token, state, self._columns[number], self._buffer, number)
         self.append(self._buffer[number].view(state.shape))
 
     def mix(self) -> Tensor:
         """Multiply the states so far by the row of W for their number; the result has the shape of a state."""
         number = len(self) - 1
-        self._token, mixture = _Mix.apply(self._token, self._rows[number], self._buffer, number)
+        self._token, mixture = _apply(_Mix, self._token, self._rows[number], self._buffer, number)
         return mixture.view(self[0].shape)
