@@ -24,7 +24,7 @@ class History(nn.Module):
         return states[-1]
 
     def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """The states after a layer has returned ``x``."""
+        """The states after a layer has returned ``x``; ``states`` itself may change and is not to be used again."""
         return states + [x]
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.history import History
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
+from fairseq_plugins.core.state_buffer import BufferedStates
 
 PAPER = "Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787"
 
@@ -37,8 +38,9 @@ def initial_weights(states: int, window: int, start: str) -> Tensor:
 class LinearCombination(History):
     """The weights W and the L LayerNorms of one stack, and the code that both forms share.
 
-    A mixture is added up state by state. So autograd saves each state once, however many mixtures it enters, and
-    memory grows linearly with depth; a stack of all states for each layer would grow with its square.
+    Autograd saves each state once, however many mixtures it enters, so memory grows linearly with depth. Mixtures of
+    all states by scalars are one product each, see :mod:`fairseq_plugins.core.state_buffer`. Those of a window or with
+    a weight in each dimension, and those of compiled code, are added up state by state.
 
     Args:
         layers: L.
@@ -52,11 +54,15 @@ class LinearCombination(History):
     def __init__(self, layers: int, width: int, size: int, window: int, normalised: bool, start: str) -> None:
         super().__init__()
         self.window, self.normalised = window, normalised
+        self.buffered = size == 1 and window > layers
         self.weight = nn.Parameter(initial_weights(layers + 1, window, start).unsqueeze(2).repeat(1, 1, size))
         self.layer_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
 
     def mix(self, states: list[Tensor]) -> Tensor:
         """Multiply the states by the row of W for their number: ``(T, B, C)``."""
+        if not torch.jit.is_scripting():
+            if isinstance(states, BufferedStates):
+                return states.mix()
         row = len(states) - 1
         first = max(0, len(states) - self.window)
         weights = self.weight[row, first : row + 1]
@@ -69,12 +75,27 @@ class LinearCombination(History):
         return mixture
 
     def keep(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """Return ``states`` and ``x``, without states that no later mixture reads."""
+        """Return ``states`` and ``x``, without states that no later mixture reads. It may change ``states``."""
+        if not torch.jit.is_scripting():
+            if isinstance(states, BufferedStates):
+                states.store(x)
+                return states
+            if self.buffered and len(states) == 1:
+                return BufferedStates(self.all_weights(), states[0], x)
         kept = states + [x]
         out_of_sight = len(states) - self.window
         if out_of_sight >= 0:
             kept[out_of_sight] = x.new_empty(0)
         return kept
+
+    @torch.jit.unused
+    def all_weights(self) -> Tensor:
+        """Return W of a history without a window, ``(L+1, L+1)``; what is right of the diagonal has no meaning."""
+        weights = self.weight.squeeze(2)
+        if not self.normalised:
+            return weights
+        later = torch.ones_like(weights, dtype=torch.bool).triu(1)
+        return torch.softmax(weights.masked_fill(later, float("-inf")), dim=1)
 
     def normalise(self, x: Tensor, number: int) -> Tensor:
         """Apply LayerNorm ``number``, from 0, to ``x``. TorchScript unrolls the loop; it cannot index."""

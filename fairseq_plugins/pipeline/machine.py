@@ -22,9 +22,10 @@ class Machine:
     Args:
         gpus: names of the GPUs; empty to train on the CPU.
         memory: bytes of the smallest GPU, or free bytes of main memory; None if unknown.
-        has_bf16: whether the device supports bfloat16.
+        has_bf16: whether the device supports bfloat16, a CPU in software if need be.
         processor: name of the CPU.
         cores: CPU cores that this process may use.
+        fast_bf16: whether this is a CPU that is known to have instructions for bfloat16.
     """
 
     gpus: tuple[str, ...]
@@ -32,6 +33,7 @@ class Machine:
     has_bf16: bool
     processor: str = "CPU"
     cores: int = 1
+    fast_bf16: bool = False
 
     @property
     def on_cpu(self) -> bool:
@@ -43,9 +45,11 @@ def this_machine(*, cpu_wanted: bool = False) -> Machine:
     """Inspect the machine; ``cpu_wanted`` ignores its GPUs."""
     import torch
 
+    from fairseq_plugins.training.mixed_precision import cpu_has_bf16
+
     count = 0 if cpu_wanted or not torch.cuda.is_available() else torch.cuda.device_count()
     if not count:
-        return Machine((), _free_memory(), True, _processor(), core_count())
+        return Machine((), _free_memory(), True, _processor(), core_count(), bool(cpu_has_bf16()))
     properties = [torch.cuda.get_device_properties(index) for index in range(count)]
     return Machine(
         tuple(torch.cuda.get_device_name(index) for index in range(count)),
@@ -88,27 +92,35 @@ class Precision(NamedTuple):
     overrides: tuple[str, ...]
 
 
-def choose_precision(wanted: str, config: Any, machine: Machine) -> Precision:
+def choose_precision(wanted: str, config: Any, machine: Machine, before: str | None = None) -> Precision:
     """The precision to train in; see :func:`chosen`.
+
+    Args:
+        wanted: ``auto`` or one of :data:`PRECISIONS`.
+        config: fairseq's configuration.
+        machine: its devices.
+        before: what the training began in; None for a new one.
 
     Raises:
         UserError: ``wanted`` is unknown or not supported by this machine.
     """
     configured = configured_precision(config)
-    name = chosen(wanted, configured, machine)
+    name = chosen(wanted, configured, machine, before)
     return Precision(name, configured, tuple(precision_overrides(name, config)))
 
 
-def chosen(wanted: str, configured: str, machine: Machine) -> str:
+def chosen(wanted: str, configured: str, machine: Machine, before: str | None = None) -> str:
     """The precision to train in.
 
-    ``auto`` is the configured one if the device supports it, else the nearest: fp16 for bf16 on an older GPU, fp32 for
-    fp16 on a CPU.
+    ``auto`` is the configured one if the device supports it, else the nearest: fp16 for bf16 on an older GPU. For fp16
+    and amp on a CPU it is amp, which is in bfloat16 there, if the CPU has instructions for bfloat16, and else fp32. A
+    training that continues on a CPU keeps the one of the two that it began in.
 
     Args:
         wanted: ``auto`` or one of :data:`PRECISIONS`.
         configured: one of :data:`PRECISIONS`.
         machine: its devices.
+        before: what the training began in; None for a new one.
 
     Raises:
         UserError: ``wanted`` is unknown or not supported by this machine.
@@ -117,7 +129,9 @@ def chosen(wanted: str, configured: str, machine: Machine) -> str:
         raise UserError(unknown_name("--precision", wanted, ("auto", *PRECISIONS)))
     if wanted == "auto":
         if machine.on_cpu:
-            return configured if configured == "bf16" else "fp32"
+            if configured not in ("fp16", "amp"):
+                return configured
+            return before if before in ("fp32", "amp") else "amp" if machine.fast_bf16 else "fp32"
         return "fp16" if configured == "bf16" and not machine.has_bf16 else configured
     if machine.on_cpu and wanted == "fp16":
         raise UserError("--precision fp16 needs a GPU; legal on a CPU: fp32, bf16, amp")

@@ -249,7 +249,8 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     config = recipe.config
     corpus = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
-    precision = choose_precision(request.precision, config, machine)
+    before = (read_record(request.run) or {}).get("precision")
+    precision = choose_precision(request.precision, config, machine, before)
     batches = Batches.of(config, recipe.processes, corpus.longest)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
     _check_gpus(request, machine, sharing)

@@ -43,13 +43,18 @@ def in_bf16(cfg: Any) -> bool:
     return bool(common.amp and (common.bf16 or common.cpu or not torch.cuda.is_available()))
 
 
-def lacks_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Return whether this CPU is known to have no instructions for bfloat16."""
+def cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool | None:
+    """Return whether this CPU has instructions for bfloat16; None where this is not known."""
     try:
         words = set(cpuinfo.read_text(encoding="utf-8").split())
     except OSError:
-        return False
-    return not words & CPU_FLAGS
+        return None
+    return bool(words & CPU_FLAGS)
+
+
+def lacks_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Return whether this CPU is known to have no instructions for bfloat16."""
+    return cpu_has_bf16(cpuinfo) is False
 
 
 def build_mixed(

@@ -30,6 +30,7 @@ from tests.processes import Command
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ADMIN = CONFIGS / "multi30k_de_en" / "admin_3e3d.yaml"
 CPU = Machine((), 2**40, True)
+BF16_CPU = Machine((), 2**40, True, fast_bf16=True)
 V100 = Machine(("V100",) * 8, 2**40, False)
 H100 = Machine(("H100",) * 8, 2**40, True)
 
@@ -213,11 +214,31 @@ def test_several_machines(data: Path, tmp_path: Path) -> None:
         ("bf16", "fp16", H100, "bf16"),
         ("fp32", "fp16", V100, "fp32"),
         ("auto", "amp", CPU, "fp32"),
+        ("auto", "fp16", BF16_CPU, "amp"),
+        ("auto", "amp", BF16_CPU, "amp"),
+        ("auto", "fp32", BF16_CPU, "fp32"),
+        ("auto", "bf16", BF16_CPU, "bf16"),
+        ("fp32", "fp16", BF16_CPU, "fp32"),
         ("amp", "fp32", CPU, "amp"),
     ],
 )
 def test_precision(wanted: str, configured: str, machine: Machine, expected: str) -> None:
     assert chosen(wanted, configured, machine) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "machine", "expected"),
+    [
+        ("fp32", BF16_CPU, "fp32"),
+        ("amp", CPU, "amp"),
+        ("amp", BF16_CPU, "amp"),
+        ("fp16", BF16_CPU, "amp"),  # begun on a GPU: another precision on a CPU is refused
+        ("fp16", CPU, "fp32"),
+        ("fp32", V100, "fp16"),
+    ],
+)
+def test_a_training_continues_on_another_cpu_as_it_was_begun(before: str, machine: Machine, expected: str) -> None:
+    assert chosen("auto", "fp16", machine, before) == expected
 
 
 def test_precisions_that_are_not_there() -> None:
@@ -235,6 +256,14 @@ def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_
     assert (on_gpu.record["precision"], on_cpu.record["precision"]) == ("fp16", "fp32")
     assert (overrides(on_gpu)["common.fp16"], overrides(on_cpu)["common.fp16"]) == ("true", "false")
     assert "1 process on CPU, fp32, not fp16 as configured" in on_cpu.lines
+    mixed = planned(data, tmp_path, *stated, machine=BF16_CPU, processes=1)
+    assert mixed.record["precision"] == "amp"
+    assert (overrides(mixed)["common.fp16"], overrides(mixed)["common.amp"]) == ("false", "true")
+    assert "1 process on CPU, amp, not fp16 as configured" in mixed.lines
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "run.json").write_text(json.dumps(on_cpu.record))
+    again = planned(data, tmp_path / "begun", *stated, machine=BF16_CPU, processes=1)
+    assert again.record["precision"] == "fp32"
     # Settings of the loss scale alone switch nothing on.
     assert planned(data, tmp_path, *stated[1:], machine=V100, processes=1).record["precision"] == "fp32"
     # fairseq's flag of this name switches fp16 on, its key alone does not.

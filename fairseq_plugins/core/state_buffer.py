@@ -1,0 +1,119 @@
+"""Linear combinations of all states of a stack so far, each by one product of a matrix and a vector.
+
+Sums over states one by one take some L^2 / 2 small operations in a stack of L layers, and more backwards. Here every
+state is copied into one buffer ``(L + 1, N)``, and mixture l is ``buffer^T W[l]``. With ``g_l`` the gradient of mixture
+l, ``W`` the weights and ``y_k`` the states::
+
+    dL/dy_k    = sum_{l >= k} W[l, k] g_l
+    dL/dW[l,k] = <g_l, y_k>
+
+So the gradients of mixtures are collected in a buffer of the same shape, and those of y_k and of column k of W are one
+product each, once every mixture above has put its gradient there. Autograd keeps each y_k once. Both buffers are
+temporary, one in the forward and one in the backward pass. Memory is linear in L, and so is the number of operations.
+
+Two autograd functions, one that stores a state and one that mixes, pass a token on: from each to the next, and to no
+other. The gradient of the token is the buffer of gradients. So autograd itself runs them in the right order, drops the
+buffer at the end, and starts a new one in each backward pass. Each may therefore change the buffer in place, except
+where a second derivative is asked for.
+
+Legend: L layers, N numbers in a state, for instance T B C.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def _product(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Multiply in the precision of the arguments, under autocast too."""
+    with torch.autocast(matrix.device.type, enabled=False):
+        return torch.mv(matrix, vector)
+
+
+class _Store(torch.autograd.Function):
+    """Copy state k ``(...)`` into row k of the buffer; ``column`` is ``W[:, k]``, ``(L + 1)``."""
+
+    @staticmethod
+    def forward(ctx: Any, token: Tensor, state: Tensor, column: Tensor, buffer: Tensor, number: int) -> Tensor:
+        buffer[number].view(state.shape).copy_(state)
+        ctx.save_for_backward(state, column)
+        ctx.number = number
+        ctx.set_materialize_grads(False)
+        return token.view_as(token)
+
+    @staticmethod
+    def backward(ctx: Any, *found: Tensor | None) -> tuple[Tensor | None, ...]:
+        gradients, number = found[0], ctx.number
+        if gradients is None:
+            return None, None, None, None, None
+        state, column = ctx.saved_tensors
+        above = gradients[number:]
+        of_state = of_column = None
+        if ctx.needs_input_grad[1]:
+            of_state = _product(above.t(), column[number:]).view(state.shape).to(state.dtype)
+        if ctx.needs_input_grad[2]:
+            of_column = F.pad(_product(above, state.reshape(-1).to(above.dtype)), (number, 0))
+        return gradients, of_state, of_column, None, None
+
+
+class _Mix(torch.autograd.Function):
+    """Mix the rows of the buffer up to ``number`` by ``row``, which is row ``number`` of W."""
+
+    @staticmethod
+    def forward(ctx: Any, token: Tensor, row: Tensor, buffer: Tensor, number: int) -> tuple[Tensor, Tensor]:
+        ctx.number, ctx.rows = number, len(buffer)
+        ctx.set_materialize_grads(False)
+        return token.view_as(token), _product(buffer[: number + 1].t(), row[: number + 1])
+
+    @staticmethod
+    def backward(ctx: Any, *found: Tensor | None) -> tuple[Tensor | None, ...]:
+        gradients, of_mixture = found
+        if of_mixture is not None:
+            if gradients is None:
+                gradients = of_mixture.new_zeros(ctx.rows, len(of_mixture))
+            if torch.is_grad_enabled():  # for a second derivative
+                gradients = gradients.clone()
+            gradients[ctx.number] += of_mixture
+        return gradients, None, None, None
+
+
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    return function.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
+class BufferedStates(list[Tensor]):
+    """The states of one forward pass, in one buffer. As a list, it has the states without their gradients.
+
+    Args:
+        weights: W, ``(L + 1, L + 1)``; what is right of the diagonal is not read and gets a gradient of zero.
+        states: the first states, all of one shape; their type and that of W give the type of mixtures.
+    """
+
+    def __init__(self, weights: Tensor, *states: Tensor) -> None:
+        super().__init__()
+        kind = weights.dtype
+        for state in states:
+            kind = torch.promote_types(kind, state.dtype)
+        weights = weights.to(kind)
+        self._rows, self._columns = weights.detach(), weights.unbind(1)
+        self._buffer = states[0].new_empty(len(weights), states[0].numel(), dtype=kind)
+        # The size of the buffer of gradients, and no memory.
+        self._token = self._buffer.new_empty(()).expand(self._buffer.shape)
+        for state in states:
+            self.store(state)
+
+    def store(self, state: Tensor) -> None:
+        """Add the next state."""
+        number = len(self)
+        self._token = _apply(_Store, self._token, state, self._columns[number], self._buffer, number)
+        self.append(self._buffer[number].view(state.shape))
+
+    def mix(self) -> Tensor:
+        """Multiply the states so far by the row of W for their number; the result has the shape of a state."""
+        number = len(self) - 1
+        self._token, mixture = _apply(_Mix, self._token, self._rows[number], self._buffer, number)
+        return mixture.view(self[0].shape)

@@ -1,0 +1,175 @@
+"""Mixtures from one buffer of states: derivatives, and a number of operations that grows linearly with depth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fairseq_plugins.core.state_buffer import BufferedStates
+from tests.building import tiny
+
+LAYERS, SHAPE = 4, (3, 2, 5)
+
+
+def numbers(*shape: int, seed: int) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=draw, dtype=torch.float64).requires_grad_()
+
+
+WEIGHTS, FIRST = numbers(LAYERS + 1, LAYERS + 1, seed=1), numbers(*SHAPE, seed=2)
+
+
+def mixtures(weights: Tensor, first: Tensor) -> list[Tensor]:
+    """All mixtures but the first of a stack whose layers are sines."""
+    states = BufferedStates(weights, first, torch.sin(first))
+    found = [states.mix()]
+    for _ in range(len(weights) - 2):
+        states.store(torch.sin(found[-1]))
+        found.append(states.mix())
+    return found
+
+
+def by_sums(weights: Tensor, first: Tensor) -> list[Tensor]:
+    """The same, each a plain sum."""
+    states, found = [first, torch.sin(first)], []
+    for row in range(1, len(weights)):
+        if row > 1:
+            states.append(torch.sin(found[-1]))
+        found.append(torch.stack([weights[row, k] * states[k] for k in range(row + 1)]).sum(dim=0))
+    return found
+
+
+def test_states_and_mixtures_by_hand() -> None:
+    weights = torch.tensor([[9.0, 9, 9], [2, 3, 9], [5, 7, 11]])
+    one, two, three = torch.tensor([1.0, 10]), torch.tensor([2.0, 20]), torch.tensor([3.0, 30])
+    states = BufferedStates(weights, one, two)
+    assert states.mix().tolist() == [8, 80]  # 2 * 1 + 3 * 2
+    states.store(three)
+    assert states.mix().tolist() == [52, 520]  # 5 * 1 + 7 * 2 + 11 * 3
+    assert [state.tolist() for state in states] == [[1, 10], [2, 20], [3, 30]]
+
+
+def test_values_and_derivatives_are_those_of_a_sum() -> None:
+    # Both in float64: what differs is the order of five summands.
+    close = {"rtol": 1e-12, "atol": 1e-12}
+    found, expected = mixtures(WEIGHTS, FIRST), by_sums(WEIGHTS, FIRST)
+    torch.testing.assert_close(found, expected, **close)
+    for several in (slice(None), slice(-1, None), slice(1, 2)):
+        # Also where the upper mixtures have no gradient.
+        ours, theirs = (
+            torch.autograd.grad(sum(one.square().sum() for one in each[several]), (WEIGHTS, FIRST), retain_graph=True)
+            for each in (found, expected)
+        )
+        torch.testing.assert_close(ours, theirs, **close)
+    assert not bool(ours[0].triu(1).any())
+
+
+def test_gradcheck_once_and_twice() -> None:
+    def last_and_second(weights: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        found = mixtures(weights, first)
+        return found[-1], found[1]
+
+    assert torch.autograd.gradcheck(last_and_second, (WEIGHTS, FIRST))
+    assert torch.autograd.gradgradcheck(last_and_second, (WEIGHTS, FIRST))
+
+
+def test_a_graph_gives_the_same_gradients_again() -> None:
+    """A backward pass through a part of the graph leaves nothing behind for the next."""
+    found = mixtures(WEIGHTS, FIRST)
+    total = found[-1].square().sum()
+    once = torch.autograd.grad(total, (WEIGHTS, FIRST), retain_graph=True)
+    torch.autograd.grad(found[2].sum(), found[1], retain_graph=True)
+    again = torch.autograd.grad(total, (WEIGHTS, FIRST), retain_graph=True)
+    assert all(torch.equal(one, other) for one, other in zip(once, again, strict=True))
+
+
+@pytest.mark.parametrize("wanted", ["weights", "states"])
+def test_one_of_the_two_may_need_no_gradient(wanted: str) -> None:
+    weights = WEIGHTS if wanted == "weights" else WEIGHTS.detach()
+    first = FIRST if wanted == "states" else FIRST.detach()
+    subject = WEIGHTS if wanted == "weights" else FIRST
+    ours, theirs = (torch.autograd.grad(each(weights, first)[-1].sum(), subject)[0] for each in (mixtures, by_sums))
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_a_mixture_used_twice_and_taken_twice() -> None:
+    states = BufferedStates(WEIGHTS, FIRST, FIRST.cos())
+    (found,) = torch.autograd.grad((states.mix() + states.mix().square()).sum(), FIRST)
+    plain = WEIGHTS[1, 0] * FIRST + WEIGHTS[1, 1] * FIRST.cos()
+    (expected,) = torch.autograd.grad((plain + plain.square()).sum(), FIRST)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_autocast_leaves_mixtures_in_float32() -> None:
+    weights, first = WEIGHTS.detach().float().requires_grad_(), FIRST.detach().float().requires_grad_()
+    expected = mixtures(weights, first)[-1]
+    wanted = torch.autograd.grad(expected.sum(), (weights, first))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = mixtures(weights, first)[-1]
+        gradients = torch.autograd.grad(found.sum(), (weights, first))
+    assert torch.equal(found, expected)
+    assert all(torch.equal(one, other) for one, other in zip(gradients, wanted, strict=True))
+
+
+@pytest.mark.parametrize("first", [torch.bfloat16, torch.float32])
+def test_states_of_two_types_have_mixtures_of_the_wider(first: torch.dtype) -> None:
+    one, other = torch.ones(2, dtype=first, requires_grad=True), torch.ones(2, requires_grad=True)
+    mixture = BufferedStates(torch.full((2, 2), 0.5, dtype=torch.bfloat16), one, other).mix()
+    mixture.sum().backward()
+    assert (mixture.dtype, one.grad.dtype, other.grad.dtype) == (torch.float32, first, torch.float32)
+    assert one.grad.tolist() == [0.5, 0.5]
+
+
+# Cost --------------------------------------------------------------------------------------------------------------
+
+
+class Counting(TorchDispatchMode):
+    """Counts the operations that run in it, forwards and backwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.counts[func.overloadpacket.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operations(run: Callable[[], Tensor]) -> Counter[str]:
+    with Counting() as counting:
+        run().sum().backward()
+    return counting.counts
+
+
+def of_history(layers: int, **options: str) -> Counter[str]:
+    """Operations of the history of ``layers`` layers that do nothing else than to take the sine."""
+    history = tiny("dlcl_transformer", encoder_layers=layers, **options).encoder.history
+    start = torch.randn(4, 2, 16, requires_grad=True)
+
+    def run() -> Tensor:
+        states = [start]
+        for _ in range(layers):
+            states = history.remember(states, torch.sin(history(states)))
+        return history(states)
+
+    return operations(run)
+
+
+@pytest.mark.parametrize("normalised", ["no", "yes"])
+def test_operations_of_a_history_are_linear_in_its_depth(normalised: str) -> None:
+    eight, sixteen, twenty_four = (of_history(layers, dlcl_normalised=normalised) for layers in (8, 16, 24))
+    assert (twenty_four - sixteen) == (sixteen - eight)
+    # For each of eight layers: a mixture, and the gradients of a state and of a column of weights.
+    assert (sixteen - eight)["mv"] == 8 * 3
+
+
+def test_operations_of_sums_would_not_be() -> None:
+    """With a weight in each dimension, mixtures are still added up: layer l takes l products."""
+    eight, sixteen, twenty_four = (of_history(layers, dlcl_weights="dimension")["addcmul"] for layers in (8, 16, 24))
+    assert (eight, sixteen, twenty_four) == (8 * 9 / 2, 16 * 17 / 2, 24 * 25 / 2)
