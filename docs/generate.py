@@ -43,6 +43,7 @@ from fairseq_plugins.core.method import (
     find_part,
 )
 from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel, architecture_presets
+from fairseq_plugins.core.norm import ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
@@ -98,9 +99,9 @@ def _tiny_task() -> SimpleNamespace:
 
 
 def stock_twin(method: Method) -> TransformerModelBase:
-    """The stock model whose state dict the method's is compared with."""
-    places = [place == "pre" for place in method.norm.split(",")]
-    return stock_model(places[0], places[-1])
+    """The stock model whose state dict the method's is compared with: Pre-LN where there is a norm on top."""
+    model = tiny_model(method)
+    return stock_model(*(stack.layer_norm is not None for _, stack in model.stacks()))
 
 
 def level_and_name(key: str) -> tuple[str, str]:
@@ -145,8 +146,11 @@ def parts_of(method: Method) -> list[Part]:
 
 
 def scales_stream(method: Method) -> bool:
-    """Whether a residual of the method multiplies the stream, so that stock does not compute the same unless folded."""
-    residuals = (module for module in tiny_model(method).modules() if isinstance(module, Residual))
+    """Whether a constant of the method multiplies the stream or a norm: stock computes the same only when folded."""
+    model = tiny_model(method)
+    if any(isinstance(module, ScaledLayerNorm) for module in model.modules()):
+        return True
+    residuals = (module for module in model.modules() if isinstance(module, Residual))
     scales = (residual.stream_scale() for residual in residuals)
     return any(scale is not None and bool((scale != 1).any()) for scale in scales)
 

@@ -41,7 +41,7 @@ from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
-from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
@@ -158,7 +158,18 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
     folded = Folded(_stock_options(model, options), weights, [])
     for name, stack in model.stacks():
         _fold_stack(model, name, stack, folded)
+    _fold_scaled_norms(model, folded)
     return folded
+
+
+def _fold_scaled_norms(model: DeepTransformerModel, folded: Folded) -> None:
+    """Move the constants of LayerNorms into their gains and biases."""
+    norms = [(name, norm) for name, norm in model.named_modules() if isinstance(norm, ScaledLayerNorm)]
+    for name, norm in norms:
+        for parameter, _ in norm.named_parameters():
+            folded.multiply(f"{name}.{parameter}", torch.tensor(norm.scale, dtype=torch.float64))
+    if norms:
+        folded.notes.append(f"{len(norms)} scaled LayerNorms folded")
 
 
 def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str, Any]:

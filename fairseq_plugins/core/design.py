@@ -1,4 +1,4 @@
-"""The design of one stack: its sizes, its seven parts, and what they build."""
+"""The design of one stack: its sizes, its eight parts, and what they build."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from fairseq_plugins.core.method import Axis, Part, Site, Stack
+from fairseq_plugins.core.norm import is_replaceable, made_of
 
 if TYPE_CHECKING:
     from fairseq_plugins.core.attention import AttentionPlan
@@ -57,7 +58,7 @@ class StackDesign:
     def norms(self, site: Site, depth: int) -> NormPlaces:
         """Factories of the norms of one sub-layer, by place; ``depth`` of its layer counts from 1."""
         places: NormPlaces = self.parts[Axis.NORM].build(site, depth, self)
-        return places
+        return {place: made_of(factory, self.norm_module(site)) for place, factory in places.items()}
 
     def norms_always(self, place: NormPlace) -> bool:
         """Whether every sub-layer of the stack has a norm at ``place``."""
@@ -65,7 +66,21 @@ class StackDesign:
 
     def top_norm(self) -> NormFactory | None:
         """Factory of the norm on top of the layers, if there is one."""
-        return self.parts[Axis.NORM].top(self)
+        factory = self.parts[Axis.NORM].top(self)
+        return None if factory is None else made_of(factory, self.norm_module(None))
+
+    def norm_module(self, site: Site | None) -> NormFactory:
+        """Factory of the modules that stand where a LayerNorm would; ``site`` is None on top of the stack."""
+        factory: NormFactory = self.parts[Axis.NORM_MODULE].build(site, self)
+        return factory
+
+    def has_replaceable_norms(self) -> bool:
+        """Whether the layers have a norm that the module decides about."""
+        norm = self.parts[Axis.NORM]
+        depths = range(1, self.layers + 1)
+        return any(
+            is_replaceable(one) for site in Site for depth in depths for one in norm.build(site, depth, self).values()
+        )
 
     def attention(self, depth: int) -> AttentionPlan:
         """Factories of the attentions of the layer at ``depth``."""

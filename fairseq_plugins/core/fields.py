@@ -33,6 +33,7 @@ Field = tuple[str, Any, Any]
 END_WIDTHS = ("decoder_input_dim", "decoder_output_dim")
 AXIS_HELP = {
     Axis.NORM: "where the LayerNorms are",
+    Axis.NORM_MODULE: "what stands where a LayerNorm would",
     Axis.RESIDUAL: "how a branch joins the stream",
     Axis.ATTENTION: "which attention sub-layers exist",
     Axis.HISTORY: "what a layer takes as its input",

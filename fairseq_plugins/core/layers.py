@@ -52,7 +52,7 @@ class Layer(nn.Module):
         for site, factory in inside.items():
             if factory is not None:
                 owner, name = LAST_MAP[site]
-                norm_inside(self.get_submodule(owner), name, factory)
+                norm_inside(self.get_submodule(owner), name, factory, design)
         residuals = design.residuals(sites, self.depth)
         for site in Site:
             setattr(self, f"{site.value}_residual", residuals.get(site))

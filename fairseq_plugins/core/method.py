@@ -1,6 +1,6 @@
 """The vocabulary of the package: stacks, sites, parts of a Transformer, and methods made of them.
 
-A *method* is a frozen record that names one *part* on each of seven axes. Nothing in ``core`` knows a method by
+A *method* is a frozen record that names one *part* on each of eight axes. Nothing in ``core`` knows a method by
 name: parts and methods register themselves here when :mod:`fairseq_plugins.methods` is imported.
 
 Words used everywhere (never a synonym):
@@ -47,6 +47,7 @@ class Axis(str, Enum):
     """The choices that make up a model. Each value is also the name of its command-line flag."""
 
     NORM = "norm"
+    NORM_MODULE = "norm_module"
     RESIDUAL = "residual"
     ATTENTION = "attention"
     HISTORY = "history"
@@ -137,8 +138,8 @@ class Method:
             table of docs/methods.md shows it up to the first semicolon.
         departures: where the released code departs from the text, and what this package does.
         options: settings that differ from their defaults: options of its parts, dropouts, sizes.
-        norm, residual, attention, history, bias, init, base_init: names of parts; ``encoder,decoder`` where they
-            differ.
+        norm, norm_module, residual, attention, history, bias, init, base_init: names of parts; ``encoder,decoder``
+            where they differ.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Method:
     paper: str
     equation: str
     norm: str = "post"
+    norm_module: str = "layer_norm"
     residual: str = "plain"
     attention: str = "softmax"
     history: str = "last"

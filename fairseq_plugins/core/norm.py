@@ -3,21 +3,28 @@
 A part of this axis is built with ``build(site, depth, design) -> {place: factory}``, once for each sub-layer: a
 sub-layer may have a norm at any of the four places of :class:`NormPlace`, or none, and each is a module of its own. A
 factory makes the module from its width. ``Part.top`` makes the norm on top of the stack.
+
+Norm module: what stands at these places, a LayerNorm unless this axis has another. A part of it is built with
+``build(site, design) -> factory``, site None for the norm on top, and replaces the factories :func:`layer_norm`,
+:func:`scaled` and :func:`stock_top_norm`; a part of the first axis that has a factory of its own keeps it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, part
 from fairseq_plugins.errors import UserError
+
+if TYPE_CHECKING:
+    from fairseq_plugins.core.design import StackDesign
 
 
 class NormPlace(str, Enum):
@@ -61,6 +68,70 @@ class AffineNorm(nn.Module):
         raise NotImplementedError
 
 
+class ScaledNorm(nn.Module):
+    """scale * norm(x) with a constant scale, which is not in the state dict. Any shape ``(..., C)``."""
+
+    def __init__(self, norm: nn.Module, scale: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise, then scale."""
+        scaled: Tensor = self.norm(x) * self.scale
+        return scaled
+
+
+class ScaledLayerNorm(nn.LayerNorm):
+    """scale * LN(x) with a constant scale, which is not in the state dict. Any shape ``(..., C)``."""
+
+    def __init__(self, width: int, scale: float) -> None:
+        super().__init__(width)
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise, then scale."""
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps) * self.scale
+
+
+@dataclass(frozen=True)
+class scaled:  # noqa: N801  (a factory, as the functions beside it)
+    """Factory of norms that are multiplied by a constant. The fold moves that of a LayerNorm into gain and bias."""
+
+    scale: float
+
+    def __call__(self, width: int) -> nn.Module:
+        """Make a LayerNorm that has stock's names."""
+        return ScaledLayerNorm(width, self.scale)
+
+
+def is_replaceable(factory: NormFactory) -> bool:
+    """Return whether the norm module decides what ``factory`` makes."""
+    return factory in (layer_norm, stock_top_norm) or isinstance(factory, scaled)
+
+
+def made_of(factory: NormFactory, module: NormFactory) -> NormFactory:
+    """Return ``factory``, or one that makes ``module`` in the same place, if ``factory`` leaves that open."""
+    if module is layer_norm or not is_replaceable(factory):
+        return factory
+    if isinstance(factory, scaled):
+        scale = factory.scale
+        return lambda width: ScaledNorm(module(width), scale)
+    return module
+
+
+def needs_norms(name: str) -> Callable[[StackDesign, Any], list[str]]:
+    """Make ``conflicts`` for the norm module ``name``: without a place for it, it would have no effect."""
+
+    def conflicts(design: StackDesign, config: Any) -> list[str]:
+        if design.has_replaceable_norms():
+            return []
+        place = design.choice(Axis.NORM)
+        return [f"--norm-module {name} has no effect here: --norm {place} has no LayerNorm that it could replace"]
+
+    return conflicts
+
+
 class NormedLinear(nn.Linear):
     """A linear map after a norm: W norm(x) + b. Keeps weight and bias of ``linear``, ``(out, in)``, and their names."""
 
@@ -75,7 +146,7 @@ class NormedLinear(nn.Linear):
         return F.linear(self.norm(x), self.weight, self.bias)
 
 
-def norm_inside(owner: Any, name: str, factory: NormFactory) -> None:
+def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign) -> None:
     """Put a norm before the linear map ``name`` of ``owner``, an attention or a layer.
 
     Raises:
@@ -83,9 +154,10 @@ def norm_inside(owner: Any, name: str, factory: NormFactory) -> None:
     """
     linear = getattr(owner, name, None)
     if type(linear) is not nn.Linear:
+        norm, attention, bias = (design.choice(axis) for axis in (Axis.NORM, Axis.ATTENTION, Axis.BIAS))
         raise UserError(
-            f"a LayerNorm inside the branch goes in front of {name}, which in this model is not a plain linear "
-            "map: choose another --norm, --attention or --bias"
+            f"--norm {norm} puts a norm in front of {name}, which with --attention {attention} and --bias {bias} is not "
+            "a plain linear map: choose another of the three"
         )
     setattr(owner, name, NormedLinear(linear, factory(linear.in_features)))
     # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its sizes differ.
@@ -154,3 +226,9 @@ def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 def nowhere(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     """No place has a norm."""
     return {}
+
+
+@part(Axis.NORM_MODULE, "layer_norm", summary="LayerNorm, as in the original Transformer")
+def plain_module(site: Site | None, design: StackDesign) -> NormFactory:
+    """LayerNorm with gain and bias. Ba et al. 2016, https://arxiv.org/abs/1607.06450."""
+    return layer_norm

@@ -19,7 +19,7 @@ from tests import models
 from tests.representatives import for_each
 from tests.rounding import assert_same_to_rounding
 
-STRUCTURE = (Axis.NORM, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.BIAS)
+STRUCTURE = (Axis.NORM, Axis.NORM_MODULE, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.BIAS)
 every_structure = for_each("case", models.CASES, *STRUCTURE)
 every_start = for_each("case", models.CASES, *Axis)
 """Where the first weights matter as well."""

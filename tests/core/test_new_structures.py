@@ -1,4 +1,4 @@
-"""Structures that no method of the package has: each is one short file beside this one, and none is named in the core.
+"""The structures of the axes, each in one short file beside this one; none is named in the core.
 
 Two norms in a sub-layer, a norm inside a branch, a norm that knows its depth, a second stream.
 """
@@ -131,8 +131,8 @@ def test_activation_checkpointing_changes_nothing(toy: Method) -> None:
 # What each computes -----------------------------------------------------------------------------------------------
 
 
-def test_keel_has_two_norms_in_a_sub_layer() -> None:
-    with registered(HERE / "toy_methods" / "keel.py") as method:
+def test_a_sub_layer_may_have_two_norms() -> None:
+    with registered(HERE / "toy_methods" / "two_norms.py") as method:
         model = stirred(build(method))
     x = torch.randn(5, 2, 16)
     first, second = model.encoder.layers[0], model.encoder.layers[1]
@@ -152,12 +152,14 @@ def test_keel_has_two_norms_in_a_sub_layer() -> None:
     assert first.self_attn_after_norm is None
 
 
-def test_sub_ln_has_a_norm_before_the_last_map_of_each_branch() -> None:
-    with registered(HERE / "toy_methods" / "sub_ln.py") as method:
+def test_a_norm_inside_is_before_the_last_map_of_each_branch() -> None:
+    with registered(HERE / "toy_methods" / "inner_norm.py") as method:
         model = stirred(build(method))
-        with pytest.raises(UserError, match="in front of out_proj, which in this model is not a plain linear map"):
+        with pytest.raises(
+            UserError, match="in front of out_proj, which with --attention aan and --bias vector is not"
+        ):
             build(method, attention="aan")
-        with pytest.raises(UserError, match="in front of fc2, which in this model is not a plain linear map"):
+        with pytest.raises(UserError, match="in front of fc2, which with --attention softmax and --bias fixup is not"):
             build(method, bias="fixup")
     for layer in (*model.encoder.layers, *model.decoder.layers):
         heard = hear(layer, nn.Linear)
@@ -170,8 +172,8 @@ def test_sub_ln_has_a_norm_before_the_last_map_of_each_branch() -> None:
         torch.testing.assert_close(out, projection.norm(context) @ projection.weight.T + projection.bias)
 
 
-def test_layernorm_scaling_knows_the_depth() -> None:
-    with registered(HERE / "toy_methods" / "layernorm_scaling.py") as method:
+def test_a_norm_may_know_its_depth() -> None:
+    with registered(HERE / "toy_methods" / "norm_by_depth.py") as method:
         model = build(method).eval()
     heard = hear(model.encoder, nn.Linear)
     with torch.no_grad():
@@ -184,8 +186,8 @@ def test_layernorm_scaling_knows_the_depth() -> None:
     assert deviations == pytest.approx([1.0, 2**-0.5, 3**-0.5], rel=1e-3)
 
 
-def test_residual_dual_adds_the_normalised_sum_of_all_branches() -> None:
-    with registered(HERE / "toy_methods" / "residual_dual.py") as method:
+def test_a_second_stream_may_add_the_normalised_sum_of_all_branches() -> None:
+    with registered(HERE / "toy_methods" / "second_stream.py") as method:
         model = stirred(build(method))
     for stack in (model.encoder, model.decoder):
         heard = hear(stack, Residual)

@@ -42,9 +42,11 @@ def test_every_parameter_is_of_the_kind_that_its_place_says(case: str) -> None:
     kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
     assert sum(len(one) for one in kinds.values()) == len(set.union(*kinds.values()))
     rest = {name for name, _ in model.named_parameters()} - set.union(*kinds.values())
+    layer_norms = set()  # whatever part declares them
     for name, module in model.named_modules():
         own = {f"{name}.{one}" for one, _ in module.named_parameters(recurse=False)}
         if isinstance(module, nn.LayerNorm):
+            layer_norms |= own
             assert own <= kinds["norm"]
         elif isinstance(module, nn.Linear):
             assert f"{name}.weight" in rest | kinds["embedding"]
@@ -55,7 +57,7 @@ def test_every_parameter_is_of_the_kind_that_its_place_says(case: str) -> None:
         for axis in (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS):
             for added in getattr(model, stack).design.parts[axis].parameters:
                 declared = {name for name in set.union(rest, *kinds.values()) if name.endswith(f".{added.name}")}
-                assert {name for name in declared if name.startswith(stack)} <= kinds[axis.value]
+                assert {name for name in declared if name.startswith(stack)} <= kinds[axis.value] | layer_norms
 
 
 def test_the_kinds_of_a_plain_transformer_by_name() -> None:

@@ -1,4 +1,4 @@
-"""ResiDual: a Post-LN stream, and beside it the plain sum of all branches, normalised on top. arXiv 2304.14802.
+"""A second stream, the sum of all branches, normalised on top. As ResiDual, arXiv 2304.14802.
 
 ``x' = LN(x + F(x))``, ``d' = d + F(x)``, ``d_0 = x_0``; the stack puts out ``x + LN(d)``.
 """
@@ -35,7 +35,7 @@ class DualStream(SideStream):
 
 @part(
     Axis.RESIDUAL,
-    "residual_dual",
+    "second_stream",
     summary="stream + branch, and the sum of all branches beside it",
     side_stream=lambda design: DualStream(design.width),
     parameters=(NewParameter("side_stream.norm.weight", "(C)", "1"), NewParameter("side_stream.norm.bias", "(C)", "0")),
@@ -47,11 +47,11 @@ def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[
 
 
 method(
-    "residual_dual",
-    title="ResiDual",
+    "second_stream",
+    title="Second stream",
     paper="Xie et al., 2023, https://arxiv.org/abs/2304.14802",
     equation=r"$`o = \mathrm{LN}(x + F(x))`$, and $`x_L + \mathrm{LN}(x_0 + \sum F)`$ on top",
     norm="post",
-    residual="residual_dual",
+    residual="second_stream",
     base_init="fairseq",
 )

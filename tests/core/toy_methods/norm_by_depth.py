@@ -1,4 +1,4 @@
-"""LayerNorm Scaling: Pre-LN whose norms shrink with the depth of their layer. arXiv 2502.05795."""
+"""A norm that knows its depth. As LayerNorm Scaling, arXiv 2502.05795."""
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
@@ -27,7 +27,7 @@ class ScaledLayerNorm(nn.Module):
 
 @part(
     Axis.NORM,
-    "layernorm_scaling",
+    "norm_by_depth",
     summary="LayerNorm before the branch, divided by the square root of the depth; one more on top",
     top=lambda design: stock_top_norm,
     parameters=tuple(
@@ -43,10 +43,10 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 
 
 method(
-    "layernorm_scaling",
-    title="LayerNorm Scaling",
+    "norm_by_depth",
+    title="Norm by depth",
     paper="Sun et al., 2025, https://arxiv.org/abs/2502.05795",
     equation=r"$`o = x + F(\mathrm{LN}(x) / \sqrt{l})`$",
-    norm="layernorm_scaling",
+    norm="norm_by_depth",
     base_init="fairseq",
 )

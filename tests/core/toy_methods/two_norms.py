@@ -1,4 +1,4 @@
-"""Keel: Post-LN on a scaled stream, whose branches have a LayerNorm of their own. arXiv 2601.19895.
+"""Two norms in a sub-layer, and none after the first one. As Keel, arXiv 2601.19895.
 
 ``x' = LN(L x + F(LN'(x)))`` with L the number of sub-layers of the stack; ``x' = x + F(LN'(x))`` in the first one.
 """
@@ -11,7 +11,7 @@ from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledStream
 
 @part(
     Axis.NORM,
-    "keel",
+    "two_norms",
     summary="LayerNorm before the branch and after the sum, but in the first sub-layer",
     parameters=tuple(
         NewParameter(f"{site.value}_after_norm.{name}", "(C)", initial)
@@ -27,7 +27,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     return {NormPlace.BEFORE: layer_norm, NormPlace.AFTER: layer_norm}
 
 
-@part(Axis.RESIDUAL, "keel", summary="L * stream + branch", no_fold="stock fairseq has one LayerNorm a sub-layer")
+@part(Axis.RESIDUAL, "two_norms", summary="L * stream + branch", no_fold="stock fairseq has one LayerNorm a sub-layer")
 def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The sum of the first sub-layer is plain."""
     scale = float(len(sites) * design.layers)
@@ -36,10 +36,10 @@ def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[
 
 
 method(
-    "keel",
-    title="Keel",
+    "two_norms",
+    title="Two norms",
     paper="2026, https://arxiv.org/abs/2601.19895",
     equation=r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$",
-    norm="keel",
-    residual="keel",
+    norm="two_norms",
+    residual="two_norms",
 )

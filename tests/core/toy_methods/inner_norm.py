@@ -1,4 +1,4 @@
-"""Sub-LN: Pre-LN with one more LayerNorm inside each branch, before its last map. arXiv 2210.06423."""
+"""A norm inside each branch, before its last map. As Sub-LN, arXiv 2210.06423."""
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
@@ -7,7 +7,7 @@ from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_t
 
 @part(
     Axis.NORM,
-    "sub_ln",
+    "inner_norm",
     summary="LayerNorm before the branch and before its last map, one more on top",
     top=lambda design: stock_top_norm,
     parameters=tuple(
@@ -23,10 +23,10 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 
 
 method(
-    "sub_ln",
-    title="Sub-LN",
+    "inner_norm",
+    title="Inner norm",
     paper="Wang et al., 2022, https://arxiv.org/abs/2210.06423",
     equation=r"$`o = x + W\,\mathrm{LN}(f(\mathrm{LN}(x)))`$",
-    norm="sub_ln",
+    norm="inner_norm",
     base_init="fairseq",
 )

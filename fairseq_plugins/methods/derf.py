@@ -1,0 +1,70 @@
+"""Derf, dynamic erf: the error function with a trained slope and shift replaces LayerNorm.
+
+Chen et al. 2025, https://arxiv.org/abs/2512.10938: ``Derf(x) = gamma * erf(alpha x + s) + beta``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
+from fairseq_plugins.core.norm import NormFactory, needs_norms
+
+PLACES = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
+
+
+class DynamicErf(nn.Module):
+    """weight * erf(alpha x + shift) + bias, weight and bias ``(C)``, the others scalars. Any shape ``(..., C)``."""
+
+    def __init__(self, width: int, alpha: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.alpha = nn.Parameter(torch.full((1,), alpha))
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Squash."""
+        return torch.addcmul(self.bias, self.weight, torch.erf(self.alpha * x + self.shift))
+
+
+@part(
+    Axis.NORM_MODULE,
+    "derf",
+    summary="weight * erf(alpha x + shift) + bias at every place of `--norm` and on top, alpha and shift one trained "
+    "scalar each",
+    options=(Option("derf_alpha", 0.5, "start of Derf's alpha"),),
+    parameters=tuple(
+        NewParameter(f"{place}.{name}", "(1)", initial)
+        for place in PLACES
+        for name, initial in (("alpha", "0.5, or `--derf-alpha`"), ("shift", "0, one trained scalar"))
+    ),
+    conflicts=needs_norms("derf"),
+    no_fold="stock fairseq has LayerNorms alone",
+)
+def build(site: Site | None, design: StackDesign) -> NormFactory:
+    """The same everywhere."""
+    return lambda width: DynamicErf(width, design.options.derf_alpha)
+
+
+method(
+    "derf",
+    title="Derf",
+    paper="Chen et al., 2025, https://arxiv.org/abs/2512.10938",
+    equation=(
+        r"$`o = x + F(\gamma \odot \mathrm{erf}(\alpha x + s) + \beta)`$, $`\alpha = 0.5`$, $`s = 0`$, $`\gamma = 1`$, "
+        r"$`\beta = 0`$ at first; one more on top of each stack"
+    ),
+    norm="pre",
+    norm_module="derf",
+    base_init="fairseq",
+    departures=(
+        r"$`\alpha`$ and $`s`$ are one number for each module, as $`\alpha`$ of DyT; that the start of $`\alpha`$ "
+        "depends on width or site, as in DyT's language models, was not found in the paper's abstract or summaries.",
+        "The paper has no model for translation.",
+        "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "
+        "second stream remain LayerNorms.",
+    ),
+)

@@ -1,0 +1,80 @@
+"""DyT, dynamic tanh: a bounded function with a trained slope replaces LayerNorm.
+
+Zhu et al., CVPR 2025, https://arxiv.org/abs/2503.10622, section 4: ``DyT(x) = gamma * tanh(alpha x) + beta``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
+from fairseq_plugins.core.norm import NormFactory, needs_norms
+
+ATTENTION, OTHERS = "dyt_attention_alpha", "dyt_alpha"
+
+
+class DynamicTanh(nn.Module):
+    """weight * tanh(alpha x) + bias, weight and bias ``(C)``, alpha one scalar. Any shape ``(..., C)``."""
+
+    def __init__(self, width: int, alpha: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.alpha = nn.Parameter(torch.full((1,), alpha))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Squash."""
+        return torch.addcmul(self.bias, self.weight, torch.tanh(self.alpha * x))
+
+
+@part(
+    Axis.NORM_MODULE,
+    "dyt",
+    summary="weight * tanh(alpha x) + bias at every place of `--norm` and on top, alpha one trained scalar each",
+    options=(
+        Option(OTHERS, 0.5, "start of DyT's alpha"),
+        Option(ATTENTION, 0.0, "start of alpha at attention sub-layers; 0: as elsewhere"),
+    ),
+    parameters=tuple(
+        NewParameter(f"{name}.alpha", "(1)", f"0.5, or `--dyt-alpha`{more}")
+        for name, more in (
+            ("self_attn_layer_norm", ", `--dyt-attention-alpha`"),
+            ("encoder_attn_layer_norm", ", `--dyt-attention-alpha`"),
+            ("final_layer_norm", ""),
+            ("layer_norm", ""),
+        )
+    ),
+    conflicts=needs_norms("dyt"),
+    no_fold="stock fairseq has LayerNorms alone",
+)
+def build(site: Site | None, design: StackDesign) -> NormFactory:
+    """One start at attention sub-layers, another at feed-forward and on top."""
+    alpha = design.options.dyt_alpha
+    if site in (Site.SELF, Site.CROSS):
+        alpha = design.options.dyt_attention_alpha or alpha
+    return lambda width: DynamicTanh(width, alpha)
+
+
+method(
+    "dyt",
+    title="DyT",
+    paper="Zhu et al., CVPR 2025, https://arxiv.org/abs/2503.10622",
+    equation=(
+        r"$`o = x + F(\gamma \odot \tanh(\alpha x) + \beta)`$ (section 4), $`\alpha = 0.5`$, $`\gamma = 1`$, "
+        r"$`\beta = 0`$ at first; one more on top of each stack; no statistic of the batch or of a position enters"
+    ),
+    norm="pre",
+    norm_module="dyt",
+    base_init="fairseq",
+    departures=(
+        r"The released language models ([DyT](https://github.com/jiachenzhu/DyT), revision aab5dde) have no "
+        r"$`\beta`$ and start $`\alpha`$ by width, larger at attention: 0.8 there and 0.2 elsewhere at 7 billion "
+        "parameters, `--dyt-attention-alpha 0.8 --dyt-alpha 0.2`. They also have a trained scalar on the embeddings, "
+        "which is not supported.",
+        "The paper has no model for translation; cross-attention counts as attention here.",
+        "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "
+        "second stream remain LayerNorms.",
+    ),
+)

@@ -1,0 +1,84 @@
+"""Keel: Post-LN on a scaled stream, whose branches have a LayerNorm of their own.
+
+Chen and Wei 2026, https://arxiv.org/abs/2601.19895::
+
+    x_{l+1} = LN(L x_l + F(LN'(x_l))),   x_1 = x_0 + F(LN'(x_0)),   L the number of sub-layers of the stack
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm
+from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledStream
+
+
+def first_site(design: StackDesign) -> Site:
+    """Return the site of the first sub-layer of a stack; a decoder may be without self-attention."""
+    merged = design.stack is Stack.DECODER and design.attention(1).decoder_self is None
+    return Site.CROSS if merged else Site.SELF
+
+
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Refuse norms that would leave a scaled stream without a LayerNorm after the sum."""
+    norm = design.choice(Axis.NORM)
+    if norm == "keel" or design.norms_always(NormPlace.AFTER):
+        return []
+    return [f"--residual keel scales the stream for the LayerNorm after it: it needs --norm keel or post, not {norm}"]
+
+
+@part(
+    Axis.NORM,
+    "keel",
+    summary="LayerNorm before the branch and after the sum; none after the sum of the first sub-layer",
+    parameters=tuple(
+        NewParameter(f"{site.value}_after_norm.{name}", "(C)", initial)
+        for site in Site
+        for name, initial in (("weight", "1"), ("bias", "0"))
+    ),
+    no_fold="stock fairseq has one LayerNorm a sub-layer",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Both places, except in the first sub-layer of the stack."""
+    if depth == 1 and site is first_site(design):
+        return {NormPlace.BEFORE: layer_norm}
+    return {NormPlace.BEFORE: layer_norm, NormPlace.AFTER: layer_norm}
+
+
+@part(
+    Axis.RESIDUAL,
+    "keel",
+    summary="L * stream + branch, L the number of sub-layers of the stack; a plain sum in the first one",
+    options=(Option("keel_alpha", 0.0, "factor of the stream; 0: the number of sub-layers of the stack"),),
+    conflicts=conflicts,
+)
+def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """The same constant everywhere but in the first sub-layer."""
+    scale = design.options.keel_alpha or float(len(sites) * design.layers)
+    first = sites[0] if depth == 1 else None
+    return {site: PlainResidual() if site is first else ScaledStream(scale) for site in sites}
+
+
+method(
+    "keel",
+    title="Keel",
+    paper="Chen and Wei, 2026, https://arxiv.org/abs/2601.19895",
+    equation=(
+        r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$ with $`L`$ the number of sub-layers of the stack; "
+        r"$`o = x + F(\mathrm{LN}(x))`$ in the first sub-layer; no LayerNorm on top"
+    ),
+    norm="keel",
+    residual="keel",
+    base_init="fairseq",
+    departures=(
+        "The authors have released no code. The constant, the exception of the first sub-layer and the missing "
+        "LayerNorm on top are those of an independent implementation "
+        "([vit-pytorch](https://github.com/lucidrains/vit-pytorch), revision 2e86e34), whose LayerNorms have no bias; "
+        "those here have one.",
+        r"The paper is about language models, where $`L = 2M`$. A decoder with cross-attention has three sub-layers a "
+        r"layer, so $`L = 3M`$ by the same rule; each stack counts its own.",
+        "The paper names no initialisation; the weights are those of `--base-init fairseq`.",
+    ),
+)

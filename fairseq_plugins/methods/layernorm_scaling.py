@@ -1,0 +1,43 @@
+"""LayerNorm Scaling: Pre-LN whose LayerNorms are divided by the square root of the depth of their layer.
+
+Sun et al. 2025, "The Curse of Depth in Large Language Models", https://arxiv.org/abs/2502.05795.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, scaled, stock_top_norm
+
+
+@part(
+    Axis.NORM,
+    "layernorm_scaling",
+    summary="LayerNorm before the branch, divided by the square root of the layer's depth; a plain one on top",
+    top=lambda design: stock_top_norm,
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """The same at every site of a layer."""
+    return {NormPlace.BEFORE: scaled(1 / math.sqrt(depth))}
+
+
+method(
+    "layernorm_scaling",
+    title="LayerNorm Scaling",
+    paper="Sun et al., 2025, https://arxiv.org/abs/2502.05795",
+    equation=(
+        r"$`o = x + F(\mathrm{LN}(x) / \sqrt{l})`$ at depth $`l`$, counted from 1; the LayerNorm on top of each stack "
+        "is plain"
+    ),
+    norm="layernorm_scaling",
+    base_init="fairseq",
+    departures=(
+        "The released code ([LayerNorm-Scaling](https://github.com/lmsdss/LayerNorm-Scaling), revision 3ac54dd) has "
+        "RMSNorm: `--norm-module rms_norm`.",
+        "The authors advise against combining it with an initialisation that shrinks with depth.",
+        "The paper is about language models; cross-attention is scaled in the same way here, and each stack counts its "
+        "own depth.",
+    ),
+)

@@ -1,0 +1,51 @@
+"""Mix-LN: Post-LN in the first layers of a stack, Pre-LN in the others.
+
+Li, Yin and Liu, ICLR 2025, https://arxiv.org/abs/2412.13795.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
+
+
+def post_layers(layers: int, share: float) -> int:
+    """Return the number of Post-LN layers, floor(share * layers)."""
+    return math.floor(share * layers + 1e-9)  # 0.29 * 100 is 28.999999999999996
+
+
+@part(
+    Axis.NORM,
+    "mix",
+    summary="LayerNorm after the sum in the first layers, before the branch in the others; one more on top",
+    top=lambda design: stock_top_norm,
+    options=(Option("mix_post", 0.25, "share of the layers of a stack that are Post-LN, rounded down", rate=True),),
+    no_fold="stock fairseq has one place for the LayerNorms of all layers of a stack",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """One place in every layer."""
+    post = depth <= post_layers(design.layers, design.options.mix_post)
+    return {NormPlace.AFTER if post else NormPlace.BEFORE: layer_norm}
+
+
+method(
+    "mix_ln",
+    title="Mix-LN",
+    paper="Li et al., ICLR 2025, https://arxiv.org/abs/2412.13795",
+    equation=(
+        r"$`o = \mathrm{LN}(x + F(x))`$ in the first $`\lfloor a N \rfloor`$ layers, $`o = x + F(\mathrm{LN}(x))`$ in "
+        r"the others, $`a = 0.25`$; one more LayerNorm on top of each stack"
+    ),
+    norm="mix",
+    base_init="fairseq",
+    departures=(
+        "A stack of fewer than four layers has no Post-LN layer with the default share, and is Pre-LN.",
+        "The released code ([MixLN](https://github.com/pixeli99/MixLN), revision ff45826) takes the number of Post-LN "
+        "layers, not their share, and has RMSNorm: `--norm-module rms_norm`. Its largest models, of 7 billion "
+        "parameters, have a smaller share.",
+        "The paper is about language models; each stack of a translation model has its own share here.",
+    ),
+)

@@ -1,0 +1,45 @@
+"""Peri-LN: a LayerNorm before each branch and one behind it, before the sum.
+
+Kim et al., ICML 2025, https://arxiv.org/abs/2502.02732, section 3; Gemma 2 has the same places.
+"""
+
+from __future__ import annotations
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
+
+
+@part(
+    Axis.NORM,
+    "peri",
+    summary="LayerNorm before the branch and on the branch, one more on top",
+    top=lambda design: stock_top_norm,
+    parameters=tuple(
+        NewParameter(f"{site.value}_branch_norm.{name}", "(C)", initial)
+        for site in Site
+        for name, initial in (("weight", "1"), ("bias", "0"))
+    ),
+    no_fold="stock fairseq has one LayerNorm a sub-layer",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Both places at every site."""
+    return {NormPlace.BEFORE: layer_norm, NormPlace.BRANCH: layer_norm}
+
+
+method(
+    "peri_ln",
+    title="Peri-LN",
+    paper="Kim et al., ICML 2025, https://arxiv.org/abs/2502.02732",
+    equation=(
+        r"$`o = x + \mathrm{LN}(F(\mathrm{LN}(x)))`$ (section 3); one more LayerNorm on top of each stack, and with "
+        "`--layernorm-embedding` one on the embeddings, which the paper leaves open"
+    ),
+    norm="peri",
+    base_init="fairseq",
+    departures=(
+        "The paper's models have RMSNorm and no dropout. Here the dropout is a part of $`F`$, before the second "
+        "LayerNorm, as under `--norm branch`; `--norm-module rms_norm` is RMSNorm at every place.",
+        "The paper is about language models; cross-attention has the same two LayerNorms here.",
+    ),
+)

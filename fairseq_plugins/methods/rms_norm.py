@@ -1,0 +1,63 @@
+"""RMSNorm: a norm that divides by the root of the mean square, and neither subtracts the mean nor adds a bias.
+
+Zhang and Sennrich, NeurIPS 2019, https://arxiv.org/abs/1910.07467, equation 4.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.norm import NormFactory, needs_norms
+
+
+class RMSNorm(nn.Module):
+    """g * x / sqrt(mean(x^2) + eps), g ``(C)``. Any shape ``(..., C)``; computed in float32, returned as it came."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise."""
+        wide = x if x.dtype == torch.float64 else x.float()  # a square leaves the range of half precision at 256
+        mean_square = wide.square().mean(dim=-1, keepdim=True)
+        return (wide * torch.rsqrt(mean_square + self.epsilon)).type_as(x) * self.weight
+
+
+@part(
+    Axis.NORM_MODULE,
+    "rms_norm",
+    summary="RMSNorm at every place of `--norm` and on top: no mean is subtracted, and there is no bias",
+    options=(Option("rms_norm_epsilon", 1e-5, "what RMSNorm adds to the mean square"),),
+    conflicts=needs_norms("rms_norm"),
+    no_fold="stock fairseq has LayerNorms alone",
+)
+def build(site: Site | None, design: StackDesign) -> NormFactory:
+    """The same everywhere."""
+    return lambda width: RMSNorm(width, design.options.rms_norm_epsilon)
+
+
+method(
+    "rms_norm",
+    title="RMSNorm",
+    paper="Zhang and Sennrich, NeurIPS 2019, https://arxiv.org/abs/1910.07467",
+    equation=(
+        r"$`o = x + F(g \odot x / \mathrm{RMS}(x))`$, $`\mathrm{RMS}(x)^2 = \frac{1}{d} \sum_i x_i^2`$ (equation 4); "
+        "one more on top of each stack"
+    ),
+    norm="pre",
+    norm_module="rms_norm",
+    base_init="fairseq",
+    departures=(
+        r"The text has no $`\epsilon`$; implementations add one to the mean square, here as large as that of "
+        "LayerNorm, `--rms-norm-epsilon`.",
+        "The paper's Transformer is a Post-LN model, `--norm post --norm-module rms_norm`; this architecture is "
+        "Pre-LN, as the models that took the module up.",
+        "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "
+        "second stream remain LayerNorms.",
+    ),
+)

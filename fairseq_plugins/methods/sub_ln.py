@@ -1,0 +1,118 @@
+"""Sub-LN: Pre-LN with a second LayerNorm inside each branch, and maps that start larger in deeper stacks.
+
+Wang et al., ICML 2023, https://arxiv.org/abs/2210.06423, figure 2. The authors call the two together Magneto.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
+
+LARGER = ("v_proj", "out_proj", "fc1", "fc2")
+"""The maps of gain gamma, except in cross-attention."""
+
+
+def gamma(design: StackDesign, sub_layers: int) -> float:
+    """Return the gain: sqrt(ln(3M) ln(2N) / 3) in an encoder below a decoder, else sqrt(ln n). Figure 2.
+
+    Args:
+        design: N encoder and M decoder layers; 0 if there is no such stack.
+        sub_layers: residual sub-layers of one layer of the stack. n is their number in the whole stack: 3M in the
+            decoder of a translation model, 2M in a language model, 2N in an encoder alone.
+    """
+    if design.stack is Stack.ENCODER and design.decoder_layers:
+        return math.sqrt(math.log(3 * design.decoder_layers) * math.log(2 * design.encoder_layers) / 3)
+    return math.sqrt(math.log(sub_layers * design.layers))
+
+
+@part(
+    Axis.NORM,
+    "sub",
+    summary="LayerNorm before the branch and again before its last map, one more on top",
+    top=lambda design: stock_top_norm,
+    options=(
+        Option(
+            "sub_cross",
+            "yes",
+            "the second LayerNorm in cross-attention too, or not, as in the released code",
+            choices=("yes", "no"),
+        ),
+    ),
+    parameters=tuple(
+        NewParameter(f"{place}.norm.{name}", size, initial)
+        for place, size in (("self_attn.out_proj", "(C)"), ("encoder_attn.out_proj", "(C)"), ("fc2", "(2C)"))
+        for name, initial in (("weight", "1"), ("bias", "0"))
+    ),
+    no_fold="stock fairseq has no LayerNorm inside a branch",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Both places at every site; ``--sub-cross no`` leaves the inner one out of cross-attention."""
+    if site is Site.CROSS and design.options.sub_cross == "no":
+        return {NormPlace.BEFORE: layer_norm}
+    return {NormPlace.BEFORE: layer_norm, NormPlace.INSIDE: layer_norm}
+
+
+@part(
+    Axis.INIT,
+    "sub_ln",
+    summary="values, outputs and feed-forward drawn with a gain that grows with the logarithm of the depths",
+    options=(
+        Option(
+            "sub_ln_init",
+            "paper",
+            "distribution: Xavier normal as in the text, or the base initialisation, scaled, as in the released "
+            "torchscale",
+            choices=("paper", "released"),
+        ),
+    ),
+)
+def initialise(weights: StackWeights, design: StackDesign) -> None:
+    """Draw or scale the maps of the layers; embeddings stay.
+
+    ``paper``: Xavier normal, gain gamma for :data:`LARGER` and 1 for the other maps; biases are 0. ``released``: the
+    weights and biases of :data:`LARGER` times gamma. Cross-attention has gain 1 either way.
+    """
+    for layer in weights.layers:
+        gain = gamma(design, sum(getattr(layer, f"{site.value}_residual", None) is not None for site in Site))
+        for name, linear in linear_maps(layer):
+            larger = name.rpartition(".")[2] in LARGER and not name.startswith(Site.CROSS.value)
+            if design.options.sub_ln_init == "paper":
+                nn.init.xavier_normal_(linear.weight, gain=gain if larger else 1.0)
+                if linear.bias is not None:
+                    nn.init.zeros_(linear.bias)
+            elif larger:
+                for parameter in (linear.weight, linear.bias):
+                    if parameter is not None:
+                        parameter.mul_(gain)
+
+
+method(
+    "sub_ln",
+    title="Sub-LN",
+    paper="Wang et al., ICML 2023, https://arxiv.org/abs/2210.06423",
+    equation=(
+        r"$`o = x + W\,\mathrm{LN}(f(\mathrm{LN}(x)))`$ with $`W`$ the last matrix of the branch (figure 2); one more "
+        "LayerNorm on top of each stack; the matrices of the values, of the outputs and of the feed-forward have "
+        r"Xavier's gain $`\sqrt{\ln(3M) \ln(2N) / 3}`$ in the encoder and $`\sqrt{\ln(3M)}`$ in the decoder of a "
+        r"translation model, $`\sqrt{\ln(2M)}`$ in a language model"
+    ),
+    norm="sub",
+    init="sub_ln",
+    base_init="fairseq",
+    departures=(
+        "The released code ([torchscale](https://github.com/microsoft/torchscale), revision 4d1e0e8) has no second "
+        "LayerNorm in cross-attention: `--sub-cross no`. The text describes one for every attention.",
+        r"The released code multiplies what fairseq draws, weights and biases, by the gain: `--sub-ln-init released`. "
+        "The default draws every matrix by Xavier's normal rule, as the text has it.",
+        "The released code leaves the matrices of cross-attention at gain 1, and so does this package with either "
+        "rule; whether the text means them too was not found out.",
+        "The text counts three sub-layers in a layer of the decoder. A decoder with merged attention has two, "
+        r"and its gain is $`\sqrt{\ln(2M)}`$ here.",
+    ),
+)

@@ -1,0 +1,130 @@
+"""What stands where a LayerNorm would: RMSNorm, DyT, Derf, at every place of every norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.method import Site
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.methods.derf import DynamicErf
+from fairseq_plugins.methods.dyt import DynamicTanh
+from fairseq_plugins.methods.rms_norm import RMSNorm
+from tests.building import tiny
+from tests.methods.by_equation import Branch, SubLayer, assert_is, first_norm
+
+
+def rms(x: Tensor, norm: Any) -> Tensor:
+    """Zhang and Sennrich 2019, equation 4."""
+    return x / torch.sqrt((x * x).sum(dim=-1, keepdim=True) / x.size(-1) + 1e-5) * norm.weight
+
+
+def dyt(x: Tensor, norm: Any) -> Tensor:
+    """tanh by exponentials."""
+    e = torch.exp(2 * norm.alpha * x)
+    return (e - 1) / (e + 1) * norm.weight + norm.bias
+
+
+class Erf(torch.autograd.Function):
+    """erf of the standard library, and its derivative 2 / sqrt(pi) exp(-x^2)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.detach().clone().apply_(math.erf)
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return gradient[0] * 2 / math.sqrt(math.pi) * torch.exp(-x * x)
+
+
+def derf(x: Tensor, norm: Any) -> Tensor:
+    return Erf.apply(norm.alpha * x + norm.shift) * norm.weight + norm.bias
+
+
+KINDS: dict[str, tuple[type[nn.Module], Callable[[Tensor, Any], Tensor]]] = {
+    "rms_norm": (RMSNorm, rms),
+    "dyt": (DynamicTanh, dyt),
+    "derf": (DynamicErf, derf),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_stacks_are_the_equation(name: str) -> None:
+    _, formula = KINDS[name]
+
+    def make(stack: Any) -> tuple[SubLayer, Any]:
+        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
+            return x + branch(formula(x, first_norm(layer, site)))
+
+        return sub_layer, lambda start, x: formula(x, stack.layer_norm)
+
+    assert_is(f"{name}_transformer", make)
+
+
+def test_they_are_scaled_by_depth_where_a_layer_norm_would_be() -> None:
+    def make(stack: Any) -> tuple[SubLayer, Any]:
+        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
+            return x + branch(rms(x, first_norm(layer, site).norm) / math.sqrt(depth))
+
+        return sub_layer, lambda start, x: rms(x, stack.layer_norm)
+
+    assert_is("layernorm_scaling_transformer", make, norm_module="rms_norm")
+
+
+@pytest.mark.parametrize(("norm", "number", "top"), [("post", 1, 0), ("pre", 1, 2), ("peri", 2, 2), ("sub", 2, 2)])
+@pytest.mark.parametrize("name", KINDS)
+def test_no_place_keeps_a_layer_norm(name: str, norm: str, number: int, top: int) -> None:
+    model = tiny("deep_transformer", norm=norm, norm_module=name)
+    kinds = [type(module) for module in model.modules()]
+    assert kinds.count(KINDS[name][0]) == number * (2 * 3 + 3 * 2) + top
+    assert nn.LayerNorm not in kinds
+
+
+def test_one_stack_may_keep_its_layer_norms() -> None:
+    model = tiny("deep_transformer", norm="pre", norm_module="layer_norm,derf")
+    assert {type(one) for one in model.encoder.modules()} & {nn.LayerNorm, DynamicErf} == {nn.LayerNorm}
+    assert {type(one) for one in model.decoder.modules()} & {nn.LayerNorm, DynamicErf} == {DynamicErf}
+
+
+def test_the_decoder_s_norm_on_top_can_be_left_out() -> None:
+    model = tiny("rms_norm_transformer", no_decoder_final_norm=True)
+    assert isinstance(model.encoder.layer_norm, RMSNorm)
+    assert model.decoder.layer_norm is None
+
+
+def starts(model: Any) -> dict[str, set[float]]:
+    found: dict[str, set[float]] = {}
+    for name, value in model.named_parameters():
+        if name.endswith(".alpha"):
+            found.setdefault(name.split(".")[-2], set()).add(round(value.item(), 6))
+    return found
+
+
+def test_starts_of_dyt() -> None:
+    names = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
+    assert starts(tiny("dyt_transformer")) == dict.fromkeys(names, {0.5})
+    by_site = starts(tiny("dyt_transformer", dyt_attention_alpha="0.8", dyt_alpha="0.2"))
+    assert by_site == dict(zip(names, ({0.8}, {0.8}, {0.2}, {0.2}), strict=True))
+
+
+def test_rms_norm_of_large_numbers_in_half_precision() -> None:
+    """300^2 = 90,000 is more than 65,504, the largest number."""
+    x = torch.tensor([[300.0, -300.0, 300.0, 0.0]], dtype=torch.float16)
+    found = RMSNorm(4, 1e-5).half()(x)
+    assert found.dtype == torch.float16
+    torch.testing.assert_close(
+        found.float(), torch.tensor([[1.0, -1.0, 1.0, 0.0]]) / math.sqrt(0.75), rtol=1e-3, atol=0
+    )
+
+
+@pytest.mark.parametrize("norm", ["none", "fixup"])
+def test_a_module_without_a_place_is_refused(norm: str) -> None:
+    with pytest.raises(UserError, match=f"--norm-module dyt has no effect here: --norm {norm} has no LayerNorm"):
+        tiny("deep_transformer", norm=norm, norm_module="dyt")
