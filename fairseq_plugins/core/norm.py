@@ -156,8 +156,8 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
     if type(linear) is not nn.Linear:
         norm, attention, bias = (design.choice(axis) for axis in (Axis.NORM, Axis.ATTENTION, Axis.BIAS))
         raise UserError(
-            f"--norm {norm} puts a norm in front of {name}, which with --attention {attention} and --bias {bias} is not "
-            "a plain linear map: choose another of the three"
+            f"--norm {norm} puts a norm in front of {name}, which with --attention {attention} and --bias {bias} is "
+            "not a plain linear map: choose another of the three"
         )
     setattr(owner, name, NormedLinear(linear, factory(linear.in_features)))
     # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its sizes differ.
