@@ -252,10 +252,17 @@ def arch(method: Method) -> str:
 
 
 def names_table() -> str:
-    """One row a method, for the README."""
+    """One row a paper, for the README."""
+    by_paper: dict[str, list[Method]] = {}
+    for method in ordered_methods():
+        by_paper.setdefault(method.paper, []).append(method)
     rows = [
-        (f"[{method.title}](docs/methods.md#{_anchor(method.title)})", code(arch(method)), _linked(method.paper))
-        for method in ordered_methods()
+        (
+            ", ".join(f"[{method.title}](docs/methods.md#{_anchor(method.title)})" for method in methods),
+            ", ".join(code(arch(method)) for method in methods),
+            _linked(paper),
+        )
+        for paper, methods in by_paper.items()
     ]
     return table(("method", "`--arch`", "paper"), rows)
 
