@@ -39,6 +39,7 @@ def step_flags(description: str | None) -> argparse.ArgumentParser:
     """Flags of the benchmarks that make training steps."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--layers", type=int, default=6, help="on each side")
+    parser.add_argument("--decoder-layers", type=int, help="default: as --layers")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--sentences", type=int, default=16)
     parser.add_argument("--length", type=int, default=25, help="tokens a sentence, on each side")
@@ -47,6 +48,8 @@ def step_flags(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32")
+    parser.add_argument("--stock-precision", choices=sorted(PRECISIONS), help="default: as --precision")
+    parser.add_argument("--amp", action="store_true", help="the methods, not stock, as under --amp --bf16")
     return parser
 
 

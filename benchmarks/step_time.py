@@ -31,7 +31,8 @@ from fairseq.optim.adam import Adam
 def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Callable[[], None], torch.nn.Module]:
     """A closure that makes one training step, and the model that it trains."""
     model = make_model(arch, size, task, ["--dropout", "0.1"])
-    model = model.to(device=args.device, dtype=PRECISIONS[args.precision]).train()
+    precision = args.stock_precision or args.precision if arch == STOCK else args.precision
+    model = model.to(device=args.device, dtype=PRECISIONS[precision]).train()
     amp = args.amp and arch != STOCK
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
     optimizer = Adam(model.parameters(), lr=1e-5, betas=(0.9, 0.98))
@@ -77,22 +78,24 @@ def kept_for_backward(step: Callable[[], None], model: torch.nn.Module) -> float
 
 def model_size(args: argparse.Namespace) -> Size:
     """The size that the flags describe; heads are 64 wide."""
-    return Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
+    decoder = args.decoder_layers or args.layers
+    return Size(args.layers, decoder, args.width, max(1, args.width // 64), args.vocabulary)
 
 
 def main() -> None:
     """Print the table."""
     parser = step_flags(__doc__)
     parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--amp", action="store_true", help="the methods, not stock, as under --amp --bf16")
     parser.add_argument("--together", type=int, default=6, help="models in memory at a time, beside stock's")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
     task, size = make_task(args.vocabulary), model_size(args)
     archs = [f"{name}_transformer" for name in args.methods.split(",")]
-    precision = f"{args.precision}{', methods under autocast' * args.amp}"
-    print(f"{machine(args.device)}; {precision}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
+    stock = f", stock {args.stock_precision}" if args.stock_precision else ""
+    precision = f"{args.precision}{stock}{', methods under autocast' * args.amp}"
+    layers = f"{size.encoder_layers}-{size.decoder_layers} layers"
+    print(f"{machine(args.device)}; {precision}; {layers}, width {args.width}, ", end="")
     print(f"{args.sentences} x {args.length} tokens, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
     memory: dict[str, float] = {}
     for start in range(0, len(archs), args.together):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.dropout import lean
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside
 from fairseq_plugins.core.sub_layers import LAST_MAP, LATER_PLACES, NORM_OF
@@ -44,6 +45,8 @@ class Layer(nn.Module):
     def put_together(self, *sites: Site) -> None:
         """Add the design's norms, biases and residual connections to a layer that fairseq has built."""
         design = self.design
+        self.dropout_module = lean(self.dropout_module)
+        self.activation_dropout_module = lean(self.activation_dropout_module)
         norms = {site: dict(design.norms(site, self.depth)) for site in sites}
         inside = {site: places.pop(NormPlace.INSIDE, None) for site, places in norms.items()}
         for site in Site:

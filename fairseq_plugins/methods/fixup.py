@@ -90,7 +90,8 @@ class ShiftThenLinear(LinearThenShift):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
-        return F.linear(x - self.shift, self.weight)
+        # Autograd then keeps x, which the activation below keeps anyway, and not x - b besides.
+        return F.linear(x, self.weight, -self.shift * self.weight.sum(dim=1))
 
 
 def _take_bias_away(linear: nn.Linear) -> None:

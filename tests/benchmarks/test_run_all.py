@@ -1,0 +1,114 @@
+"""The file with every table of speed: its parts, its commands and failures, with made-up times."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+TIMES = {
+    "transformer": [{"wall": wall, "processor": 2 * wall} for wall in (1.0, 2.0, 4.0, 8.0)],
+    "admin_transformer": [{"wall": wall, "processor": wall} for wall in (0.5, 1.5, 2.0, 8.0)],
+}
+
+
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def run_all(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script("run_all", monkeypatch)
+
+
+def test_a_table_has_medians_and_quartiles_of_ratios_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ratios of the four rounds: 0.5, 0.75, 0.5, 1 by the clock and half of that by the processor.
+    assert script("common", monkeypatch).table(TIMES).splitlines() == [
+        "| arch | wall ratio (quartiles) | processor ratio (quartiles) | median s |",
+        "|---|---|---|---|",
+        "| transformer | 1.000 (1.000 to 1.000) | 1.000 (1.000 to 1.000) | 3.000 |",
+        "| admin_transformer | 0.625 (0.500 to 1.000) | 0.312 (0.250 to 0.500) | 1.750 |",
+    ]
+
+
+def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
+    out, asked = tmp_path / "results" / "here.md", []
+
+    def output(arguments: Sequence[str]) -> str:
+        asked.append(list(arguments))
+        if "optimizer" in arguments[0]:
+            raise subprocess.CalledProcessError(3, "python")
+        return "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n"
+
+    tables = {name: run_all.CPU_TABLES[name] for name in ("loss", "optimizer")}
+    args = argparse.Namespace(rounds=2, out=out, more=["--threads", "2"])
+    assert run_all.make(tables, args, output) == ["optimizer"]
+    rounds = ["--rounds", "2", "--threads", "2"]
+    assert asked == [["benchmarks/output_and_loss.py", *rounds], ["benchmarks/optimizer_time.py", *rounds]]
+    text = out.read_text(encoding="utf-8")
+    head, loss, optimizer = re.split(r"^## ", text, flags=re.MULTILINE)
+    assert head.startswith("# Speed, 20")
+    names = ["Processor", "Flags", "Cores", "Versions", "Revision"]
+    assert re.findall(r"^- (\w+): \S", head, re.MULTILINE) == names
+    assert loss == (
+        "Output layer and loss in chunks\n\n`python benchmarks/output_and_loss.py --rounds 2 --threads 2`\n\n"
+        "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n\n"
+    )
+    assert optimizer.endswith("Failed with exit code 3.\n")
+
+
+def test_rounds_are_only_shortened(run_all: ModuleType) -> None:
+    table = run_all.CPU_TABLES["step-100-100"]
+    assert run_all.command(table, None)[-1] == run_all.command(table, 50)[-1] == str(table.rounds)
+    assert run_all.command(table, 1)[-1] == "1"
+
+
+def test_the_description_names_flags_on_which_speed_depends(run_all: ModuleType, tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("model name\t: Some CPU\nflags\t\t: fpu amx_bf16 avx2 made_up\n")
+    assert run_all.description(cpuinfo)[:2] == ["- Processor: Some CPU", "- Flags: avx2, amx_bf16"]
+
+
+@pytest.mark.parametrize("kind", ["CPU_TABLES", "GPU_TABLES"])
+def test_every_script_takes_its_arguments(kind: str, run_all: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Read(Exception):
+        pass
+
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_and_stop(parser: argparse.ArgumentParser, *args: object) -> None:
+        found = parse(parser, *args)  # type: ignore[call-overload]
+        methods = getattr(found, "methods", "")
+        assert set(methods.split(",")) - {""} <= set(script("common", monkeypatch).METHODS)
+        raise Read
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    for table in getattr(run_all, kind).values():
+        monkeypatch.setattr(sys, "argv", run_all.command(table, 1))
+        with pytest.raises(Read):
+            script(table.script.removesuffix(".py"), monkeypatch).main()
+
+
+def test_mistakes(run_all: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    for argv, message in (
+        (["--only", "loss,lost"], "unknown --only lost; there are step, "),
+        (["--rounds", "0"], "--rounds must be at least 1, not 0"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            run_all.main(argv)
+        assert message in capsys.readouterr().err
