@@ -1,6 +1,6 @@
 """Dropout that keeps one byte a number for the backward pass on a CPU, where torch keeps a factor of four bytes.
 
-Output, gradient and random numbers are those of ``torch.nn.functional.dropout`` bit for bit. On a GPU torch itself keeps
+Output, gradient and random numbers are those of ``torch.nn.functional.dropout`` bit for bit. On a GPU torch keeps
 one byte.
 """
 
@@ -9,6 +9,7 @@ one byte.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor
 
@@ -34,11 +35,12 @@ class LeanDropout(FairseqDropout):
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
         """Drop numbers of ``x``, of any shape, where fairseq's module would."""
+        if self.p == 0 or not (self.training or self.apply_during_inference):
+            return x
         if not torch.jit.is_scripting():
-            if 0 < self.p < 1 and not x.is_cuda and (self.training or self.apply_during_inference):
+            if self.p < 1 and not x.is_cuda:
                 return _drop_out(x, self.p)
-        result: Tensor = super().forward(x, inplace)
-        return result
+        return F.dropout(x, p=self.p, training=True, inplace=inplace)
 
 
 @torch.jit.unused

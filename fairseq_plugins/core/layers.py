@@ -45,8 +45,8 @@ class Layer(nn.Module):
     def put_together(self, *sites: Site) -> None:
         """Add the design's norms, biases and residual connections to a layer that fairseq has built."""
         design = self.design
-        self.dropout_module = lean(self.dropout_module)
-        self.activation_dropout_module = lean(self.activation_dropout_module)
+        for name in ("dropout_module", "activation_dropout_module"):
+            setattr(self, name, lean(getattr(self, name)))
         norms = {site: dict(design.norms(site, self.depth)) for site in sites}
         inside = {site: places.pop(NormPlace.INSIDE, None) for site, places in norms.items()}
         for site in Site:
