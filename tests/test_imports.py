@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"core", "patches"},
     "checkpoints": {"core", "patches"},
     "scoring": {"text", ""},
-    "pipeline": {"checkpoints", "core", "patches", "text", "scoring", ""},
+    "pipeline": {"checkpoints", "core", "patches", "text", "training", "scoring", ""},
     "observe.recorder": {"core", "patches"},
     "observe.guard": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
     "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
