@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, Stack, part
+from fairseq_plugins.core.method import Axis, NewParameter, Site, Stack, part
+from fairseq_plugins.core.norm import NormedMap
 
 
 class Attention(MultiheadAttention):
@@ -111,6 +113,79 @@ def prime_torchscript() -> None:
         _primed = True
         with torch.random.fork_rng(devices=[]):
             torch.jit.script(MultiheadAttention(2, 1, self_attention=True))
+
+
+class HeadNorm(nn.Module):
+    """A norm over the dimensions D of each head, for ``(T, B, C)``."""
+
+    def __init__(self, norm: nn.Module, heads: int) -> None:
+        super().__init__()
+        self.norm = norm
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise each head by itself."""
+        normed: Tensor = self.norm(x.view(x.size(0), -1, self.heads, x.size(-1) // self.heads))
+        return normed.reshape(x.size())
+
+
+class NormedHeads(NormedMap):
+    """A linear map whose result is normalised in each head: norm(W x + b), the norm over D.
+
+    Keeps weight and bias of ``linear``, ``(C, in)`` and ``(C)``, and their names.
+    """
+
+    def __init__(self, linear: nn.Linear, norm: nn.Module, heads: int) -> None:
+        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.norm = norm
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(T, B, in)`` to ``(T, B, C)``."""
+        mapped = F.linear(x, self.weight, self.bias)
+        normed: Tensor = self.norm(mapped.view(mapped.size(0), -1, self.heads, self.out_features // self.heads))
+        return normed.reshape(mapped.size())
+
+    def around(self, linear: nn.Module) -> nn.Module:
+        """The map, then the norm of each head."""
+        return nn.Sequential(linear, HeadNorm(self.norm, self.heads))
+
+
+def with_normed_heads(site: Site, names: tuple[str, ...], design: StackDesign) -> Callable[..., nn.Module]:
+    """Make a factory of stock attentions whose maps ``names``, of q, k or v, are normalised in each head.
+
+    The norm is the norm module of the stack. Caches of decoding hold what is normalised.
+    """
+
+    def build(*arguments: Any, **options: Any) -> nn.Module:
+        attention = Attention(*arguments, **options)
+        for name in names:
+            norm = design.norm_module(site)(attention.head_dim)
+            setattr(attention, name, NormedHeads(getattr(attention, name), norm, attention.num_heads))
+        # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its sizes
+        # differ.
+        attention.skip_embed_dim_check = True
+        return attention
+
+    return build
+
+
+def plan_with_normed_heads(names: tuple[str, ...], design: StackDesign) -> AttentionPlan:
+    """Normalise the heads of the maps ``names`` in every attention of a layer."""
+    of_self, cross = (with_normed_heads(site, names, design) for site in (Site.SELF, Site.CROSS))
+    return AttentionPlan(encoder_self=of_self, decoder_self=of_self, cross=cross)
+
+
+def head_norms(*names: str) -> tuple[NewParameter, ...]:
+    """Declare the LayerNorms of the heads of the maps ``names``, for ``Part.parameters``."""
+    return tuple(
+        NewParameter(f"{site.value}.{name}.norm.{one}", "(C/H)", initial)
+        for site in (Site.SELF, Site.CROSS)
+        for name in names
+        for one, initial in (("weight", "1"), ("bias", "0"))
+    )
 
 
 class AttentionPlan(NamedTuple):

@@ -132,7 +132,15 @@ def needs_norms(name: str) -> Callable[[StackDesign, Any], list[str]]:
     return conflicts
 
 
-class NormedLinear(nn.Linear):
+class NormedMap(nn.Linear):
+    """A linear map with a norm before or after it."""
+
+    def around(self, linear: nn.Module) -> nn.Module:
+        """Return what computes the same with ``linear`` in place of the map alone, to decode in lower precision."""
+        raise NotImplementedError
+
+
+class NormedLinear(NormedMap):
     """A linear map after a norm: W norm(x) + b. Keeps weight and bias of ``linear``, ``(out, in)``, and their names."""
 
     def __init__(self, linear: nn.Linear, norm: nn.Module) -> None:
@@ -144,6 +152,10 @@ class NormedLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
         return F.linear(self.norm(x), self.weight, self.bias)
+
+    def around(self, linear: nn.Module) -> nn.Module:
+        """The norm, then the map."""
+        return nn.Sequential(self.norm, linear)
 
 
 def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign) -> None:

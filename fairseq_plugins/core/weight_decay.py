@@ -32,8 +32,8 @@ KINDS: dict[str, str] = {
 HELP = "kinds of parameters that are excluded from --weight-decay, separated by commas: " + "; ".join(
     f"{kind} ({what})" for kind, what in KINDS.items()
 )
-# Attributes of layers and stacks that hold a norm; it need not be a LayerNorm.
-NORM_PLACES = (*SUB_LAYER_NORMS, *LATER_NORMS, "layer_norm", "layernorm_embedding")
+# Attributes of layers, stacks and linear maps that hold a norm; it need not be a LayerNorm.
+NORM_PLACES = (*SUB_LAYER_NORMS, *LATER_NORMS, "norm", "layer_norm", "layernorm_embedding")
 # Parameters that the parts of these axes add have the kind of the axis's name.
 AXES = (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS)
 

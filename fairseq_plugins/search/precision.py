@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_plugins.core.norm import NormedMap
 from fairseq_plugins.errors import UserError
 
 FLOAT32, BF16, INT8 = "float32", "bf16", "int8"
@@ -150,16 +151,17 @@ def lower(model: nn.Module, precision: str) -> int:
     """
     refuse_impossible(model, precision)
     model.eval()
-    replaced: dict[nn.Module, LowLinear] = {}
+    replaced: dict[nn.Module, nn.Module] = {}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if not isinstance(child, nn.Linear):
                 continue
             if child not in replaced:
-                form = affine_form(child)
+                form = (child.weight, child.bias) if isinstance(child, NormedMap) else affine_form(child)
                 if form is None:
                     continue
-                replaced[child] = KINDS[precision](*(None if one is None else one.detach() for one in form))  # type: ignore[arg-type]
+                low = KINDS[precision](*(None if one is None else one.detach() for one in form))  # type: ignore[arg-type]
+                replaced[child] = child.around(low) if isinstance(child, NormedMap) else low
             setattr(parent, name, replaced[child])
         if isinstance(parent, MultiheadAttention):
             # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its

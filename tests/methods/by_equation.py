@@ -2,7 +2,7 @@
 
 Nothing here calls a forward method of the package or of fairseq, except for the embedding of the decoder. A test gives
 the equation as ``sub_layer(layer, site, depth, branch, x)``: ``branch(z, inner)`` is attention or feed-forward of z,
-with ``inner`` applied before its last map.
+with ``inner`` applied before its last map and ``on_heads`` to the heads of an attention.
 
 Legend: T time, S source time, B batch, C width, H heads.
 """
@@ -21,10 +21,12 @@ from tests.models import TINY, perturb, tiny
 from tests.rounding import assert_same_to_rounding
 
 Map = Callable[[Tensor], Tensor]
+OnHeads = Callable[[Any, Tensor], Tensor]
 Branch = Callable[..., Tensor]
 # Models are in float64, but fairseq takes the softmax of an attention in float32 where it computes it by itself. Its
 # rounding, 6e-8 of a weight, is spread over a handful of sub-layers; gradients add up more terms.
 SHARE = 1e-6
+Mix = Callable[[Any, list[Tensor]], Tensor]
 SubLayer = Callable[[Any, Site, int, Branch, Tensor], Tensor]
 FIRST_NORM = {
     Site.SELF: "self_attn_layer_norm",
@@ -44,6 +46,11 @@ def same(x: Tensor) -> Tensor:
     return x
 
 
+def untouched(map_: Any, heads: Tensor) -> Tensor:
+    """No norm on the heads."""
+    return heads
+
+
 def first_norm(layer: Any, site: Site) -> Any:
     """The norm with stock's name."""
     return getattr(layer, FIRST_NORM[site])
@@ -59,14 +66,16 @@ def maps(module: Any) -> tuple[Any, Any, Any]:
     return module.q_proj, module.k_proj, module.v_proj
 
 
-def attention(module: Any, query: Tensor, source: Tensor, causal: bool, inner: Map = same, heads: Map = same) -> Tensor:
-    """Vaswani et al. 2017, equation 1, with ``heads`` applied to q and k of each head, ``(B, H, T, C / H)``."""
+def attention(
+    module: Any, query: Tensor, source: Tensor, causal: bool, inner: Map = same, on_heads: OnHeads = untouched
+) -> Tensor:
+    """Vaswani et al. 2017, equation 1; ``on_heads`` is applied to q, k and v, ``(B, H, T, C / H)``, with their map."""
 
-    def split(x: Tensor) -> Tensor:
-        return x.view(x.size(0), x.size(1), module.num_heads, -1).permute(1, 2, 0, 3)
+    def heads(x: Tensor, map_: Any) -> Tensor:
+        return on_heads(map_, linear(x, map_).view(*x.shape[:2], module.num_heads, -1).permute(1, 2, 0, 3))
 
-    q, k, v = (split(linear(z, one)) for z, one in zip((query, source, source), maps(module), strict=True))
-    scores = heads(q) @ heads(k).transpose(-1, -2) / math.sqrt(q.size(-1))
+    q, k, v = (heads(z, one) for z, one in zip((query, source, source), maps(module), strict=True))
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))
     if causal:
         scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), float("-inf"))
     context = (torch.softmax(scores, dim=-1) @ v).permute(2, 0, 1, 3).flatten(2)
@@ -78,16 +87,17 @@ def feed_forward(layer: Any, x: Tensor, inner: Map = same) -> Tensor:
     return linear(inner(linear(x, layer.fc1).clamp(min=0)), layer.fc2)
 
 
-def run(stack: Any, x: Tensor, source: Tensor | None, sub_layer: SubLayer, causal: bool) -> Tensor:
-    """The output of the last layer, ``(T, B, C)``."""
+def run(stack: Any, x: Tensor, source: Tensor | None, sub_layer: SubLayer, causal: bool, mix: Mix) -> Tensor:
+    """The last mixture of the states, ``(T, B, C)``."""
+    states = [x]
     for depth, layer in enumerate(stack.layers, start=1):
 
-        def attend(z: Tensor, inner: Map = same, layer: Any = layer) -> Tensor:
-            return attention(layer.self_attn, z, z, causal, inner)
+        def attend(z: Tensor, inner: Map = same, on_heads: OnHeads = untouched, layer: Any = layer) -> Tensor:
+            return attention(layer.self_attn, z, z, causal, inner, on_heads)
 
-        def attend_source(z: Tensor, inner: Map = same, layer: Any = layer) -> Tensor:
+        def attend_source(z: Tensor, inner: Map = same, on_heads: OnHeads = untouched, layer: Any = layer) -> Tensor:
             assert source is not None
-            return attention(layer.encoder_attn, z, source, False, inner)
+            return attention(layer.encoder_attn, z, source, False, inner, on_heads)
 
         def feed(z: Tensor, inner: Map = same, layer: Any = layer) -> Tensor:
             return feed_forward(layer, z, inner)
@@ -95,8 +105,14 @@ def run(stack: Any, x: Tensor, source: Tensor | None, sub_layer: SubLayer, causa
         x = sub_layer(layer, Site.SELF, depth, attend, x)
         if source is not None:
             x = sub_layer(layer, Site.CROSS, depth, attend_source, x)
-        x = sub_layer(layer, Site.FFN, depth, feed, x)
+        states.append(sub_layer(layer, Site.FFN, depth, feed, x))
+        x = mix(stack, states)
     return x
+
+
+def newest(stack: Any, states: list[Tensor]) -> Tensor:
+    """The output of the layer below."""
+    return states[-1]
 
 
 def stirred(arch: str, **values: Any) -> Any:
@@ -124,13 +140,17 @@ def assert_same_gradients(found: Tensor, expected: Tensor, parameters: dict[str,
 
 
 def assert_is(
-    arch: str, make: Callable[[Any], tuple[SubLayer, Callable[[Tensor, Tensor], Tensor]]], **values: Any
+    arch: str,
+    make: Callable[[Any], tuple[SubLayer, Callable[[Tensor, Tensor], Tensor]]],
+    mix: Mix = newest,
+    **values: Any,
 ) -> None:
     """Compare both stacks of a translation model, and a language model, with an equation.
 
     Args:
         arch: the architecture; ``arch + "_lm"`` is its language model.
         make: from a stack to its sub-layer equation and to what is done on top, from ``x_0`` and ``x_L``.
+        mix: from a stack and its states so far to the input of the next layer.
         values: settings.
     """
     model = stirred(arch, **values)
@@ -138,14 +158,14 @@ def assert_is(
     source = torch.randn(6, 2, TINY["encoder_embed_dim"], dtype=torch.float64, generator=generator)
     previous = torch.randint(4, 40, (2, 5), generator=generator)
     sub_layer, finish = make(model.encoder)
-    expected = finish(source, run(model.encoder, source, None, sub_layer, causal=False))
+    expected = finish(source, run(model.encoder, source, None, sub_layer, False, mix))
     assert_same_gradients(model.encoder.run_layers(source, None, [], False), expected, trained(model.encoder))
     encoded = {"encoder_out": [source], "encoder_padding_mask": []}
     stacks = [(model.decoder, source, encoded), (stirred(f"{arch}_lm", **halves(values)).decoder, None, None)]
     for decoder, keys, given in stacks:
         sub_layer, finish = make(decoder)
         start = decoder.embed(previous, None)
-        expected = finish(start, run(decoder, start, keys, sub_layer, causal=True))
+        expected = finish(start, run(decoder, start, keys, sub_layer, True, mix))
         found = decoder.extract_features(previous, given)[0].transpose(0, 1)
         assert_same_gradients(found, expected, trained(decoder))
 

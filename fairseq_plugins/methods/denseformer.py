@@ -1,0 +1,103 @@
+"""DenseFormer: after each layer a trained weighted average over its output and the outputs of all layers below.
+
+Pagliardini et al., NeurIPS 2024, https://arxiv.org/abs/2402.02622, section 3. X_0 is the embedding, X_i the output of
+layer i, and the input of layer i + 1, or the output of the stack, is ``sum_{j <= i} a_ij X_j``.
+
+Legend: T time, B batch, C width, N layers.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.history import History
+from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
+
+
+class DepthWeightedAverage(History):
+    """Mixes every ``dilation``-th state, the newest first, after every ``period``-th layer. Shapes ``(T, B, C)``.
+
+    Starts as the identity, so as a plain Transformer. Entries of the weights that no mixture reads stay 0 and 1.
+    """
+
+    def __init__(self, layers: int, dilation: int, period: int) -> None:
+        super().__init__()
+        self.dilation, self.period = dilation, period
+        self.weight = nn.Parameter(torch.eye(layers + 1))
+
+    def forward(self, states: list[Tensor]) -> Tensor:
+        """Mix."""
+        last = len(states) - 1
+        mixture = states[last]
+        if last == 0 or last % self.period != 0:
+            return mixture
+        row = self.weight[last].unbind(0)
+        mixture = mixture * row[last]
+        for number in range(last - self.dilation, -1, -self.dilation):
+            mixture = torch.addcmul(mixture, states[number], row[number])
+        return mixture
+
+
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Refuse steps below 1, and a period after which no mixture would be left."""
+    options = design.options
+    problems = [
+        f"--denseformer-{name} must be at least 1, not {value}"
+        for name, value in (("dilation", options.denseformer_dilation), ("period", options.denseformer_period))
+        if value < 1
+    ]
+    if options.denseformer_period > design.layers > 0:
+        problems.append(
+            f"--denseformer-period {options.denseformer_period} is more than the {design.layers} layers of the "
+            f"{design.stack.value}, which leaves no average"
+        )
+    return problems
+
+
+@part(
+    Axis.HISTORY,
+    "denseformer",
+    summary="a trained weighted average of the output of the layer below and of the outputs below that",
+    options=(
+        Option("denseformer_dilation", 1, "an average takes every so many-th output, the newest first"),
+        Option("denseformer_period", 1, "there is an average after every so many-th layer"),
+    ),
+    parameters=(
+        NewParameter(
+            "history.weight",
+            "(N+1, N+1)",
+            "$`1`$ on the diagonal, 0 elsewhere; row $`i`$ is that of the average after layer $`i`$, row 0 and what is "
+            "right of the diagonal are never used",
+        ),
+    ),
+    conflicts=conflicts,
+    no_fold="stock fairseq has no layer that reads more than the one below it",
+)
+def build(design: StackDesign) -> History:
+    """Build the averages of a stack."""
+    return DepthWeightedAverage(design.layers, design.options.denseformer_dilation, design.options.denseformer_period)
+
+
+method(
+    "denseformer",
+    title="DenseFormer",
+    paper="Pagliardini et al., NeurIPS 2024, https://arxiv.org/abs/2402.02622",
+    equation=(
+        r"$`x_{i+1} = \sum_{j \leq i} a_{ij} X_j`$ is the input of layer $`i + 1`$ (section 3), $`a_{ii} = 1`$ and "
+        r"$`a_{ij} = 0`$ at first; $`X_0`$ is the embedding, $`X_i`$ the output of layer $`i`$, the layers are Pre-LN, "
+        "and the last average goes through the LayerNorm on top of the stack"
+    ),
+    norm="pre",
+    history="denseformer",
+    base_init="fairseq",
+    departures=(
+        "The released code ([DenseFormer](https://github.com/epfml/DenseFormer), revision c99a623) stores only the "
+        "weights that are used; here they are the rows of one matrix, as in DLCL, whose other entries stay as they "
+        "start.",
+        "The paper is about language models; each stack of a translation model has its own averages here.",
+    ),
+)

@@ -1,0 +1,61 @@
+"""HybridNorm: norms on queries, keys and values instead of one before attention, and a norm after its sum.
+
+Zhuo et al. 2025, https://arxiv.org/abs/2503.04598::
+
+    Y = X + attention(norm(q), norm(k), norm(v)),   X' = norm(Y) + FFN(norm(Y))
+"""
+
+from __future__ import annotations
+
+from fairseq_plugins.core.attention import AttentionPlan, head_norms, plan_with_normed_heads
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
+
+
+@part(
+    Axis.NORM,
+    "hybrid",
+    summary="LayerNorm after the sum of each attention, none at the feed-forward, one on top",
+    top=lambda design: stock_top_norm,
+    no_fold="stock fairseq has the same place for the LayerNorms of all sub-layers",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """The norm of the feed-forward sub-layer also normalises its stream, so it is that after the sum below it."""
+    return {} if site is Site.FFN else {NormPlace.AFTER: layer_norm}
+
+
+@part(
+    Axis.ATTENTION,
+    "qkv_norm",
+    summary="softmax attention with a norm on queries, keys and values of each head, the norm module of the stack",
+    parameters=head_norms("q_proj", "k_proj", "v_proj"),
+    no_fold="stock fairseq has no norm on queries, keys and values",
+)
+def build(depth: int, design: StackDesign) -> AttentionPlan:
+    """The same in self- and cross-attention. All heads of an attention share the norm."""
+    return plan_with_normed_heads(("q_proj", "k_proj", "v_proj"), design)
+
+
+method(
+    "hybrid_norm",
+    title="HybridNorm",
+    paper="Zhuo et al., 2025, https://arxiv.org/abs/2503.04598",
+    equation=(
+        r"$`y = \mathrm{norm}(x + \mathrm{MHA}(\mathrm{norm}(q), \mathrm{norm}(k), \mathrm{norm}(v)))`$, "
+        r"$`o = y + \mathrm{FFN}(y)`$, every norm RMSNorm; one more on top of each stack"
+    ),
+    norm="hybrid",
+    norm_module="rms_norm",
+    attention="qkv_norm",
+    base_init="fairseq",
+    departures=(
+        "The paper's second form, HybridNorm*, whose first layer also has a norm before its attention, is not "
+        "supported.",
+        "The paper is about language models. A cross-attention has the same norms here as a self-attention; its keys "
+        "and values come from the encoder's output, below which there is the norm on top.",
+        "The authors draw weights as Megatron does, with one small deviation; here it is `--base-init fairseq`.",
+        "All heads of an attention share one gain. Whether the released code "
+        "([HybridNorm](https://github.com/BryceZhuo/HybridNorm), revision f0dd605) has one for each was not found out.",
+    ),
+)

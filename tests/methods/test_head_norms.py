@@ -1,0 +1,89 @@
+"""Norms on the heads of an attention: QK-norm and HybridNorm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.method import PARTS, Axis, Site
+from fairseq_plugins.core.weight_decay import parameters_by_kind
+from fairseq_plugins.search.step_attention import has_steps
+from tests.building import batch, logits, tiny
+from tests.methods.by_equation import Branch, SubLayer, assert_is, first_norm, ln
+
+
+def rms(x: Tensor, norm: Any) -> Tensor:
+    """Zhang and Sennrich 2019, equation 4."""
+    return x / torch.sqrt((x * x).sum(dim=-1, keepdim=True) / x.size(-1) + 1e-5) * norm.weight
+
+
+def test_qk_norm_is_the_equation() -> None:
+    def on_heads(map_: Any, heads: Tensor) -> Tensor:
+        return ln(heads, map_.norm) if hasattr(map_, "norm") else heads
+
+    def make(stack: Any) -> tuple[SubLayer, Any]:
+        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
+            normed = ln(x, first_norm(layer, site))
+            return x + (branch(normed) if site is Site.FFN else branch(normed, on_heads=on_heads))
+
+        return sub_layer, lambda start, x: ln(x, stack.layer_norm)
+
+    assert_is("qk_norm_transformer", make)
+
+
+def test_hybrid_norm_is_the_equation() -> None:
+    """X' = Norm(Y) + FFN(Norm(Y)), with Y = X + attention of normalised queries, keys and values."""
+
+    def on_heads(map_: Any, heads: Tensor) -> Tensor:
+        return rms(heads, map_.norm)
+
+    def make(stack: Any) -> tuple[SubLayer, Any]:
+        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
+            if site is Site.FFN:
+                return x + branch(x)
+            return rms(x + branch(x, on_heads=on_heads), first_norm(layer, site))
+
+        return sub_layer, lambda start, x: rms(x, stack.layer_norm)
+
+    assert_is("hybrid_norm_transformer", make)
+
+
+@pytest.mark.parametrize(("attention", "normed"), [("qk_norm", ["q_proj", "k_proj"]), ("qkv_norm", None)])
+def test_which_maps_have_a_norm(attention: str, normed: list[str] | None) -> None:
+    model = tiny("deep_transformer", attention=attention)
+    attentions = [one for one in model.modules() if isinstance(one, Attention)]
+    assert len(attentions) == 3 + 2 * 2
+    for one in attentions:
+        assert has_steps(one), "the search has steps for it"
+        names = [name for name in ("q_proj", "k_proj", "v_proj", "out_proj") if hasattr(getattr(one, name), "norm")]
+        assert names == (normed or ["q_proj", "k_proj", "v_proj"])
+        assert all(getattr(one, name).norm.weight.shape == (8,) for name in names)  # 16 / 2 heads
+
+
+def test_logits_stay_bounded_however_large_the_weights_are() -> None:
+    """|LN(q)| = |LN(k)| = sqrt(D) at the start, so a logit is at most sqrt(D): the weights grow a thousandfold
+    and the output hardly changes, since epsilon is all that depends on them."""
+    model = tiny("qk_norm_transformer").double().eval()
+    before = logits(model, batch())
+    with torch.no_grad():
+        for one in model.modules():
+            if isinstance(one, Attention):
+                for projection in (one.q_proj, one.k_proj):
+                    projection.weight.mul_(1000)
+                    projection.bias.mul_(1000)
+    torch.testing.assert_close(logits(model, batch()), before, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("module", list(PARTS[Axis.NORM_MODULE]))
+def test_the_norm_of_the_heads_is_the_norm_module_and_counts_as_a_norm(module: str) -> None:
+    model = tiny("deep_transformer", norm="pre", attention="qk_norm", norm_module=module)
+    kinds = {type(one.q_proj.norm) for one in model.modules() if isinstance(one, Attention)}
+    assert kinds == {type(model.encoder.layers[0].final_layer_norm)}
+    norms = {id(parameter) for parameter in parameters_by_kind(model)["norm"]}
+    named = [parameter for name, parameter in model.named_parameters() if ".q_proj.norm." in name]
+    assert named
+    assert {id(parameter) for parameter in named} <= norms
