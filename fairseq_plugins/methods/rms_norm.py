@@ -13,19 +13,16 @@ from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(nn.RMSNorm):
     """g * x / sqrt(mean(x^2) + eps), g ``(C)``. Any shape ``(..., C)``; computed in float32, returned as it came."""
 
-    def __init__(self, width: int, epsilon: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.epsilon = epsilon
+    eps: float
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""
         wide = x if x.dtype == torch.float64 else x.float()  # a square leaves the range of half precision at 256
         mean_square = wide.square().mean(dim=-1, keepdim=True)
-        return (wide * torch.rsqrt(mean_square + self.epsilon)).type_as(x) * self.weight
+        return (wide * torch.rsqrt(mean_square + self.eps)).type_as(x) * self.weight
 
 
 @part(
@@ -38,7 +35,7 @@ class RMSNorm(nn.Module):
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:
     """The same everywhere."""
-    return lambda width: RMSNorm(width, design.options.rms_norm_epsilon)
+    return lambda width: RMSNorm(width, eps=design.options.rms_norm_epsilon)
 
 
 method(

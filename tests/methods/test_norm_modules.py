@@ -117,7 +117,7 @@ def test_starts_of_dyt() -> None:
 def test_rms_norm_of_large_numbers_in_half_precision() -> None:
     """300^2 = 90,000 is more than 65,504, the largest number."""
     x = torch.tensor([[300.0, -300.0, 300.0, 0.0]], dtype=torch.float16)
-    found = RMSNorm(4, 1e-5).half()(x)
+    found = RMSNorm(4, eps=1e-5).half()(x)
     assert found.dtype == torch.float16
     torch.testing.assert_close(
         found.float(), torch.tensor([[1.0, -1.0, 1.0, 0.0]]) / math.sqrt(0.75), rtol=1e-3, atol=0

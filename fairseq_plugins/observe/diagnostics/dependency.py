@@ -17,9 +17,9 @@ from itertools import groupby
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from fairseq_plugins.core.norm import NormPlace, layer_norms
+from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
@@ -28,6 +28,8 @@ from fairseq_plugins.observe.diagnostics.plots import Figure, HeatMap, Line, Lin
 from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, each
 from fairseq_plugins.observe.diagnostics.tables import cells, of_matrices
 
+LINEAR_IN_SUMMANDS = (nn.LayerNorm, nn.RMSNorm)
+"""Norms that are linear once their divisor is given."""
 TOLERANCE = 1e-3
 """Largest difference between a stream and its summands, relative to the stream's standard deviation."""
 
@@ -39,7 +41,9 @@ def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
         UserError: an output is not a weighted sum of embedding and branches.
     """
     model.eval()
-    norms = {norm: [] for _, stack in model.stacks() for norm in layer_norms(stack)}  # type: ignore[var-annotated]
+    norms: dict[Any, list[Tensor]] = {
+        norm: [] for _, stack in model.stacks() for norm in stack.modules() if isinstance(norm, LINEAR_IN_SUMMANDS)
+    }
     seen = {norm: lambda module, inputs, output: norms[module].append(deviation(module, inputs[0])) for norm in norms}
     with torch.no_grad():
         with replaced_outputs(seen), recording(model) as record:
@@ -55,18 +59,23 @@ def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
 
 def deviation(norm: Any, x: Tensor) -> Tensor:
     """Return the divisor of ``norm`` for ``x``, ``(T, B, C)``: ``(T, B, 1)``."""
+    if isinstance(norm, nn.RMSNorm):
+        eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+        return (x.pow(2).mean(dim=-1, keepdim=True) + eps).sqrt()
     return (x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
 
 
 def frozen(divisor: Tensor) -> Any:
-    """Return a hook that makes a LayerNorm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
+    """Return a hook that makes a norm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
 
     def hook(norm: Any, inputs: Any, output: Tensor) -> Tensor:
         x = inputs[0]
-        result = (x - x.mean(dim=-1, keepdim=True)) / divisor
+        plain = isinstance(norm, nn.RMSNorm)
+        result = (x if plain else x - x.mean(dim=-1, keepdim=True)) / divisor
         if norm.elementwise_affine:
             result = result * norm.weight
-            result[-1] += norm.bias
+            if not plain:
+                result[-1] += norm.bias
         return result
 
     return hook
