@@ -35,7 +35,7 @@ from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.bias import AffineMap
 from fairseq_plugins.core.history import LastState
 from fairseq_plugins.core.method import Axis, Site
-from fairseq_plugins.core.norm import AffineNorm, NormPlace
+from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.translator.engines import PAD
@@ -271,7 +271,8 @@ def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
 
 
 def _set_norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+    scale = norm.scale if isinstance(norm, ScaledLayerNorm) else 1.0
+    spec.gamma, spec.beta = _array(norm.weight * scale), _array(norm.bias * scale)
 
 
 def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _ONE) -> None:
