@@ -10,7 +10,7 @@ from fairseq_plugins.tables import markdown_table, number, strict_json, tabulate
 
 
 def test_text_is_aligned_on_both_sides():
-    assert tabulated([("method", "BLEU"), ("admin", "9.5")]) == "method  BLEU\n------  ----\nadmin    9.5"
+    assert tabulated([("method", "BLEU"), ("admin", "9.5")]) == "method      BLEU\n--------  ------\nadmin        9.5"
 
 
 def test_markdown_escapes_what_it_would_read_as_its_own():

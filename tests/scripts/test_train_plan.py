@@ -145,7 +145,7 @@ def test_examples_of_sharing() -> None:
         share(of(8, longest=3000), 1, 3, 8)
     with pytest.raises(UserError, match="nor among fewer on 3 machines: use another --nodes"):
         share(of(8, longest=3000), 3, None, 8)
-    with pytest.raises(UserError, match="length of the longest sentence, .* is not known"):
+    with pytest.raises(UserError, match="length of the longest sentence, .* is unknown"):
         share(of(4, longest=None), 1, None, 8)
 
 
@@ -288,7 +288,7 @@ def test_a_missing_file_is_named(data: Path, tmp_path: Path, name: str) -> None:
 
 
 def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds de-en, but the configuration translates fr-en"):
+    with pytest.raises(UserError, match="contains de-en, but the configuration translates fr-en"):
         planned(data, tmp_path, "task.source_lang=fr")
     shutil.copytree(data, tmp_path / "data-bin")
     dictionary = tmp_path / "data-bin" / "dict.en.txt"
@@ -458,7 +458,7 @@ def test_a_finished_run_is_left_alone_and_other_settings_are_refused(data: Path,
     with pytest.raises(UserError) as refused:
         begun(other)
     said = "optimization.lr: [0.5], was [0.001]); use another directory, or delete it"
-    assert str(refused.value) == f"{run}: holds a training with other settings ({said}"
+    assert str(refused.value) == f"{run}: contains a training with other settings ({said}"
     (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
     (line,) = (again := begun(request)).lines
     assert line == f"{run}: finished (1200 updates, 9 epochs) already, nothing to do"
