@@ -390,7 +390,7 @@ def test_a_copy_of_ones_own_may_be_the_one_of_the_hub(here: Path, monkeypatch: p
     ("words", "line"),
     [
         (["--pair", "de-fr", "un"], "--pair de-fr: must be two languages, one of them en, for example en-de"),
-        (["--pair", "en-de", "un"], "un: not for en-de; there is fr with en"),
+        (["--pair", "en-de", "un"], "un: not available for en-de; available with en: fr"),
         (["--pair", "en-de", "europarl-7"], "unknown text of WMT 'europarl-7' (did you mean 'europarl-v7'?); legal"),
     ],
 )
