@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "options": set(),
     "outcome": set(),
+    "processor": set(),
     "tables": set(),
     "text": set(),
     "patches": {"text"},
@@ -31,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"core", "patches"},
     "checkpoints": {"core", "patches"},
     "scoring": {"text", ""},
-    "pipeline": {"checkpoints", "core", "patches", "text", "training", "scoring", ""},
+    "pipeline": {"checkpoints", "core", "patches", "text", "scoring", ""},
     "observe.recorder": {"core", "patches"},
     "observe.guard": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
     "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
@@ -43,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
-BASE = {"errors", "files", "options", "outcome", "tables"}
+BASE = {"errors", "files", "options", "outcome", "processor", "tables"}
 
 
 def part_of(module: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.doctor.finding import UPSTREAM, Finding, Level
-from fairseq_plugins.pipeline.machine import core_count
+from fairseq_plugins.processor import core_count
 
 GIB = 1 << 30
 SHARED_MEMORY = Path("/dev/shm")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.processor import core_count, has_bf16
 
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 BF16_CAPABILITY = (8, 0)
@@ -45,11 +45,9 @@ def this_machine(*, cpu_wanted: bool = False) -> Machine:
     """Inspect the machine; ``cpu_wanted`` ignores its GPUs."""
     import torch
 
-    from fairseq_plugins.training.mixed_precision import cpu_has_bf16
-
     count = 0 if cpu_wanted or not torch.cuda.is_available() else torch.cuda.device_count()
     if not count:
-        return Machine((), _free_memory(), True, _processor(), core_count(), bool(cpu_has_bf16()))
+        return Machine((), _free_memory(), True, _processor(), core_count(), bool(has_bf16()))
     properties = [torch.cuda.get_device_properties(index) for index in range(count)]
     return Machine(
         tuple(torch.cuda.get_device_name(index) for index in range(count)),
@@ -58,11 +56,6 @@ def this_machine(*, cpu_wanted: bool = False) -> Machine:
         _processor(),
         core_count(),
     )
-
-
-def core_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _free_memory() -> int | None:

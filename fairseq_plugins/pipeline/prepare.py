@@ -19,8 +19,8 @@ from fairseq_plugins.options import ScriptParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.prepare_settings import LEGAL, Sets, Settings, every_of, require_only, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
+from fairseq_plugins.processor import core_count
 from fairseq_plugins.text import moses
-from fairseq_plugins.text.workers import cores
 
 Stage = Callable[[Path], None]
 """Writes one file or directory to the path that it receives."""
@@ -438,7 +438,7 @@ def main(argv: Sequence[str]) -> int:
     directory = _require_name(args.directory)
     values = {each.name: getattr(args, each.name) for each in fields(Settings)}
     os.environ["MOSES"] = values["moses"] = values["moses"] or os.environ.get("MOSES", "")
-    values["workers"] = values["workers"] or str(cores())
+    values["workers"] = values["workers"] or str(core_count())
     if args.settings_of is not None:
         require_only(args.settings_of, Settings(**values), directory, every_of(args.valid[-1] if args.valid else ""))
         return 0

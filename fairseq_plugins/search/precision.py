@@ -10,9 +10,6 @@ Legend: I and O inputs and outputs of a map.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
@@ -20,13 +17,12 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.norm import NormedMap
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.processor import CPUINFO, lists_bf16
 
 FLOAT32, BF16, INT8 = "float32", "bf16", "int8"
 PRECISIONS = (FLOAT32, BF16, INT8)
 ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")
 """PyTorch's int8 engines, the fastest first."""
-BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
-"""Flags of processors that compute in bfloat16, as Linux names them (the last one on Arm)."""
 ROWS = 64
 """Rows for which bfloat16 weights are packed; about those of 16 sentences with a beam of 4."""
 
@@ -98,8 +94,7 @@ def int8_engine() -> str:
 
 def computes_bf16(cpuinfo: str) -> bool:
     """Whether the processor of a ``/proc/cpuinfo`` computes in bfloat16; others emulate it, which is slow."""
-    flags = next((line for line in cpuinfo.splitlines() if line.startswith(("flags", "Features"))), "")
-    return bool(BF16_FLAGS & set(flags.split())) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return lists_bf16(cpuinfo) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def refuse_impossible(model: nn.Module, precision: str) -> None:
@@ -114,8 +109,7 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
     if weight.dtype != torch.float32:
         raise UserError(f"--decode-precision {precision} lowers float32 weights, and these are {weight.dtype}")
     if precision == BF16:
-        cpuinfo = Path("/proc/cpuinfo")
-        if not cpuinfo.exists() or not computes_bf16(cpuinfo.read_text(encoding="utf-8")):
+        if not CPUINFO.exists() or not computes_bf16(CPUINFO.read_text(encoding="utf-8")):
             raise UserError(
                 "--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8"
             )
@@ -168,8 +162,3 @@ def lower(model: nn.Module, precision: str) -> int:
             # sizes differ.
             parent.skip_embed_dim_check = True
     return len(replaced)
-
-
-def lowered(models: Any) -> bool:
-    """Whether any of the models has been lowered."""
-    return any(isinstance(module, LowLinear) for model in models for module in model.modules())

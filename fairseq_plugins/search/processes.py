@@ -30,6 +30,7 @@ from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.outcome import users_mistake
+from fairseq_plugins.processor import core_count
 
 SENTENCE = re.compile(r"^[A-Z]-(\d+)[\t_]")
 OUTCOME = "outcome.pickle"
@@ -166,7 +167,7 @@ def environment(rank: int, count: int, cpu: bool, given: dict[str, str]) -> dict
     if gpus:
         names = given.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus)))).split(",")
         return {"CUDA_VISIBLE_DEVICES": names[rank % gpus]}
-    threads = max(1, len(os.sched_getaffinity(0)) // count)
+    threads = max(1, core_count() // count)
     return {"OMP_NUM_THREADS": given.get("OMP_NUM_THREADS", str(threads))}
 
 

@@ -25,11 +25,6 @@ Made = TypeVar("Made")
 _transform: Callable[[Any], Any] = str
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def map_lines(
     make: Callable[[], Callable[[Given], Made]], lines: Iterable[Given], workers: int = 1, at_once: int = 0
 ) -> Iterator[Made]:

@@ -31,10 +31,9 @@ from torch import nn
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.processor import CPUINFO, has_bf16
 
 logger = logging.getLogger(__name__)
-CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16", "svebf16"})
-"""In ``/proc/cpuinfo``: the first two of x86, the others of ARM."""
 
 
 def in_bf16(cfg: Any) -> bool:
@@ -43,18 +42,9 @@ def in_bf16(cfg: Any) -> bool:
     return bool(common.amp and (common.bf16 or common.cpu or not torch.cuda.is_available()))
 
 
-def cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool | None:
-    """Return whether this CPU has instructions for bfloat16; None where this is not known."""
-    try:
-        words = set(cpuinfo.read_text(encoding="utf-8").split())
-    except OSError:
-        return None
-    return bool(words & CPU_FLAGS)
-
-
-def lacks_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def lacks_bf16(cpuinfo: Path = CPUINFO) -> bool:
     """Return whether this CPU is known to have no instructions for bfloat16."""
-    return cpu_has_bf16(cpuinfo) is False
+    return has_bf16(cpuinfo) is False
 
 
 def build_mixed(

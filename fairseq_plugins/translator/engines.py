@@ -18,8 +18,8 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.processor import core_count
 from fairseq_plugins.search.settings import GNMT, STOCK, GenerationConfigWithForm
-from fairseq_plugins.text.workers import cores
 from fairseq_plugins.translator.package import Package
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
@@ -94,7 +94,7 @@ class FairseqEngine(Engine):
         self.device = _torch_device(how)
         self.model, self.how = model.to(self.device), how
         if how.processes > 1:
-            torch.set_num_threads(max(1, cores() // how.processes))
+            torch.set_num_threads(max(1, core_count() // how.processes))
         self.task = TranslationTask(TranslationConfig(), self.source, self.target)
         settings = OmegaConf.structured(GenerationConfigWithForm(**how.search))
         self.generator = self.task.build_generator([self.model], settings)
@@ -152,7 +152,7 @@ class CTranslate2Engine(Engine):
         ctranslate2.set_log_level(logging.ERROR)
         self.how = how
         device = _ctranslate2_device(how)
-        threads = max(1, cores() // how.processes) if how.processes > 1 else 0
+        threads = max(1, core_count() // how.processes) if how.processes > 1 else 0
         try:
             self.translator = ctranslate2.Translator(str(directory), **device, intra_threads=threads)
         except (RuntimeError, ValueError) as error:

@@ -115,7 +115,7 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     ended = run("evaluate.sh", directory, data, **settings)
     assert ended.returncode == 2
     problem, *examples = ended.stderr.splitlines()
-    assert re.search(r"error: .*: test: a perfect translation would have [1-8]\d\.\d\d BLEU \(99 or more", problem)
+    assert re.search(r"error: .*: test: a perfect translation would have [1-8]\d\.\d\d BLEU \(at least 99 is ", problem)
     assert f"are not those of {tmp_path}/test.en" in problem
     assert len(examples) == 3
     assert all(re.fullmatch(r"error: line \d+: prepared '.*', published '.* more'", line) for line in examples)

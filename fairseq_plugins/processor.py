@@ -1,0 +1,29 @@
+"""What this process may use of the CPU, and what the CPU can compute."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CPUINFO = Path("/proc/cpuinfo")
+BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16", "svebf16"})
+"""Flags of CPUs with instructions for bfloat16, as Linux names them: the first two of x86, the others of ARM."""
+
+
+def core_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def lists_bf16(cpuinfo: str) -> bool:
+    """Whether the flags in the text of a ``/proc/cpuinfo`` name instructions for bfloat16."""
+    flags = next((line for line in cpuinfo.splitlines() if line.startswith(("flags", "Features"))), "")
+    return bool(BF16_FLAGS & set(flags.split()))
+
+
+def has_bf16(cpuinfo: Path = CPUINFO) -> bool | None:
+    """Whether this CPU has instructions for bfloat16; None where the system does not tell."""
+    try:
+        return lists_bf16(cpuinfo.read_text(encoding="utf-8"))
+    except OSError:
+        return None
