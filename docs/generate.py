@@ -255,7 +255,7 @@ def arch(method: Method) -> str:
 def names_table() -> str:
     """One row a paper, for the README."""
     by_paper: dict[str, list[Method]] = {}
-    for method in ordered_methods():
+    for method in METHODS.values():
         by_paper.setdefault(method.paper, []).append(method)
     rows = [
         (
@@ -276,22 +276,9 @@ def equations_table() -> str:
             method.equation.partition(";")[0],
             "no" if no_fold_reasons(method) else "yes",
         )
-        for method in ordered_methods()
+        for method in METHODS.values()
     ]
     return table(("method", "what", "folds"), rows)
-
-
-def ordered_methods() -> list[Method]:
-    """The baselines, then the others by name."""
-
-    def has_something_new(method: Method) -> bool:
-        return [method.choice(axis) for axis in Axis if axis is not Axis.NORM] != list(_STOCK_CHOICES)
-
-    return sorted(METHODS.values(), key=has_something_new)
-
-
-_STOCK_CHOICES = ("plain", "softmax", "last", "keep", "fairseq")
-"""Residual, attention, history, initialisation and base initialisation of stock fairseq."""
 
 
 def _linked(paper: str) -> str:
@@ -303,7 +290,7 @@ def choices_table() -> str:
     """The choices of every method."""
     rows = [
         (f"[{m.title}](#{_anchor(m.title)})", code(arch(m)), *(code(m.choice(axis)) for axis in Axis))
-        for m in ordered_methods()
+        for m in METHODS.values()
     ]
     return table(("method", "`--arch`", *(code(flag(axis.value)) for axis in Axis)), rows)
 
@@ -354,7 +341,7 @@ def family_section(title: str, task: str, model: type[DesignedModel]) -> str:
         rows.append((code(f"…{family.suffix}{suffix}"), code(size.stock) + (settings and f" with {settings}"), *shape))
     left_out = [
         (f"[{method.title}](#{_anchor(method.title)})", "; ".join(refusals_in(model.config_class, method)))
-        for method in ordered_methods()
+        for method in METHODS.values()
         if refusals_in(model.config_class, method)
     ]
     written = [
@@ -471,7 +458,7 @@ def options_section() -> str:
 def methods_page() -> str:
     """``docs/methods.md``."""
     sections = [INTRODUCTION.rstrip(), equations_table(), choices_table(), architectures()]
-    sections += [method_section(method) for method in ordered_methods()]
+    sections += [method_section(method) for method in METHODS.values()]
     sections += [parts_section(), options_section()]
     return "\n\n".join(sections) + "\n"
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Site, Stack, part
-from fairseq_plugins.core.norm import NormedMap
+from fairseq_plugins.core.norm import NormedMap, call_maps, layer_norm_parameters
 
 
 class Attention(MultiheadAttention):
@@ -164,9 +164,7 @@ def with_normed_heads(site: Site, names: tuple[str, ...], design: StackDesign) -
         for name in names:
             norm = design.norm_module(site)(attention.head_dim)
             setattr(attention, name, NormedHeads(getattr(attention, name), norm, attention.num_heads))
-        # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its sizes
-        # differ.
-        attention.skip_embed_dim_check = True
+        call_maps(attention)
         return attention
 
     return build
@@ -180,12 +178,8 @@ def plan_with_normed_heads(names: tuple[str, ...], design: StackDesign) -> Atten
 
 def head_norms(*names: str) -> tuple[NewParameter, ...]:
     """Declare the LayerNorms of the heads of the maps ``names``, for ``Part.parameters``."""
-    return tuple(
-        NewParameter(f"{site.value}.{name}.norm.{one}", "(C/H)", initial)
-        for site in (Site.SELF, Site.CROSS)
-        for name in names
-        for one, initial in (("weight", "1"), ("bias", "0"))
-    )
+    maps = (f"{site.value}.{name}.norm" for site in (Site.SELF, Site.CROSS) for name in names)
+    return layer_norm_parameters(*maps, shape="(C/H)")
 
 
 class AttentionPlan(NamedTuple):

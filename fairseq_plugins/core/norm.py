@@ -17,10 +17,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
-from fairseq.modules import LayerNorm
+from fairseq.modules import LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Axis, Option, Site, part
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, part
 from fairseq_plugins.errors import UserError
 
 if TYPE_CHECKING:
@@ -53,6 +53,15 @@ def layer_norm(width: int) -> nn.Module:
 def stock_top_norm(width: int) -> nn.Module:
     """Make the LayerNorm that fairseq itself builds on top of a stack, unless ``--no-decoder-final-norm`` is set."""
     return layer_norm(width)
+
+
+def layer_norm_parameters(*names: str, shape: str = "(C)") -> tuple[NewParameter, ...]:
+    """Declare gain and bias of the LayerNorms ``names``, for ``Part.parameters``."""
+    return tuple(
+        NewParameter(f"{name}.{one}", shape, initial)
+        for name in names
+        for one, initial in (("weight", "1"), ("bias", "0"))
+    )
 
 
 def layer_norms(module: nn.Module) -> list[nn.Module]:
@@ -158,6 +167,14 @@ class NormedLinear(NormedMap):
         return nn.Sequential(self.norm, linear)
 
 
+def call_maps(attention: Any) -> None:
+    """Make a stock attention call its four maps as modules, which may be more than linear maps.
+
+    Otherwise it passes their bare weights to torch, unless it believes that its sizes differ.
+    """
+    attention.skip_embed_dim_check = True
+
+
 def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign) -> None:
     """Put a norm before the linear map ``name`` of ``owner``, an attention or a layer.
 
@@ -172,9 +189,8 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
             "not a plain linear map: choose another of the three"
         )
     setattr(owner, name, NormedLinear(linear, factory(linear.in_features)))
-    # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its sizes differ.
-    if hasattr(owner, "skip_embed_dim_check"):
-        owner.skip_embed_dim_check = True
+    if isinstance(owner, MultiheadAttention):
+        call_maps(owner)
 
 
 TOP_NORM = Option(

@@ -6,8 +6,8 @@ Kim et al., ICML 2025, https://arxiv.org/abs/2502.02732, section 3; Gemma 2 has 
 from __future__ import annotations
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
+from fairseq_plugins.core.method import Axis, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, stock_top_norm
 
 
 @part(
@@ -15,11 +15,7 @@ from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_t
     "peri",
     summary="LayerNorm before the branch and on the branch, one more on top",
     top=lambda design: stock_top_norm,
-    parameters=tuple(
-        NewParameter(f"{site.value}_branch_norm.{name}", "(C)", initial)
-        for site in Site
-        for name, initial in (("weight", "1"), ("bias", "0"))
-    ),
+    parameters=layer_norm_parameters(*(f"{site.value}_branch_norm" for site in Site)),
     no_fold="stock fairseq has one LayerNorm a sub-layer",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:

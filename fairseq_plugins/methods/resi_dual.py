@@ -14,8 +14,8 @@ from fairseq.modules import LayerNorm
 from torch import Tensor
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, layer_norm_parameters
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream
 
 EPSILON = 1e-7
@@ -67,7 +67,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         Option("resi_dual_scale", 1.0, "factor of embedding and branches in their sum; below 1 against fp16's range"),
         Option("resi_dual_alpha", 1.0, "factor of the Post-LN stream on top"),
     ),
-    parameters=(NewParameter("side_stream.norm.weight", "(C)", "1"), NewParameter("side_stream.norm.bias", "(C)", "0")),
+    parameters=layer_norm_parameters("side_stream.norm"),
     conflicts=conflicts,
     no_fold="stock fairseq has one stream",
     side_stream=lambda design: DualStream(design.width, design.options.resi_dual_scale, design.options.resi_dual_alpha),

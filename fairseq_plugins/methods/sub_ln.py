@@ -11,8 +11,8 @@ from torch import nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
+from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, stock_top_norm
 
 LARGER = ("v_proj", "out_proj", "fc1", "fc2")
 """The maps of gain gamma, except in cross-attention."""
@@ -44,11 +44,8 @@ def gamma(design: StackDesign, sub_layers: int) -> float:
             choices=("yes", "no"),
         ),
     ),
-    parameters=tuple(
-        NewParameter(f"{place}.norm.{name}", size, initial)
-        for place, size in (("self_attn.out_proj", "(C)"), ("encoder_attn.out_proj", "(C)"), ("fc2", "(2C)"))
-        for name, initial in (("weight", "1"), ("bias", "0"))
-    ),
+    parameters=layer_norm_parameters("self_attn.out_proj.norm", "encoder_attn.out_proj.norm")
+    + layer_norm_parameters("fc2.norm", shape="(2C)"),
     no_fold="stock fairseq has no LayerNorm inside a branch",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
@@ -109,7 +106,8 @@ method(
         "The released code ([torchscale](https://github.com/microsoft/torchscale), revision 4d1e0e8) has no second "
         "LayerNorm in cross-attention: `--sub-cross no`. The text describes one for every attention.",
         r"The released code multiplies what fairseq draws, weights and biases, by the gain: `--sub-ln-init released`. "
-        "The default draws every matrix by Xavier's normal rule, as the text has it.",
+        "The default draws every matrix by Xavier's normal rule, as the text has it. "
+        "That rule is recalled, not verified: only the released code was read.",
         "The released code leaves the matrices of cross-attention at gain 1, and so does this package with either "
         "rule; whether the text means them too was not found out.",
         "The text counts three sub-layers in a layer of the decoder. A decoder with merged attention has two, "

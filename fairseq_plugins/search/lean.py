@@ -56,6 +56,16 @@ def choice(settings: Any, name: str, legal: Sequence[str]) -> str:
     return value
 
 
+def with_alignment(args: Any, search: type | None, further: dict[str, Any] | None) -> tuple[type, dict[str, Any]]:
+    """Return the class of a search and its keywords, fairseq's for ``--print-alignment`` if ``search`` is None."""
+    alignment, extra = getattr(args, "print_alignment", None), dict(further or {})
+    if search is not None:
+        return search, extra
+    if not alignment:
+        return SequenceGenerator, extra
+    return SequenceGeneratorWithAlignment, {**extra, "print_alignment": alignment}
+
+
 def build_lean(
     build: Callable[..., Any],
     task: FairseqTask,
@@ -77,11 +87,7 @@ def build_lean(
         if precision != FLOAT32:
             raise UserError(f"--decode-precision {precision} needs --search {LEAN}, and a search: drop one of the two")
         return build(task, models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
-    extra = dict(extra_gen_cls_kwargs or {})
-    alignment = getattr(args, "print_alignment", None)
-    if seq_gen_cls is None:
-        seq_gen_cls = SequenceGeneratorWithAlignment if alignment else SequenceGenerator
-        extra.update({"print_alignment": alignment} if alignment else {})
+    seq_gen_cls, extra = with_alignment(args, seq_gen_cls, extra_gen_cls_kwargs)
     generator = build(task, models, args, LEANER.get(seq_gen_cls, seq_gen_cls), extra, prefix_allowed_tokens_fn)
     if precision != FLOAT32:
         for model in models:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.core.norm import NormedMap
+from fairseq_plugins.core.norm import NormedMap, call_maps
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import CPUINFO, lists_bf16
 
@@ -158,7 +158,5 @@ def lower(model: nn.Module, precision: str) -> int:
                 replaced[child] = child.around(low) if isinstance(child, NormedMap) else low
             setattr(parent, name, replaced[child])
         if isinstance(parent, MultiheadAttention):
-            # Stock attention passes the bare weights to torch and skips the modules, unless it believes that its
-            # sizes differ.
-            parent.skip_embed_dim_check = True
+            call_maps(parent)
     return len(replaced)

@@ -22,7 +22,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import generate
 
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.search import lean
 from fairseq_plugins.search.length_penalty import (
@@ -79,10 +79,7 @@ def form_of(settings: Any) -> str:
     Raises:
         UserError: there is no such form.
     """
-    form = str(getattr(settings, "lenpen_form", STOCK))
-    if form not in (STOCK, GNMT):
-        raise UserError(unknown_name("--lenpen-form", form, (STOCK, GNMT)))
-    return form
+    return lean.choice(settings, "lenpen_form", (STOCK, GNMT))
 
 
 def build_in_form(
@@ -103,13 +100,10 @@ def build_in_form(
         return build(task, models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
     alpha = checked_alpha(getattr(args, "lenpen", 1), not getattr(args, "unnormalized", False))
     logger.info(f"length penalty of the GNMT form: ((5 + length) / 6) ** {alpha:g}, the end mark counted")
-    alignment = getattr(args, "print_alignment", None)
     if getattr(args, "score_reference", False):
-        return GNMTSequenceScorer(task.target_dictionary, alpha, compute_alignment=alignment or False)
-    extra = dict(extra_gen_cls_kwargs or {})
-    if seq_gen_cls is None:
-        seq_gen_cls = SequenceGeneratorWithAlignment if alignment else SequenceGenerator
-        extra.update({"print_alignment": alignment} if alignment else {})
+        alignment = getattr(args, "print_alignment", None) or False
+        return GNMTSequenceScorer(task.target_dictionary, alpha, compute_alignment=alignment)
+    seq_gen_cls, extra = lean.with_alignment(args, seq_gen_cls, extra_gen_cls_kwargs)
     if seq_gen_cls not in IN_GNMT_FORM:
         raise UserError(_other_search(task, seq_gen_cls))
     return build(task, models, args, IN_GNMT_FORM[seq_gen_cls], extra, prefix_allowed_tokens_fn)

@@ -1,8 +1,8 @@
 """A norm inside each branch, before its last map. As Sub-LN, arXiv 2210.06423."""
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
+from fairseq_plugins.core.method import Axis, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, stock_top_norm
 
 
 @part(
@@ -10,11 +10,8 @@ from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_t
     "inner_norm",
     summary="LayerNorm before the branch and before its last map, one more on top",
     top=lambda design: stock_top_norm,
-    parameters=tuple(
-        NewParameter(f"{place}.norm.{name}", size, initial)
-        for place, size in (("self_attn.out_proj", "(C)"), ("encoder_attn.out_proj", "(C)"), ("fc2", "(F)"))
-        for name, initial in (("weight", "1"), ("bias", "0"))
-    ),
+    parameters=layer_norm_parameters("self_attn.out_proj.norm", "encoder_attn.out_proj.norm")
+    + layer_norm_parameters("fc2.norm", shape="(F)"),
     no_fold="stock fairseq has no LayerNorm inside a branch",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:

@@ -8,8 +8,8 @@ from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, stock_top_norm
+from fairseq_plugins.core.method import Axis, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm_parameters, stock_top_norm
 
 
 class ScaledLayerNorm(nn.Module):
@@ -30,11 +30,7 @@ class ScaledLayerNorm(nn.Module):
     "norm_by_depth",
     summary="LayerNorm before the branch, divided by the square root of the depth; one more on top",
     top=lambda design: stock_top_norm,
-    parameters=tuple(
-        NewParameter(f"{site}_layer_norm.norm.{name}", "(C)", initial)
-        for site in ("self_attn", "encoder_attn", "final")
-        for name, initial in (("weight", "1"), ("bias", "0"))
-    ),
+    parameters=layer_norm_parameters(*(f"{site}_layer_norm.norm" for site in ("self_attn", "encoder_attn", "final"))),
     no_fold="not worked out",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:

@@ -9,7 +9,8 @@ from fairseq.modules import LayerNorm
 from torch import Tensor
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
+from fairseq_plugins.core.method import Axis, Site, method, part
+from fairseq_plugins.core.norm import layer_norm_parameters
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream
 
 
@@ -38,7 +39,7 @@ class DualStream(SideStream):
     "second_stream",
     summary="stream + branch, and the sum of all branches beside it",
     side_stream=lambda design: DualStream(design.width),
-    parameters=(NewParameter("side_stream.norm.weight", "(C)", "1"), NewParameter("side_stream.norm.bias", "(C)", "0")),
+    parameters=layer_norm_parameters("side_stream.norm"),
     no_fold="stock fairseq has one stream",
 )
 def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:

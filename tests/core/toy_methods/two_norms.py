@@ -4,8 +4,8 @@
 """
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm
+from fairseq_plugins.core.method import Axis, Site, method, part
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters
 from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledStream
 
 
@@ -13,11 +13,7 @@ from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledStream
     Axis.NORM,
     "two_norms",
     summary="LayerNorm before the branch and after the sum, but in the first sub-layer",
-    parameters=tuple(
-        NewParameter(f"{site.value}_after_norm.{name}", "(C)", initial)
-        for site in Site
-        for name, initial in (("weight", "1"), ("bias", "0"))
-    ),
+    parameters=layer_norm_parameters(*(f"{site.value}_after_norm" for site in Site)),
     no_fold="stock fairseq has one LayerNorm a sub-layer",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
