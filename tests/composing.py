@@ -1,28 +1,47 @@
-"""fairseq's configuration of a command, made quickly: Hydra composes the parts that are chosen once a process.
+"""fairseq's configuration of a command, made quickly: Hydra composes what all commands share once a process.
 
-Hydra takes longer to compose a configuration than a tiny model takes to train. Most of that is the same each time: what
-a choice of task, model and optimizer brings. So that is kept, and only the values are set anew, by Hydra itself.
+Hydra takes longer to compose a configuration than a tiny model takes to train, and to look for its caller among the
+frames of pytest longer still. Most of the first is the same each time. So that is kept; what a choice of task, model
+or optimizer brings replaces a part of it, and the values are set by Hydra itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+from pathlib import Path
 from typing import Any
 
+import fairseq
 from fairseq.dataclass import utils
+from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-by_hydra_alone = utils.compose
+CONFIG = Path(fairseq.__file__).parent / "config"
+compose_by_hydra, initialize_by_hydra = utils.compose, utils.initialize
+
+
+def _by_hydra(config_name: str, overrides: list[str], strict: bool | None) -> DictConfig:
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONFIG)):
+        return compose_by_hydra(config_name, overrides=overrides, strict=strict)
 
 
 @functools.cache
 def _chosen(config_name: str, choices: tuple[str, ...]) -> DictConfig:
-    return by_hydra_alone(config_name, overrides=list(choices), strict=False)
+    parts = [choice.partition("=")[::2] for choice in choices]
+    if not choices or any((CONFIG / group / f"{name}.yaml").exists() for group, name in parts):
+        return _by_hydra(config_name, list(choices), strict=False)
+    config = copy.deepcopy(_chosen(config_name, ()))
+    for group, name in parts:
+        config[group] = ConfigStore.instance().load(f"{group}/{name}.yaml").node
+    return config
 
 
 @functools.cache
@@ -42,13 +61,13 @@ def compose(config_name: str, overrides: list[str], strict: bool | None = None) 
         OmegaConf.set_struct(config, True)  # as in Hydra, where a value has a name that the parts know
         ConfigLoaderImpl._apply_overrides_to_config(read, config)
     except Exception:
-        return by_hydra_alone(config_name, overrides=overrides, strict=strict)
+        return _by_hydra(config_name, overrides, strict)
     OmegaConf.set_struct(config, strict)
     return config
 
 
 def install() -> None:
-    """Give ``compose`` to fairseq. What is registered with Hydra later counts at once."""
+    """Give ``compose`` to fairseq, and no search for a caller. What is registered with Hydra later counts at once."""
     store = ConfigStore.store
 
     @functools.wraps(store)
@@ -58,3 +77,4 @@ def install() -> None:
 
     ConfigStore.store = store_and_forget
     utils.compose = compose
+    utils.initialize = lambda config_path: contextlib.nullcontext()

@@ -30,8 +30,12 @@ FAIRSEQ = Path(fairseq.__file__).parent
 def test_it_is_what_hydra_composes(
     arch: str, flags: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = [toy.parse_training(tmp_path, tmp_path / name, *flags, arch=arch) for name in ("first", "second")]
-    monkeypatch.setattr(utils, "compose", composing.by_hydra_alone)
+    quick = [toy.parse_training(tmp_path, tmp_path / "first", *flags, arch=arch)]
+    with monkeypatch.context() as without_hydra:
+        without_hydra.setattr(composing, "_by_hydra", lambda *given: pytest.fail("not the quick way"))
+        quick.append(toy.parse_training(tmp_path, tmp_path / "second", *flags, arch=arch))
+    monkeypatch.setattr(utils, "compose", composing.compose_by_hydra)
+    monkeypatch.setattr(utils, "initialize", composing.initialize_by_hydra)
     for config, name in zip(quick, ("first", "second"), strict=True):
         slow = toy.parse_training(tmp_path, tmp_path / name, *flags, arch=arch)
         assert OmegaConf.to_container(config, enum_to_str=False) == OmegaConf.to_container(slow, enum_to_str=False)
@@ -45,7 +49,7 @@ def test_it_is_what_hydra_composes(
 )
 def test_what_hydra_refuses_is_refused(override: str) -> None:
     messages = []
-    for compose in (composing.compose, composing.by_hydra_alone):
+    for compose in (composing.compose, composing.compose_by_hydra):
         with pytest.raises(HydraException) as refused, initialize_config_dir(str(FAIRSEQ / "config")):
             compose("config", overrides=["task=translation", override], strict=False)
         messages.append(str(refused.value))
