@@ -68,12 +68,15 @@ def compose(config_name: str, overrides: list[str], strict: bool | None = None) 
 
 def install() -> None:
     """Give ``compose`` to fairseq, and no search for a caller. What is registered with Hydra later counts at once."""
-    store = ConfigStore.store
+    store, stored = ConfigStore.store, dict[tuple[str | None, str], Any]()
 
     @functools.wraps(store)
-    def store_and_forget(self: ConfigStore, *args: Any, **kwargs: Any) -> None:
-        _chosen.cache_clear()
-        store(self, *args, **kwargs)
+    def store_and_forget(self: ConfigStore, name: str, node: Any, group: str | None = None, **kwargs: Any) -> None:
+        # fairseq stores the same again for each configuration file, under the name of that file too.
+        if (group or name == "config") and stored.get((group, name)) is not node:
+            _chosen.cache_clear()
+        stored[group, name] = node
+        store(self, name, node, group, **kwargs)
 
     ConfigStore.store = store_and_forget
     utils.compose = compose

@@ -14,16 +14,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import hypothesis
 import pytest
-import torch
 
-import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
-from tests import composing
-
-composing.install()
 if TYPE_CHECKING:
     from tests import processes
 
-torch.set_num_threads(1)
 # A shell starts what runs in the background with interrupts ignored, and everything below it would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # No deadline: a busy machine is no defect. The same examples each time: a failure can be repeated.
@@ -35,13 +29,24 @@ DATA = Path(os.environ.get("DEEP_NMT_DATA", Path(__file__).resolve().parents[2] 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make a quarter of the examples where the slow tests are left out."""
+    """Make a quarter of the examples where the slow tests are left out; prepare fairseq in the processes that test."""
     if config.option.markexpr == "not slow":
         hypothesis.settings.load_profile("fast")
+    # The process that shares the tests among others runs none, and the others would wait for its imports.
+    if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):
+        import torch
+
+        import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
+        from tests import composing
+
+        composing.install()
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
+    import torch
+
     torch.manual_seed(1)
 
 

@@ -44,6 +44,7 @@ def test_it_is_what_hydra_composes(
     assert quick[0] != quick[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "override", ["common.sead=1", "common.seed=much", "common.seed=1,2", "common.seed='", "no=such"]
 )

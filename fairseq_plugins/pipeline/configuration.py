@@ -61,7 +61,8 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
     if problems := [f"{key} cannot be set here: {fixed[key]}" for key, _ in split if key in fixed]:
         raise UserError(problems)
     given = [f"task.data={quoted(data)}"]
-    legal = set(_legal_keys(_composed(path, given), dict(split)))
+    # Hydra takes a second for each composition.
+    legal = set(_legal_keys(_composed(path, given), dict(split))) if split else set()
     if problems := [_unknown_key(key, legal) for key, _ in split if key not in legal]:
         raise UserError(problems)
     overrides = tuple(_override(key, value) for key, value in split)

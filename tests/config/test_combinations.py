@@ -65,6 +65,7 @@ EACH = list(zip(INITS, itertools.cycle(BASES), strict=False)) + [(INITS[0], base
 """Pairs in which every initialisation is once, and every base at least once."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pairs",
     [EACH, pytest.param(list(itertools.product(INITS, BASES)), marks=pytest.mark.slow)],

@@ -217,7 +217,7 @@ def test_sums_without_a_cure_grow_beyond_half_precision(case: str) -> None:
     assert torch.finfo(torch.float16).max < float(states[-1].abs().max()) < float("inf")
 
 
-@pytest.mark.parametrize("deepest", [24, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("deepest", [12, pytest.param(60, marks=pytest.mark.slow)])
 @for_each(
     "case", [case for case in models.CASES if case not in GROWS], (Axis.NORM, Axis.RESIDUAL), Axis.INIT, *STRUCTURE[2:]
 )

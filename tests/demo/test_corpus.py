@@ -49,6 +49,7 @@ def test_every_word_to_be_translated_is_known_from_training(corpus: dict[str, li
     assert set(words(corpus["test.de"])) <= set(words(corpus["train.de"]))
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     code = "import sys, pathlib; from fairseq_plugins.demo.corpus import write_corpus as w; "
     code += "w(pathlib.Path(sys.argv[1]), 300, 20, 20, seed=7)"

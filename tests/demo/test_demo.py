@@ -78,7 +78,7 @@ def test_every_method_has_a_legal_configuration(method: str) -> None:
     assert values["optimization"]["lr"] == [parser().read([]).learning_rate]
 
 
-@pytest.mark.parametrize("valid", ["valid", "val", "dev"])
+@pytest.mark.parametrize("valid", ["valid", *(pytest.param(name, marks=pytest.mark.slow) for name in ("val", "dev"))])
 def test_ones_own_text_is_found_by_its_usual_names(tmp_path: Path, valid: str) -> None:
     for name, count in (("train", 40), (valid, 3), ("test", 2)):
         for language in ("de", "en"):

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "adding_a_method.md"
 METHOD, TEST = "fairseq_plugins/methods/layer_scale.py", "tests/methods/test_layer_scale.py"
@@ -36,6 +38,7 @@ def test_page_has_the_two_files() -> None:
     assert list(files()) == [METHOD, TEST]
 
 
+@pytest.mark.slow
 def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__", "corpus")
     shutil.copytree(ROOT / "fairseq_plugins", tmp_path / "fairseq_plugins", ignore=ignore)

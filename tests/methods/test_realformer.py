@@ -328,7 +328,7 @@ def test_a_layer_that_is_left_out_passes_the_chain_on() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("mode", [pytest.param("sum", marks=pytest.mark.slow), "mean"])
 def test_sixty_layers_in_half_precision(mode: str, dtype: torch.dtype) -> None:
     model = tiny(ARCH, encoder_layers=60, decoder_layers=60, realformer_logits=mode).to(dtype)
     output = logits(model.train(), batch())

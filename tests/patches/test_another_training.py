@@ -101,7 +101,10 @@ def test_stock_trains_on_from_the_other_architecture(go_on: Training, monkeypatc
     "flags",
     [
         "--lr 0.001 --clip-norm 5 --update-freq 2 --max-tokens 60 --num-workers 1 --max-epoch 9 --stop-min-lr 1e-9",
-        "--log-interval 3 --save-interval 2 --keep-last-epochs 3 --patience 5 --checkpoint-activations",
+        pytest.param(
+            "--log-interval 3 --save-interval 2 --keep-last-epochs 3 --patience 5 --checkpoint-activations",
+            marks=pytest.mark.slow,
+        ),
         "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2",
         pytest.param("--source-lang de --target-lang en --adam-betas (0.9,0.999)", marks=pytest.mark.slow),
     ],

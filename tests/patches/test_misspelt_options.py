@@ -115,6 +115,7 @@ def test_help_is_fairseqs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--max-tokens" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "flags", "line"),
     [

@@ -137,7 +137,7 @@ def test_both_forms_of_compound_splitting_are_what_the_scripts_print(real_corpus
     assert scores["compound-split BLEU (t2t)"].mean == pytest.approx(69.27, abs=0.011)
 
 
-@pytest.mark.parametrize(("language", "length"), [("en", 131156), ("de", 125754)])
+@pytest.mark.parametrize(("language", "length"), [("en", 131156), pytest.param("de", 125754, marks=pytest.mark.slow)])
 def test_known_reference_lengths_of_iwslt(language: str, length: int, real_corpus: Callable[[str], Path]) -> None:
     references = read(real_corpus("iwslt14_deen") / f"test.tok.{language}")
     found = value_of(METRICS["tokenised"], references, [references])

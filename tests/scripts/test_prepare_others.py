@@ -38,6 +38,7 @@ def words(directory: Path, split: str) -> list[list[str]]:
     return [[dictionary[int(number)] for number in dataset[index]] for index in range(len(dataset))]
 
 
+@pytest.mark.slow
 def test_enwik8(here: Path) -> None:
     write_archives("enwik8", here / "archives", 200)
     done = run("prepare_enwik8.sh", here / "made", **settings(here))

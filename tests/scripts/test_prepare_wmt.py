@@ -99,6 +99,7 @@ def listing(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in sorted(files)}
 
 
+@pytest.mark.slow
 def test_wmt14_from_archives_to_numbers(here: Path) -> None:
     archives = here / "archives"
     write_training_texts(archives, "de", "v9")
@@ -265,6 +266,7 @@ def write_wmt18(here: Path, pair: str, source: str, target: str) -> dict[str, li
     return raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "pair", "source", "target"),
     [

@@ -485,6 +485,7 @@ def test_a_configuration_by_its_name_and_a_dry_run(data: Path, tmp_path: Path, f
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path) -> None:
     old = planned(data, tmp_path).record
     shutil.copytree(data, tmp_path / "moved")

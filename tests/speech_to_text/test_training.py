@@ -152,6 +152,7 @@ def test_calibration_sees_the_first_batch() -> None:
     assert second.unique().tolist() == [pytest.approx(expected, rel=1e-5)]
 
 
+@pytest.mark.slow
 def test_a_resumed_training_is_the_uninterrupted_one(data: Path, tmp_path: Path) -> None:
     """Across the end of an epoch; what has seen data does not look at the first batch after the break."""
     arch = "admin_s2t_transformer"

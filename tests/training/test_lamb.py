@@ -240,10 +240,9 @@ PRECISIONS = {
 
 
 EACH_OPTIMIZER = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in ("bf16", "memory_efficient_bf16") else [])
-    for name in PRECISIONS
+    pytest.param(name, marks=[] if name == "memory_efficient_fp16" else [pytest.mark.slow]) for name in PRECISIONS
 ]
-"""fairseq has one optimizer for fp16 and bf16 with master weights and one without."""
+"""The fast tests see the one with the most of its own: no master weights, and a scale of the loss."""
 
 
 @pytest.mark.parametrize("precision", EACH_OPTIMIZER)
@@ -276,7 +275,9 @@ def single_and_still(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -
     return tuple(train(toy_data, directory / str(updates), updates, *WITHOUT_DROPOUT) for updates in (20, 1))
 
 
-@pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16", "memory_efficient_fp16"])
+@pytest.mark.parametrize(
+    "precision", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("bf16", "memory_efficient_fp16")), "fp16"]
+)
 def test_half_precision_trains_as_single_does(
     precision: str, single_and_still: tuple[Any, Any], toy_data: Path, tmp_path: Path
 ) -> None:

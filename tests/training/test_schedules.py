@@ -52,7 +52,7 @@ def t_fixup(lr: float, constant: float, updates: int) -> dict[int, float]:
         pytest.param(("--bf16",), marks=pytest.mark.slow),
         ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
         pytest.param(("--memory-efficient-fp16", "--fp16-init-scale", "4"), marks=pytest.mark.slow),
-        ("--update-freq", "3"),
+        pytest.param(("--update-freq", "3"), marks=pytest.mark.slow),
         ("--optimizer", "radam", "--weight-decay", "0.1", "--no-weight-decay-on", "norm"),
     ],
     ids=["single", "bf16", "fp16", "memory_efficient_fp16", "accumulated", "two_groups"],
@@ -111,7 +111,7 @@ def admin_s_grid(lr: float, least: float, updates: int) -> dict[int, float]:
     return {0: 0.0, **{n: lr + (least - lr) * (n - 1) / (updates - 1) for n in range(1, updates)}}
 
 
-@pytest.mark.parametrize("least", [0.0, 0.001])
+@pytest.mark.parametrize("least", [pytest.param(0.0, marks=pytest.mark.slow), 0.001])
 def test_stock_polynomial_decay_is_the_schedule_of_admin_s_grid_without_warm_up(
     least: float, rates: dict[int, float], toy_data: Path, tmp_path: Path
 ) -> None:

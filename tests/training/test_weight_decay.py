@@ -210,10 +210,10 @@ PRECISIONS = {
     [
         ("adam", "single"),
         pytest.param("adam", "bf16", marks=pytest.mark.slow),
-        ("adam", "memory_efficient_bf16"),
+        pytest.param("adam", "memory_efficient_bf16", marks=pytest.mark.slow),
         ("adam", "fp16"),
         pytest.param("adam", "memory_efficient_fp16", marks=pytest.mark.slow),
-        ("adam", "amp"),
+        pytest.param("adam", "amp", marks=pytest.mark.slow),
         pytest.param("radam", "single", marks=pytest.mark.slow),
         pytest.param("radam", "fp16", marks=pytest.mark.slow),
         ("radam", "memory_efficient_fp16"),

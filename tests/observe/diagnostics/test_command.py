@@ -54,7 +54,7 @@ def diagnose(output: Path, *argv: str) -> int:
     return main([*argv, "--output", str(output)])
 
 
-@for_each("method", METHODS, Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY)
+@for_each("method", METHODS, Axis.NORM, Axis.HISTORY)
 def test_every_analysis_takes_every_method(method: str, no_plots: None, tmp_path: Path) -> None:
     assert diagnose(tmp_path, "all", method, *TINY) == 0
     written = {path.stem for path in tmp_path.glob("*.csv")} - {"scales-history", "gradient-ratios-layers"}

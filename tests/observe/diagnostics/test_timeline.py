@@ -167,6 +167,7 @@ def test_recorder_and_checkpoints_of_several_runs(
     assert "measured on made-up words; --data DIR uses a corpus" in said
 
 
+@pytest.mark.slow
 def test_figures(tmp_path: Path) -> None:
     path = write(tmp_path / "recorder.jsonl", entry(10), entry(20, alpha=-0.5))
     assert main(["timeline", str(path), "--output", str(tmp_path / "out")]) == 0

@@ -35,7 +35,10 @@ def rates(run: Path) -> dict[int, float]:
     return {entry.update: entry.values["learning_rate"] for entry in read(run / "recorder.jsonl") if entry.applied}
 
 
-@pytest.mark.parametrize("precision", [(), ("--bf16",), ("--memory-efficient-bf16",)])
+@pytest.mark.parametrize(
+    "precision",
+    [(), *(pytest.param((flag,), marks=pytest.mark.slow) for flag in ("--bf16", "--memory-efficient-bf16"))],
+)
 def test_skip_is_a_training_without_that_batch(
     training: Training, faults: Faults, said: Callable[[], list[str]], precision: tuple[str, ...]
 ) -> None:
@@ -93,7 +96,7 @@ FP32 = ("--divergence-action", "fp32", "--bf16")
         pytest.param("1", LOWER, marks=pytest.mark.slow),
         pytest.param("1", FP32, marks=pytest.mark.slow),
         pytest.param("7", STOP, marks=pytest.mark.slow),
-        ("7", LOWER),
+        pytest.param("7", LOWER, marks=pytest.mark.slow),
         pytest.param("7", FP32, marks=pytest.mark.slow),
     ],
 )
@@ -124,6 +127,7 @@ def test_a_long_gradient_alone_is_noted_and_made(
     assert not (guarded / "divergence" / "last.pt").exists()
 
 
+@pytest.mark.slow
 def test_skip_drops_a_long_gradient_at_once_and_lower_lr_acts_on_the_second(
     training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:

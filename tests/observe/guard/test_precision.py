@@ -33,7 +33,7 @@ def fails_in_half(faults: Faults, call: int, by: float = math.nan) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        ("--amp",),
+        pytest.param(("--amp",), marks=pytest.mark.slow),
         pytest.param(("--memory-efficient-bf16",), marks=pytest.mark.slow),
         ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "16"),
     ],
