@@ -34,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Models of the stock task ``translation``, stopped while they are still unsure of their sentences' ends."""
-    flags = ("--max-update", "24", "--no-epoch-checkpoints", "--task", "translation")
+    flags = ("--max-update", "40", "--no-epoch-checkpoints", "--task", "translation")
     return {
         arch: toy.train_toy(data, tmp_path_factory.mktemp(arch), *flags, arch=arch)
         for arch in ("transformer", "admin_transformer")
