@@ -62,7 +62,8 @@ A test checks that it is up to date and that the parameters below match a model.
 
 **Notation.** $`x`$ is the stream (the input of a sub-layer), $`F`$ its branch after dropout, $`o`$ its output and
 $`\\mathrm{LN}`$ a LayerNorm. $`x_0`$ is the output of the embedding, $`x_{\\mathrm{layer}}`$ the input of a layer.
-$`d`$ is the model width, written `C` in shapes. $`N`$ is the number of layers of a stack; a layer's depth
+$`d`$ is the model width; shapes call it `C`, the inner width of a feed-forward `F` and the number of heads `H`.
+$`N`$ is the number of layers of a stack; a layer's depth
 counts from 1 in its stack. A sub-layer is self-attention, cross-attention or feed-forward.
 
 **State dict.** Every stock parameter keeps its name in fairseq. `I` is the index of a layer, from 0.

@@ -82,6 +82,7 @@ COMBINATIONS: dict[str, str] = {
     "admin_torch_trained": "--residual admin_torch --admin-torch-omega trained",
     "dlcl_window": "--norm pre --history dlcl --dlcl-window 2 --dlcl-weights dimension --dlcl-normalised yes",
     "realformer_mean": "--attention realformer --realformer-logits mean",
+    "normformer_released": "--norm normformer --attention head_scale --head-scale-at output --residual res_scale",
     "rezero_per_sublayer": "--residual rezero --norm none --rezero-alpha-per sublayer",
 }
 CASES: dict[str, tuple[str, ...]] = {

@@ -81,7 +81,7 @@ class NewParameter:
 
     Attributes:
         name: name in the state dict below the layer or stack, e.g. ``self_attn_residual.omega``.
-        shape: e.g. ``(C)`` or ``(2C, 2C)``.
+        shape: e.g. ``(C)`` or ``(2C, 2C)``; F is the inner width of a feed-forward, H the number of heads.
         initial: initial value; begins with the value of a freshly built model, then says what changes it. Where that is
             random, or a base initialisation may make it random, begins with "drawn"; where it depends on the sizes of
             the model, with its formula.

@@ -22,6 +22,7 @@ from fairseq_plugins.methods import (  # noqa: F401
     merged_attention,
     merged_attention_variants,
     mix_ln,
+    normformer,
     peri_ln,
     post_ln,
     pre_ln,

@@ -132,6 +132,5 @@ method(
         r"$`(12M)^{-1/4}`$), and for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, "
         r"$`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and $`(4n)^{-1/4}`$ for $`n`$ sub-layers, and so they are "
         "computed here; a decoder with merged attention has two a layer, which the text does not treat.",
-        "Sub-LN, which torchscale offers beside DeepNorm and which excludes it, is not supported.",
     ),
 )

@@ -45,7 +45,7 @@ def gamma(design: StackDesign, sub_layers: int) -> float:
         ),
     ),
     parameters=layer_norm_parameters("self_attn.out_proj.norm", "encoder_attn.out_proj.norm")
-    + layer_norm_parameters("fc2.norm", shape="(2C)"),
+    + layer_norm_parameters("fc2.norm", shape="(F)"),
     no_fold="stock fairseq has no LayerNorm inside a branch",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:

@@ -254,6 +254,14 @@ METHODS = (
         ("tests/methods/test_sub_ln.py",),
     ),
     Break(
+        "normformer-heads",
+        PACKAGE + "methods/normformer.py",
+        "return F.linear(self.heads(x), self.weight, self.bias)",
+        "return F.linear(x, self.weight, self.bias)",
+        "the factors of the heads do nothing",
+        ("tests/methods/test_normformer.py",),
+    ),
+    Break(
         "resi-dual-scale",
         PACKAGE + "methods/resi_dual.py",
         "return torch.add(side, branch, alpha=self.scale)",

@@ -1,0 +1,167 @@
+"""NormFormer: Pre-LN with a factor for each head, a norm on the output of attention and one inside the feed-forward.
+
+Shleifer, Weston and Ott 2021, https://arxiv.org/abs/2110.09456, section 2::
+
+    HeadScaleMHA(q, k, v) = [g_1 h_1; ...; g_H h_H] W^O,   x' = x + LN(HeadScaleMHA(LN(x)))
+    NormFFN(x) = LN(relu(LN(x) W_1 + b_1)) W_2 + b_2,      o = s x' + NormFFN(x'),   s = 1 unless ResScale is on
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
+from fairseq_plugins.core.norm import (
+    NormedMap,
+    NormPlace,
+    NormPlaces,
+    call_maps,
+    layer_norm,
+    layer_norm_parameters,
+    stock_top_norm,
+)
+from fairseq_plugins.core.residual import PlainResidual, Residual
+
+
+class HeadScale(nn.Module):
+    """One trained factor for each head. Shapes ``(..., C)``."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(heads))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply the C / H numbers of a head by its factor."""
+        return x * self.scale.repeat_interleave(x.size(-1) // self.scale.numel())
+
+
+class ScaledHeads(NormedMap):
+    """A linear map with a :class:`HeadScale` before or after it. Keeps the names of weight and bias."""
+
+    def __init__(self, linear: nn.Linear, heads: int, inside: bool) -> None:
+        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.heads = HeadScale(heads)
+        self.inside = inside
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., C)`` to ``(..., C)``."""
+        if self.inside:
+            return F.linear(self.heads(x), self.weight, self.bias)
+        scaled: Tensor = self.heads(F.linear(x, self.weight, self.bias))
+        return scaled
+
+    def around(self, linear: nn.Module) -> nn.Module:
+        """The factors on the same side of ``linear``."""
+        return nn.Sequential(self.heads, linear) if self.inside else nn.Sequential(linear, self.heads)
+
+
+class ResScale(Residual):
+    """scale * stream + branch, one trained factor for each dimension. Shapes ``(T, B, C)``."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Scale the stream and add the branch."""
+        return torch.addcmul(branch, self.scale, stream)
+
+    def stream_scale(self) -> Tensor | None:
+        """The factors, ``(C)``."""
+        return self.scale
+
+
+@part(
+    Axis.NORM,
+    "normformer",
+    summary="LayerNorm before the branch, one more on the branch of attention and inside the feed-forward, one on top",
+    top=lambda design: stock_top_norm,
+    parameters=layer_norm_parameters("self_attn_branch_norm", "encoder_attn_branch_norm")
+    + layer_norm_parameters("fc2.norm", shape="(F)"),
+    no_fold="stock fairseq has these LayerNorms in some layers only, and no architecture that turns them on",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """The second norm of a sub-layer is inside the feed-forward, and behind an attention."""
+    return {NormPlace.BEFORE: layer_norm, NormPlace.INSIDE if site is Site.FFN else NormPlace.BRANCH: layer_norm}
+
+
+@part(
+    Axis.ATTENTION,
+    "head_scale",
+    summary="softmax attention with a trained factor for each head",
+    options=(
+        Option(
+            "head_scale_at",
+            "heads",
+            "what the factors multiply: the heads, as in the text, or the output of attention cut into as many pieces, "
+            "as in fairseq's released code",
+            choices=("heads", "output"),
+        ),
+    ),
+    parameters=tuple(
+        NewParameter(f"{site.value}.out_proj.heads.scale", "(H)", "1") for site in (Site.SELF, Site.CROSS)
+    ),
+    no_fold="stock fairseq has no factors of heads in its architectures",
+)
+def build(depth: int, design: StackDesign) -> AttentionPlan:
+    """The same in self- and cross-attention."""
+    make = with_head_scale(design.options.head_scale_at == "heads")
+    return AttentionPlan(encoder_self=make, decoder_self=make, cross=make)
+
+
+def with_head_scale(inside: bool) -> Callable[..., nn.Module]:
+    """Make a factory of stock attentions whose output map is a :class:`ScaledHeads`."""
+
+    def build(*arguments: Any, **options: Any) -> nn.Module:
+        attention = Attention(*arguments, **options)
+        attention.out_proj = ScaledHeads(attention.out_proj, attention.num_heads, inside)
+        call_maps(attention)
+        return attention
+
+    return build
+
+
+@part(
+    Axis.RESIDUAL,
+    "res_scale",
+    summary="stream + branch; at the feed-forward, the stream times a trained factor for each dimension",
+    parameters=(NewParameter("ffn_residual.scale", "(C)", "1"),),
+    no_fold="stock fairseq has no factor of the stream in its architectures",
+)
+def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """ResScale, section 2.3."""
+    return {site: ResScale(design.width) if site is Site.FFN else PlainResidual() for site in sites}
+
+
+method(
+    "normformer",
+    title="NormFormer",
+    paper="Shleifer et al., 2021, https://arxiv.org/abs/2110.09456",
+    equation=(
+        r"$`y = x + \mathrm{LN}([g_1 h_1; \dots; g_H h_H]\, W^O)`$ with $`h_i`$ the heads of an attention of "
+        r"$`\mathrm{LN}(x)`$, $`o = y + \mathrm{LN}(\mathrm{relu}(\mathrm{LN}(y) W_1 + b_1))\, W_2 + b_2`$ "
+        "(section 2); one more LayerNorm on top of each stack"
+    ),
+    norm="normformer",
+    attention="head_scale",
+    base_init="fairseq",
+    departures=(
+        "The equations are recalled and agree with a summary; the paper itself was not read again.",
+        "The released code is fairseq's own `scale_heads`, `scale_attn`, `scale_fc` and `scale_resids` in the layers "
+        "of a decoder. Its factors multiply the output of attention behind $`W^O`$, cut into as many pieces as there "
+        "are heads: `--head-scale-at output`. Its norm on attention stands before the dropout; here, as under `--norm "
+        "branch`, the dropout is a part of the branch.",
+        "The paper's smaller models also scale the stream at the feed-forward: `--residual res_scale`.",
+        "The paper is about language models. Cross-attention has the norm and the factors of self-attention here; in "
+        "fairseq's layers it has neither.",
+    ),
+)
