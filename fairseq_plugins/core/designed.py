@@ -91,12 +91,12 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
     encoder, decoder = getattr(model, "encoder", None), model.decoder
     source = getattr(encoder, "embed_tokens", None)
     if encoder is not None:
-        yield encoder, StackWeights(encoder.layers, source, branches=branches, top_norm=encoder.layer_norm)
+        yield encoder, StackWeights(_every(encoder.layers), source, branches=branches, top_norm=encoder.layer_norm)
     target = decoder.embed_tokens
     yield (
         decoder,
         StackWeights(
-            decoder.layers,
+            _every(decoder.layers),
             embedding=target,
             embedding_is_shared=source is not None and target.weight is source.weight,
             output=_own_output(decoder),
@@ -104,6 +104,11 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
             top_norm=decoder.layer_norm,
         ),
     )
+
+
+def _every(layers: Any) -> list[Any]:
+    """All layers: with LayerDrop an iteration leaves some out, in a new model too."""
+    return list(layers.children())
 
 
 def _own_output(decoder: Any) -> Any:

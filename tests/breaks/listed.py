@@ -727,8 +727,8 @@ AROUND = (
     Break(
         "diagnose-layer",
         PACKAGE + "observe/diagnostics/updates.py",
-        "for number, layer in enumerate(stack.layers):",
-        "for number, layer in enumerate(stack.layers, start=1):",
+        "for number, layer in enumerate(stack.layers.children()):",
+        "for number, layer in enumerate(stack.layers.children(), start=1):",
         "the numbers of the layers are wrong by one",
         ("tests/observe/diagnostics/test_command.py",),
     ),

@@ -177,6 +177,17 @@ def test_the_seed_decides_the_weights(case: str) -> None:
     assert not [name for name in drawn if torch.equal(first[name], other[name])]
 
 
+@for_each("case", models.CASES, Axis.INIT, Axis.BASE_INIT)
+def test_layer_drop_leaves_no_layer_out_when_weights_are_drawn(case: str) -> None:
+    if set(models.configuration(*models.CASES[case]).history.split(",")) != {"last"}:
+        return
+    plain, dropping = (
+        models.build(*models.CASES[case], *flags).state_dict()
+        for flags in ((), ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5"))
+    )
+    assert [name for name in plain if not torch.equal(plain[name], dropping[name])] == []
+
+
 @every_structure
 def test_layer_drop(case: str) -> None:
     """Layers are left out, yet every layer has seen the first batch. A history of them all refuses it."""

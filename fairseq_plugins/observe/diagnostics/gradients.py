@@ -143,7 +143,7 @@ def gradient_norms(model: Any, batch: Batch) -> list[Point]:
         keys = [(sub.stack, sub.number, sub.site.value, point) for point in POINTS]
         points += [Point(*key, norm) for key in keys if (norm := seen.norm(key)) is not None]
     for name, stack in model.stacks():
-        for number, layer in enumerate(stack.layers):
+        for number, layer in enumerate(stack.layers.children()):
             points.append(Point(name, number, LAYER, "output", seen.norm((name, number, LAYER, "output")) or 0.0))
             points.append(Point(name, number, LAYER, "parameters", parameter_norm(layer)))
     return points

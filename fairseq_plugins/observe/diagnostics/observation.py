@@ -81,7 +81,7 @@ def recording(model: Any) -> Iterator[Recording]:
 
 def _watch_stack(record: Recording, name: str, stack: Any) -> Iterator[Any]:
     yield stack.history.register_forward_hook(lambda *call: _see_mixture(record, name, *call[1:]))
-    for number, layer in enumerate(stack.layers):
+    for number, layer in enumerate(stack.layers.children()):
         yield layer.register_forward_hook(lambda *call, number=number: _see_layer(record, (name, number), call[2]))
 
 

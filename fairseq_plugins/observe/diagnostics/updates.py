@@ -49,7 +49,7 @@ class Matrix(NamedTuple):
 def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
     """Yield stack, layer, kind and weight of every matrix in the layers."""
     for name, stack in model.stacks():
-        for number, layer in enumerate(stack.layers):
+        for number, layer in enumerate(stack.layers.children()):
             for kind, parameter in layer.named_parameters():
                 if parameter.dim() == 2:
                     yield name, number, kind.removesuffix(".weight"), parameter
