@@ -215,7 +215,7 @@ def _configurations() -> Iterator[Namespace]:
     changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1), ("share_all_embeddings", True)]
     changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3), ("encoder_layers", 0)]
     changes += [("encoder_ffn_embed_dim", 2 * WIDTH + 1), ("activation_fn", "tanh")]
-    changes += [(option.name, 0) for option, _ in options_with_parts() if isinstance(option.default, int)]
+    changes += [(option.name, 0) for option, _ in options_with_parts() if isinstance(option.default, (int, float))]
     changes += [(option.name, choice) for option, _ in options_with_parts() for choice in option.choices]
     for name, value in changes:
         yield Namespace(**{**vars(usual), name: value})

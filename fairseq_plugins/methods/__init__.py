@@ -7,6 +7,7 @@ from fairseq_plugins.methods import (  # noqa: F401
     b2t,
     branch_norm,
     deepnet,
+    deepscale,
     denseformer,
     derf,
     dlcl,

@@ -262,6 +262,14 @@ METHODS = (
         ("tests/methods/test_normformer.py",),
     ),
     Break(
+        "deepscale-rectifier",
+        PACKAGE + "methods/deepscale.py",
+        "now * math.acos(now)) / math.pi",
+        "now * math.acos(now)) / (2 * math.pi)",
+        "the correlation above a rectifier is that of another function",
+        ("tests/methods/test_deepscale.py",),
+    ),
+    Break(
         "resi-dual-scale",
         PACKAGE + "methods/resi_dual.py",
         "return torch.add(side, branch, alpha=self.scale)",

@@ -1,0 +1,114 @@
+"""DeepScaleLM: its sum, its recursion by hand, and the variance that they are made to keep."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.initialisation import linear_maps
+from fairseq_plugins.core.method import Site
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.methods.deepscale import correlations
+from tests.building import tiny
+from tests.methods.by_equation import Branch, SubLayer, assert_is, first_norm, ln
+
+ARCH = "deepscale_transformer"
+BERT = (Site.SELF, Site.FFN)
+
+
+@pytest.mark.parametrize("k", [2.0, 0.5])
+def test_stacks_are_the_equation(k: float) -> None:
+    def make(stack: Any) -> tuple[SubLayer, Any]:
+        count = len(stack.layers) * (2 if getattr(stack.layers[0], "encoder_attn", None) is None else 3)
+
+        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
+            return math.sqrt(1 - k / count) * x + math.sqrt(k / count) * branch(ln(x, first_norm(layer, site)))
+
+        return sub_layer, lambda start, x: ln(x, stack.layer_norm)
+
+    assert_is(ARCH, make, deepscale_k=k)
+
+
+# What the authors' function sigma_attn_v_out (revision 7f48e64) returns at width 1,024 and dropout 0.1: the deviation
+# of values and outputs, by layer; None for its form without lambda and beta.
+RELEASED: list[tuple[int, float | None, dict[int, float]]] = [
+    (2, 0.25, {0: 0.04557765254144895, 1: 0.03828715407206008}),
+    (192, 0.005, {1: 0.045328419704396446, 95: 0.03615815897850074, 191: 0.03378787782310766}),
+    (4, None, {1: 0.035200813780993385, 3: 0.03348164553555234}),
+]
+
+
+@pytest.mark.parametrize(("layers", "share", "deviations"), RELEASED)
+def test_correlations_are_those_of_the_released_code(
+    layers: int, share: float | None, deviations: dict[int, float]
+) -> None:
+    seen, _ = correlations(BERT, layers, 0.1, share)
+    found = {layer: math.sqrt(math.sqrt(0.9 / seen[layer][Site.SELF]) / 1024) for layer in deviations}
+    assert found == pytest.approx(deviations, rel=1e-12)
+
+
+def test_a_plain_sum_grows_and_its_correlation_is_a_mean() -> None:
+    seen, _ = correlations(BERT, 2, 0.0, None)
+    after_attention = (0.221 + 1) / 2
+    rectified = after_attention + (math.sqrt(1 - after_attention**2) - after_attention * math.acos(after_attention)) / (
+        math.pi
+    )
+    assert seen[1][Site.SELF] == pytest.approx((2 * after_attention + rectified) / 3, rel=1e-12)
+
+
+def test_weights_have_the_variances() -> None:
+    """4,096 numbers or more estimate a deviation to within 1.1 %, so 5 % is safe."""
+    wide = {f"{stack}_{size}": 64 for stack in ("encoder", "decoder") for size in ("embed_dim", "ffn_embed_dim")}
+    model = tiny(ARCH, dropout=0.2, **wide)
+    encoder, above = correlations(BERT, 3, 0.2, 2 / 6)
+    decoder, _ = correlations((Site.SELF, Site.CROSS, Site.FFN), 2, 0.2, 2 / 6, above)
+    for stack, seen in ((model.encoder, encoder), (model.decoder, decoder)):
+        for layer, found in zip(stack.layers, seen, strict=True):
+            for name, linear in linear_maps(layer):
+                owner, _, kind = name.rpartition(".")
+                if kind in ("q_proj", "k_proj"):
+                    variance = 1 / 64
+                elif owner:
+                    variance = math.sqrt(0.8 / found[Site(owner)]) / 64
+                else:
+                    variance = math.sqrt(2 * 0.8 / 64**2)
+                assert float(linear.weight.detach().std()) == pytest.approx(math.sqrt(variance), rel=0.05), name
+                assert not linear.bias.any()
+    table = model.encoder.embed_tokens.weight.detach()
+    assert not table[model.encoder.padding_idx].any()
+    assert float(table[4:].std()) == pytest.approx(math.sqrt(0.4 / 64), rel=0.1)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_stream_of_a_deep_new_model_keeps_its_variance(norm: str) -> None:
+    """With weights as the base draws them the Pre-LN stream of 48 layers ends far from where it began."""
+    sizes = {"encoder_layers": 48, "encoder_embed_dim": 64, "encoder_ffn_embed_dim": 256, "decoder_embed_dim": 64}
+    model = tiny(ARCH, norm=norm, dropout=0.0, **sizes).eval()
+    torch.manual_seed(2)
+    x = torch.randn(20, 4, 64)
+    states: list[Tensor] = []
+    handles = [
+        layer.register_forward_hook(lambda module, given, out: states.append(out[0])) for layer in model.encoder.layers
+    ]
+    with torch.no_grad():
+        model.encoder.run_layers(x, None, [], False)
+    for handle in handles:
+        handle.remove()
+    deviations = [float(state.std()) for state in states]
+    assert len(deviations) == 48
+    assert all(0.6 < deviation < 1.6 for deviation in deviations)
+
+
+@pytest.mark.parametrize("k", [0.0, -1.0])
+def test_a_share_that_is_none_is_refused(k: float) -> None:
+    with pytest.raises(UserError, match=f"^--deepscale-k must be above 0, not {k:g}$"):
+        tiny(ARCH, deepscale_k=k)
+
+
+def test_a_stack_of_one_layer_keeps_half_of_its_stream() -> None:
+    residual = tiny(ARCH, encoder_layers=1).encoder.layers[0].ffn_residual
+    assert (residual.stream, residual.branch) == pytest.approx((math.sqrt(0.5), math.sqrt(0.5)))
