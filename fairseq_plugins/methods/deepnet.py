@@ -11,6 +11,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.residual import Residual, ScaledStream, needs_norm_after
+from fairseq_plugins.core.sub_layers import sites_of
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
 """The maps of gain beta, in self-attention and in cross-attention."""
@@ -46,11 +47,6 @@ def beta(design: StackDesign, sub_layers: int, rule: str = "paper") -> float:
 
 def _of_both_depths(design: StackDesign) -> float:
     return float((design.encoder_layers**4 * design.decoder_layers) ** (1 / 16))
-
-
-def _sub_layers(layer: nn.Module) -> int:
-    """Return the number of residual connections of the layer."""
-    return sum(getattr(layer, f"{site.value}_residual", None) is not None for site in Site)
 
 
 def _draw(linear: nn.Linear, gain: float, rule: str) -> None:
@@ -99,7 +95,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     """
     rule = design.options.deepnorm_init
     for layer in weights.layers:
-        gain = beta(design, _sub_layers(layer), rule)
+        gain = beta(design, len(sites_of(layer)), rule)
         for name, linear in linear_maps(layer):
             kind = name.rpartition(".")[2]
             if kind in SMALLER + AS_USUAL:

@@ -17,21 +17,14 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.sub_layers import sites_of
 
 START = 0.221
 """Correlation of the embeddings of two tokens without dropout, in the released code (``sigma_attn_v_out``)."""
 TABLES = 2
 """Tables whose rows are added up below the first layer: tokens and positions."""
-
-
-def sites_of(design: StackDesign) -> tuple[Site, ...]:
-    """Return the sub-layers of a layer; a decoder may be without self-attention, or without an encoder."""
-    if design.stack is Stack.ENCODER or not design.encoder_layers:
-        return (Site.SELF, Site.FFN)
-    merged = design.attention(1).decoder_self is None
-    return (Site.CROSS, Site.FFN) if merged else (Site.SELF, Site.CROSS, Site.FFN)
 
 
 def branch_share(design: StackDesign, layers: int, sub_layers: int) -> float:
@@ -121,7 +114,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     """
     dropout = float(weights.layers[0].dropout_module.p)  # type: ignore[union-attr, arg-type]
     # A diagnosis draws the lowest layer of a deep model alone.
-    for layer, seen in zip(weights.layers, _seen(design, dropout), strict=False):
+    for layer, seen in zip(weights.layers, _seen(design, sites_of(weights.layers[0]), dropout), strict=False):
         variances = {"fc1": math.sqrt(2 * (1 - dropout) / (design.width * design.ffn_width))}
         variances["fc2"] = variances["fc1"]
         for site, correlation in seen.items():
@@ -137,9 +130,9 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
         _draw_tables(weights.embedding, (1 - dropout) / TABLES / design.width)
 
 
-def _seen(design: StackDesign, dropout: float) -> list[dict[Site, float]]:
+def _seen(design: StackDesign, sites: tuple[Site, ...], dropout: float) -> list[dict[Site, float]]:
     """Return the correlations in the layers of a stack; a decoder's begin above the encoder."""
-    weighted, sites, below = design.choice(Axis.RESIDUAL) == "deepscale", sites_of(design), 0.0
+    weighted, below = design.choice(Axis.RESIDUAL) == "deepscale", 0.0
     if Site.CROSS in sites:
         share = branch_share(design, design.encoder_layers, 2) if weighted else None
         _, below = correlations((Site.SELF, Site.FFN), design.encoder_layers, dropout, share)

@@ -13,6 +13,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, stock_top_norm
+from fairseq_plugins.core.sub_layers import sites_of
 
 LARGER = ("v_proj", "out_proj", "fc1", "fc2")
 """The maps of gain gamma, except in cross-attention."""
@@ -76,7 +77,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     weights and biases of :data:`LARGER` times gamma. Cross-attention has gain 1 either way.
     """
     for layer in weights.layers:
-        gain = gamma(design, sum(getattr(layer, f"{site.value}_residual", None) is not None for site in Site))
+        gain = gamma(design, len(sites_of(layer)))
         for name, linear in linear_maps(layer):
             larger = name.rpartition(".")[2] in LARGER and not name.startswith(Site.CROSS.value)
             if design.options.sub_ln_init == "paper":
