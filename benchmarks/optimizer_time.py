@@ -1,4 +1,4 @@
-"""Step of ``foreach_adam`` against fairseq's Adam on a deep model, interleaved in one process.
+"""Step of ``foreach_adam`` and ``fused_adam`` against fairseq's Adam on a deep model, interleaved in one process.
 
 Gradients are drawn once; a step is that of the optimizer alone. Run it from the repository's root: ``python
 benchmarks/optimizer_time.py --help``.
@@ -14,6 +14,9 @@ from common import STOCK, Size, interleaved, machine, make_model, make_task, tab
 from fairseq.optim.adam import Adam as StockAdam
 
 from fairseq_plugins.training.foreach_adam import Adam
+from fairseq_plugins.training.fused_adam import FusedAdam
+
+KINDS = {"adam": StockAdam, "foreach_adam": Adam, "fused_adam": FusedAdam}
 
 
 def make_step(kind: type[torch.optim.Optimizer], args: argparse.Namespace) -> tuple[Callable[[], None], int]:
@@ -39,7 +42,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    made = {name: make_step(kind, args) for name, kind in (("adam", StockAdam), ("foreach_adam", Adam))}
+    made = {name: make_step(kind, args) for name, kind in KINDS.items()}
     print(f"{machine(args.device)}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
     print(f"{made['adam'][1]} tensors; {args.rounds} rounds\n")
     seconds = interleaved({name: step for name, (step, _) in made.items()}, args.rounds, args.device)

@@ -1,8 +1,8 @@
 """Training step of every method against stock fairseq, interleaved in one process, and the memory it keeps.
 
-A step is forward, label-smoothed cross-entropy, backward and one update of fairseq's Adam. Only a few models fit into
-memory together, so methods are timed in groups, each with a stock model of its own. Run it from the repository's root:
-``python benchmarks/step_time.py --help``.
+A step is forward, label-smoothed cross-entropy, backward and one update of fairseq's Adam; the methods can have another
+optimizer. Only a few models fit into memory together, so methods are timed in groups, each with a stock model of its
+own. Run it from the repository's root: ``python benchmarks/step_time.py --help``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from common import (
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.optim.adam import Adam
 
+from fairseq_plugins.training.fused_adam import FusedAdam
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": Adam, "fused_adam": FusedAdam}
+
 
 def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Callable[[], None], torch.nn.Module]:
     """A closure that makes one training step, and the model that it trains."""
@@ -35,7 +39,7 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Ca
     model = model.to(device=args.device, dtype=PRECISIONS[precision]).train()
     amp = args.amp and arch != STOCK
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
-    optimizer = Adam(model.parameters(), lr=1e-5, betas=(0.9, 0.98))
+    optimizer = OPTIMIZERS["adam" if arch == STOCK else args.optimizer](model.parameters(), lr=1e-5, betas=(0.9, 0.98))
     source = zipf_tokens(args.sentences, args.length, size.vocabulary, seed=1).to(args.device)
     target = zipf_tokens(args.sentences, args.length, size.vocabulary, seed=2).to(args.device)
     sample = {
@@ -86,6 +90,9 @@ def main() -> None:
     """Print the table."""
     parser = step_flags(__doc__)
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument(
+        "--optimizer", choices=sorted(OPTIMIZERS), default="adam", help="of the methods; stock has adam"
+    )
     parser.add_argument("--together", type=int, default=6, help="models in memory at a time, beside stock's")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -94,6 +101,7 @@ def main() -> None:
     archs = [f"{name}_transformer" for name in args.methods.split(",")]
     stock = f", stock {args.stock_precision}" if args.stock_precision else ""
     precision = f"{args.precision}{stock}{', methods under autocast' * args.amp}"
+    precision += f", methods with {args.optimizer}" * (args.optimizer != "adam")
     layers = f"{size.encoder_layers}-{size.decoder_layers} layers"
     print(f"{machine(args.device)}; {precision}; {layers}, width {args.width}, ", end="")
     print(f"{args.sentences} x {args.length} tokens, vocabulary {args.vocabulary}; {args.rounds} rounds\n")

@@ -12,6 +12,7 @@ def register() -> None:
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
         advice,
         foreach_adam,
+        fused_adam,
         inverse_sqrt_without_warmup,
         lamb,
         loss_by_sentence,

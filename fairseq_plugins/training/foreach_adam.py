@@ -69,12 +69,15 @@ class FairseqForeachAdam(FairseqAdam):
         UserError: ``--fp16-adam-stats``, which only apex has.
     """
 
+    name: str = "foreach_adam"
+    kind: type[Adam] = Adam
+
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
         if cfg.fp16_adam_stats:
-            raise UserError("--optimizer foreach_adam has no --fp16-adam-stats: drop it, or use --optimizer adam")
+            raise UserError(f"--optimizer {self.name} has no --fp16-adam-stats: drop it, or use --optimizer adam")
         params = list(params)
         super().__init__(cfg, params)
-        self._optimizer = Adam(params, **self.optimizer_config)
+        self._optimizer = self.kind(params, **self.optimizer_config)
 
 
 # fairseq compares the names of optimizers when a training is resumed.

@@ -11,10 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Maximum of numbers that one call updates: bounds the memory of the intermediate results.
-CHUNK = 2**24
-# The same on a CPU: what several operations in turn find in the cache.
-CHUNK_ON_CPU = 2**15
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -32,6 +28,11 @@ class MomentOptimizer(torch.optim.Optimizer):
     """
 
     supports_memory_efficient_fp16 = True
+
+    chunk = 2**24
+    """Maximum of numbers that one call updates: bounds the memory of the intermediate results."""
+    chunk_on_cpu = 2**15
+    """The same on a CPU: what several operations in turn find in the cache."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class MomentOptimizer(torch.optim.Optimizer):
                 if p.grad is not None:
                     alike[self._advance(p), p.device, p.dtype].append(p)
             for (t, device, _), params in alike.items():
-                for chunk in chunks(params, min(CHUNK, CHUNK_ON_CPU) if device.type == "cpu" else CHUNK):
+                for chunk in chunks(params, self.chunk_on_cpu if device.type == "cpu" else self.chunk):
                     self._update(chunk, t, group)
         return loss
 
@@ -76,27 +77,44 @@ class MomentOptimizer(torch.optim.Optimizer):
             state["step"] = 0
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = torch.zeros_like(p, dtype=dtype)
-        for name in ("exp_avg", "exp_avg_sq"):  # fairseq restores a checkpoint's state on the CPU
-            state[name] = state[name].to(device=p.device, dtype=dtype)
+        # fairseq restores a checkpoint's state on the CPU. A call of `to` that does nothing costs more than the question.
+        if state["exp_avg"].dtype != dtype or state["exp_avg"].device != p.device:
+            for name in ("exp_avg", "exp_avg_sq"):
+                state[name] = state[name].to(device=p.device, dtype=dtype)
         state["step"] += 1
         return int(state["step"])
 
     def _update(self, params: list[Tensor], t: int, group: dict[str, Any]) -> None:
         """Apply update ``t`` to parameters of one device and type."""
         half = params[0].dtype in HALF
-        # Gradients may have another type than the weights.
-        grads = [p.grad.to(self.state[p]["exp_avg"].dtype) for p in params]  # type: ignore[union-attr]
+        states = [self.state[p] for p in params]
+        first = [state["exp_avg"] for state in states]
+        second = [state["exp_avg_sq"] for state in states]
+        grads: list[Tensor] = [p.grad for p in params]  # type: ignore[misc]
+        dtype = first[0].dtype
+        if any(grad.dtype != dtype for grad in grads):  # gradients may have another type than the weights
+            grads = [grad.to(dtype) for grad in grads]
         weights = [p.float() for p in params] if half else params
-        first = [self.state[p]["exp_avg"] for p in params]
-        second = [self.state[p]["exp_avg_sq"] for p in params]
+        self._apply(weights, grads, first, second, t, group)
+        if half:
+            torch._foreach_copy_(params, weights)
+
+    def _apply(
+        self,
+        weights: list[Tensor],
+        grads: list[Tensor],
+        first: list[Tensor],
+        second: list[Tensor],
+        t: int,
+        group: dict[str, Any],
+    ) -> None:
+        """Update the moments, then the weights, in place; all are in float32 or wider."""
         beta1, beta2 = group["betas"]
         torch._foreach_mul_(first, beta1)
         torch._foreach_add_(first, grads, alpha=1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, grads, grads, value=1 - beta2)
         self._move(weights, first, second, t, group)
-        if half:
-            torch._foreach_copy_(params, weights)
 
 
 def chunks(params: list[Tensor], most: int) -> Iterator[list[Tensor]]:

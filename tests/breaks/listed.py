@@ -618,6 +618,14 @@ TRAINING = (
         ("tests/training/test_foreach_adam.py",),
     ),
     Break(
+        "fused-adam-eps",
+        PACKAGE + "training/fused_adam.py",
+        'eps=group["eps"] / math.sqrt(1 - beta2**t)',
+        'eps=group["eps"]',
+        "eps stands where torch's Adam has it, not fairseq's",
+        ("tests/training/test_fused_adam.py",),
+    ),
+    Break(
         "mixed-precision-validation",
         PACKAGE + "training/mixed_precision.py",
         "trainer.get_criterion().training and trainer.cfg.common.amp",

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.training import moments
 from fairseq_plugins.training.foreach_adam import Adam
 from tests import toy
 
@@ -110,11 +109,12 @@ def test_a_list_of_tensors_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     for p in params:
         p.grad = torch.ones(3)
     Adam(params).step()
-    monkeypatch.setattr(moments, "CHUNK", 6)
+    monkeypatch.setattr(Adam, "chunk_on_cpu", 6)
     Adam(params).step()
     assert calls == [7, 2, 2, 2, 1]
 
 
-def test_statistics_in_half_precision_are_refused(toy_data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no --fp16-adam-stats"):
-        checkpoint(toy_data, tmp_path, 1, "--optimizer", "foreach_adam", "--fp16-adam-stats")
+@pytest.mark.parametrize("name", ["foreach_adam", "fused_adam"])
+def test_statistics_in_half_precision_are_refused(name: str, toy_data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{name} has no --fp16-adam-stats"):
+        checkpoint(toy_data, tmp_path, 1, "--optimizer", name, "--fp16-adam-stats")

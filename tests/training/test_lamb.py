@@ -15,7 +15,6 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.training import moments
 from fairseq_plugins.training.lamb import FairseqLamb, Lamb, LambConfig
 from tests import models, toy
 from tests.config.test_hydra import TINY, read, recipe, run_hydra
@@ -147,8 +146,8 @@ def test_half_precision_keeps_its_state_and_norms_in_float32(dtype: torch.dtype)
 
 def test_small_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
-    for chunk in (moments.CHUNK, 8):
-        monkeypatch.setattr(moments, "CHUNK", chunk)
+    for chunk in (Lamb.chunk_on_cpu, 8):
+        monkeypatch.setattr(Lamb, "chunk_on_cpu", chunk)
         torch.manual_seed(2)
         params = [nn.Parameter(torch.randn(size)) for size in (5, 7, 2, 30, 1)]
         optimizer = Lamb(params, lr=LR, weight_decay=0.1)

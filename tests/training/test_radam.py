@@ -152,8 +152,8 @@ def test_half_precision_keeps_its_state_in_float32(dtype: torch.dtype) -> None:
 def test_small_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (5, 7, 2, 30, 1)
     results = []
-    for chunk in (moments.CHUNK, 8):
-        monkeypatch.setattr(moments, "CHUNK", chunk)
+    for chunk in (RAdam.chunk_on_cpu, 8):
+        monkeypatch.setattr(RAdam, "chunk_on_cpu", chunk)
         torch.manual_seed(2)
         params = [nn.Parameter(torch.randn(size)) for size in sizes]
         chunks = [[p.numel() for p in one] for one in moments.chunks(params, chunk)]
