@@ -8,6 +8,7 @@ own. Run it from the repository's root: ``python benchmarks/step_time.py --help`
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Callable
 
 import torch
@@ -28,6 +29,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.optim.adam import Adam
 
 from fairseq_plugins.training.fused_adam import FusedAdam
+from fairseq_plugins.training.mixed_precision import half_products
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": Adam, "fused_adam": FusedAdam}
 
@@ -53,7 +55,7 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Ca
     }
 
     def step() -> None:
-        with torch.autocast(args.device, torch.bfloat16, enabled=amp):
+        with half_products(args.device) if amp else contextlib.nullcontext():
             loss, _, _ = criterion(model, sample)
         (loss / sample["ntokens"]).backward()
         optimizer.step()

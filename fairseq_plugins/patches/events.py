@@ -53,6 +53,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "fairseq.optim.build_optimizer": ("training.weight_decay.split",),
     "fairseq.optim.fp16_optimizer.FP16Optimizer.build_optimizer": ("training.weight_decay.split_flat",),
     "fairseq.optim.amp_optimizer.AMPOptimizer.build_optimizer": ("training.mixed_precision.without_scale",),
+    "fairseq.modules.checkpoint_activations.CheckpointFunction.forward": ("training.mixed_precision.recompute_alike",),
     "fairseq.optim.fairseq_optimizer.FairseqOptimizer.load_state_dict": ("training.weight_decay.load",),
     "fairseq.optim.lr_scheduler.polynomial_decay_schedule.PolynomialDecayLRSchedule.__init__": (
         "patches.polynomial_decay_by_flag.build_with_length",

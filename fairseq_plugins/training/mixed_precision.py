@@ -18,22 +18,27 @@ the same in software, slower than float32: the training starts with a warning.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq.modules.checkpoint_activations import CheckpointFunction
 from fairseq.optim import AMPOptimizer
 from fairseq.trainer import Trainer
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.processor import CPUINFO, has_bf16
 
 logger = logging.getLogger(__name__)
+
+DEVICES = ("cpu", "cuda")
 
 
 def in_bf16(cfg: Any) -> bool:
@@ -45,6 +50,32 @@ def in_bf16(cfg: Any) -> bool:
 def lacks_bf16(cpuinfo: Path = CPUINFO) -> bool:
     """Return whether this CPU is known to have no instructions for bfloat16."""
     return has_bf16(cpuinfo) is False
+
+
+@contextlib.contextmanager
+def half_products(device: str, dtype: torch.dtype = torch.bfloat16, *, keep_casts: bool = True) -> Iterator[None]:
+    """Run what is inside under ``torch.autocast``, on a ``device`` of this type; ``keep_casts`` is its cache."""
+    # On a CPU, torch's fused attention takes four times as long backwards in bfloat16 as its single products.
+    attention = sdpa_kernel(SDPBackend.MATH) if device == "cpu" else contextlib.nullcontext()
+    with torch.autocast(device, dtype, cache_enabled=keep_casts), attention:
+        yield
+
+
+def recompute_alike(forward: Callable[..., Any], ctx: Any, run: Callable[..., Any], *args: Any) -> Any:
+    """``CheckpointFunction.forward``: what is computed again backwards has the precision of the first time.
+
+    fairseq's ``--checkpoint-activations`` computes it in float32, whatever ``--amp`` says.
+    """
+    half = [(device, torch.get_autocast_dtype(device)) for device in DEVICES if torch.is_autocast_enabled(device)]
+
+    def again(*inputs: Any, **named: Any) -> Any:
+        with contextlib.ExitStack() as precisions:
+            for one in half:
+                # The input of a layer is a leaf here, and the cache would add its gradients up in half precision.
+                precisions.enter_context(half_products(*one, keep_casts=False))
+            return run(*inputs, **named)
+
+    return forward(ctx, again if half else run, *args)
 
 
 def build_mixed(
@@ -80,8 +111,9 @@ def build_mixed(
 
 def _forward(trainer: Trainer, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run the criterion's forward pass, in training under autocast, for as long as the trainer has ``--amp``."""
-    training = trainer.get_criterion().training and trainer.cfg.common.amp
-    with torch.autocast(trainer.device.type, torch.bfloat16, enabled=training):
+    if not (trainer.get_criterion().training and trainer.cfg.common.amp):
+        return forward(*args, **kwargs)
+    with half_products(trainer.device.type):
         return forward(*args, **kwargs)
 
 
@@ -97,6 +129,7 @@ def without_scale(build: Callable[..., AMPOptimizer], cfg: Any, params: Any, **k
 
 
 def install() -> None:
-    """Wrap the functions that build trainer and optimizer; a second call changes nothing."""
+    """Wrap what builds trainer and optimizer, and what keeps activations; a second call changes nothing."""
     wrap(Trainer, "__init__", build_mixed)
     wrap(AMPOptimizer, "build_optimizer", without_scale)
+    wrap(CheckpointFunction, "forward", recompute_alike)

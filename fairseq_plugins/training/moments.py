@@ -77,7 +77,7 @@ class MomentOptimizer(torch.optim.Optimizer):
             state["step"] = 0
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = torch.zeros_like(p, dtype=dtype)
-        # fairseq restores a checkpoint's state on the CPU. A call of `to` that does nothing costs more than the question.
+        # fairseq restores a checkpoint's state on the CPU. To ask is cheaper than a call of `to` that does nothing.
         if state["exp_avg"].dtype != dtype or state["exp_avg"].device != p.device:
             for name in ("exp_avg", "exp_avg_sq"):
                 state[name] = state[name].to(device=p.device, dtype=dtype)
