@@ -72,7 +72,7 @@ COMBINATIONS: dict[str, str] = {
     "word_dropout": "--word-dropout 0.2,0.3",
     "norm_on_top": "--norm none --residual b2t --norm-on-top yes",
     "b2t_matt": "--residual b2t --attention matt",
-    "pre_ln_aan_ffn": "--norm pre --attention aan --aan-ffn yes",
+    "scaled_aan_ffn": "--norm layernorm_scaling --attention aan --aan-ffn yes",
     "admin_matt": "--residual admin --attention matt --base-init xavier",
     "admin_paper": "--residual admin --admin-profile paper",
     "admin_frozen": "--residual admin --admin-omega frozen",
@@ -80,8 +80,16 @@ COMBINATIONS: dict[str, str] = {
     "deepnorm_matt": "--residual deepnorm --init deepnorm --attention matt",
     "deepnorm_released": "--residual deepnorm --init deepnorm --deepnorm-init released",
     "admin_torch_trained": "--residual admin_torch --admin-torch-omega trained",
-    "dlcl_window": "--norm pre --history dlcl --dlcl-window 2 --dlcl-weights dimension --dlcl-normalised yes",
-    "realformer_mean": "--attention realformer --realformer-logits mean",
+    "dlcl_window": (
+        "--norm pre --norm-module dyt --attention matt_self"
+        " --history dlcl --dlcl-window 2 --dlcl-weights dimension --dlcl-normalised yes"
+    ),
+    "realformer_mean": "--norm mix --norm-module derf --attention realformer --realformer-logits mean",
+    "sub_ln_denseformer": "--norm sub --attention realformer --history denseformer",
+    "branch_norm_qk": "--residual branch_norm --attention qk_norm",
+    "resi_dual_matt": "--residual resi_dual --attention matt_aan",
+    "b2t_heads": "--residual b2t --b2t-skip all --attention head_scale --norm-module rms_norm",
+    "deepscale_aan": "--norm pre --residual deepscale --attention aan",
     "normformer_released": "--norm normformer --attention head_scale --head-scale-at output --residual res_scale",
     "rezero_per_sublayer": "--residual rezero --norm none --rezero-alpha-per sublayer",
 }
@@ -89,7 +97,10 @@ CASES: dict[str, tuple[str, ...]] = {
     **{name: ("--arch", f"{name}_transformer") for name in METHODS},
     **{name: ("--arch", MODEL_NAME, *flags.split()) for name, flags in COMBINATIONS.items()},
 }
-"""Every registered method, so that a new one is tested without an edit here, and combinations of parts."""
+"""Every registered method, so that a new one is tested without an edit here, and combinations of parts.
+
+A combination of several structures makes one test of what would be several (``tests/representatives.py``).
+"""
 
 
 @functools.cache

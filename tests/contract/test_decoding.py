@@ -157,7 +157,7 @@ def test_a_running_sum_without_its_reordering_fails(monkeypatch: pytest.MonkeyPa
     [
         "post_ln",
         *(pytest.param(case, marks=pytest.mark.slow) for case in ("admin", "dsinit_matt", "dsinit_matt_self")),
-        "pre_ln_aan_ffn",
+        "scaled_aan_ffn",
     ],
 )
 def test_the_compiled_generator_finds_the_same(case: str, optimised: bool) -> None:
