@@ -37,6 +37,7 @@ from fairseq_plugins.checkpoints.files import (
     without_training_state,
     write_checkpoint,
 )
+from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
@@ -153,13 +154,26 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
     problems = obstacles(model)
     if problems:
         raise UserError(problems)
-    names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, Residual))
+    names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, AffineMap)))
     weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
     folded = Folded(_stock_options(model, options), weights, [])
+    _fold_maps(model, folded)
     for name, stack in model.stacks():
         _fold_stack(model, name, stack, folded)
     _fold_scaled_norms(model, folded)
     return folded
+
+
+def _fold_maps(model: DeepTransformerModel, folded: Folded) -> None:
+    """Write down what linear maps multiply by and add, whatever the form in which they hold it."""
+    maps = [(name, one) for name, one in model.named_modules() if isinstance(one, AffineMap)]
+    for name, one in maps:
+        folded.weights[f"{name}.weight"] = one.matrix().detach()
+        constant = one.constant()
+        if constant is not None:
+            folded.weights[f"{name}.bias"] = constant.detach()
+    if maps:
+        folded.notes.append(f"{len(maps)} linear maps folded")
 
 
 def _fold_scaled_norms(model: DeepTransformerModel, folded: Folded) -> None:

@@ -1,4 +1,4 @@
-"""The design of one stack: its sizes, its eight parts, and what they build."""
+"""The design of one stack: its sizes, its nine parts, and what they build."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.method import Axis, Part, Site, Stack
 from fairseq_plugins.core.norm import is_replaceable, made_of
 
@@ -105,7 +106,15 @@ class StackDesign:
         """Give the linear maps of a new layer their biases."""
         self.parts[Axis.BIAS].build(layer, self)
 
+    def set_weight_forms(self, layer: nn.Module) -> None:
+        """Change what the linear maps of a new layer multiply by; call it last."""
+        self.parts[Axis.WEIGHT_FORM].build(layer, self)
+
     def initialise(self, weights: StackWeights) -> None:
         """Draw the weights of the stack. Call under ``torch.no_grad``."""
         self.parts[Axis.BASE_INIT].build(weights, self)
         self.parts[Axis.INIT].build(weights, self)
+        for layer in weights.layers:
+            for module in layer.modules():
+                if isinstance(module, AffineMap):
+                    module.weight_is_drawn()

@@ -38,6 +38,7 @@ AXIS_HELP = {
     Axis.ATTENTION: "which attention sub-layers exist",
     Axis.HISTORY: "what a layer takes as its input",
     Axis.BIAS: "what the linear maps of a layer add to their product",
+    Axis.WEIGHT_FORM: "what the linear maps of a layer multiply by",
     Axis.INIT: "what the method does to the initial weights",
     Axis.BASE_INIT: "distribution of the initial weights: the one that the papers assume, or fairseq's current one",
 }

@@ -56,6 +56,7 @@ class Layer(nn.Module):
             if factory is not None:
                 owner, name = LAST_MAP[site]
                 norm_inside(self.get_submodule(owner), name, factory, design)
+        design.set_weight_forms(self)
         residuals = design.residuals(sites, self.depth)
         for site in Site:
             setattr(self, f"{site.value}_residual", residuals.get(site))

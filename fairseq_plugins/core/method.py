@@ -1,6 +1,6 @@
 """The vocabulary of the package: stacks, sites, parts of a Transformer, and methods made of them.
 
-A *method* is a frozen record that names one *part* on each of eight axes. Nothing in ``core`` knows a method by
+A *method* is a frozen record that names one *part* on each of nine axes. Nothing in ``core`` knows a method by
 name: parts and methods register themselves here when :mod:`fairseq_plugins.methods` is imported.
 
 Words used everywhere (never a synonym):
@@ -52,6 +52,7 @@ class Axis(str, Enum):
     ATTENTION = "attention"
     HISTORY = "history"
     BIAS = "bias"
+    WEIGHT_FORM = "weight_form"
     INIT = "init"
     BASE_INIT = "base_init"
 
@@ -138,8 +139,8 @@ class Method:
             table of docs/methods.md shows it up to the first semicolon.
         departures: where the released code departs from the text, and what this package does.
         options: settings that differ from their defaults: options of its parts, dropouts, sizes.
-        norm, norm_module, residual, attention, history, bias, init, base_init: names of parts; ``encoder,decoder``
-            where they differ.
+        norm, norm_module, residual, attention, history, bias, weight_form, init, base_init: names of parts;
+            ``encoder,decoder`` where they differ.
     """
 
     name: str
@@ -152,6 +153,7 @@ class Method:
     attention: str = "softmax"
     history: str = "last"
     bias: str = "vector"
+    weight_form: str = "plain"
     init: str = "keep"
     base_init: str = "xavier"
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from fairseq_plugins.core import architectures, bias  # noqa: F401  (bias registers a part)
+from fairseq_plugins.core import architectures, bias, weight_form  # noqa: F401  (the last two register parts)
 from fairseq_plugins.core.config import SIZE_FIELDS, STOCK
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size, declared_by_task

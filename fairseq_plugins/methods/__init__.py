@@ -32,6 +32,7 @@ from fairseq_plugins.methods import (  # noqa: F401
     resi_dual,
     rezero,
     rms_norm,
+    sigma_reparam,
     sub_ln,
     t_fixup,
 )

@@ -22,8 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.core.bias import AffineMap
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_plugins.core.affine_map import affine_form as stated_form
 from fairseq_plugins.core.norm import NormedMap, call_maps
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import CPUINFO, lists_bf16
@@ -120,11 +121,12 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
 def affine_form(linear: nn.Linear) -> tuple[Tensor, Tensor | None] | None:
     """Return weight and bias of what a linear map computes, or None if it is not affine.
 
-    A method may subclass ``nn.Linear`` and shift its input or output: then the bias is what it gives for zero. Whether
-    the rest is its weight is tried on random inputs.
+    A subclass of ``nn.Linear`` that does not say may shift its input or output: then the bias is what it gives for
+    zero. Whether the rest is its weight is tried on random inputs.
     """
-    if type(linear) is nn.Linear:
-        return linear.weight, linear.bias
+    found_form = stated_form(linear)
+    if found_form is not None:
+        return found_form
     draw = torch.Generator().manual_seed(1)
     inputs = torch.randn(4, linear.in_features, generator=draw)
     bias = linear(torch.zeros(1, linear.in_features))[0]

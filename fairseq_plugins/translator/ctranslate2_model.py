@@ -31,8 +31,8 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints.fold import fold, obstacles
+from fairseq_plugins.core.affine_map import affine_form
 from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.core.bias import AffineMap
 from fairseq_plugins.core.history import LastState
 from fairseq_plugins.core.method import Axis, Site
 from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
@@ -163,7 +163,7 @@ def _obstacles_of_sub_layer(sub: SubLayer) -> Iterator[tuple[Axis, str]]:
         yield Axis.NORM, "CTranslate2 has one LayerNorm a sub-layer, before the branch or after the sum"
     if sub.site is not Site.FFN and not _is_softmax(getattr(sub.layer, sub.site.value)):
         yield Axis.ATTENTION, "CTranslate2 has softmax attention only"
-    if not all(type(linear) is nn.Linear or isinstance(linear, AffineMap) for linear in _maps(sub)):
+    if any(affine_form(linear) is None for linear in _maps(sub)):
         yield Axis.NORM, "CTranslate2 has no norm inside a branch"
 
 
@@ -277,8 +277,9 @@ def _set_norm(spec: Any, norm: Any) -> None:
 
 def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _ONE) -> None:
     """Write ``branch * (W (scale x + shift) + b)``, folded in float64."""
-    constant = linear.constant() if isinstance(linear, AffineMap) else linear.bias
-    weight = linear.weight.double()
+    form = affine_form(linear)
+    assert form is not None  # see _obstacles_of_sub_layer
+    weight, constant = form[0].double(), form[1]
     bias = 0 if constant is None else constant.double()
     spec.weight = _array(branch.double() * read.scale.double() * weight)
     folded = branch.double() * (bias + read.shift.double() * weight.sum(dim=1))

@@ -1,0 +1,169 @@
+"""sigma-Reparam: every matrix is divided by its spectral norm and multiplied by a trained scalar.
+
+Zhai et al., ICML 2023, https://arxiv.org/abs/2303.06296, and the authors' code (github.com/apple/ml-sigma-reparam,
+vision/layers.py), which is that of their translation experiments too. A linear map with weight W multiplies by::
+
+    gamma / sigma(W) W
+
+The spectral norm sigma(W) is v^T W u, with u and v the singular vectors of the largest singular value. They are found
+once from a decomposition of the first weight. From then on one power iteration in each forward pass of the training
+follows W: ``v = W u / |W u|``, ``u = W^T v / |W^T v|``. Gradients flow through W, also that of sigma, but not through
+u and v.
+
+The gammas bound the logits of an attention then, so that it cannot collapse to a single word by growing weights.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_plugins.core.affine_map import AffineMap
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
+from fairseq_plugins.core.weight_form import replace_maps
+
+GAMMA = Option(
+    "sigma_gamma",
+    "one",
+    "first value of each gamma: 1 (one, the text) or the spectral norm of the first weight, which keeps that weight as "
+    "it is (norm, the released code)",
+    choices=("one", "norm"),
+)
+STD = Option("sigma_std", 0.02, "standard deviation of the first weights of --init sigma")
+
+
+def iterate(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Make one power iteration for ``weight`` ``(out, in)`` from ``u`` ``(in)``; returns the norm and the new ``u``."""
+    fixed = weight.detach()
+    v = F.normalize(torch.mv(fixed, u), dim=0)
+    u = F.normalize(torch.mv(fixed.t(), v), dim=0)
+    return torch.dot(v, torch.mv(weight, u)), u
+
+
+class SpectralLinear(AffineMap):
+    """gamma / sigma(W) W x + b. Takes weight and bias of ``linear``, ``(out, in)`` and ``(out)``, and their names.
+
+    Args:
+        linear: the map that it replaces.
+        starts_at_norm: whether gamma starts at the spectral norm of the first weight, not at 1.
+    """
+
+    u: Tensor
+
+    def __init__(self, linear: nn.Linear, starts_at_norm: bool) -> None:
+        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.gamma = nn.Parameter(torch.ones(1))
+        self.register_buffer("u", torch.full((linear.in_features,), linear.in_features**-0.5))
+        self.starts_at_norm = starts_at_norm
+        self.is_fixed = False
+
+    def weight_is_drawn(self) -> None:
+        """Find u by a decomposition, and start gamma."""
+        _, sizes, right = torch.linalg.svd(self.weight.double(), full_matrices=False)
+        self.u.copy_(right[0])
+        self.gamma.fill_(sizes[0] if self.starts_at_norm else 1.0)
+
+    def matrix(self) -> Tensor:
+        """Scale the weight, in its type."""
+        if self.is_fixed:
+            return self.weight
+        sigma, u = self._norm()
+        # Layers that are computed again in the backward pass must start from the same u as the first time.
+        if self.training and torch.is_grad_enabled():
+            self.u.copy_(u)
+        return self.weight * (self.gamma.float() / sigma).to(self.weight.dtype)
+
+    def _norm(self) -> tuple[Tensor, Tensor]:
+        """Iterate in float32, under autocast too."""
+        if not torch.jit.is_scripting():
+            return _in_float32(self.weight, self.u)
+        return iterate(self.weight.float(), self.u.float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., in)`` to ``(..., out)``."""
+        return F.linear(x, self.matrix(), self.bias)
+
+    @torch.jit.unused
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """Scale the weight once: fairseq calls this before it translates with a loaded model."""
+        with torch.no_grad():
+            self.weight.copy_(self.eval().matrix())
+        self.is_fixed = True
+
+
+@torch.jit.unused
+def _in_float32(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.autocast(weight.device.type, enabled=False):
+        return iterate(weight.float(), u.float())
+
+
+MAPS = tuple(
+    f"{site.value}.{name}" for site in (Site.SELF, Site.CROSS) for name in ("k_proj", "v_proj", "q_proj", "out_proj")
+)
+
+
+@part(
+    Axis.WEIGHT_FORM,
+    "sigma",
+    summary="the weight over its spectral norm, times a trained scalar gamma",
+    options=(GAMMA,),
+    parameters=tuple(
+        new
+        for name in (*MAPS, "fc1", "fc2")
+        for new in (
+            NewParameter(f"{name}.gamma", "(1)", "1; with `--sigma-gamma norm` the spectral norm of the first weight"),
+            NewParameter(
+                f"{name}.u",
+                "(F)" if name == "fc2" else "(C)",
+                "drawn: the first right singular vector of the first weight; then one power iteration a forward pass",
+                buffer=True,
+            ),
+        )
+    ),
+)
+def reparametrise(layer: nn.Module, design: StackDesign) -> None:
+    """Every linear map of the layer."""
+    replace_maps(layer, lambda linear: SpectralLinear(linear, design.options.sigma_gamma == "norm"), design)
+
+
+@part(
+    Axis.INIT,
+    "sigma",
+    summary="sigma-Reparam's: every matrix of a layer from a normal distribution of one deviation",
+    options=(STD,),
+)
+def draw(weights: StackWeights, design: StackDesign) -> None:
+    """As ``timm``'s ``trunc_normal_`` in the authors' code, whose bounds of -2 and 2 are a hundred deviations away."""
+    for layer in weights.layers:
+        for _, linear in linear_maps(layer):
+            nn.init.normal_(linear.weight, std=design.options.sigma_std)
+
+
+method(
+    "sigma_reparam",
+    title="σReparam",
+    paper="Zhai et al., ICML 2023, https://arxiv.org/abs/2303.06296",
+    equation=(
+        r"$`x_{l+1} = \mathrm{LN}(x_l + F(x_l))`$, each matrix of $`F`$ replaced by "
+        r"$`\frac{\gamma}{\sigma(W)} W`$ with its spectral norm $`\sigma(W)`$ and a trained $`\gamma`$"
+    ),
+    weight_form="sigma",
+    init="sigma",
+    departures=(
+        "The text starts each gamma at 1, the authors' code at the spectral norm of the first weight, which keeps that "
+        "weight as it is: `--sigma-gamma norm`.",
+        "Matrices are drawn with a standard deviation of 0.02, as in the code. Which one the translation experiments "
+        "used could not be read; `--sigma-std` sets it. With gamma at 1 the deviation does not change the outputs of a "
+        "new model, only how fast its matrices turn.",
+        "The code converts every linear map of a network. Here these are the maps of the layers; embeddings and the "
+        "output layer, which shares their table in most recipes, stay as they are.",
+        "The spectral norm is computed in float32 whatever the precision. A search scales each matrix once.",
+    ),
+)

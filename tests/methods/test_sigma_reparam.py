@@ -1,0 +1,150 @@
+"""sigma-Reparam: each matrix over its spectral norm times gamma, followed by power iterations, folded for decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.checkpoints.fold import fold
+from fairseq_plugins.core.affine_map import affine_form
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.methods.sigma_reparam import SpectralLinear
+from fairseq_plugins.search.precision import lower
+from tests.building import batch, logits, settings, tiny
+
+ARCH = "sigma_reparam_transformer"
+MAPS = 3 * 6 + 2 * 10
+"""Of three encoder and two decoder layers: four in each attention, two in each feed-forward sub-layer."""
+
+
+def spectral_maps(model: nn.Module) -> dict[str, SpectralLinear]:
+    return {name: one for name, one in model.named_modules() if isinstance(one, SpectralLinear)}
+
+
+def with_other_gammas(model: nn.Module) -> nn.Module:
+    draw = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for one in spectral_maps(model).values():
+            one.gamma.uniform_(0.5, 2, generator=draw)
+            one.bias.uniform_(-0.5, 0.5, generator=draw)
+    return model
+
+
+def gradients(model: nn.Module, output: Tensor) -> dict[str, Tensor]:
+    named = dict(model.named_parameters())
+    found = torch.autograd.grad(output.square().sum(), list(named.values()))
+    return dict(zip(named, found, strict=True))
+
+
+def test_it_is_a_post_ln_model_of_the_scaled_matrices_and_so_are_its_gradients() -> None:
+    """Stock layers with gamma W / |W|_2, the spectral norm and its derivative by torch's singular values."""
+    model: Any = with_other_gammas(tiny(ARCH, dropout=0.0).double()).train()
+    plain: Any = tiny("post_ln_transformer", dropout=0.0).double().train()
+    own = dict(model.named_parameters())
+    weights = {name: value for name, value in own.items() if not name.endswith(".gamma")}
+    for name in spectral_maps(model):
+        weight = weights[f"{name}.weight"]
+        weights[f"{name}.weight"] = own[f"{name}.gamma"] * weight / torch.linalg.matrix_norm(weight, ord=2)
+    wanted = torch.func.functional_call(plain, weights, tuple(batch()))[0]
+    found = logits(model, batch())
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)  # the norm is computed in float32
+    mine = gradients(model, found)
+    theirs = dict(zip(own, torch.autograd.grad(wanted.square().sum(), list(own.values())), strict=True))
+    assert len([name for name in mine if name.endswith(".gamma")]) == MAPS
+    for name, gradient in theirs.items():
+        assert (mine[name] - gradient).norm() <= 1e-4 * gradient.norm() + 1e-5, name
+
+
+@pytest.mark.parametrize(("gamma", "norm"), [("one", 1.0), ("norm", None)])
+def test_first_matrices(gamma: str, norm: float | None) -> None:
+    for one in spectral_maps(tiny(ARCH, sigma_gamma=gamma)).values():
+        found = torch.linalg.matrix_norm(one.matrix(), ord=2)
+        wanted = torch.linalg.matrix_norm(one.weight, ord=2) if norm is None else torch.tensor(norm)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0)
+        if norm is None:
+            torch.testing.assert_close(one.matrix(), one.weight, rtol=1e-5, atol=0)
+
+
+def test_first_weights_are_normal_of_one_deviation() -> None:
+    model = tiny(ARCH, sigma_std=0.3, encoder_embed_dim=64, decoder_embed_dim=64, encoder_ffn_embed_dim=128)
+    drawn = torch.cat([one.weight.flatten() for one in spectral_maps(model).values()])
+    # Of n numbers the deviation is known to 1 / sqrt(2 n) of itself; five times that.
+    assert float(drawn.std()) == pytest.approx(0.3, rel=5 / (2 * len(drawn)) ** 0.5)
+
+
+def test_power_iterations_follow_the_weight_in_training_only() -> None:
+    torch.manual_seed(1)
+    one = SpectralLinear(nn.Linear(12, 20), starts_at_norm=False)
+    x = torch.randn(3, 12)
+    with torch.no_grad():
+        one.weight_is_drawn()
+        one.weight.add_(0.3 * torch.randn(20, 12))
+    true = float(torch.linalg.matrix_norm(one.weight.detach(), ord=2))
+    before = one.u.clone()
+    one.eval()(x)
+    one.train()
+    with torch.no_grad():
+        one(x)  # the first pass of layers that are computed again
+    assert torch.equal(one.u, before)
+    estimates = []
+    for _ in range(60):
+        one(x)
+        # gamma is 1, so the matrix has the norm of the weight over the estimate.
+        estimates.append(true / float(torch.linalg.matrix_norm(one.eval().matrix().detach(), ord=2)))
+        one.train()
+    assert estimates[0] < true * (1 - 1e-4)
+    assert all(low <= high * (1 + 1e-5) for low, high in zip(estimates, estimates[1:], strict=False))
+    assert estimates[-1] == pytest.approx(true, rel=1e-4)
+
+
+def test_stock_layers_compute_the_same_after_the_fold() -> None:
+    model: Any = with_other_gammas(tiny(ARCH)).eval()
+    folded = fold(model, settings(ARCH))
+    plain: Any = tiny("post_ln_transformer").eval()
+    plain.load_state_dict(folded.weights)
+    torch.testing.assert_close(logits(plain, batch()), logits(model, batch()), rtol=1e-5, atol=1e-5)
+    assert f"{MAPS} linear maps folded" in folded.notes
+
+
+def test_a_search_scales_each_matrix_once() -> None:
+    model: Any = with_other_gammas(tiny(ARCH)).eval()
+    wanted = logits(model, batch())
+    model.make_generation_fast_()
+    for one in spectral_maps(model).values():
+        assert one.matrix() is one.weight
+    torch.testing.assert_close(logits(model, batch()), wanted, rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_maps_in_int8_have_the_scaled_matrix() -> None:
+    """Its levels are a hundredth of a weight apart, and the scale is far from one."""
+    model: Any = with_other_gammas(tiny(ARCH)).eval()
+    wanted = logits(model, batch())
+    for one in spectral_maps(model).values():
+        form = affine_form(one)
+        assert form is not None
+        assert form[0].norm() > 2 * one.weight.norm()
+    assert lower(model, "int8") >= MAPS
+    assert not spectral_maps(model)
+    assert (logits(model, batch()) - wanted).norm() < 0.1 * wanted.norm()
+
+
+def test_the_norm_is_in_float32_in_mixed_precision() -> None:
+    one = SpectralLinear(nn.Linear(64, 64), starts_at_norm=True)
+    with torch.no_grad():
+        one.weight_is_drawn()
+        with torch.autocast("cpu", torch.bfloat16):
+            found = one.matrix()
+    torch.testing.assert_close(found, one.weight.detach(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{"norm": "sub"}, {"bias": "fixup", "norm": "fixup"}, {"attention": "qk_norm", "norm": "pre"}],
+)
+def test_other_forms_of_the_maps_are_refused(choices: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="--weight-form sigma needs plain linear maps, and .* is none"):
+        tiny("deep_transformer", weight_form="sigma", **choices)
