@@ -47,10 +47,22 @@ CPU_TABLES = {
         words(f"--amp --methods {_FEW}"),
         15,
     ),
+    "step-amp-fused": Table(
+        "A training step in mixed precision and with fused_adam, 6-6 layers, width 512",
+        "step_time.py",
+        words(f"--amp --optimizer fused_adam --methods {_FEW}"),
+        15,
+    ),
     "step-60-12": Table(
         "A training step, 60-12 layers, width 128",
         "step_time.py",
         words(f"--layers 60 --decoder-layers 12 --width 128 --methods {DEEP}"),
+        7,
+    ),
+    "step-60-12-fused": Table(
+        "A training step with fused_adam, 60-12 layers, width 128",
+        "step_time.py",
+        words(f"--layers 60 --decoder-layers 12 --width 128 --optimizer fused_adam --methods {DEEP}"),
         7,
     ),
     "step-100-100": Table(
@@ -60,7 +72,7 @@ CPU_TABLES = {
         7,
     ),
     "loss": Table("Output layer and loss in chunks", "output_and_loss.py", (), 9),
-    "optimizer": Table("Adam by lists of tensors", "optimizer_time.py", (), 25),
+    "optimizer": Table("Adam by lists of tensors, and in one pass", "optimizer_time.py", (), 25),
     "decode": Table("Beam search, 6-6 layers, by search and precision", "decode_time.py", words("--layers 6"), 9),
     "decode-12-12": Table("Beam search, 12-12 layers, by search and precision", "decode_time.py", (), 9),
     "processes": Table("One test set in two processes", "processes_time.py", (), 5),
@@ -88,7 +100,9 @@ GPU_TABLES |= {
     "loss": Table(
         "Output layer and loss in chunks, fp16", "output_and_loss.py", words("--device cuda --precision fp16"), 15
     ),
-    "optimizer": Table("Adam by lists of tensors", "optimizer_time.py", words("--device cuda --width 512"), 15),
+    "optimizer": Table(
+        "Adam by lists of tensors, and in one pass", "optimizer_time.py", words("--device cuda --width 512"), 15
+    ),
     "decode": Table(
         "Beam search in fp16, 12-12 layers",
         "decode_time.py",

@@ -1,7 +1,7 @@
 """sigma-Reparam: every matrix is divided by its spectral norm and multiplied by a trained scalar.
 
-Zhai et al., ICML 2023, https://arxiv.org/abs/2303.06296, and the authors' code (github.com/apple/ml-sigma-reparam,
-vision/layers.py), which is that of their translation experiments too. A linear map with weight W multiplies by::
+Zhai et al., ICML 2023, https://arxiv.org/abs/2303.06296, and the authors' code (github.com/apple/ml-sigma-reparam;
+vision/layers.py is that of their translation experiments too). A linear map with weight W multiplies by::
 
     gamma / sigma(W) W
 
@@ -157,11 +157,11 @@ method(
     weight_form="sigma",
     init="sigma",
     departures=(
-        "The text starts each gamma at 1, the authors' code at the spectral norm of the first weight, which keeps that "
-        "weight as it is: `--sigma-gamma norm`.",
-        "Matrices are drawn with a standard deviation of 0.02, as in the code. Which one the translation experiments "
-        "used could not be read; `--sigma-std` sets it. With gamma at 1 the deviation does not change the outputs of a "
-        "new model, only how fast its matrices turn.",
+        "The text starts each gamma at 1. So does the authors' code for speech, with matrices of standard deviation 0.1. "
+        "Their code for pictures, which was that of the translation experiments, starts gamma at the spectral norm of "
+        "the first weight, which keeps that weight as it is, with a deviation of 0.02: `--sigma-gamma norm`.",
+        "The deviation is 0.02 here, and `--sigma-std` sets it; which one translation had could not be read. With gamma "
+        "at 1 it does not change the outputs of a new model, only how fast its matrices turn.",
         "The code converts every linear map of a network. Here these are the maps of the layers; embeddings and the "
         "output layer, which shares their table in most recipes, stay as they are.",
         "The spectral norm is computed in float32 whatever the precision. A search scales each matrix once.",

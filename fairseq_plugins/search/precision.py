@@ -10,6 +10,8 @@ Legend: I and O inputs and outputs of a map.
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
@@ -62,7 +64,10 @@ class Int8Linear(LowLinear):
         super().__init__(weight, bias)
         scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
         zeros = torch.zeros(len(weight), dtype=torch.long)
-        quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+        with warnings.catch_warnings():
+            # PyTorch's quantised tensors are deprecated; its dynamic int8 product takes no others yet.
+            warnings.simplefilter("ignore", UserWarning)
+            quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
         engine = torch.backends.quantized.engine
         torch.backends.quantized.engine = int8_engine()
         try:

@@ -1,0 +1,74 @@
+"""Sentences a second and BLEU of every engine of a package, beside fairseq's own search, interleaved in one process.
+
+The package is one of ``fairseq-deep package``, with the exports that are to be measured; raw text is translated with
+its search settings. Both kinds of engine use the number of threads in ``OMP_NUM_THREADS``. Run it from the repository's
+root: ``OMP_NUM_THREADS=2 python benchmarks/engines_time.py PACKAGE SOURCE REFERENCE``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from common import machine
+from sacrebleu.metrics import BLEU
+
+from fairseq_plugins.search.precision import PRECISIONS, lower
+from fairseq_plugins.translator.engines import FAIRSEQ, FairseqEngine
+from fairseq_plugins.translator.package import open_package
+from fairseq_plugins.translator.translate import Translator
+
+STOCK = "fairseq's search"
+
+
+def with_engine(directory: Path, search: str, precision: str) -> Translator:
+    """A translator in PyTorch, whose search or precision is another than the package's."""
+    translator = Translator(directory, engine=FAIRSEQ, device="cpu")
+    how = replace(translator._how, search={**translator._how.search, "search": search})
+    model = translator.package.model()
+    if precision != PRECISIONS[0]:
+        lower(model, precision)
+    translator._engine = FairseqEngine(model, translator.package.dictionaries(), how)
+    return translator
+
+
+def main() -> None:
+    """Print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("package", type=Path)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("reference", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    texts, references = (path.read_text(encoding="utf-8").splitlines() for path in (args.source, args.reference))
+    translators = {STOCK: with_engine(args.package, "fairseq", PRECISIONS[0])}
+    translators |= {f"lean search, {each}": with_engine(args.package, "lean", each) for each in PRECISIONS}
+    for name in open_package(args.package).engines:
+        translators[name] = Translator(args.package, engine=name, device="cpu")
+    seconds: dict[str, list[float]] = {name: [] for name in translators}
+    found: dict[str, list[str]] = {}
+    for _ in range(args.rounds):
+        for name, translator in translators.items():
+            begun = time.perf_counter()
+            found[name] = [each.text for each in translator.translate(texts)]
+            seconds[name].append(time.perf_counter() - begun)
+    metric = BLEU()
+    print(f"{machine('cpu')}; {len(texts)} sentences; {args.rounds} rounds\n")
+    print("| engine | sentences/s | times as fast (quartiles) | BLEU | same as stock's |")
+    print("|---|---:|---:|---:|---:|")
+    for name, times in seconds.items():
+        gains = sorted(base / own for base, own in zip(seconds[STOCK], times, strict=True))
+        low, high = gains[len(gains) // 4], gains[3 * len(gains) // 4]
+        same = sum(map(str.__eq__, found[name], found[STOCK])) / len(texts)
+        print(
+            f"| {name} | {len(texts) / statistics.median(times):.1f} | {statistics.median(gains):.2f} "
+            f"({low:.2f} to {high:.2f}) | {metric.corpus_score(found[name], [references]).score:.2f} | {same:.1%} |"
+        )
+    print(f"\nBLEU: `{metric.get_signature()}`")
+
+
+if __name__ == "__main__":
+    main()
