@@ -157,11 +157,11 @@ method(
     weight_form="sigma",
     init="sigma",
     departures=(
-        "The text starts each gamma at 1. So does the authors' code for speech, with matrices of standard deviation 0.1. "
-        "Their code for pictures, which was that of the translation experiments, starts gamma at the spectral norm of "
-        "the first weight, which keeps that weight as it is, with a deviation of 0.02: `--sigma-gamma norm`.",
-        "The deviation is 0.02 here, and `--sigma-std` sets it; which one translation had could not be read. With gamma "
-        "at 1 it does not change the outputs of a new model, only how fast its matrices turn.",
+        "The text starts each gamma at 1. So does the authors' code for speech, with matrices of standard deviation "
+        "0.1. Their code for pictures, which is that of the translation experiments too, has a deviation of 0.02 and "
+        "starts gamma at the spectral norm of the first weight, which keeps that weight as it is: `--sigma-gamma norm`.",
+        "The default deviation is 0.02, and `--sigma-std` sets it; which one translation had could not be read. With "
+        "gamma at 1 it does not change the outputs of a new model, only how fast its matrices turn.",
         "The code converts every linear map of a network. Here these are the maps of the layers; embeddings and the "
         "output layer, which shares their table in most recipes, stay as they are.",
         "The spectral norm is computed in float32 whatever the precision. A search scales each matrix once.",
