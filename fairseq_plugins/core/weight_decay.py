@@ -26,6 +26,7 @@ KINDS: dict[str, str] = {
     "residual": "trained parameters of the residual connections",
     "history": "weights given to the layers below",
     "bias": "biases of linear maps and shifts",
+    "weight_form": "trained factors of the matrices of linear maps",
     "embedding": "embedding tables of words and of learned positions",
 }
 """Every parameter has at most one kind, the first that fits."""
@@ -35,7 +36,7 @@ HELP = "kinds of parameters that are excluded from --weight-decay, separated by 
 # Attributes of layers, stacks and linear maps that hold a norm; it need not be a LayerNorm.
 NORM_PLACES = (*SUB_LAYER_NORMS, *LATER_NORMS, "norm", "layer_norm", "layernorm_embedding")
 # Parameters that the parts of these axes add have the kind of the axis's name.
-AXES = (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS)
+AXES = (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS, Axis.WEIGHT_FORM)
 
 
 def read_kinds(said: str | None) -> tuple[str, ...]:

@@ -50,11 +50,11 @@ def test_every_parameter_is_of_the_kind_that_its_place_says(case: str) -> None:
             assert own <= kinds["norm"]
         elif isinstance(module, nn.Linear):
             assert f"{name}.weight" in rest | kinds["embedding"]
-            assert own - {f"{name}.weight"} <= kinds["bias"]
+            assert own - {f"{name}.weight"} <= kinds["bias"] | kinds["weight_form"]
         elif isinstance(module, nn.Embedding):
             assert own <= kinds["embedding"]
     for stack in ("encoder", "decoder"):
-        for axis in (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS):
+        for axis in (Axis.NORM, Axis.RESIDUAL, Axis.HISTORY, Axis.BIAS, Axis.WEIGHT_FORM):
             for added in getattr(model, stack).design.parts[axis].parameters:
                 declared = {name for name in set.union(rest, *kinds.values()) if name.endswith(f".{added.name}")}
                 assert {name for name in declared if name.startswith(stack)} <= kinds[axis.value] | layer_norms
