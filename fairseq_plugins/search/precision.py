@@ -22,8 +22,8 @@ from fairseq_plugins.core.norm import NormedMap, call_maps
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import CPUINFO, lists_bf16
 
-FLOAT32, BF16, INT8 = "float32", "bf16", "int8"
-PRECISIONS = (FLOAT32, BF16, INT8)
+FLOAT32, PACKED, BF16, INT8 = "float32", "float32_packed", "bf16", "int8"
+PRECISIONS = (FLOAT32, PACKED, BF16, INT8)
 ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")
 """PyTorch's int8 engines, the fastest first."""
 ROWS = 64
@@ -41,6 +41,20 @@ class LowLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.size()
+
+
+class PackedLinear(LowLinear):
+    """All in float32, the weights in the order in which oneDNN reads them."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.bias = bias
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., I)`` to ``(..., O)``."""
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return found
 
 
 class BFloat16Linear(LowLinear):
@@ -83,7 +97,7 @@ class Int8Linear(LowLinear):
         return found
 
 
-KINDS: dict[str, type[LowLinear]] = {BF16: BFloat16Linear, INT8: Int8Linear}
+KINDS: dict[str, type[LowLinear]] = {PACKED: PackedLinear, BF16: BFloat16Linear, INT8: Int8Linear}
 
 
 def int8_engine() -> str:
@@ -119,7 +133,7 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
             raise UserError(
                 "--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8"
             )
-    else:
+    if precision == INT8:
         int8_engine()
 
 

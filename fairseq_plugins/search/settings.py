@@ -65,7 +65,10 @@ class GenerationConfigWithForm(GenerationConfig):
     )
     decode_precision: ChoiceEnum(lean.PRECISIONS) = field(  # type: ignore[valid-type]
         default=lean.FLOAT32,
-        metadata={"help": "of the linear maps while translating on a CPU; bf16 and int8 are faster and not exact"},
+        metadata={
+            "help": "of the linear maps while translating on a CPU; float32_packed is float32 with weights in another "
+            "order, faster; bf16 and int8 are faster still and not exact"
+        },
     )
     processes: int = field(
         default=1,

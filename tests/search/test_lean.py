@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from fairseq_plugins.search.hypotheses import BLOCK, Ancestry, best_candidates, best_of_rows
+from fairseq_plugins.search.precision import PackedLinear
 from fairseq_plugins.search.step_attention import Cached
 from tests import models
 from tests.models import WORDS
@@ -242,6 +243,15 @@ def test_mistakes_are_refused(values: dict[str, Any], message: str) -> None:
 def test_int8_needs_float32_weights() -> None:
     with pytest.raises(UserError, match="lowers float32 weights, and these are torch.float16"):
         models.task().build_generator([models.trained("post_ln").half()], settings(decode_precision="int8"))
+
+
+@pytest.mark.parametrize("case", ["post_ln", "dsinit_matt", "sigma_reparam", "fixup"])
+def test_packed_weights_change_rounding_alone(case: str) -> None:
+    """Whatever the form of the maps, with a number of rows that changes as sentences leave."""
+    model, data = outspoken(case), models.batch(sentences=8)
+    plain = search([model], data)
+    assert_same(search([model], data, decode_precision="float32_packed"), plain)
+    assert [one for one in model.modules() if isinstance(one, PackedLinear)]
 
 
 def test_lowered_models_translate() -> None:
