@@ -45,7 +45,7 @@ class Translator:
         engine: ``auto`` (the fastest that it holds), ``fairseq``, ``ctranslate2`` or the name of one of its exports.
         device: ``auto``, ``cpu`` or ``gpu``.
         beam, length_penalty: of the search; by default the package's.
-        batch: most tokens of a batch, pads among them.
+        batch: most tokens of a batch, pads among them; by default what is fast for the engine.
         too_long: what is done with a line of more tokens than ``longest``: ``split`` translates it in parts, ``refuse``
             raises an error.
         longest: in tokens; by default, and at most, what the model and the search take.
@@ -63,7 +63,7 @@ class Translator:
         device: str = "auto",
         beam: int | None = None,
         length_penalty: float | None = None,
-        batch: int = 4000,
+        batch: int | None = None,
         too_long: str = SPLIT,
         longest: int | None = None,
         processes: int = 1,
@@ -206,7 +206,7 @@ def parser() -> OneLineParser:
     flags.add_argument("--device", choices=DEVICES, default="auto", help="default: auto")
     flags.add_argument("--beam", type=at_least(1), metavar="N", help="default: as MODEL says")
     flags.add_argument("--length-penalty", type=float, metavar="X", help="default: as MODEL says")
-    flags.add_argument("--batch", type=at_least(1), default=4000, metavar="TOKENS", help="default: 4000")
+    flags.add_argument("--batch", type=at_least(1), metavar="TOKENS", help="default: what is fast for the engine")
     flags.add_argument("--processes", type=at_least(1), default=1, metavar="N", help="default: 1")
     flags.add_argument(
         "--too-long",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,13 @@ from fairseq_plugins.translator.ctranslate2_model import (
     obstacles_to_export,
     without_scaled_streams,
 )
-from fairseq_plugins.translator.engines import CTranslate2Engine, FairseqEngine, How
+from fairseq_plugins.translator.engines import (
+    BATCH,
+    CTRANSLATE2_BATCH_ON_CPU,
+    CTranslate2Engine,
+    FairseqEngine,
+    How,
+)
 from fairseq_plugins.translator.export import LARGEST_DIFFERENCE
 from tests.models import CASES, configuration, dictionary, task, trained
 from tests.representatives import for_each
@@ -184,3 +192,15 @@ def test_a_scaled_stream_that_cannot_be_folded_is_refused() -> None:
         residual.omega_trained.copy_(-residual.omega_profiled)
     with pytest.raises(UserError, match="scales are zero"):
         without_scaled_streams(model, flat_options(model), Path("model"))
+
+
+def test_a_batch_is_small_on_a_cpu_unless_it_is_set(tmp_path: Path) -> None:
+    engine: Any = exported(trained("post_ln"), tmp_path / "model")
+    seen: list[int] = []
+    engine.translator = SimpleNamespace(
+        device="cpu", translate_batch=lambda sentences, **search: seen.append(search["max_batch_size"]) or []
+    )
+    for how, device in ((HOW, "cpu"), (replace(HOW, batch=77), "cpu"), (HOW, "cuda")):
+        engine.how, engine.translator.device = how, device
+        engine.search([["w1"]])
+    assert seen == [CTRANSLATE2_BATCH_ON_CPU, 77, BATCH]
