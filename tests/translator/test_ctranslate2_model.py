@@ -195,7 +195,7 @@ def test_a_scaled_stream_that_cannot_be_folded_is_refused() -> None:
 
 
 def test_a_batch_is_small_on_a_cpu_unless_it_is_set(tmp_path: Path) -> None:
-    engine: Any = exported(trained("post_ln"), tmp_path / "model")
+    engine: Any = exported(trained_with_options("post_ln"), tmp_path / "model")
     seen: list[int] = []
     engine.translator = SimpleNamespace(
         device="cpu", translate_batch=lambda sentences, **search: seen.append(search["max_batch_size"]) or []
