@@ -642,6 +642,22 @@ TRAINING = (
         ("tests/training/test_fused_adam.py",),
     ),
     Break(
+        "mixed-precision-recomputed",
+        PACKAGE + "training/mixed_precision.py",
+        "return forward(ctx, again if half else run, *args)",
+        "return forward(ctx, run, *args)",
+        "layers that are computed again backwards are in float32",
+        ("tests/training/test_mixed_precision.py",),
+    ),
+    Break(
+        "mixed-precision-attention",
+        PACKAGE + "training/mixed_precision.py",
+        'sdpa_kernel(SDPBackend.MATH) if device == "cpu" else contextlib.nullcontext()',
+        "contextlib.nullcontext()",
+        "attention in bfloat16 on a CPU takes the kernel that is slow backwards",
+        ("tests/training/test_mixed_precision.py",),
+    ),
+    Break(
         "mixed-precision-validation",
         PACKAGE + "training/mixed_precision.py",
         "trainer.get_criterion().training and trainer.cfg.common.amp",
