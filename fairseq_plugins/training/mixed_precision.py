@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,8 @@ def build_mixed(
         cfg.common.bf16 = wanted
     if not trainer.cuda and lacks_bf16():
         logger.warning("--amp: this CPU only emulates bfloat16, which is slower than float32; drop --amp")
+    # fairseq also asks for autocast on a GPU, and torch would answer that it disables autocast.
+    warnings.filterwarnings("ignore", message="CUDA is not available or torch_xla", category=UserWarning)
     own = trainer.get_criterion()
     own.forward = functools.partial(_forward, trainer, own.forward)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,12 @@ def test_validation_is_in_float32(toy_data: Path, tmp_path: Path) -> None:
         handle.remove()
     assert True in seen[True]
     assert seen[False] == {False}
+
+
+def test_nothing_says_that_autocast_is_disabled(toy_data: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*Disabling autocast")
+        toy.train_toy(toy_data, tmp_path, *AMP, "1")
 
 
 def test_memory_efficient_weights_are_refused(toy_data: Path, tmp_path: Path) -> None:
