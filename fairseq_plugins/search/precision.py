@@ -1,9 +1,9 @@
-"""``--decode-precision``: the linear maps of a model in bfloat16 or int8 on a CPU; everything else stays float32.
+"""``--decode-precision``: the linear maps of a model in another form on a CPU; everything else stays float32.
 
-bfloat16: weights, inputs and outputs have 8 bits of precision, sums are float32. int8: weights are rounded to 255
-levels with one scale an output, inputs to 256 levels with one scale a product, found from its largest and smallest
-number. Both by PyTorch's own kernels (oneDNN). A map's weights are packed once, in the order in which the kernel reads
-them.
+float32_packed: only the order of the weights is another. bfloat16: weights, inputs and outputs have 8 bits of precision,
+sums are float32. int8: weights are rounded to 255 levels with one scale an output, inputs to 256 levels with one scale a
+product, found from its largest and smallest number. All by PyTorch's own kernels (oneDNN). A map's weights are packed
+once, in the order in which the kernel reads them.
 
 Legend: I and O inputs and outputs of a map.
 """
@@ -133,6 +133,8 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
             raise UserError(
                 "--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8"
             )
+    if precision == PACKED and not torch.backends.mkldnn.is_available():
+        raise UserError("--decode-precision float32_packed: this PyTorch is built without oneDNN; use float32")
     if precision == INT8:
         int8_engine()
 
