@@ -1,9 +1,9 @@
 """``--decode-precision``: the linear maps of a model in another form on a CPU; everything else stays float32.
 
-float32_packed: only the order of the weights is another. bfloat16: weights, inputs and outputs have 8 bits of precision,
-sums are float32. int8: weights are rounded to 255 levels with one scale an output, inputs to 256 levels with one scale a
-product, found from its largest and smallest number. All by PyTorch's own kernels (oneDNN). A map's weights are packed
-once, in the order in which the kernel reads them.
+float32_packed: only the order of the weights is another. bfloat16: weights, inputs and outputs have 8 bits of
+precision, sums are float32. int8: weights are rounded to 255 levels with one scale an output, inputs to 256 levels with
+one scale a product, found from its largest and smallest number. All by PyTorch's own kernels (oneDNN). A map's weights
+are packed once, in the order in which the kernel reads them.
 
 Legend: I and O inputs and outputs of a map.
 """
