@@ -21,7 +21,7 @@ name of fairseq's, and a training may change to it and back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -78,6 +78,28 @@ class FairseqForeachAdam(FairseqAdam):
         params = list(params)
         super().__init__(cfg, params)
         self._optimizer = self.kind(params, **self.optimizer_config)
+
+    def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """As ``fairseq.utils.clip_grad_norm_``, with one call for the norms of all tensors.
+
+        Args:
+            max_norm: the largest norm of all gradients together; 0 leaves them as they are.
+            aggregate_norm_fn: adds up the norms of several processes.
+
+        Returns:
+            the norm before clipping, float32.
+        """
+        params = [p for p in self.params if p.grad is not None]
+        grads = [p.grad.detach() for p in params]
+        if len(grads) < 2 or any(hasattr(p, "expert") for p in params):  # a mixture of experts has a rule of its own
+            clipped: Tensor = super().clip_grad_norm(max_norm, aggregate_norm_fn)
+            return clipped
+        norm = torch.norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float32)))
+        if aggregate_norm_fn is not None:
+            norm = aggregate_norm_fn(norm)
+        if max_norm > 0:
+            torch._foreach_mul_(grads, (float(max_norm) / (norm + 1e-6)).clamp_(max=1))
+        return norm
 
 
 # fairseq compares the names of optimizers when a training is resumed.

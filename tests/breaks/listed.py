@@ -634,6 +634,14 @@ TRAINING = (
         ("tests/training/test_foreach_adam.py",),
     ),
     Break(
+        "foreach-adam-clipping",
+        PACKAGE + "training/foreach_adam.py",
+        "(norm + 1e-6)).clamp_(max=1)",
+        "(norm + 1e-6))",
+        "gradients below the largest norm grow up to it",
+        ("tests/training/test_foreach_adam.py",),
+    ),
+    Break(
         "fused-adam-eps",
         PACKAGE + "training/fused_adam.py",
         'eps=group["eps"] / math.sqrt(1 - beta2**t)',

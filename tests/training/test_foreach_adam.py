@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 from fairseq.optim.adam import Adam as StockAdam
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.training.foreach_adam import Adam
+from fairseq_plugins.training.foreach_adam import Adam, FairseqForeachAdam
 from tests import toy
 
 
@@ -99,6 +100,25 @@ def test_a_training_has_the_checkpoint_of_adam_after_a_change_of_optimizer(
     assert same(found["model"], wanted["model"])
     assert same(found["last_optimizer_state"], wanted["last_optimizer_state"])
     assert found["optimizer_history"][-1]["optimizer_name"] == wanted["optimizer_history"][-1]["optimizer_name"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("largest", [0.0, 0.5, 1e6])
+@pytest.mark.parametrize("tensors", [1, 9])
+def test_gradients_are_clipped_as_by_fairseq(tensors: int, largest: float, dtype: torch.dtype) -> None:
+    """Norm and gradients bit for bit, with the norms of other processes, and a parameter without a gradient."""
+    draw = torch.Generator().manual_seed(tensors)
+    gradients = [torch.randn(3 * size, 1 + size % 5, generator=draw).to(dtype) for size in range(1, tensors + 1)]
+    found = []
+    for kind in (FairseqAdam, FairseqForeachAdam):
+        params = [nn.Parameter(torch.zeros_like(one)) for one in gradients]
+        optimizer = kind(FairseqAdamConfig(lr=[0.1], adam_betas="(0.9, 0.98)"), [*params, nn.Parameter(torch.zeros(2))])
+        for p, gradient in zip(params, gradients, strict=True):
+            p.grad = gradient.clone()
+        norm = optimizer.clip_grad_norm(largest, lambda own: (own**2 + 1).sqrt())
+        found.append((norm, [p.grad for p in params]))
+    assert same(*found[::-1])
+    assert found[0][0].dtype == torch.float32
 
 
 def test_a_list_of_tensors_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
