@@ -183,11 +183,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", action="store_true", help="the tables for one GPU")
     parser.add_argument("--only", metavar="NAMES", help=f"of {', '.join(CPU_TABLES)}; --gpu: {', '.join(GPU_TABLES)}")
+    parser.add_argument(
+        "--engines",
+        nargs=3,
+        metavar=("PACKAGE", "SOURCE", "REFERENCE"),
+        help="also the engines of a package of fairseq-deep package, on raw text and its translation",
+    )
     parser.add_argument("--rounds", type=int, help="at most so many rounds for each table")
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/HOST.md, HOST_gpu.md with --gpu")
     parser.add_argument("more", nargs="*", help="after --: more flags for every script, such as --threads 2")
     args = parser.parse_args(argv)
-    tables = GPU_TABLES if args.gpu else CPU_TABLES
+    tables = dict(GPU_TABLES if args.gpu else CPU_TABLES)
+    if args.engines:
+        tables["engines"] = Table("Engines of a package", "engines_time.py", tuple(args.engines), 3)
     wanted = args.only.split(",") if args.only else list(tables)
     unknown = [name for name in wanted if name not in tables]
     if unknown:

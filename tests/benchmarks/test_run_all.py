@@ -72,6 +72,25 @@ def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
     assert optimizer.endswith("Failed with exit code 3.\n")
 
 
+def test_the_engines_of_a_package_are_a_table_of_their_own(
+    run_all: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(
+        run_all,
+        "make",
+        lambda tables, args: made.extend(" ".join(run_all.command(t, 2)) for t in tables.values()) or [],
+    )
+    here = ["--out", str(tmp_path / "here.md")]
+    assert run_all.main(["--only", "loss,engines", "--engines", "translator", "test.de", "test.en", *here]) == 0
+    assert made == [
+        "benchmarks/output_and_loss.py --rounds 2",
+        "benchmarks/engines_time.py translator test.de test.en --rounds 2",
+    ]
+    with pytest.raises(SystemExit):
+        run_all.main(["--only", "engines", *here])
+
+
 def test_rounds_are_only_shortened(run_all: ModuleType) -> None:
     table = run_all.CPU_TABLES["step-100-100"]
     assert run_all.command(table, None)[-1] == run_all.command(table, 50)[-1] == str(table.rounds)
