@@ -34,15 +34,20 @@ GAMMA = Option(
     "it is (norm, the released code)",
     choices=("one", "norm"),
 )
+SMALLEST = 1e-4
+"""Smaller spectral norms count as this one: some initialisations start matrices at zero."""
 STD = Option("sigma_std", 0.02, "standard deviation of the first weights of --init sigma")
 
 
 def iterate(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """Make one power iteration for ``weight`` ``(out, in)`` from ``u`` ``(in)``; returns the norm and the new ``u``."""
+    """Make one power iteration for ``weight`` ``(out, in)`` from ``u`` ``(in)``; returns the norm and the new ``u``.
+
+    For a weight of zeros these are :data:`SMALLEST` and zeros.
+    """
     fixed = weight.detach()
     v = F.normalize(torch.mv(fixed, u), dim=0)
     u = F.normalize(torch.mv(fixed.t(), v), dim=0)
-    return torch.dot(v, torch.mv(weight, u)), u
+    return torch.dot(v, torch.mv(weight, u)).clamp(min=SMALLEST), u
 
 
 class SpectralLinear(AffineMap):
@@ -68,7 +73,7 @@ class SpectralLinear(AffineMap):
         """Find u by a decomposition, and start gamma."""
         _, sizes, right = torch.linalg.svd(self.weight.double(), full_matrices=False)
         self.u.copy_(right[0])
-        self.gamma.fill_(sizes[0] if self.starts_at_norm else 1.0)
+        self.gamma.fill_(max(float(sizes[0]), SMALLEST) if self.starts_at_norm else 1.0)
 
     def matrix(self) -> Tensor:
         """Scale the weight, in its type."""
@@ -77,7 +82,7 @@ class SpectralLinear(AffineMap):
         sigma, u = self._norm()
         # Layers that are computed again in the backward pass must start from the same u as the first time.
         if self.training and torch.is_grad_enabled():
-            self.u.copy_(u)
+            self.u.copy_(torch.where(u.any(), u, self.u))
         return self.weight * (self.gamma.float() / sigma).to(self.weight.dtype)
 
     def _norm(self) -> tuple[Tensor, Tensor]:

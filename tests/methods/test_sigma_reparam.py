@@ -148,3 +148,25 @@ def test_the_norm_is_in_float32_in_mixed_precision() -> None:
 def test_other_forms_of_the_maps_are_refused(choices: dict[str, str]) -> None:
     with pytest.raises(UserError, match="--weight-form sigma needs plain linear maps, and .* is none"):
         tiny("deep_transformer", weight_form="sigma", **choices)
+
+
+@pytest.mark.parametrize("starts_at_norm", [False, True])
+def test_a_matrix_that_starts_at_zero_learns(starts_at_norm: bool) -> None:
+    """FixUp's last maps do: the matrix is zero, its gradient is not, and u waits for a weight to follow."""
+    torch.manual_seed(1)
+    one = SpectralLinear(nn.Linear(12, 20), starts_at_norm)
+    with torch.no_grad():
+        one.weight.zero_()
+        one.weight_is_drawn()
+    (one(torch.randn(3, 12)) - 1).square().sum().backward()
+    assert not one.matrix().any()
+    assert float(one.u.norm()) == pytest.approx(1, rel=1e-5)
+    assert one.weight.grad is not None
+    assert bool(one.weight.grad.isfinite().all())
+    assert bool(one.weight.grad.any())
+    with torch.no_grad():
+        one.weight.sub_(one.weight.grad / one.weight.grad.norm())
+    for _ in range(50):
+        one.matrix()
+    found = torch.linalg.matrix_norm(one.matrix().detach(), ord=2)
+    assert float(found) == pytest.approx(float(one.gamma), rel=1e-3)
