@@ -39,15 +39,15 @@ SMALLEST = 1e-4
 STD = Option("sigma_std", 0.02, "standard deviation of the first weights of --init sigma")
 
 
-def iterate(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+def iterate(weight: Tensor, u: Tensor, smallest: float = SMALLEST) -> tuple[Tensor, Tensor]:
     """Make one power iteration for ``weight`` ``(out, in)`` from ``u`` ``(in)``; returns the norm and the new ``u``.
 
-    For a weight of zeros these are :data:`SMALLEST` and zeros.
+    For a weight of zeros these are ``smallest`` and zeros.
     """
     fixed = weight.detach()
     v = F.normalize(torch.mv(fixed, u), dim=0)
     u = F.normalize(torch.mv(fixed.t(), v), dim=0)
-    return torch.dot(v, torch.mv(weight, u)).clamp(min=SMALLEST), u
+    return torch.dot(v, torch.mv(weight, u)).clamp(min=smallest), u
 
 
 class SpectralLinear(AffineMap):
