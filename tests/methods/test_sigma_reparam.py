@@ -150,15 +150,16 @@ def test_other_forms_of_the_maps_are_refused(choices: dict[str, str]) -> None:
         tiny("deep_transformer", weight_form="sigma", **choices)
 
 
+@pytest.mark.parametrize(("outputs", "inputs"), [(20, 12), (12, 20)])
 @pytest.mark.parametrize("starts_at_norm", [False, True])
-def test_a_matrix_that_starts_at_zero_learns(starts_at_norm: bool) -> None:
+def test_a_matrix_that_starts_at_zero_learns(starts_at_norm: bool, outputs: int, inputs: int) -> None:
     """FixUp's last maps do: the matrix is zero, its gradient is not, and u waits for a weight to follow."""
     torch.manual_seed(1)
-    one = SpectralLinear(nn.Linear(12, 20), starts_at_norm)
+    one = SpectralLinear(nn.Linear(inputs, outputs), starts_at_norm)
     with torch.no_grad():
         one.weight.zero_()
         one.weight_is_drawn()
-    (one(torch.randn(3, 12)) - 1).square().sum().backward()
+    (one(torch.randn(3, inputs)) - 1).square().sum().backward()
     assert not one.matrix().any()
     assert float(one.u.norm()) == pytest.approx(1, rel=1e-5)
     assert one.weight.grad is not None
