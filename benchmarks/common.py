@@ -13,15 +13,24 @@ import torch
 from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim.adam import Adam
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import fairseq_plugins  # noqa: F401  (registers the architectures)
 from fairseq_plugins.core.method import METHODS as registered
+from fairseq_plugins.training.foreach_adam import Adam as ForeachAdam
+from fairseq_plugins.training.fused_adam import FusedAdam
 
 STOCK = "transformer"
 METHODS = tuple(registered)
 
 
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "adam": Adam,
+    "foreach_adam": ForeachAdam,
+    "fused_adam": FusedAdam,
+}
+"""By the names in fairseq; the first is stock's."""
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -111,16 +120,19 @@ def ratios(seconds: dict[str, list[dict[str, float]]], clock: str, base: str) ->
     }
 
 
+def with_quartiles(found: Sequence[float], digits: int = 3) -> str:
+    """The median of sorted numbers, and their quartiles in brackets."""
+    low, high = found[len(found) // 4], found[(3 * len(found)) // 4]
+    return f"{statistics.median(found):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
 def table(seconds: dict[str, list[dict[str, float]]], base: str = STOCK) -> str:
     """Markdown: median ratio to ``base`` with quartiles, by wall clock and by processor time."""
     lines = ["| arch | wall ratio (quartiles) | processor ratio (quartiles) | median s |", "|---|---|---|---|"]
     wall, processor = ratios(seconds, "wall", base), ratios(seconds, "processor", base)
     for name, times in seconds.items():
-        cells = [
-            f"{statistics.median(r):.3f} ({r[len(r) // 4]:.3f} to {r[(3 * len(r)) // 4]:.3f})"
-            for r in (wall[name], processor[name])
-        ]
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {statistics.median(t['wall'] for t in times):.3f} |")
+        middle = statistics.median(t["wall"] for t in times)
+        lines.append(f"| {name} | {with_quartiles(wall[name])} | {with_quartiles(processor[name])} | {middle:.3f} |")
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from common import machine
+from common import machine, with_quartiles
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.search.precision import PRECISIONS, lower
@@ -61,11 +61,10 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|")
     for name, times in seconds.items():
         gains = sorted(base / own for base, own in zip(seconds[STOCK], times, strict=True))
-        low, high = gains[len(gains) // 4], gains[3 * len(gains) // 4]
         same = sum(map(str.__eq__, found[name], found[STOCK])) / len(texts)
         print(
-            f"| {name} | {len(texts) / statistics.median(times):.1f} | {statistics.median(gains):.2f} "
-            f"({low:.2f} to {high:.2f}) | {metric.corpus_score(found[name], [references]).score:.2f} | {same:.1%} |"
+            f"| {name} | {len(texts) / statistics.median(times):.1f} | {with_quartiles(gains, digits=2)} | "
+            f"{metric.corpus_score(found[name], [references]).score:.2f} | {same:.1%} |"
         )
     print(f"\nBLEU: `{metric.get_signature()}`")
 

@@ -10,13 +10,7 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from common import STOCK, Size, interleaved, machine, make_model, make_task, table
-from fairseq.optim.adam import Adam as StockAdam
-
-from fairseq_plugins.training.foreach_adam import Adam
-from fairseq_plugins.training.fused_adam import FusedAdam
-
-KINDS = {"adam": StockAdam, "foreach_adam": Adam, "fused_adam": FusedAdam}
+from common import OPTIMIZERS, STOCK, Size, interleaved, machine, make_model, make_task, table
 
 
 def make_step(kind: type[torch.optim.Optimizer], args: argparse.Namespace) -> tuple[Callable[[], None], int]:
@@ -42,7 +36,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    made = {name: make_step(kind, args) for name, kind in KINDS.items()}
+    made = {name: make_step(kind, args) for name, kind in OPTIMIZERS.items()}
     print(f"{machine(args.device)}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
     print(f"{made['adam'][1]} tensors; {args.rounds} rounds\n")
     seconds = interleaved({name: step for name, (step, _) in made.items()}, args.rounds, args.device)

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import machine, zipf_tokens
+from common import machine, with_quartiles, zipf_tokens
 
 FEW = 4
 """Sentences of the second test set, which takes hardly longer than a command's start."""
@@ -91,8 +91,7 @@ def main() -> None:
         for column in (0, 1):
             pairs = zip(seconds[counts[0]], seconds[count], strict=True)
             gains = sorted(base[column] / other[column] for base, other in pairs)
-            low, high = gains[len(gains) // 4], gains[3 * len(gains) // 4]
-            cells.append(f"{statistics.median(gains):.2f} ({low:.2f} to {high:.2f})")
+            cells.append(with_quartiles(gains, digits=2))
         middle = statistics.median(search for _, search in seconds[count])
         print(f"| {count} | {cells[0]} | {cells[1]} | {middle:.1f} |")
 

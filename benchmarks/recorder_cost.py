@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from common import interleaved, machine, make_task, ratios, step_flags, zipf_tokens
+from common import interleaved, machine, make_task, ratios, step_flags, with_quartiles, zipf_tokens
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
@@ -73,9 +73,7 @@ def main() -> None:
     for clock in ("wall", "processor"):
         found = ratios(seconds, clock, BASE)
         for name in (RECORDED, OFF, GUARDED):
-            ratio = found[name]
-            middle, low, high = statistics.median(ratio), ratio[len(ratio) // 4], ratio[3 * len(ratio) // 4]
-            print(f"{clock}, {name}: {middle:.3f} ({low:.3f} to {high:.3f}) times a step of {BASE}")
+            print(f"{clock}, {name}: {with_quartiles(found[name])} times a step of {BASE}")
         share = 100 * (statistics.median(found[RECORDED]) - 1) / DEFAULT_INTERVAL
         print(f"{clock}: the recorder costs {share:.3f} % of a run at the default interval of {DEFAULT_INTERVAL}")
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 from common import (
     METHODS,
+    OPTIMIZERS,
     PRECISIONS,
     STOCK,
     Size,
@@ -26,12 +27,8 @@ from common import (
     zipf_tokens,
 )
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.optim.adam import Adam
 
-from fairseq_plugins.training.fused_adam import FusedAdam
 from fairseq_plugins.training.mixed_precision import half_products
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": Adam, "fused_adam": FusedAdam}
 
 
 def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Callable[[], None], torch.nn.Module]:
@@ -41,7 +38,8 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Ca
     model = model.to(device=args.device, dtype=PRECISIONS[precision]).train()
     amp = args.amp and arch != STOCK
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
-    optimizer = OPTIMIZERS["adam" if arch == STOCK else args.optimizer](model.parameters(), lr=1e-5, betas=(0.9, 0.98))
+    kind = OPTIMIZERS["adam" if arch == STOCK else args.optimizer]
+    optimizer = kind(model.parameters(), lr=1e-5, betas=(0.9, 0.98))  # type: ignore[call-arg]
     source = zipf_tokens(args.sentences, args.length, size.vocabulary, seed=1).to(args.device)
     target = zipf_tokens(args.sentences, args.length, size.vocabulary, seed=2).to(args.device)
     sample = {

@@ -29,18 +29,18 @@ def same(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and found == wanted
 
 
-SHAPES = st.lists(st.integers(0, 70), min_size=0, max_size=2)
+SETTINGS: dict[str, Any] = {
+    "shapes": st.lists(st.lists(st.integers(0, 70), min_size=0, max_size=2), min_size=1, max_size=5),
+    "betas": st.sampled_from([(0.9, 0.98), (0.9, 0.999), (0.0, 0.5)]),
+    "eps": st.sampled_from([1e-9, 1e-8, 1e-3]),
+    "decay": st.sampled_from([0.0, 0.01]),
+    "seed": st.integers(0, 99),
+}
+"""What an update of Adam depends on, for every form of it."""
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    shapes=st.lists(SHAPES, min_size=1, max_size=5),
-    betas=st.sampled_from([(0.9, 0.98), (0.9, 0.999), (0.0, 0.5)]),
-    eps=st.sampled_from([1e-9, 1e-8, 1e-3]),
-    decay=st.sampled_from([0.0, 0.01]),
-    dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
-    seed=st.integers(0, 99),
-)
+@given(**SETTINGS, dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
 def test_weights_and_state_are_those_of_fairseq(
     shapes: list[list[int]],
     betas: tuple[float, float],

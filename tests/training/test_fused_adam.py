@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_plugins.training.fused_adam import FusedAdam
-from tests.training.test_foreach_adam import SHAPES, checkpoint
+from tests.training.test_foreach_adam import SETTINGS, checkpoint
 
 LR = 0.01
 # Of a step of size LR, and of the moments, each of which a few roundings enter.
@@ -44,13 +44,9 @@ def assert_one_update_is_the_same(stock: StockAdam, own: FusedAdam, tolerance: f
 
 @settings(max_examples=40, deadline=None)
 @given(
-    shapes=st.lists(SHAPES, min_size=1, max_size=5),
-    betas=st.sampled_from([(0.9, 0.98), (0.9, 0.999), (0.0, 0.5)]),
-    eps=st.sampled_from([1e-9, 1e-8, 1e-3]),
-    decay=st.sampled_from([0.0, 0.01]),
+    **SETTINGS,
     size=st.sampled_from([1e-6, 1e-3, 1.0]),
     precision=st.sampled_from([(torch.float32, TOLERANCE), (torch.float64, 1e-13)]),
-    seed=st.integers(0, 99),
 )
 def test_each_update_is_that_of_fairseq(
     shapes: list[list[int]],
