@@ -32,6 +32,10 @@ RECIPES: dict[str, dict[str, Any]] = {
     "t_fixup": {"warmup": 0, "peak": 5e-4, "why": "no warm-up, learning rate 5e-4: its paper's recipe"},
     "fixup": {"peak": 5e-4, "why": "learning rate 5e-4: its released recipe"},
     "b2t_without_ln": {"width": 128, "why": "width 128: beta = d^-0.2 holds the stream in wide layers only"},
+    "branch_norm": {
+        "flags": ["--branch-norm-updates", "50"],
+        "why": "branches at full size after 50 updates, not 4,000: as long as the warm-up",
+    },
 }
 """Where a paper's own recipe departs from the common one."""
 SMOOTHING = 0.1
@@ -89,11 +93,18 @@ def norm_of_gradient(model: torch.nn.Module) -> float:
 def train(method: str, depth: tuple[int, int], args: argparse.Namespace) -> dict[str, Any]:
     """One run; a dictionary for one row."""
     words, data = corpus(args.corpus)
-    recipe = {"peak": args.peak, "warmup": args.warmup, "width": args.width, "why": "", **RECIPES.get(method, {})}
+    recipe = {
+        "peak": args.peak,
+        "warmup": args.warmup,
+        "width": args.width,
+        "flags": [],
+        "why": "",
+        **RECIPES.get(method, {}),
+    }
     task = TranslationTask(TranslationConfig(), words, words)
     arch = method if method == STOCK else f"{method}_transformer"
     size = Size(*depth, recipe["width"], args.heads, len(words))
-    model = make_model(arch, size, task, ["--dropout", "0.1"]).train()
+    model = make_model(arch, size, task, ["--dropout", "0.1", *recipe["flags"]]).train()
     optimizer = Adam(model.parameters(), lr=recipe["peak"], betas=(0.9, 0.98))
     losses: list[float] = []
     norms: list[float] = []
@@ -103,6 +114,7 @@ def train(method: str, depth: tuple[int, int], args: argparse.Namespace) -> dict
     for update in range(1, args.updates + 1):
         sample = next(stream)
         target = sample.pop("target")
+        model.set_num_updates(update - 1)  # as fairseq's task does
         optimizer.param_groups[0]["lr"] = learning_rate(update, recipe["peak"], recipe["warmup"])
         log_probs = torch.log_softmax(model(**sample)[0].float(), dim=-1)
         loss, nll = label_smoothed_nll_loss(

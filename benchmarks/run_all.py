@@ -71,6 +71,12 @@ CPU_TABLES = {
         words(f"--layers 100 --width 64 --methods {DEEP}"),
         7,
     ),
+    "step-profile": Table(
+        "Where the time of a training step goes, 6-6 layers, width 512",
+        "step_profile.py",
+        words("--optimizer fused_adam"),
+        5,
+    ),
     "loss": Table("Output layer and loss in chunks", "output_and_loss.py", (), 9),
     "optimizer": Table("Adam by lists of tensors, and in one pass", "optimizer_time.py", (), 25),
     "decode": Table("Beam search, 6-6 layers, by search and precision", "decode_time.py", words("--layers 6"), 9),

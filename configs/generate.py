@@ -2,8 +2,8 @@
 
 fairseq cannot chain whole configurations by ``defaults:`` (values get lost on the way), and recipes that are copied by
 hand drift apart. So each recipe stands once, in the file of its paper in ``recipes/``, with the models that it trains;
-the comments take the printed results from ``fairseq_plugins/pipeline/published.tsv``. The files of ``multi30k_de_en``
-are written by hand.
+the comments take the printed results from ``fairseq_plugins/pipeline/published.tsv``. The files of three layers in
+``multi30k_de_en`` are written by hand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.pipeline.published import PublishedRow, rows_of
-from recipes import admin, b2t, dsinit, rezero
+from recipes import admin, b2t, dsinit, multi30k, rezero
 from recipes.common import Config, Noted, merged, plain
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +42,8 @@ GROUPS = (
     "scoring",
 )
 """The groups of a file in their order, after what is said of the sweep."""
-CONFIGS: dict[str, Config] = dict([*admin.configs(), *dsinit.configs(), *rezero.configs(), *b2t.configs()])
+RECIPES = (admin, dsinit, rezero, b2t, multi30k)
+CONFIGS: dict[str, Config] = dict(one for recipe in RECIPES for one in recipe.configs())
 """By the path below this directory, without ``.yaml``."""
 
 
@@ -135,6 +136,8 @@ def result_line(row: PublishedRow) -> str:
 
 def _paper_figure(config: Config, rows: Sequence[PublishedRow], product: int) -> str:
     """What the paper says beside our arithmetic."""
+    if not rows:
+        return ""
     said = {row.tokens_per_update for row in rows if not row.overrides} or {row.tokens_per_update for row in rows}
     if said == {None}:
         return "; the paper's figure is not stated"

@@ -7,6 +7,7 @@ code 1). A block is between ``<!-- generated: NAME -->`` and ``<!-- end of NAME 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import itertools
 import re
@@ -24,6 +25,7 @@ from torch import nn
 
 import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from fairseq_plugins import patches
+from fairseq_plugins.checkpoints.fold import obstacles
 from fairseq_plugins.core.architectures import architecture_presets as family_presets
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.architectures import refusals as refusals_in
@@ -47,7 +49,7 @@ from fairseq_plugins.core.norm import ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
-from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
+from fairseq_plugins.pipeline.published import ROWS, PublishedRow, rows_by_table
 from fairseq_plugins.tables import markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -254,19 +256,29 @@ def arch(method: Method) -> str:
 
 
 def names_table() -> str:
-    """One row a paper, for the README."""
-    by_paper: dict[str, list[Method]] = {}
-    for method in METHODS.values():
-        by_paper.setdefault(method.paper, []).append(method)
+    """One row a method for the README, by the year of its paper."""
+    here = trained_here("60-12")
     rows = [
         (
-            ", ".join(f"[{method.title}](docs/methods.md#{_anchor(method.title)})" for method in methods),
-            ", ".join(code(arch(method)) for method in methods),
-            _linked(paper),
+            _year(method),
+            f"[{method.title}](docs/methods.md#{_anchor(method.title)})",
+            code(method.name),
+            told["what"],
+            told["depth"]
+            or _cited(_deepest(method))
+            or f"here: {here.get(method.name, NOT_RUN).removeprefix('60-12 ')}",
         )
-        for paper, methods in by_paper.items()
+        for method, told in ((method, told_by_papers(method)) for method in METHODS.values())
     ]
-    return table(("method", "`--arch`", "paper"), rows)
+    return table(
+        ("year", "method", "`METHOD`", "what it is", "deepest that trained; here: at 60-12"),
+        sorted(rows, key=lambda row: row[0]),
+    )
+
+
+def _year(method: Method) -> str:
+    found = re.search(r"\b(?:19|20)\d\d\b", method.paper)
+    return found[0] if found else ""
 
 
 def equations_table() -> str:
@@ -464,6 +476,142 @@ def methods_page() -> str:
     return "\n\n".join(sections) + "\n"
 
 
+# Choosing ----------------------------------------------------------------------------------------------------------
+
+NOT_STATED, NOT_RUN = "not stated", "not run"
+SHORT = {"falls to the word frequencies": "frequencies only", "falls, still above the word frequencies": "not yet"}
+"""Verdicts of benchmarks/deep_stability.py in a cell."""
+TOO_SHORT = {"60-12": (), "100-100": tuple(SHORT)}
+"""Verdicts that say nothing after as few updates as there were at a depth."""
+STEPS = "A training step of every method"
+DECODING = "Beam search of every method"
+"""Headings in benchmarks/results/xeon_amx.md."""
+
+
+def choosing_table() -> str:
+    """One row a method: measured figures, what the papers print, and what the code folds and exports."""
+    steps, memory = measured(STEPS)
+    (decoding,) = measured(DECODING)
+    here = trained_here(*TOO_SHORT)
+    rows = []
+    for method, told in ((method, told_by_papers(method)) for method in METHODS.values()):
+        folds, exports = folds_and_exports(method)
+        rows.append(
+            (
+                f"[{method.title}](methods.md#{_anchor(method.title)})",
+                "; ".join(filter(None, [*depths_of_papers(method), told["depth"]])) or NOT_STATED,
+                here.get(method.name, NOT_RUN),
+                *(found.get(arch(method), "not measured") for found in (steps, decoding, memory)),
+                told["warm_up"] or _warm_up_of_configuration(method) or NOT_STATED,
+                "yes" if folds else "no",
+                "yes" if exports else "no",
+                told["batch"] or NOT_STATED,
+            )
+        )
+    header = ("method", "papers", "here", "step", "decoding", "memory", "warm-up", "folds", "exports", "batch size")
+    return table(header, rows)
+
+
+def told_by_papers(method: Method) -> dict[str, str]:
+    """The method's row of docs/choosing.tsv, which has what no other file of this package says; empty without one."""
+    return _told().get(method.name, dict.fromkeys(("what", "depth", "warm_up", "batch"), ""))
+
+
+@functools.cache
+def _told() -> dict[str, dict[str, str]]:
+    with (ROOT / "docs" / "choosing.tsv").open(encoding="utf-8", newline="") as file:
+        return {row["method"]: row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
+
+
+def measured(heading: str) -> list[dict[str, str]]:
+    """The tables of a section of benchmarks/results/xeon_amx.md: the third cell of each row, by architecture."""
+    page = (ROOT / "benchmarks" / "results" / "xeon_amx.md").read_text(encoding="utf-8")
+    (section,) = (part for part in page.split("\n## ") if part.startswith(heading))
+    tables = re.findall(r"(?:^\|.*\n?)+", section, flags=re.MULTILINE)
+    return [dict(map(_name_and_ratio, found.splitlines()[2:])) for found in tables]
+
+
+def _name_and_ratio(row: str) -> tuple[str, str]:
+    cells = [cell.strip() for cell in row.split("|")]
+    return cells[1].partition(" ")[0], re.sub(r"\d\.\d+", lambda number: f"{float(number[0]):.2f}", cells[3])
+
+
+def trained_here(*depths: str) -> dict[str, str]:
+    """What docs/results/deep_stability.md found at these depths, by method."""
+    found: dict[str, dict[str, str]] = {}
+    depth = ""
+    for line in (ROOT / "docs" / "results" / "deep_stability.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            depth = next((depth for depth in depths if line.startswith(f"## {depth} ")), "")
+        elif depth and (cells := re.match(r"\| `(\w+)` \|(?:[^|]*\|){5} ([^|]+) \|", line)):
+            if cells[2] not in TOO_SHORT[depth]:
+                found.setdefault(cells[1], {}).setdefault(depth, SHORT.get(cells[2], cells[2]))
+    return {name: "; ".join(f"{depth} {verdict}" for depth, verdict in each.items()) for name, each in found.items()}
+
+
+def depths_of_papers(method: Method) -> list[str]:
+    """The deepest translation model and language model of published.tsv that trained, the shallowest that failed."""
+    found = []
+    for language in (False, True):
+        trained, failed = (_rows_by_depth(method, language, failed) for failed in (False, True))
+        found += [_cited(trained[max(trained)])] if trained else []
+        failed = {depth: rows for depth, rows in failed.items() if depth not in trained}
+        found += [f"fails at {_cited(failed[min(failed)])}"] if failed else []
+    return found
+
+
+def _deepest(method: Method) -> list[PublishedRow]:
+    """The published rows of the method's deepest model that trained."""
+    kinds = [_rows_by_depth(method, language, failed=False) for language in (False, True)]
+    return max(((max(rows), rows[max(rows)]) for rows in kinds if rows), default=(0, []), key=lambda one: one[0])[1]
+
+
+def _rows_by_depth(method: Method, language: bool, failed: bool) -> dict[int, list[PublishedRow]]:
+    """Published rows of the method by its number of layers; rows that change the model or the batch are left out."""
+    found: dict[int, list[PublishedRow]] = {}
+    texts = r"enwik8|wikitext" if language else r"wmt|iwslt"
+    for row in ROWS:
+        name = re.match(rf"(?:{texts})\w*/(\w+?)_(?:(\d+)e)?(\d+)d(?!.*no_warmup)", row.config)
+        changed = any(setting.startswith(("model.", "optimization.")) for setting in row.overrides)
+        if name and name[1] == method.name and not changed and row.failed == failed:
+            found.setdefault(int(name[2] or 0) + int(name[3]), []).append(row)
+    return found
+
+
+def _cited(rows: Sequence[PublishedRow]) -> str:
+    """``18-18 (Admin Table 2; B2T Table 1)``: the layers of the first row, and the first table of each paper."""
+    if not rows:
+        return ""
+    layers = re.findall(r"(\d+)[ed](?=\d|_|$)", rows[0].config)
+    tables: dict[str, str] = {}
+    for row in rows:
+        tables.setdefault(row.paper, row.table)
+    cited = "; ".join(map(" ".join, tables.items()))
+    return f"{'-'.join(layers)}{' of a language model' if len(layers) == 1 else ''} ({cited})"
+
+
+def _warm_up_of_configuration(method: Method) -> str:
+    """The warm-up of the method's deepest configuration of a paper."""
+    rows = _deepest(method)
+    if not rows:
+        return ""
+    path = f"configs/{rows[0].config}.yaml"
+    found = re.search(r"warmup_updates: (\d+)", (ROOT / path).read_text(encoding="utf-8"))
+    return f"used: {int(found[1]):,} updates ([{rows[0].paper}](../{path}))" if found else ""
+
+
+def folds_and_exports(method: Method) -> tuple[bool, bool]:
+    """Whether ``fairseq-deep fold`` and ``fairseq-deep export`` take a trained model of eight and eight layers."""
+    from fairseq_plugins.translator.ctranslate2_model import obstacles_to_export  # for this page alone
+
+    model = tiny_model(method, encoder_layers=8, decoder_layers=8)
+    model.set_num_updates(10**6)
+    folds = not obstacles(model)
+    residuals = (module for module in model.modules() if isinstance(module, Residual))
+    sums = all(residual.branch_scale() is not None for residual in residuals)
+    return folds, (folds or sums) and not obstacles_to_export(model)
+
+
 def patches_table() -> str:
     """One row for each bug of fairseq that the package patches."""
     rows = []
@@ -534,12 +682,14 @@ def with_block(page: str, name: str, content: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that has generated text, by its path, as it should be."""
-    readme, fairseq, reproduction = (ROOT / name for name in ("README.md", "docs/fairseq.md", "docs/reproduction.md"))
+    names = ("README.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md")
+    readme, fairseq, reproduction, choosing = (ROOT / name for name in names)
     return {
         ROOT / "docs" / "methods.md": methods_page(),
         readme: with_block(readme.read_text(encoding="utf-8"), "methods", names_table()),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
+        choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),
     }
 
 

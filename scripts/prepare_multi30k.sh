@@ -3,7 +3,8 @@
 #
 #     [SETTING=VALUE ...] scripts/prepare_multi30k.sh DIR
 #
-# DIR gets what scripts/prepare.sh writes; the test set is test_2016_flickr.
+# DIR gets what scripts/prepare.sh writes; test is test_2016_flickr, and test_2017 is test_2017_flickr. A RAW without
+# the second is prepared without it.
 # Settings: SOURCE, TARGET, SIZE, all others of scripts/prepare.sh, RAW, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see
 # docs/data.md.
 set -euo pipefail
@@ -14,7 +15,7 @@ export SOURCE=${SOURCE:-de} TARGET=${TARGET:-en} SIZE=${SIZE:-4000}
 if [[ -z ${RAW:-} ]]; then
     # The names of the files do not tell the corpus, so they have a folder of their own.
     export CACHE=$CACHE/multi30k
-    for part in train val test_2016_flickr; do
+    for part in train val test_2016_flickr test_2017_flickr; do
         for language in "$SOURCE" "$TARGET"; do
             fairseq_deep download "$part.$language.gz" \
                 "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/$part.$language.gz"
@@ -22,4 +23,6 @@ if [[ -z ${RAW:-} ]]; then
     done
     RAW=${ARCHIVE_DIR:-$CACHE}
 fi
-"$ROOT/scripts/prepare.sh" "$1" "train=$RAW/train" "valid=$RAW/val" "test=$RAW/test_2016_flickr"
+sets=("train=$RAW/train" "valid=$RAW/val" "test=$RAW/test_2016_flickr")
+compgen -G "$RAW/test_2017_flickr.$SOURCE*" >/dev/null && sets+=("test_2017=$RAW/test_2017_flickr")
+"$ROOT/scripts/prepare.sh" "$1" "${sets[@]}"

@@ -21,16 +21,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
     "options": set(),
+    "orphans": set(),
     "outcome": set(),
     "processor": set(),
     "tables": set(),
     "text": set(),
-    "patches": {"text"},
+    "archive": set(),
+    "patches": {"archive", "text"},
     "core": set(),
     "methods": {"core"},
     "training": {"core", "patches"},
     "search": {"core", "patches"},
-    "checkpoints": {"core", "patches"},
+    "checkpoints": {"archive", "core", "patches"},
     "scoring": {"text", ""},
     "pipeline": {"checkpoints", "core", "patches", "text", "scoring", ""},
     "observe.recorder": {"core", "patches"},
@@ -40,11 +42,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "translator": {"checkpoints", "core", "patches", "pipeline", "search", "text"},
     "demo": {"core", "pipeline", "scoring", ""},
     "doctor": {"core", "patches", "pipeline", ""},
-    "cli": {"checkpoints", "patches", "core", "text", "demo", "pipeline", ""},
+    "cli": {"archive", "checkpoints", "patches", "core", "text", "demo", "pipeline", ""},
     "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
-BASE = {"errors", "files", "options", "outcome", "processor", "tables"}
+BASE = {"errors", "files", "options", "orphans", "outcome", "processor", "tables"}
 
 
 def part_of(module: str) -> str:

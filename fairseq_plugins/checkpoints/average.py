@@ -8,16 +8,15 @@ touched, one checkpoint at a time, so memory use stays near two models and optim
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 from argparse import Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from fairseq_plugins.archive.content import require_finite, weights_hash
 from fairseq_plugins.checkpoints.files import (
     architecture,
     memory_of,
@@ -62,8 +61,11 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
     mean, sources = RunningMean(measured), []
     first: dict[str, Any] = {}
     for path in inputs:
+        # The one before is let go first: only one is in memory beside the mean.
+        state = weights = None
         state = read_checkpoint(path)
         weights = moving_average(state, path, measured) if ema else state["model"]
+        require_finite(path, weights)
         mean.add(weights, str(path))
         sources.append({"file": path.name, "num_updates": num_updates(state), "weights_sha256": weights_hash(weights)})
         settings = without_training_state({key: value for key, value in state.items() if key != "model"})
@@ -145,18 +147,6 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(options, Namespace):
         return settings
     return {**settings, "cfg": {**config, "model": {**vars(options), "_name": architecture(settings)}}}
-
-
-def weights_hash(weights: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 over names, types, shapes and bytes of ``weights``, in the order of their names.
-
-    It is not the checksum of the file: a checkpoint also stores the duration of its training, so two runs never match.
-    """
-    digest = hashlib.sha256()
-    for name, weight in sorted(weights.items()):
-        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
-        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def parser() -> OneLineParser:

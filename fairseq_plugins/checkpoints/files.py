@@ -5,13 +5,13 @@ Nothing in a file is ever executed, and a file appears under its name only when 
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairseq_plugins.archive.content import SHA256, require_content, weights_hash
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 
@@ -25,15 +25,16 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """Read a fairseq checkpoint; tensors are mapped from the file, and nothing in it is executed.
 
     Raises:
-        UserError: the file is absent, truncated, not a fairseq checkpoint, or asks to run code when it is loaded.
+        UserError: the file is absent, damaged, not a fairseq checkpoint, asks to run code when it is loaded, or holds
+            weights that are not finite.
     """
     # Imported here: these import fairseq, which takes seconds, and --help need not wait for it.
     from fairseq_plugins import patches
-    from fairseq_plugins.patches.unreadable_checkpoints import plain_content, require_model
+    from fairseq_plugins.patches.unreadable_checkpoints import plain_content
 
     patches.apply()
-    state = plain_content(path, mmap=zipfile.is_zipfile(path))
-    require_model(path, state)
+    state = plain_content(path)
+    require_content(path, state)
     return dict(state)
 
 
@@ -83,12 +84,13 @@ def require_file_name(output: Path) -> None:
 
 
 def write_checkpoint(state: dict[str, Any], output: Path) -> None:
-    """Write ``state`` to ``output`` atomically; a missing directory is created.
+    """Write ``state`` to ``output`` atomically, with a hash of its weights; a missing directory is created.
 
     Raises:
         UserError: the file cannot be written.
     """
     require_file_name(output)
+    state = {**state, "extra_state": {**(state.get("extra_state") or {}), SHA256: weights_hash(state["model"])}}
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         # Pass an open file: torch would write a name into the file, and equal results would differ.

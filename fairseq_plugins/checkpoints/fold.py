@@ -29,6 +29,7 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from fairseq_plugins.archive.content import require_finite
 from fairseq_plugins.checkpoints.files import (
     architecture,
     num_updates,
@@ -48,6 +49,7 @@ from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.patches.damaged_settings import explained_by_settings
 from fairseq_plugins.patches.mismatched_checkpoints import explain
 
 STOCK_ARCH = "transformer"
@@ -270,24 +272,20 @@ def own_options(state: Mapping[str, Any], path: Path) -> Namespace:
     return flat
 
 
-def _require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    for name, value in weights.items():
-        if not bool(torch.isfinite(value).all()):
-            raise UserError(f"{path}: '{name}' contains values that are not finite")
-
-
 def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransformerModel, Namespace]:
     """Build the model of a checkpoint, in float32 and evaluation mode; returns it and its flat configuration.
 
     Raises:
         UserError: the checkpoint is of another model, does not fit its own settings, or is not finite.
     """
-    options = own_options(state, path)
+    with explained_by_settings(path, state):
+        options = own_options(state, path)
     weights = dict(state["model"])
     for stack in Stack:
         if f"{stack.value}.embed_tokens.weight" not in weights:
             raise UserError(f"{path}: the weights of the {stack.value}'s embeddings are missing")
-    model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), task_for(weights))
+    with explained_by_settings(path, state):
+        model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), task_for(weights))
     try:
         model.load_state_dict(weights, strict=True)
     except RuntimeError as error:
@@ -295,7 +293,7 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
         if clear is None:
             raise
         raise clear from error
-    _require_finite(weights, path)
+    require_finite(path, weights)
     model.eval()
     return model, options
 

@@ -48,7 +48,7 @@ class RunningMean:
         """Add one state dict; ``source`` names it in messages.
 
         Raises:
-            UserError: keys, shapes, types, ties or measured values differ from the first, or a weight is not finite.
+            UserError: keys, shapes, types, ties or measured values differ from the first.
         """
         if self._count == 0:
             self._start(weights, source)
@@ -56,8 +56,6 @@ class RunningMean:
         self._count += 1
         for name, average in self._averages.items():
             for mean, new in _chunks(average.mean, weights[name]):
-                if not bool(torch.isfinite(new).all()):
-                    raise UserError(f"{source}: '{name}' contains values that are not finite")
                 self._take(mean, new)
         for name in self._kept:
             if not weights[name].is_floating_point():

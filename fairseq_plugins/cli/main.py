@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 import fairseq_plugins
+from fairseq_plugins.archive import NON_FINITE_ALLOWED
 from fairseq_plugins.cli import stock
 from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.outcome import exit_code
@@ -39,6 +42,12 @@ class Command:
     needs_fairseq: bool = True
 
 
+ALLOW_NON_FINITE = "--allow-non-finite"
+READ_WEIGHTS = (
+    *("train", "hydra-train", "generate", "interactive", "validate", "eval-lm"),
+    *("average", "fold", "diagnose", "evaluate", "package", "export"),
+)
+"""The commands that have that option: one for all of them, and for every process that they start."""
 COMMANDS: Mapping[str, Command] = {
     "train": Command("train a model", "fairseq_cli.train", stock.with_user_dir),
     "hydra-train": Command("train a model from a YAML file", "fairseq_cli.hydra_train", stock.hydra_train),
@@ -94,6 +103,9 @@ COMMANDS: Mapping[str, Command] = {
         "convert a checkpoint or such a directory for CTranslate2, and prove that it computes the same",
         "fairseq_plugins.translator.export",
     ),
+    "fsck": Command(
+        "check checkpoints, and say which one a training can continue from", "fairseq_plugins.checkpoints.fsck"
+    ),
     "report": Command("results of trainings in one table", "fairseq_plugins.pipeline.report", needs_fairseq=False),
     "watch": Command(
         "losses and gradient norms of trainings, while they run",
@@ -136,7 +148,22 @@ def _dispatch(argv: list[str]) -> int:
     command = COMMANDS[name]
     if command.needs_fairseq:
         _register()
-    return command.runner(name, command.module, rest)
+    with _weights_that_are_not_finite(name, rest):
+        return command.runner(name, command.module, rest)
+
+
+@contextmanager
+def _weights_that_are_not_finite(name: str, argv: list[str]) -> Iterator[None]:
+    """Take ``--allow-non-finite`` out of the arguments of a command that reads weights, and let it read them."""
+    if name not in READ_WEIGHTS or ALLOW_NON_FINITE not in argv:
+        yield
+        return
+    argv.remove(ALLOW_NON_FINITE)
+    os.environ[NON_FINITE_ALLOWED] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[NON_FINITE_ALLOWED]
 
 
 def _register() -> None:
@@ -164,7 +191,8 @@ def usage() -> str:
             "commands of this package:",
             *(line for name, line in lines.items() if COMMANDS[name].runner is own),
             "",
-            "`fairseq-deep COMMAND --help` lists the options of a command.",
+            "`fairseq-deep COMMAND --help` lists the options of a command. Those that read weights refuse what is not",
+            f"finite; {ALLOW_NON_FINITE} lets them read it.",
         ]
     )
 

@@ -65,8 +65,12 @@ def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
     _refuse_unreadable_config(given.config_name, given.config_dir)
     with _without_chatter():
         stock: Any = import_module(module)
-    stock._hydra_main = _in_hydra(stock._hydra_main)
-    return plain(name, module, argv)
+    job = stock._hydra_main
+    stock._hydra_main = _in_hydra(job)
+    try:
+        return plain(name, module, argv)
+    finally:
+        stock._hydra_main = job
 
 
 def take_option(argv: Sequence[str], flag: str, short: str | None = None) -> tuple[str | None, list[str]]:

@@ -9,8 +9,8 @@ for several processes on CPUs, for Hydra's traces and for scoring reach them as 
 ``fairseq-deep stock-score``.
 
 Not patched, because the patch would be a larger hack than the bug: a forgotten ``--user-dir`` (no code of this package
-is loaded then); a resumed ``--fp16`` training, whose master weights are rounded; fully sharded training without
-fairscale; ``TransformerConfig().encoder``, which is a class shared by the whole process and not an instance.
+is loaded then); fully sharded training without fairscale; ``TransformerConfig().encoder``, which is a class shared by
+the whole process and not an instance.
 """
 
 from __future__ import annotations
@@ -19,20 +19,25 @@ from importlib import import_module
 
 MODULES: tuple[str, ...] = (
     "refused_checkpoints",
+    "refused_broadcast",
     "unreadable_checkpoints",
     "torn_checkpoints",
     "mismatched_checkpoints",
+    "damaged_settings",
     "dropped_sentences",
     "short_max_tokens",
     "another_training",
     "two_trainings_at_once",
     "inexact_resume",
+    "rounded_master_weights",
+    "validation_lost_at_resume",
     "resume_on_other_processes",
     "update_after_the_last",
     "validation_on_training_data",
     "bf16_means_tpu",
     "fp16_on_cpu",
     "cpu_processes",
+    "orphaned_ranks",
     "tokenizer_languages",
     "score_command",
     "shared_tensors_in_ema",
@@ -41,11 +46,14 @@ MODULES: tuple[str, ...] = (
     "ema_interval_at_resume",
     "polynomial_decay_by_flag",
     "hydra_traces",
+    "hydra_programs",
     "interrupted_workers",
     "gradient_detector",
     "misspelt_options",
     "impossible_values",
+    "executed_options",
     "long_lines",
+    "lines_at_returns",
     "unblocked_ngrams",
     "broken_dictionaries",
     "half_binarised",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
-import zipfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields
@@ -189,7 +188,7 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
     if cfg.restore_file == DEFAULT_RESTORE_FILE:
         if trainer.data_parallel_rank == 0 and PathManager.isfile(path):
             local = PathManager.get_local_path(path)
-            found = differences(plain_content(local, mmap=zipfile.is_zipfile(local)), cfg, trainer)
+            found = differences(plain_content(local), cfg, trainer)
     more = f"; {len(found) - NAMED} more" if len(found) > NAMED else ""
     problem = (
         f"{cfg.save_dir}: holds a training with other settings ({'; '.join(found[:NAMED])}{more}); use another "

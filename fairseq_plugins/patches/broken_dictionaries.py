@@ -16,6 +16,9 @@ from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.text.lines import read_lines
 
 OVERWRITE = " #fairseq:overwrite"
+MARK = "\ufeff"
+SHOWN = 80
+"""Characters of a line in a message."""
 
 
 def first_fault(path: Path, known: set[str]) -> str:
@@ -36,9 +39,13 @@ def first_fault(path: Path, known: set[str]) -> str:
             int(count)
         except ValueError:
             blank = ""
+        if "\r" in line:
+            return f"{path}: line {number}: carriage return inside the line, where fairseq splits it; remove it"
         if not blank:
             tab = ", separated by a space, not a tab" if "\t" in line else ""
-            return f"{path}: line {number}: '{line}' is not a word and its count{tab}"
+            # A text in place of a dictionary may have lines of any length.
+            shown = line if len(line) <= SHOWN else line[:SHOWN] + "..."
+            return f"{path}: line {number}: '{shown}' is not a word and its count{tab}"
         if word in seen and not line.endswith(OVERWRITE):
             where = f"is in line {seen[word]} already" if seen[word] else "is one that fairseq adds itself"
             return f"{path}: line {number}: the word '{word}' {where}; remove it, or end the line in{OVERWRITE}"
@@ -47,12 +54,13 @@ def first_fault(path: Path, known: set[str]) -> str:
 
 
 def read_or_name_line(add_from_file: Callable[..., None], dictionary: Dictionary, file: Any) -> None:
-    """``Dictionary.add_from_file`` that names the line it cannot read.
+    """``Dictionary.add_from_file`` that names the line it cannot read, or would misread.
 
     Raises:
-        UserError: there is such a line.
+        UserError: there is such a line, or a byte order mark before the first.
     """
     known = set(dictionary.indices)
+    first = len(dictionary)
     try:
         add_from_file(dictionary, file)
     except OSError:
@@ -63,6 +71,9 @@ def read_or_name_line(add_from_file: Callable[..., None], dictionary: Dictionary
         if not fault:
             raise
         raise UserError(fault) from error
+    # fairseq reads a mark as a part of the first word, which is then unknown in every text.
+    if dictionary.symbols[first:] and dictionary[first].startswith(MARK) and dictionary[first] != MARK:
+        raise UserError(f"{getattr(file, 'name', file)}: line 1: begins with a byte order mark; remove it")
 
 
 def apply() -> None:

@@ -55,8 +55,24 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "fairseq.optim.amp_optimizer.AMPOptimizer.build_optimizer": ("training.mixed_precision.without_scale",),
     "fairseq.modules.checkpoint_activations.CheckpointFunction.forward": ("training.mixed_precision.recompute_alike",),
     "fairseq.optim.fairseq_optimizer.FairseqOptimizer.load_state_dict": ("training.weight_decay.load",),
+    "fairseq.optim.fp16_optimizer.FP16Optimizer.state_dict": ("patches.rounded_master_weights.save_exactly",),
+    "fairseq.optim.fp16_optimizer.FP16Optimizer.load_state_dict": ("patches.rounded_master_weights.load_exactly",),
+    "fairseq.optim.fp16_optimizer.MemoryEfficientFP16Optimizer.state_dict": (
+        "patches.rounded_master_weights.save_exactly",
+    ),
+    "fairseq.optim.fp16_optimizer.MemoryEfficientFP16Optimizer.load_state_dict": (
+        "patches.rounded_master_weights.load_exactly",
+    ),
+    "fairseq.optim.amp_optimizer.AMPOptimizer.state_dict": ("patches.rounded_master_weights.save_exactly",),
+    "fairseq.optim.amp_optimizer.AMPOptimizer.load_state_dict": ("patches.rounded_master_weights.load_exactly",),
     "fairseq.optim.lr_scheduler.polynomial_decay_schedule.PolynomialDecayLRSchedule.__init__": (
         "patches.polynomial_decay_by_flag.build_with_length",
+    ),
+    "fairseq.optim.lr_scheduler.reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule.state_dict": (
+        "patches.validation_lost_at_resume.save_counts",
+    ),
+    "fairseq.optim.lr_scheduler.reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule.load_state_dict": (
+        "patches.validation_lost_at_resume.load_counts",
     ),
     "fairseq.models.ema.ema.EMA.build_fp32_params": ("patches.norms_lost_from_ema.build_with_versions",),
     "fairseq.models.ema.ema.EMA.restore": ("patches.norms_lost_from_ema.restore_with_versions",),
@@ -66,6 +82,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer.save_checkpoint": ("patches.another_training.save_with_dictionaries",),
     "fairseq.trainer.Trainer.load_checkpoint": (
         "observe.guard.checkpoints.load",
+        "patches.validation_lost_at_resume.tell_schedule",
         "patches.ema_interval_at_resume.count_from_start",
         "patches.ema_from_plain_checkpoint.say_what_is_wanted",
         "patches.mismatched_checkpoints.restore_or_explain",
@@ -82,6 +99,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "fairseq.checkpoint_utils.load_ema_from_checkpoint": ("patches.norms_lost_from_ema.load_complete",),
     "fairseq.checkpoint_utils.load_model_ensemble_and_task": (
+        "patches.damaged_settings.load_or_explain",
         "patches.mismatched_checkpoints.load_or_explain",
         "patches.unreadable_checkpoints.require_files",
     ),
@@ -89,9 +107,11 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     # Processes.
     "fairseq.distributed.utils.call_main": (
         "patches.impossible_values.refuse_configuration",
+        "patches.orphaned_ranks.call_main_until_alone",
         "patches.cpu_processes.call_main_anywhere",
         "patches.two_trainings_at_once.call_and_release",
     ),
+    "fairseq.distributed.utils._broadcast_object_slow": ("patches.refused_broadcast.broadcast_by_torch",),
     "fairseq.distributed.utils.all_gather_list": ("patches.cpu_processes.gather_in_main_memory",),
     "fairseq.models.distributed_fairseq_model.DistributedDataParallel": (
         "patches.cpu_processes.parallel_on_module_device",
@@ -106,6 +126,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "fairseq.options.add_preprocess_args": ("patches.misspelt_options.preprocess_in_one_line",),
     "fairseq_cli.score.get_parser": ("patches.misspelt_options.score_in_one_line",),
+    "hydra._internal.config_loader_impl.ConfigLoaderImpl.load_configuration": (
+        "patches.hydra_programs.refuse_programs",
+    ),
     "hydra._internal.utils.run_and_report": ("patches.hydra_traces.report_in_one_line",),
     # Search. (A task with its own `build_generator` also gets `build_or_refuse` around it when it is instantiated.)
     "fairseq.tasks.fairseq_task.FairseqTask.__init__": ("search.settings.initialise_watched",),
@@ -123,6 +146,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "fairseq.data.dictionary.Dictionary.add_from_file": ("patches.broken_dictionaries.read_or_name_line",),
     "fairseq.data.dictionary.Pool": ("patches.interrupted_workers.quiet_pool",),
     "fairseq.binarizer.Pool": ("patches.interrupted_workers.quiet_pool",),
+    "fairseq_cli.interactive.buffered_read": ("patches.lines_at_returns.read_to_line_feeds",),
     "fairseq_cli.interactive.main": ("patches.long_lines.translate_or_tell",),
     "fairseq_cli.interactive.make_batches": ("patches.long_lines.batches_of_what_fits",),
     "fairseq_cli.score.cli_main": ("patches.score_command.score_with_today_s_libraries",),

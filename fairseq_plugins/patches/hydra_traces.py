@@ -47,6 +47,8 @@ def configuration_error(error: BaseException) -> UserError | None:
 
     With ``HYDRA_FULL_ERROR=1`` Hydra's users ask for the trace, and get it.
     """
+    if isinstance(error, UserError):
+        return error
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         return None
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,18 @@ def prefixes(args: Namespace) -> Iterator[str]:
         yield from several.split(",") if several else ()
 
 
-def refuse_carriage_returns(path: Path) -> None:
-    """Refuse characters at which fairseq would split a line, in a file with one sentence per line.
+def refuse_other_readings(path: Path) -> None:
+    """Refuse what fairseq reads otherwise than this package, in a file with one sentence per line.
 
     Raises:
-        UserError: there is a carriage return that is not followed by a line feed.
+        UserError: there is a carriage return that is not followed by a line feed, or a byte order mark.
     """
     for number, line in enumerate(raw_lines(path), start=1):
+        if number == 1 and line.startswith(BOM_UTF8):
+            raise UserError(
+                f"{path}: line 1: begins with a byte order mark, which fairseq would read as a part of the first word; "
+                "remove it"
+            )
         if b"\r" in line and b"\r" in line.removesuffix(b"\n").removesuffix(b"\r"):
             raise UserError(
                 f"{path}: line {number}: carriage return inside the line, where fairseq would split it; remove it, or "
@@ -94,7 +100,7 @@ def check_text(args: Namespace) -> None:
     for files in read:
         check(files)
         for path in files:
-            refuse_carriage_returns(path)
+            refuse_other_readings(path)
 
 
 def check_links(path: Path, texts: Sequence[Path]) -> None:

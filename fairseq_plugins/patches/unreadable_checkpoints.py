@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
+from fairseq_plugins.archive.content import require_content
+from fairseq_plugins.archive.records import require_sound
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 
@@ -28,8 +32,6 @@ def explain(path: str | Path, error: Exception) -> UserError:
     """Return one line for an error of ``torch.load`` on the file at ``path``."""
     if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
         return UserError(f"cannot read checkpoint {path}: {error.strerror}")
-    if Path(path).is_file() and Path(path).stat().st_size == 0:
-        return UserError(f"checkpoint {path} is empty")
     unsafe = UNSAFE_NAME.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
     if unsafe:
         name = unsafe.group(1)
@@ -39,47 +41,53 @@ def explain(path: str | Path, error: Exception) -> UserError:
     return UserError(f"checkpoint {path} is truncated or not a checkpoint")
 
 
-def require_model(path: str | Path, state: Any) -> None:
-    """Refuse a file that torch can load but fairseq did not write.
-
-    Raises:
-        UserError: ``state`` is not a dictionary with the weights under ``model``.
-    """
-    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
-        raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
-
-
 def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
     """``load_checkpoint_to_cpu`` with one clear line for a file that cannot be used.
 
     Raises:
-        UserError: the file is missing, empty, truncated, of another kind, or holds more than plain data.
+        UserError: the file is missing, of another kind, damaged, holds more than plain data, or is not finite.
+    """
+    local = Path(PathManager.get_local_path(path))
+    with explained(path):
+        require_sound(local)
+    try:
+        with explained(path):
+            state = load(path, *args, **kwargs)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        # fairseq reads its entries before it is known to be a checkpoint; if it is one, the error has another cause.
+        require_content(local, plain_content(local))
+        raise
+    require_content(Path(path), state)
+    return state
+
+
+@contextmanager
+def explained(path: str | Path) -> Iterator[None]:
+    """Give errors of reading the file at ``path`` in one line.
+
+    Raises:
+        UserError: instead of them.
     """
     try:
-        state = load(path, *args, **kwargs)
+        yield
     except (OSError, EOFError, pickle.UnpicklingError) as error:
         raise explain(path, error) from error
     except RuntimeError as error:
         if "PytorchStreamReader" in str(error) or "failed finding central directory" in str(error):
             raise explain(path, error) from error
         raise
-    except (AttributeError, LookupError, TypeError, ValueError):
-        # The unpickler fails in many ways on what is not a pickle, and fairseq reads the file before it is known to be
-        # a checkpoint; if it is one, the error has another cause.
-        require_model(path, plain_content(path))
-        raise
-    require_model(path, state)
-    return state
 
 
-def plain_content(path: str | Path, mmap: bool = False) -> Any:
-    """Return the content of the file at ``path``; nothing in it is executed.
+def plain_content(path: str | Path) -> Any:
+    """Return the content of the file at ``path``, mapped where it can be; nothing in it is executed.
 
     Raises:
-        UserError: the file is missing, empty, truncated, of another kind, or holds more than plain data.
+        UserError: the file is missing, empty, of another kind, damaged, or holds more than plain data.
     """
+    with explained(path):
+        require_sound(Path(path))
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
         raise explain(path, error) from error
 

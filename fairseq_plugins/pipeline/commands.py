@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from fairseq_plugins.orphans import end_with
 from fairseq_plugins.text.__main__ import run_step
 
 GRACE_SECONDS = 2.0
@@ -62,7 +64,13 @@ class Commands:
             return
         with open(output, "wb") if output is not None else nullcontext() as stream:
             # close_fds=False: the child inherits the lock of workspace.py and keeps it.
-            child = subprocess.Popen(command, stdout=stream, env={**os.environ, **(environment or {})}, close_fds=False)
+            child = subprocess.Popen(
+                command,
+                stdout=stream,
+                env={**os.environ, **(environment or {})},
+                close_fds=False,
+                preexec_fn=partial(end_with, os.getpid()),
+            )
             code = _ended(child)
         if code:
             raise SystemExit(code if code > 0 else 128 - code)

@@ -16,6 +16,7 @@ from fairseq_plugins.errors import UserError, nearest
 
 GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
 """Groups whose keys depend on their ``_name``."""
+MISREAD = {":": "fairseq splits paths there", "${": "it begins a reference in a configuration"}
 CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
 
 
@@ -24,6 +25,19 @@ def quoted(value: object) -> str:
     escaped = re.sub(r"(\\*)'", r"\1\1\\'", str(value))
     trailing = len(escaped) - len(escaped.rstrip("\\"))
     return f"'{escaped}{chr(92) * trailing}'"
+
+
+def taken_as_it_is(path: Path) -> Path:
+    """Return the absolute form of ``path``.
+
+    Raises:
+        UserError: fairseq or Hydra would read another path.
+    """
+    whole = path.resolve()
+    for mark, why in MISREAD.items():
+        if mark in str(whole):
+            raise UserError(f"{whole}: '{mark}' is not supported in a path: {why}; use another directory")
+    return whole
 
 
 class Configuration(NamedTuple):

@@ -20,11 +20,22 @@ class Corpus:
         fingerprint: of the dictionaries and of the training files' sizes; independent of the path.
         training_tokens: of the longer side; 0 if unknown.
         longest: tokens of the longest training sentence that the model accepts; None if unknown.
+        files: dictionaries and training files.
     """
 
     fingerprint: str
     training_tokens: int
     longest: int | None
+    files: tuple[Path, ...] = ()
+
+    def content(self) -> str:
+        """Fingerprint of every byte of the files; about a second for a gigabyte."""
+        digest = hashlib.sha256()
+        for path in self.files:
+            with open(path, "rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+        return digest.hexdigest()
 
 
 def binarised(data: Path) -> Path:
@@ -49,7 +60,8 @@ def check_data(data: Path, config: Any) -> Corpus:
     sides = pair or ("",)
     dictionaries = [data / (f"dict.{side}.txt" if side else "dict.txt") for side in sides]
     if not _reads_binarised_text(config.task):
-        return Corpus(_fingerprint(sorted(data.glob("*.txt")), []), 0, max(_positions(config), default=None))
+        texts = sorted(data.glob("*.txt"))
+        return Corpus(_fingerprint(texts, []), 0, max(_positions(config), default=None), tuple(texts))
     splits = [str(getattr(config.dataset, "train_subset", "train"))]
     if not config.dataset.disable_validation:
         splits += str(config.dataset.valid_subset).split(",")
@@ -59,7 +71,8 @@ def check_data(data: Path, config: Any) -> Corpus:
     _check_shared_dictionary(dictionaries, config.model)
     training = [data / f"{name}.bin" for name in names[: len(sides)]]
     longest = _longest(training, config) if pair else int(config.task.tokens_per_sample)
-    return Corpus(_fingerprint(dictionaries, training), _tokens(training, dictionaries), longest)
+    files = (*dictionaries, *training, *(path.with_suffix(".idx") for path in training))
+    return Corpus(_fingerprint(dictionaries, training), _tokens(training, dictionaries), longest, files)
 
 
 def _reads_binarised_text(task: Any) -> bool:

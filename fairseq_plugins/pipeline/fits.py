@@ -11,7 +11,8 @@ from typing import Any
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.machine import Machine
 
-BYTES_OF_WEIGHT = {"fp32": 4, "amp": 4, "fp16": 2, "bf16": 2}
+BYTES_OF_WEIGHT = {"fp32": 4, "amp": 4, "fp16": 8, "bf16": 8}
+"""In a checkpoint, where fairseq stores half precision as float32; the master weights come on top of it."""
 BYTES_IN_MEMORY = {"fp32": 16, "amp": 16, "fp16": 20, "bf16": 20}
 """A parameter with its gradient, Adam's two moments and, in half precision, its float32 copy and gradient."""
 MOMENTS = {"sgd": 1, "nag": 1, "adafactor": 1, "adagrad": 1, "adadelta": 2, "adamax": 2}
@@ -98,12 +99,11 @@ def count_parameters(config: Any) -> tuple[int, int]:
 
 def bytes_of_checkpoint(parameters: int, config: Any, precision: str) -> int:
     """Size of one checkpoint: weights, the optimiser's moments, and the moving average if there is one."""
-    weight = BYTES_OF_WEIGHT[precision]
-    total = weight
+    total = BYTES_OF_WEIGHT[precision]
     if not config.checkpoint.no_save_optimizer_state:
         total += 4 * MOMENTS.get(str(config.optimizer._name), 2)
     if config.ema.store_ema:
-        total += weight + (4 if config.ema.ema_fp32 else 0)
+        total += 8 if config.ema.ema_fp32 else 4
     return parameters * total
 
 

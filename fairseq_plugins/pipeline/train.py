@@ -20,7 +20,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,10 +31,11 @@ from typing import Any
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import ScriptParser, at_least
+from fairseq_plugins.orphans import end_with
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration
+from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration, taken_as_it_is
 from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
 from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended, tell
 from fairseq_plugins.pipeline.fits import check_size, gigabytes, size_of
@@ -244,7 +247,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
         UserError: the configuration, the data, the disk, the memory or the number of processes do not fit.
     """
     _check_loggers(request)
-    data = binarised(request.data).resolve()
+    data = taken_as_it_is(binarised(request.data))
     recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
     config = recipe.config
     corpus = check_data(data, config)
@@ -286,7 +289,7 @@ def _check_gpus(request: Request, machine: Machine, sharing: Sharing) -> None:
 
 def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, how: Sequence[str]) -> tuple[str, ...]:
     """The overrides for this machine and for the files of RUN."""
-    run = request.run.resolve()
+    run = taken_as_it_is(request.run)
     overrides = [
         f"task.data={quoted(data)}",
         f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
@@ -361,6 +364,7 @@ def _record(
         "seed": int(config.common.seed),
         "data": str(request.data.resolve()),
         "data_fingerprint": corpus.fingerprint,
+        "data_content": corpus.content(),
         "nodes": request.nodes,
         "processes": sharing.processes * request.nodes,
         "devices": devices,
@@ -412,7 +416,10 @@ def _begun_in_a_copy(request: Request) -> Plan:
     """
     sys.stdout.flush()
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as copy:
-        return copy.submit(begun, request).result()
+        try:
+            return copy.submit(begun, request).result()
+        except BrokenProcessPool:
+            raise UserError("the check before the training was killed; is the memory full?") from None
 
 
 def begun(request: Request) -> Plan:
@@ -427,7 +434,7 @@ def begun(request: Request) -> Plan:
     # Without a checkpoint, for example after a wrong value, the settings may change.
     if old is not None and (ending is not None or any((request.run / "checkpoints").glob("*.pt"))):
         check_unchanged(old, plan.record, request.run)
-    if ending is not None:
+    if ending is not None and not _is_lost(request.run, ending, plan.record):
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
     if request.dry_run or request.rank:
@@ -438,6 +445,18 @@ def begun(request: Request) -> Plan:
     repairs = restore_last_checkpoint(request.run / "checkpoints")
     write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
     return Plan(plan.command, plan.record, (*plan.lines, *repairs))
+
+
+def _is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
+    """Whether the last checkpoint of a finished training is an older one: its disk was away when it was written."""
+    from fairseq_plugins.checkpoints.damaged import LAST
+    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+
+    last = run / "checkpoints" / LAST
+    at_its_limit = record["configuration"]["optimization"]["max_update"] == ending.num_updates
+    if ending.reason or not at_its_limit or not last.is_file():
+        return False
+    return (num_updates(read_checkpoint(last)) or 0) < ending.num_updates
 
 
 NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")
@@ -454,6 +473,9 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         for name in NOT_TO_CHANGE
         if old.get(name) != new[name] and name != "overrides"
     ]
+    # An older version did not record the content; the fingerprint differs where a size does.
+    if not changed and "data_content" in old and old["data_content"] != new["data_content"]:
+        changed.append(f"data_content: {_short(new['data_content'])}, was {_short(old['data_content'])}")
     before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
@@ -532,7 +554,7 @@ def _followed(command: Sequence[str], log: Path, since: int, environment: Mappin
             stderr=subprocess.STDOUT,
             env=environment,
             close_fds=False,  # it keeps the lock of RUN
-            preexec_fn=_ignore_interrupts,
+            preexec_fn=partial(_begin_as_child, os.getpid()),
         )
         try:
             while True:
@@ -549,9 +571,10 @@ def _followed(command: Sequence[str], log: Path, since: int, environment: Mappin
             child.wait()
 
 
-def _ignore_interrupts() -> None:
-    """End the training. At Ctrl-C it would otherwise log a traceback."""
+def _begin_as_child(parent: int) -> None:
+    """End with the parent, which ends the training at Ctrl-C; it would otherwise log a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(parent)
 
 
 def _show(content: bytes) -> bytes:

@@ -30,14 +30,31 @@ def read_lines(*paths: Path) -> Iterator[str]:
 
 
 def _lines_of(path: Path) -> Iterator[str]:
-    number = 0
-    for number, line in enumerate(raw_lines(path), start=1):
+    lines = decoded(raw_lines(path), path)
+    first = next(lines, None)
+    if first is None:
+        raise UserError(f"{path}: empty")
+    yield first
+    yield from lines
+
+
+def decoded(lines: Iterable[bytes], name: object) -> Iterator[str]:
+    """Lines of UTF-8 without their line feeds and without a byte order mark, read one by one.
+
+    Args:
+        lines: as a binary file yields them.
+        name: of the text, for messages.
+
+    Raises:
+        UserError: a line is not UTF-8.
+    """
+    for number, line in enumerate(lines, start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:
-            raise UserError(f"{path}: line {number}: not UTF-8 (byte 0x{line[error.start]:02x})") from None
-    if not number:
-        raise UserError(f"{path}: empty")
+            # Not of the line, which may have a byte order mark before what was decoded.
+            byte = error.object[error.start]
+            raise UserError(f"{name}: line {number}: not UTF-8 (byte 0x{byte:02x})") from None
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:

@@ -199,7 +199,7 @@ def measure_text(path: Path, file: File) -> None:
         OSError: it cannot be read.
     """
     state, types = hashlib.sha256(), set()
-    stray_returns = 0
+    stray_returns, marked = 0, False
     ending = b"\n"
     try:
         for block in _blocks(path):
@@ -211,7 +211,8 @@ def measure_text(path: Path, file: File) -> None:
             file.rows += len(lines)
             file.tokens += len(words) + len(lines)
             file.empty += sum(not line or line.isspace() for line in lines)
-            stray_returns += text.count("\r")
+            stray_returns += text.count("\r") - text.count("\r\n")
+            marked = marked or (not file.rows and text.startswith("\ufeff"))
             ending = block[-1:]
     except (gzip.BadGzipFile, EOFError, zlib.error):
         file.faults.append("not a whole gzip file")
@@ -221,6 +222,8 @@ def measure_text(path: Path, file: File) -> None:
     # References stay as published and are split only at line feeds.
     if stray_returns and file.kind != "raw":
         file.faults.append(f"{stray_returns:,} carriage returns, which fairseq reads as ends of lines")
+    if marked and file.kind != "raw":
+        file.faults.append("line 1 begins with a byte order mark, which fairseq reads as a part of the first word")
     if ending != b"\n":
         file.faults.append("the last line has no end: the file may be truncated")
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
+from fairseq_plugins.orphans import end_with
+
 CHUNK = 2000
 """Lines per task of a worker."""
-
-_PR_SET_PDEATHSIG = 1
 
 Transform = Callable[[str], str]
 Given = TypeVar("Given")
@@ -66,11 +64,7 @@ def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
     """Set up a worker: it ignores Ctrl-C, which the parent handles, and ends with the parent."""
     global _transform
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        # An orphan would keep the directory locked.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+    end_with(parent, signal.SIGKILL)
     _transform = make()
 
 

@@ -20,7 +20,7 @@ import torch
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_directory
-from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.options import IntermixedParser
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline.corpus import binarised
 from fairseq_plugins.pipeline.evaluate import configuration_of, languages_of
@@ -58,9 +58,9 @@ class Subject:
     path: Path
 
 
-def parser() -> OneLineParser:
+def parser() -> IntermixedParser:
     """Flags of ``fairseq-deep export``."""
-    flags = OneLineParser(
+    flags = IntermixedParser(
         prog="fairseq-deep export",
         description="Convert a model for CTranslate2, a faster engine: pip install 'fairseq-deep[export]'. A directory "
         "of fairseq-deep package gets the result beside its weights, and fairseq-deep translate then uses it. Nothing "

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.options import IntermixedParser, at_least
 from fairseq_plugins.outcome import exit_code
-from fairseq_plugins.text.lines import open_bytes
+from fairseq_plugins.text.lines import decoded, open_bytes
 from fairseq_plugins.text.workers import map_lines
 from fairseq_plugins.translator.engines import AUTO, DEVICES, Engine, How, choose, make_engine
 from fairseq_plugins.translator.package import Package, open_package
@@ -170,25 +170,24 @@ def chunks_of(stream: Iterable[bytes], name: str, size: int) -> Iterator[Chunk]:
     """
     lines: list[str] = []
     number = characters = 0
-    for number, raw in enumerate(stream, start=1):
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
-        except UnicodeDecodeError as error:
-            if lines:
-                yield Chunk(number - 1 - len(lines), lines, name)
-            raise UserError(f"{name}: line {number}: not UTF-8 (byte 0x{raw[error.start]:02x})") from None
-        lines.append(line)
-        characters += len(line)
-        if len(lines) == size or characters >= MOST_CHARACTERS:
+    try:
+        for number, line in enumerate(decoded(stream, name), start=1):
+            lines.append(line)
+            characters += len(line)
+            if len(lines) == size or characters >= MOST_CHARACTERS:
+                yield Chunk(number - len(lines), lines, name)
+                lines, characters = [], 0
+    except UserError:
+        if lines:
             yield Chunk(number - len(lines), lines, name)
-            lines, characters = [], 0
+        raise
     if lines:
         yield Chunk(number - len(lines), lines, name)
 
 
-def parser() -> OneLineParser:
+def parser() -> IntermixedParser:
     """Flags of ``fairseq-deep translate``."""
-    flags = OneLineParser(
+    flags = IntermixedParser(
         prog="fairseq-deep translate",
         description="Translate raw text, a sentence or a paragraph a line, with a directory of fairseq-deep package. "
         "Every line of the input is a line of the output; at a terminal each line is translated when it is entered.",

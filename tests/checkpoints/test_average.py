@@ -15,7 +15,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_plugins.checkpoints.average import average_checkpoints, main, measured_names, weights_hash
+from fairseq_plugins.archive.content import weights_hash
+from fairseq_plugins.checkpoints.average import average_checkpoints, main, measured_names
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.checkpoints.running_mean import CHUNK, RunningMean
 from fairseq_plugins.checkpoints.selection import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, last_checkpoints
@@ -114,7 +115,7 @@ def test_weights_tied_in_one_checkpoint_only_are_refused(tmp_path):
         ({}, r"'w' is in .*in0\.pt but not in .*in1\.pt"),
         ({"w": torch.ones(3)}, r"'w' is float32 of shape \(2,\) in .*in0\.pt but float32 of shape \(3,\) in .*in1\.pt"),
         ({"w": torch.ones(2).half()}, r"'w' is float32 .* but float16"),
-        ({"w": torch.tensor([1.0, float("nan")])}, r"in1\.pt: 'w' contains values that are not finite"),
+        ({"w": torch.tensor([1.0, float("nan")])}, r"in1\.pt: the weight w is not finite"),
     ],
 )
 def test_what_does_not_belong_together_is_refused_by_name(tmp_path, other, message):
@@ -142,7 +143,7 @@ def test_output_records_its_inputs_and_drops_what_is_not_of_an_average(tmp_path)
         {"file": "checkpoint_1_20.pt", "num_updates": 20, "weights_sha256": sums[1]},
     ]
     assert "last_optimizer_state" not in state
-    assert state["extra_state"] == {"train_iterator": {"epoch": 1}}
+    assert state["extra_state"] == {"train_iterator": {"epoch": 1}, "weights_sha256": weights_hash(state["model"])}
     assert state["cfg"]["model"]["encoder_layers"] == 2
 
 

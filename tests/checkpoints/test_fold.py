@@ -22,6 +22,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
+from fairseq_plugins.archive.content import weights_hash
 from fairseq_plugins.checkpoints import fold as fold_module
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.checkpoints.fold import fold_checkpoint, main
@@ -299,7 +300,7 @@ def test_result_is_plain_data_of_stock_fairseq(tmp_path):
     assert not [name for name in state["model"] if "residual" in name]
     assert state["cfg"]["common"]["user_dir"] is None
     assert "last_optimizer_state" not in state
-    assert state["extra_state"] == {"train_iterator": {"epoch": 1}}
+    assert state["extra_state"] == {"train_iterator": {"epoch": 1}, "weights_sha256": weights_hash(state["model"])}
     assert state["folded_from"] == {"file": "in.pt", "arch": "admin_transformer", "num_updates": 7}
 
 
@@ -433,7 +434,7 @@ def diverge(path: Path) -> None:
         (break_off, "checkpoint {path} is truncated or not a checkpoint"),
         (lose_a_weight, "checkpoint {path} is of another architecture or dictionary: 1 weights are missing from it"),
         (lose_the_embeddings, "{path}: the weights of the encoder's embeddings are missing"),
-        (diverge, "{path}: 'decoder.layers.1.fc1.bias' contains values that are not finite"),
+        (diverge, "{path}: the weight decoder.layers.1.fc1.bias is not finite"),
         (
             lambda path: change(path, cfg={"model": {"_name": "fconv"}}),
             "{path}: 'fconv' is not an architecture of this",

@@ -40,4 +40,4 @@ def test_a_defect_keeps_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(torch, "save", broken)
     with pytest.raises(RuntimeError, match="ours"):
-        write_checkpoint({}, tmp_path / "a.pt")
+        write_checkpoint({"model": {}}, tmp_path / "a.pt")

@@ -94,9 +94,13 @@ def completed_file(name: str) -> DictConfig:
 
 
 def test_the_files_are_what_the_generator_writes() -> None:
-    assert sorted(generate.CONFIGS) == NAMES
-    stale = [name for name in NAMES if (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8") != generate.text_of(name)]
+    stale = [
+        name
+        for name in generate.CONFIGS
+        if (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8") != generate.text_of(name)
+    ]
     assert stale == []
+    assert set(NAMES) <= set(generate.CONFIGS)
 
 
 def test_the_generator_finds_a_file_that_is_out_of_date(

@@ -42,7 +42,8 @@ def test_page_has_the_two_files() -> None:
 def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__", "corpus")
     shutil.copytree(ROOT / "fairseq_plugins", tmp_path / "fairseq_plugins", ignore=ignore)
-    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__", "results"))
+    for folder in ("docs", "configs", "benchmarks/results"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
     (tmp_path / "tests" / "methods").mkdir(parents=True)
     for name in (
         "README.md",
@@ -74,4 +75,4 @@ def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     methods = (tmp_path / "docs/methods.md").read_text(encoding="utf-8")
     assert "\n## LayerScale\n" in methods
     assert "| `encoder_attn_residual.scale` | `decoder.layers.I.` | `(C)` | parameter | 0.1 up to" in methods
-    assert "`layer_scale_transformer`" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "| `layer_scale` |" in (tmp_path / "README.md").read_text(encoding="utf-8")

@@ -57,7 +57,7 @@ def test_a_child_that_outlives_a_killed_job_keeps_the_lock(tmp_path: Path) -> No
     program = f"""
 import sys
 sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
-WAIT = 'echo $$ >{tmp_path}/child.partial; mv {tmp_path}/child.partial {tmp_path}/child; read'
+WAIT = 'trap "" TERM; echo $$ >{tmp_path}/child.partial; mv {tmp_path}/child.partial {tmp_path}/child; read'
 from pathlib import Path
 from fairseq_plugins.pipeline.commands import Commands
 from fairseq_plugins.pipeline.workspace import Workspace

@@ -21,7 +21,7 @@ from fairseq_plugins.pipeline.published import ROWS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REPRODUCE = CHECKOUT / "scripts" / "reproduce"
-SCRIPTS = sorted(path.name for path in REPRODUCE.glob("*.sh") if path.name != "multi30k.sh")
+SCRIPTS = sorted(path.name for path in REPRODUCE.glob("*.sh") if not path.name.startswith("multi30k"))
 
 
 def environment(out: Path, **settings: str) -> dict[str, str]:

@@ -246,7 +246,7 @@ EACH_OPTIMIZER = [
 
 @pytest.mark.parametrize("precision", EACH_OPTIMIZER)
 def test_a_resumed_training_is_the_uninterrupted_one(precision: str, toy_data: Path, tmp_path: Path) -> None:
-    """With two groups of parameters; fairseq forgets the master weights of fp16 and bf16, so these keep the rest."""
+    """With two groups of parameters."""
     flags = (*PRECISIONS[precision], "--no-weight-decay-on", "residual")
     whole = train(toy_data, tmp_path / "whole", 9, *flags)
     for stop in (4, 9):
@@ -257,8 +257,6 @@ def test_a_resumed_training_is_the_uninterrupted_one(precision: str, toy_data: P
     assert {one[name].dtype for one in states[1].values() for name in ("exp_avg", "exp_avg_sq")} == {torch.float32}
     groups = parts["last_optimizer_state"]["param_groups"]
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
-    if precision in ("fp16", "bf16"):  # the master weights begin again from the rounded ones
-        return
     assert [name for name, value in whole["model"].items() if not torch.equal(value, parts["model"][name])] == []
     for number, state in states[0].items():
         assert torch.equal(state["exp_avg_sq"], states[1][number]["exp_avg_sq"])

@@ -24,6 +24,7 @@ from fairseq_plugins.translator.ctranslate2_model import (
 )
 from fairseq_plugins.translator.engines import (
     BATCH,
+    CTRANSLATE2_BATCH_OF_INT8,
     CTRANSLATE2_BATCH_ON_CPU,
     CTranslate2Engine,
     FairseqEngine,
@@ -200,7 +201,13 @@ def test_a_batch_is_small_on_a_cpu_unless_it_is_set(tmp_path: Path) -> None:
     engine.translator = SimpleNamespace(
         device="cpu", translate_batch=lambda sentences, **search: seen.append(search["max_batch_size"]) or []
     )
-    for how, device in ((HOW, "cpu"), (replace(HOW, batch=77), "cpu"), (HOW, "cuda")):
-        engine.how, engine.translator.device = how, device
+    cases = (
+        (HOW, "cpu", "float32"),
+        (HOW, "cpu", "int8_float32"),
+        (replace(HOW, batch=77), "cpu", ""),
+        (HOW, "cuda", ""),
+    )
+    for how, device, kind in cases:
+        engine.how, engine.translator.device, engine.translator.compute_type = how, device, kind
         engine.search([["w1"]])
-    assert seen == [CTRANSLATE2_BATCH_ON_CPU, 77, BATCH]
+    assert seen == [CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8, 77, BATCH]

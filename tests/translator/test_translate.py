@@ -80,6 +80,7 @@ def test_a_file_is_read_too_and_a_search_can_be_changed(made: Made, translate: R
     assert code == 0
     assert out.count(b"\n") == 1
     assert "beam 1, length penalty 0.6" in errors
+    assert translate(made.package, "--beam", "1", tmp_path / "text", "--length-penalty", "0.6")[:2] == (0, out)
 
 
 def test_in_python_with_scores(made: Made) -> None:

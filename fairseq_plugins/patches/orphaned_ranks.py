@@ -1,0 +1,27 @@
+"""The processes of a training go on, and keep its directory, where torchrun, which started them, was killed.
+
+Nobody restarts them, and nobody waits for their end: the command that is given again finds the directory in use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.distributed import utils as distributed_utils
+
+from fairseq_plugins.orphans import end_with
+from fairseq_plugins.patches.wrapping import wrap
+
+
+def call_main_until_alone(call_main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``call_main``, which ends with torchrun if that has started this process."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with(os.getppid())
+    return call_main(*args, **kwargs)
+
+
+def apply() -> None:
+    """Wrap the start of every command."""
+    wrap(distributed_utils, "call_main", call_main_until_alone)

@@ -1,0 +1,203 @@
+"""The commands that are hit, and what each must have made when it is through."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+from tests import toy
+from tests.faults.exact import differences, state_of
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
+SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
+UPDATES = 45
+TINY = (
+    *(f"model.{side}_layers=1" for side in ("encoder", "decoder")),
+    *(f"model.{side}_embed_dim=16" for side in ("encoder", "decoder")),
+    *(f"model.{side}_ffn_embed_dim=32" for side in ("encoder", "decoder")),
+    *(f"model.{side}_attention_heads=2" for side in ("encoder", "decoder")),
+    "dataset.max_tokens=120",
+    "common.log_interval=5",
+    "common.seed=3",
+    f"optimization.max_update={UPDATES}",
+    "checkpoint.save_interval_updates=4",
+    "checkpoint.keep_interval_updates=3",
+)
+WARM = ("lr_scheduler.warmup_updates=20",)
+POLYNOMIAL = ("lr_scheduler._name=polynomial_decay", f"+lr_scheduler.total_num_update={UPDATES}")
+LAST = "checkpoints/checkpoint_last.pt"
+NOT_COMPARED = (".lock", "train.log", "preprocess.log", "recorder.jsonl")
+VARYING = re.compile(rb"^\d{4}-\d\d-\d\d .*\n|commit:\S+", flags=re.MULTILINE)
+"""Lines of ``fairseq-generate`` with a time; the commit, which a change of this checkout changes."""
+UNFINISHED = (".partial", ".tmp", ".before", ".new.json")
+
+
+def files_of(place: Path) -> dict[str, Path]:
+    """Every file below ``place`` except locks, by its name there; a file may go while this looks."""
+    paths = [path for path in sorted(place.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {path.relative_to(place).as_posix(): path for path in paths}
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a name, or that of a directory above, is one under which something is being written."""
+    return any(part.endswith(UNFINISHED) for part in name.split("/"))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A command.
+
+    Args:
+        name: for ``--only`` and the table.
+        words: of the command, from the directory of its inputs and that of its result.
+        needs: makes the inputs by this subject's name; empty for the text alone.
+    """
+
+    name: str
+    words: Callable[[Path, Path], Sequence[str]]
+    needs: tuple[str, ...] = ()
+
+    def torn(self, place: Path, whole: Path) -> Iterator[str]:
+        """Files that stand under their final name and are not whole; ``whole`` is the undisturbed result."""
+        for name, path in files_of(place).items():
+            same = whole / name
+            if not is_unfinished(name) and same.is_file() and path.name not in NOT_COMPARED:
+                if _content(path) != _content(same):
+                    yield f"{name} is not whole"
+
+    def wrong(self, place: Path, whole: Path) -> Iterator[str]:
+        """Differences between two results."""
+        found, expected = files_of(place), files_of(whole)
+        yield from (f"{name} is too many" for name in found.keys() - expected.keys())
+        yield from (f"{name} is missing" for name in expected.keys() - found.keys())
+        yield from self.torn(place, whole)
+
+    def progress(self, place: Path) -> int:
+        """How far it has come; never less than before."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Training(Subject):
+    """``fairseq-deep run``; its checkpoints are compared by their weights, moments and positions."""
+
+    processes: int = 1
+    changes: tuple[str, ...] = WARM
+    words: Callable[[Path, Path], Sequence[str]] = field(default=lambda *_: (), repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", self._words)
+
+    def _words(self, inputs: Path, place: Path) -> Sequence[str]:
+        how = ["--processes", str(self.processes), "--quiet", "--no-checks"]
+        return ["run", str(CONFIG), str(inputs / "prepared"), str(place), *TINY, *self.changes, *how]
+
+    def torn(self, place: Path, whole: Path) -> Iterator[str]:
+        """Checkpoints without an end, records that are no JSON."""
+        for name, path in files_of(place).items():
+            if path.suffix == ".pt" and not zipfile.is_zipfile(path):
+                yield f"{name} is not whole"
+            if path.name in ("run.json", "finished"):
+                try:
+                    json.loads(path.read_text())
+                except ValueError:
+                    yield f"{name} is not JSON"
+
+    def wrong(self, place: Path, whole: Path) -> Iterator[str]:
+        """Differences between two trainings that have ended."""
+        found, expected = files_of(place), files_of(whole)
+        yield from (f"{name} is too many" for name in found.keys() - expected.keys())
+        yield from (f"{name} is missing" for name in expected.keys() - found.keys())
+        for name in found.keys() & expected.keys():
+            if name.endswith(".pt"):
+                different = differences(state_of(expected[name]), state_of(found[name]))
+                yield from (f"{name}: {part} differs" for part in different[:1])
+            elif name == "finished" and found[name].read_text() != expected[name].read_text():
+                yield f"{name}: {found[name].read_text().strip()}"
+        recorder = "checkpoints/recorder.jsonl"
+        if recorder in found and found[recorder].read_bytes() != expected[recorder].read_bytes():
+            yield f"{recorder} differs"
+
+    def progress(self, place: Path) -> int:
+        """Updates in the checkpoint that it would continue from."""
+        last = place / LAST
+        return num_updates(read_checkpoint(last)) or 0 if last.is_file() else 0
+
+
+def _content(path: Path) -> bytes:
+    content = path.read_bytes()
+    return VARYING.sub(b"", content) if path.name in ("generate.log", "signature") else content
+
+
+def _prepare(inputs: Path, place: Path) -> Sequence[str]:
+    sets = [f"--train={inputs}/text/train", "--valid=every-11th", f"--test=test={inputs}/text/test"]
+    settings = ["--size", "60", "--lower-case", "1", "--workers", "1", "--vocabulary-threshold", "2"]
+    return ["prepare", str(place), *sets, *settings]
+
+
+def _evaluate(inputs: Path, place: Path) -> Sequence[str]:
+    flags = ["--average", "last-updates=3", "--beam", "2", "--metrics", "sacrebleu,chrf"]
+    return ["evaluate", str(inputs / "fp32"), str(inputs / "prepared"), "--output", str(place), *flags]
+
+
+def _package(inputs: Path, place: Path) -> Sequence[str]:
+    return ["package", str(inputs / "fp32"), str(place), "--data", str(inputs / "prepared"), "--force"]
+
+
+def _export(inputs: Path, place: Path) -> Sequence[str]:
+    return ["export", str(inputs / "package"), str(place), "--force"]
+
+
+DIAGNOSTICS = ("criterion._name=label_smoothed_cross_entropy_with_diagnostics", "+criterion.diagnostics_interval=3")
+TRAINED_ON = ("prepared",)
+SUBJECTS: Mapping[str, Subject] = {
+    subject.name: subject
+    for subject in (
+        Subject("prepared", _prepare),
+        Training("fp32", needs=TRAINED_ON),
+        Training(
+            "amp",
+            needs=TRAINED_ON,
+            changes=(
+                *WARM,
+                *DIAGNOSTICS,
+                "+criterion.divergence_action=lower-lr",
+                "common.amp=true",
+                "+ema.store_ema=true",
+                "+ema.ema_fp32=true",
+                "+ema.ema_decay=0.9",
+                "optimizer._name=foreach_adam",
+            ),
+        ),
+        Training(
+            "bf16",
+            needs=TRAINED_ON,
+            changes=(*WARM, "common.bf16=true", "optimizer._name=radam", *POLYNOMIAL),
+        ),
+        Training("two processes", needs=TRAINED_ON, processes=2, changes=(*WARM, "optimization.update_freq=[2]")),
+        Subject("evaluation", _evaluate, ("prepared", "fp32")),
+        Subject("package", _package, ("prepared", "fp32")),
+        Subject("export", _export, ("prepared", "fp32", "package")),
+    )
+}
+
+
+def write_text(directory: Path) -> None:
+    """Number words in sentences with punctuation, so that tokeniser and subwords have something to do."""
+    directory.mkdir(parents=True)
+    for seed, (name, count) in enumerate({"train": 130, "test": 20}.items(), start=1):
+        pairs = toy.sentence_pairs(count, seed, longest=6)
+        for language, side in (("de", 0), ("en", 1)):
+            lines = [SENTENCES[number % len(SENTENCES)].replace("{}", pair[side]) for number, pair in enumerate(pairs)]
+            (directory / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a directory, if it is there."""
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""A training that is killed between two checkpoints and resumed is the undisturbed one: every optimizer, schedule, ...
+
+In this process, so that there is time for all of them; the real commands are in ``test_faults.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fairseq.trainer import Trainer
+
+from tests import toy
+from tests.faults.exact import differences, state_of
+
+UPDATES = 15
+KILLED_AT, KILLED_EARLY = 13, 11
+"""In the second epoch; the last checkpoint has 12 updates, and 10, at the end of the first epoch."""
+
+SCHEDULE = {"--lr-scheduler": "inverse_sqrt", "--warmup-updates": "4"}
+DIAGNOSTICS = "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2"
+
+FAST = {
+    "bf16": "--bf16",
+    "amp, ema": "--amp --store-ema --ema-decay 0.9 --ema-fp32 --ema-update-freq 2",
+    "guard and recorder": f"{DIAGNOSTICS} --divergence-action lower-lr --optimizer foreach_adam",
+}
+SLOW = {
+    "fp32": "",
+    "memory-efficient-bf16": "--memory-efficient-bf16",
+    "memory-efficient-fp16": "--memory-efficient-fp16 --fp16-init-scale 4 --fp16-scale-window 4",
+    "fp16": "--fp16 --fp16-no-flatten-grads --fp16-init-scale 4 --fp16-scale-window 4",
+    "fp16, ema": "--fp16 --fp16-no-flatten-grads --fp16-init-scale 4 --store-ema --ema-fp32 --ema-decay 0.9",
+    "bf16, ema": "--bf16 --store-ema --ema-decay 0.9",
+    "ema": "--store-ema --ema-decay 0.9 --ema-start-update 4",
+    "recorder": DIAGNOSTICS,
+    "bf16, guard": f"--bf16 {DIAGNOSTICS} --divergence-action skip",
+    **{name: f"--optimizer {name}" for name in ("foreach_adam", "fused_adam", "lamb", "radam", "adafactor", "nag")},
+    "radam, decay": "--optimizer radam --weight-decay 0.1 --no-weight-decay-on norm,bias",
+    "inverse_sqrt_without_warmup": "--lr-scheduler inverse_sqrt_without_warmup",
+    "polynomial_decay": "--lr-scheduler polynomial_decay --warmup-updates 4",
+    "fixed": "--lr-scheduler fixed --warmup-updates 4 --force-anneal 2 --lr-shrink 0.5",
+    "cosine": "--lr-scheduler cosine --warmup-updates 2 --lr-period-updates 5 --lr-shrink 0.5",
+    "tri_stage": "--lr-scheduler tri_stage --warmup-steps 4 --hold-steps 4 --decay-steps 8",
+    "triangular": "--lr-scheduler triangular --max-lr 0.01 --lr-period-updates 6",
+    "step": "--lr-scheduler step --lr-deacy-period 2 --lr-decay 0.5",
+    "reduce_lr_on_plateau": "--lr-scheduler reduce_lr_on_plateau --lr-patience 0 --lr-threshold 1 --validate",
+    "lamb, validated": "--optimizer lamb --validate",
+    "layer drop": "--encoder-layerdrop 0.3 --dropout 0.3 --update-freq 2",
+    "loss by sentence": "--criterion label_smoothed_cross_entropy_by_sentence",
+    "loss in chunks": "--criterion label_smoothed_cross_entropy_in_chunks",
+    "new batches each epoch": "--update-epoch-batch-itr True",
+}
+
+
+class Killed(BaseException):
+    """What SIGKILL is to the program: nothing handles it."""
+
+
+def train(data: Path, directory: Path, said: str) -> Path:
+    flags = said.split()
+    schedule = {} if "--lr-scheduler" in flags else SCHEDULE
+    validate = "--validate" in flags
+    flags = [flag for flag in flags if flag != "--validate"]
+    flags += [word for pair in schedule.items() for word in pair]
+    saving = ("--save-interval-updates", "3", "--keep-interval-updates", "1", "--no-epoch-checkpoints")
+    length = ("--max-update", str(UPDATES))
+    return toy.train_toy(data, directory, *saving, *length, *flags, arch="admin_transformer", validate=validate)
+
+
+def killed(monkeypatch: pytest.MonkeyPatch, updates: int, run: Callable[[], Any]) -> None:
+    """Call ``run``, which is killed before the next update after this number of updates."""
+    step = Trainer.train_step
+
+    def killed_step(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        if trainer.get_num_updates() >= updates:
+            raise Killed
+        return step(trainer, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train_step", killed_step)
+        with pytest.raises(Killed):
+            run()
+
+
+@pytest.mark.parametrize("case", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_a_killed_training_is_the_undisturbed_one(
+    case: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = {**FAST, **SLOW}[case]
+    at = toy.RECIPE.index("--lr-scheduler")
+    monkeypatch.setattr(toy, "RECIPE", toy.RECIPE[:at] + toy.RECIPE[at + 4 :])
+    whole = train(toy_data, tmp_path / "whole", flags)
+    updates = KILLED_EARLY if "--validate" in flags else KILLED_AT
+    killed(monkeypatch, updates, lambda: train(toy_data, tmp_path / "killed", flags))
+    parts = train(toy_data, tmp_path / "killed", flags)
+    assert differences(state_of(whole), state_of(parts)) == []
+    assert state_of(whole)["updates"] == UPDATES
+    records = [[line for line in open(path, encoding="utf-8")] for path in sorted(tmp_path.rglob("*.jsonl"))]
+    assert records[: len(records) // 2] == records[len(records) // 2 :]
+    assert bool(records) == ("diagnostics" in flags)

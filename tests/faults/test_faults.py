@@ -1,0 +1,97 @@
+"""The pipeline is hit at random moments of a fixed seed; ``python -m tests.faults`` does so for longer."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.faults.campaign import LONGEST, Workshop
+from tests.faults.commands import Job
+from tests.faults.hits import FAULTS, read_only_can_be_made
+from tests.faults.report import table
+from tests.faults.subjects import LAST, SUBJECTS
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="copies of a process cannot share a GPU")
+
+SEED = 1
+STAGES = ("prepared", "evaluation", "package", "export")
+EACH = (
+    *((name, fault, 3) for name in STAGES for fault in ("kill", "full disk")),
+    *(("prepared", fault, 3) for fault in ("kill one", "terminate", "pause", "read-only disk", "clock")),
+    ("evaluation", "kill one", 3),
+    ("bf16", "kill", 3),
+    ("amp", "kill one", 2),
+    ("two processes", "kill rank", 2),
+    ("two processes", "pause", 2),
+    ("fp32", "vanished directory", 2),
+    *(("fp32", fault, 2) for fault in ("terminate", "interrupt", "full disk", "read-only disk", "clock")),
+    ("fp32", "changed data", 4),
+)
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(tmp_path_factory.mktemp("faults"))
+
+
+def come_through(workshop: Workshop, subject: str, fault: str, hits: int) -> None:
+    if fault == "read-only disk" and not read_only_can_be_made(workshop.root):
+        pytest.skip("neither chattr nor chmod makes a directory read-only here")
+    outcome = workshop.campaign(SUBJECTS[subject], fault, hits, SEED)
+    assert outcome.failures == []
+    assert (outcome.hits, outcome.through > 0) == (hits, True)
+
+
+def test_a_preparation_that_is_killed(workshop: Workshop) -> None:
+    come_through(workshop, "prepared", "kill", 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("subject", "fault", "hits"), EACH)
+def test_a_command_that_is_hit(workshop: Workshop, subject: str, fault: str, hits: int) -> None:
+    come_through(workshop, subject, fault, hits)
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_twenty_times(workshop: Workshop) -> None:
+    come_through(workshop, "fp32", "kill", 20)
+
+
+def test_every_fault_is_tested() -> None:
+    assert {fault for _, fault, _ in EACH} == FAULTS.keys()
+
+
+def wait_for(path: Path, job: Job) -> None:
+    until = time.monotonic() + LONGEST
+    while not path.exists():
+        assert job.process.poll() is None, job.said()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fp32", "two processes"])
+def test_nothing_goes_on_without_the_command(workshop: Workshop, name: str, tmp_path: Path) -> None:
+    """The process that ends is the command itself; then, of two that train together, torchrun, which started them."""
+    subject = SUBJECTS[name]
+    workshop.undisturbed(subject)
+    for number in range(subject.processes):  # type: ignore[attr-defined]
+        place = tmp_path / str(number)
+        endless = f"optimization.max_update={10**6}"
+        words = [endless if "max_update" in word else word for word in subject.words(workshop.inputs, place)]
+        job = Job(words, tmp_path / "said")
+        wait_for(place / LAST, job)
+        job.send(signal.SIGKILL, job.processes()[number : number + 1])
+        assert job.wait(LONGEST) is not None
+        assert job.left_behind() == []
+
+
+def test_the_table_names_what_repeats_a_failure(workshop: Workshop) -> None:
+    outcome = workshop.campaign(SUBJECTS["prepared"], "clock", 1, seed=7)
+    outcome.failures.append("text is not whole")
+    again = "prepared, clock (--seed 7 --only 'prepared' 'clock'): text is not whole"
+    assert table([outcome]).splitlines()[-2:] == [again, f"1 hits, {outcome.through} results compared, 1 failures"]

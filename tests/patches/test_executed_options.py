@@ -1,0 +1,108 @@
+"""The value of an option is calculated, not executed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import fairseq
+import fairseq_cli
+import pytest
+from fairseq import utils
+from fairseq.optim.adafactor import FairseqAdafactor
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.executed_options import MODULES, calculated
+
+PROGRAMS = (
+    "__import__('os').system('touch executed')",
+    "[open('executed', 'w'), 1]",
+    "(lambda: 1)()",
+    "().__class__.__base__.__subclasses__()",
+    "[x for x in (1, 2)]",
+    "f'{1}'",
+    "9 ** 9 ** 9",
+    "name",
+    "1; 2",
+    "(" * 5000,
+    "",
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, where a program leaves a file."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def executed(here: Path) -> list[Path]:
+    return list(here.rglob("executed*"))
+
+
+def test_stock_executes_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(utils), "eval")
+    utils.eval_bool(PROGRAMS[0])
+    assert executed(here) == [here / "executed"]
+
+
+@pytest.mark.parametrize("text", PROGRAMS, ids=lambda text: text[:20])
+def test_a_program_is_no_value(text: str, here: Path) -> None:
+    with pytest.raises(UserError, match="neither a number nor a list"):
+        calculated(text)
+    assert executed(here) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("(0.9, 0.98)", (0.9, 0.98)),
+        ("0.1,0.2", (0.1, 0.2)),
+        (" [(512, 3)] * 2 + [(256, 1)]", [(512, 3), (512, 3), (256, 1)]),
+        ("{'a': -1, 'b': None, 'c': True}", {"a": -1, "b": None, "c": True}),
+        ("1/3", 1 / 3),
+    ],
+)
+def test_what_fairseq_documents_is_calculated(text: str, value: Any) -> None:
+    assert calculated(text) == value
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@given(VALUES)
+def test_every_value_that_python_writes_is_read(value: Any) -> None:
+    assert calculated(repr(value)) == value == ast.literal_eval(repr(value))
+
+
+def test_options_are_not_executed_where_fairseq_reads_them(here: Path) -> None:
+    for read in (utils.eval_str_list, utils.eval_bool):
+        with pytest.raises(UserError):
+            read(PROGRAMS[0])
+    with pytest.raises(UserError):
+        _ = FairseqAdafactor.optimizer_config.fget(Namespace(args=Namespace(lr=[0.1], adafactor_eps=PROGRAMS[0])))
+    assert executed(here) == []
+    assert utils.eval_str_list("[0.1, 2]") == [0.1, 2.0]
+
+
+def test_no_module_of_fairseq_is_forgotten() -> None:
+    calls = re.compile(r"^[^#\n]*(?<![\w.])eval\(", re.MULTILINE)
+    found = set()
+    for package in (fairseq, fairseq_cli):
+        root = Path(next(iter(package.__path__)))
+        for path in root.rglob("*.py"):
+            place = path.relative_to(root.parent).with_suffix("")
+            if "examples" not in place.parts and calls.search(path.read_text(encoding="utf-8")):
+                found.add(".".join(place.parts))
+    assert found == set(MODULES)
+    assert all(vars(importlib.import_module(name))["eval"] is calculated for name in MODULES)

@@ -1,0 +1,151 @@
+"""Paths with spaces, quotes, dollar signs, leading dashes and other letters: everything works, nothing is executed."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline.configuration import quoted, taken_as_it_is
+from tests import hostile, processes
+from tests.processes import Ended
+from tests.scripts.running import refusal, run
+from tests.translator.conftest import Made
+
+RECIPE = """
+common: {cpu: true}
+task: {_name: translation, data: "???", source_lang: de, target_lang: en}
+model: {_name: post_ln_transformer, encoder_layers: 1, decoder_layers: 1, encoder_embed_dim: 16, decoder_embed_dim: 16,
+  encoder_ffn_embed_dim: 16, decoder_ffn_embed_dim: 16, encoder_attention_heads: 2, decoder_attention_heads: 2,
+  share_all_embeddings: true}
+criterion: {_name: label_smoothed_cross_entropy}
+optimizer: {_name: adam}
+lr_scheduler: {_name: inverse_sqrt, warmup_updates: 4}
+dataset: {max_tokens: 400, num_workers: 0, disable_validation: true}
+optimization: {max_update: 2, lr: [0.001]}
+checkpoint: {no_epoch_checkpoints: true}
+"""
+Deep = Callable[..., Ended]
+
+
+def executed(here: Path) -> list[Path]:
+    return list(here.rglob("executed"))
+
+
+@pytest.fixture
+def here(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a name that holds every hostile one, with raw text and a configuration."""
+    place = tmp_path / hostile.EVERY_PATH
+    shutil.copytree(made.data.parent / "raw", place / "raw")
+    (place / "run.yaml").write_text(RECIPE, encoding="utf-8")
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.fixture
+def deep(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Deep:
+    command = processes.in_this_process(monkeypatch, capfd)
+
+    def run(*words: object) -> Ended:
+        GlobalHydra.instance().clear()
+        return command(*map(str, words))
+
+    monkeypatch.setattr(Commands, "deep", lambda _, *words, **__: run(*words))
+    return run
+
+
+@pytest.mark.parametrize("name", hostile.PATHS)
+def test_hydra_reads_the_path_that_was_given(name: str, tmp_path: Path) -> None:
+    path = taken_as_it_is(tmp_path / name)
+    (override,) = OverridesParser.create().parse_overrides([f"task.data={quoted(path)}"])
+    assert OmegaConf.create({"data": override.value()}).data == str(path)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=20))
+def test_any_name_is_read_as_it_is_or_refused(name: str) -> None:
+    path = Path("/a") / f"x{name}"
+    if ":" in name or "${" in name:
+        with pytest.raises(UserError, match="is not supported in a path"):
+            taken_as_it_is(path)
+        return
+    (override,) = OverridesParser.create().parse_overrides([f"task.data={quoted(taken_as_it_is(path))}"])
+    assert OmegaConf.create({"data": override.value()}).data == str(path)
+
+
+@pytest.mark.parametrize("name", ["a:b", "${oc.env:HOME}", "${common.seed}"])
+@pytest.mark.parametrize("which", ["DATA", "RUN"])
+def test_run_refuses_what_fairseq_would_read_as_another_path(
+    name: str, which: str, made: Made, tmp_path: Path, deep: Deep
+) -> None:
+    (tmp_path / "run.yaml").write_text(RECIPE, encoding="utf-8")
+    data, training = made.data, tmp_path / "run"
+    if which == "DATA":
+        data = Path(shutil.copytree(made.data / "data-bin", tmp_path / name))
+    else:
+        training = tmp_path / name
+    ended = deep("run", tmp_path / "run.yaml", data, training, "--dry-run")
+    assert ended.code == 2
+    assert ended.error.startswith(f"error: {tmp_path / name}")
+    assert "is not supported in a path" in ended.error
+
+
+def test_text_and_packages_in_any_directory(here: Path, made: Made, deep: Deep) -> None:
+    sets = ["--train", here / "raw/train", "--valid", here / "raw/valid", "--test", f"test={here / 'raw/test'}"]
+    ended = deep("prepare", here / "data", *sets, "--workers", "1", "--size", "60", "--lower-case", "1")
+    assert ended.code == 0, ended.errors
+    assert deep("verify-data", here / "data").code == 0
+    assert deep("score", here / "raw/test.en", here / "raw/test.en", "--metrics", "sacrebleu").code == 0
+    shutil.copytree(made.package, here / "package")
+    ended = deep("translate", here / "package", here / "raw/test.de", "--beam", "1")
+    assert (ended.code, ended.output.count("\n")) == (0, 24)
+    plan = deep("run", here / "run.yaml", here / "data", here / "run", "--dry-run")
+    words = shlex.split(plan.output.splitlines()[-1])
+    assert f"checkpoint.save_dir={quoted(here / 'run/checkpoints')}" in words
+    assert executed(here.parent) == []
+
+
+def test_a_leading_dash_is_an_option_or_refused_in_one_line(here: Path, deep: Deep) -> None:
+    for words in (["prepare", "-data"], ["translate", "-package"], ["verify-data", "-data"], ["run", "-c", "d", "r"]):
+        ended = deep(*words)
+        assert (ended.code, len(ended.errors.splitlines())) == (2, 1), ended.errors
+    assert refusal("prepare.sh", "-data", "train=raw/train", "valid=raw/valid").endswith("--help says more)")
+
+
+def test_the_script_prints_commands_that_a_shell_reads_as_they_are(here: Path) -> None:
+    sets = [f"train={here}/raw/train", f"valid={here}/raw/valid", f"test={here}/raw/test"]
+    ended = run("prepare.sh", here / "data", *sets, DRY_RUN="1", SUBWORDS="none")
+    assert ended.returncode == 0, ended.stderr
+    (command,) = [line for line in ended.stdout.splitlines() if line.endswith("tokens/train.de.partial'")]
+    words = subprocess.run(["bash", "-c", f"printf '%s\\n' {command}"], capture_output=True, text=True, check=True)
+    wanted = [str(here / "raw/train.de"), str(here / "data/work/tokens/train.de.partial")]
+    assert words.stdout.splitlines()[-2:] == wanted
+    assert executed(here.parent) == []
+
+
+@pytest.mark.slow
+def test_every_script_from_raw_text_to_a_comparison(here: Path) -> None:
+    settings = {"SIZE": "60", "WORKERS": "1", "SOURCE": "de", "TARGET": "en", "CHECKS": "0", "QUIET": "1", "BEAM": "1"}
+    sets = [f"train={here}/raw/train", f"valid={here}/raw/valid", f"test={here}/raw/test"]
+    data, config, training = here / "data", here / "run.yaml", here / "training"
+    for script, words in (
+        ("prepare.sh", [data, *sets]),
+        ("train.sh", [config, data, training]),
+        ("evaluate.sh", [training, data]),
+        ("compare.sh", [data, here / "compared", config]),
+    ):
+        ended = run(script, *words, **settings)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert (training / "evaluation/test/hypotheses.txt").read_bytes().count(b"\n") == 24
+    assert (here / "compared/report").is_dir()
+    assert executed(here.parent) == []

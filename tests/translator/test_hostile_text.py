@@ -1,0 +1,417 @@
+"""Hostile text in every command that reads text: each sentence in gives one out, in order, or one line says where."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from fairseq.data import Dictionary, data_utils
+from fairseq.file_chunker_utils import Chunker, find_offsets
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.text.lines import decoded
+from tests import hostile, processes
+from tests.processes import Ended
+from tests.translator.conftest import Made
+
+ANCHOR = "Ja, eins zwei!"
+LINES = hostile.sentences(ANCHOR)
+UNIX = "as on Unix"
+RETURN = "carriage return inside the line, where fairseq would split it"
+BEGINS = "line 1: begins with a byte order mark"
+
+
+class Place(NamedTuple):
+    """A directory for one test, the model, and ``fairseq-deep`` in this process, with a standard input."""
+
+    here: Path
+    made: Made
+    deep: Callable[..., Ended]
+
+    def write(self, name: str, content: bytes) -> Path:
+        (self.here / name).write_bytes(content)
+        return self.here / name
+
+
+@pytest.fixture
+def place(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Place:
+    run = processes.in_this_process(monkeypatch, capfd)
+
+    def deep(*words: object, given: bytes = b"") -> Ended:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        return run(*map(str, words))
+
+    def inside(_: Commands, *words: object, **__: object) -> None:
+        assert deep(*words).code == 0
+
+    monkeypatch.setattr(Commands, "deep", inside)
+    return Place(tmp_path, made, deep)
+
+
+# --- the commands: from bytes to what has become of each sentence -----------------------------------------------------
+
+Read = Callable[[Place, bytes], tuple[Ended, Callable[[], list[str]]]]
+
+
+def translated(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
+    ended = place.deep("translate", place.made.package, place.write("text", text), "--beam", "1")
+    return ended, lambda: ended.output.removesuffix("\n").split("\n")
+
+
+def translated_from_standard_input(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
+    ended = place.deep("translate", place.made.package, "--beam", "1", given=text)
+    return ended, lambda: ended.output.removesuffix("\n").split("\n")
+
+
+def interactively(place: Place, text: bytes, *words: str) -> tuple[Ended, Callable[[], list[str]]]:
+    flags = ["--path", place.made.checkpoint, "-s", "de", "-t", "en", "--cpu", "--beam", "1", "--max-len-b", "5"]
+    flags += ["--buffer-size", "50", "--batch-size", "50"]
+    ended = place.deep("interactive", place.made.data / "data-bin", *flags, *words, given=text)
+    return ended, lambda: in_order(hypotheses(ended))
+
+
+def hypotheses(ended: Ended) -> list[tuple[int, str]]:
+    """Number and translation of each sentence, as fairseq's commands print them."""
+    found = re.findall(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$", ended.output)
+    return [(int(number), translation) for number, translation in found]
+
+
+def in_order(found: list[tuple[int, str]]) -> list[str]:
+    assert [number for number, _ in found] == list(range(len(found)))
+    return [translation for _, translation in found]
+
+
+def interactively_from_a_file(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
+    return interactively(place, text, "--input", str(place.write("text", text)))
+
+
+def binarised(directory: Path, name: str = "train") -> list[str]:
+    """The sentences of a binarised source side."""
+    dictionary = Dictionary.load(str(directory / "dict.de.txt"))
+    found = data_utils.load_indexed_dataset(str(directory / f"{name}.de-en.de"))
+    return [" ".join(dictionary[number] for number in sentence[:-1]) for sentence in found]
+
+
+def preprocessed(place: Place, text: bytes, workers: str = "1") -> tuple[Ended, Callable[[], list[str]]]:
+    place.write("text.de", text)
+    place.write("text.en", text)
+    words = ["-s", "de", "-t", "en", "--trainpref", place.here / "text", "--destdir", place.here / "bin"]
+    return place.deep("preprocess", *words, "--workers", workers), lambda: binarised(place.here / "bin")
+
+
+def generated(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
+    place.write("text.de", text)
+    place.write("text.en", text)
+    data = place.made.data / "data-bin"
+    words = ["-s", "de", "-t", "en", "--testpref", place.here / "text", "--destdir", place.here / "bin"]
+    ended = place.deep("preprocess", *words, "--srcdict", data / "dict.de.txt", "--tgtdict", data / "dict.en.txt")
+    if ended.code == 0:
+        flags = ["--path", place.made.checkpoint, "--cpu", "--beam", "1", "--max-len-b", "5", "--max-tokens", "4000"]
+        ended = place.deep("generate", place.here / "bin", *flags)
+    return ended, lambda: in_order(sorted(hypotheses(ended)))
+
+
+def prepared(place: Place, text: bytes, *words: str) -> tuple[Ended, Callable[[], list[str]]]:
+    place.write("text.de", text)
+    place.write("text.en", text)
+    raw, made = place.made.data.parent / "raw", place.here / "made"
+    sets = ["--train", raw / "train", "--valid", raw / "valid", "--test", f"test={place.here / 'text'}"]
+    words = words or ("--size", "60")
+    ended = place.deep("prepare", made, *sets, "--workers", "1", *words)
+
+    def read() -> list[str]:
+        sentences = binarised(made / "data-bin", "test")
+        for path in [made / "raw/test.de", made / "text/test.de", made / "text/test.tok.de"]:
+            assert path.read_bytes().count(b"\n") + (not path.read_bytes().endswith(b"\n")) == len(sentences)
+        return sentences
+
+    return ended, read
+
+
+def scored(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
+    result = place.here / "score.json"
+    words = ["--metrics", "sacrebleu,chrf", "--output", result]
+    # The second is read in the same way, so a translation that is shifted by a line would not get 100.
+    reference = place.write("reference", hostile.content(LINES, UNIX))
+    ended = place.deep("score", place.write("text", text), reference, *words)
+
+    def read() -> list[str]:
+        found = json.loads(result.read_text(encoding="utf-8"))
+        assert [metric["value"] for metric in found["systems"][0]["metrics"]] == pytest.approx([100.0, 100.0])
+        return [ANCHOR] * found["sentences"]
+
+    return ended, read
+
+
+def verified(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
+    (place.here / "corpus").mkdir()
+    place.write("corpus/test.de", text)
+    place.write("corpus/test.en", b"eins\n" * len(LINES))
+    ended = place.deep("verify-data", place.here / "corpus", "--json")
+
+    def read() -> list[str]:
+        found = json.loads(ended.output)["files"]
+        assert [file["path"] for file in found] == ["test.de", "test.en"]
+        return [ANCHOR] * found[0]["rows"]
+
+    return ended, read
+
+
+COMMANDS: dict[str, Read] = {
+    "translate": translated,
+    "translate <": translated_from_standard_input,
+    "interactive": interactively_from_a_file,
+    "interactive <": interactively,
+    "preprocess": preprocessed,
+    "generate": generated,
+    "prepare": prepared,
+    "score": scored,
+    "verify-data": verified,
+}
+
+
+BY_FAIRSEQ = ("preprocess", "generate")
+"""Text that fairseq itself reads: it would take a mark for a part of a word, and a carriage return for the end."""
+
+
+# --- what is promised -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "form"),
+    # Standard input is read by the same code as a file.
+    [
+        pytest.param(command, form, marks=pytest.mark.slow if command.endswith("<") and form != UNIX else ())
+        for command in COMMANDS
+        for form in hostile.FORMS
+    ],
+)
+def test_each_sentence_in_gives_one_out_in_order(command: str, form: str, place: Place) -> None:
+    ended, read = COMMANDS[command](place, hostile.content(LINES, form))
+    if command in BY_FAIRSEQ and form == "with a byte order mark":
+        assert ended.code == 2
+        assert ended.error.startswith(f"error: {place.here / 'text.de'}: {BEGINS}")
+        return
+    # Some of the lines are empty, which a comparison calls broken.
+    assert ended.code == (1 if command == "verify-data" else 0), ended.errors
+    found = read()
+    assert len(found) == len(LINES)
+    assert len(set(found[::2])) == 1
+    if command in ("preprocess", "prepare"):
+        assert found[0].replace("@@ ", "").lower().replace(" ", "") == ANCHOR.lower().replace(" ", "")
+
+
+def test_preprocessing_changes_nothing_but_white_space(place: Place) -> None:
+    ended, read = preprocessed(place, hostile.content(LINES, UNIX), workers="2")
+    assert ended.code == 0
+    assert read() == [" ".join(line.split()) for line in LINES]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--tokeniser", "none", "--given-tokeniser", "none", "--subwords", "none"),
+        pytest.param(("--normalise", "all", "--escape", "0", "--size", "60"), marks=pytest.mark.slow),
+        pytest.param(("--subwords", "sentencepiece", "--size", "50"), marks=pytest.mark.slow),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_every_preparation_keeps_every_test_sentence(words: tuple[str, ...], place: Place) -> None:
+    ended, read = prepared(place, hostile.content(LINES, UNIX), *words)
+    assert ended.code == 0, ended.errors
+    found = read()
+    assert len(found) == len(LINES)
+    assert len(set(found[::2])) == 1
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in BY_FAIRSEQ])
+def test_a_carriage_return_ends_no_line(command: str, place: Place) -> None:
+    lines = [line for hostile_line in hostile.RETURNS for line in (ANCHOR, hostile_line)]
+    ended, read = COMMANDS[command](place, "".join(f"{line}\n" for line in lines).encode())
+    if command == "verify-data":
+        assert "test.de: 2 carriage returns" in " ".join(f"{v['about']}: {v['message']}" for v in faults_of(ended))
+    elif command == "score":
+        assert ended.error.startswith(f"error: {place.here / 'text'} has 6 lines, ")
+        return
+    else:
+        assert ended.code == 0, ended.errors
+    found = read()
+    assert len(found) == len(lines)
+    assert len(set(found[::2])) == 1
+
+
+def faults_of(ended: Ended) -> list[dict[str, str]]:
+    return list(json.loads(ended.output)["verdicts"])
+
+
+def test_preprocess_names_the_line_of_a_carriage_return(place: Place) -> None:
+    ended, _ = preprocessed(place, b"eins\nzwei\rdrei\n")
+    assert ended.code == 2
+    assert ended.error.startswith(f"error: {place.here / 'text.de'}: line 2: {RETURN}")
+
+
+SHOWN_FAULTS = ("Latin-1", "UTF-16")
+"""Of every command; the function that all of them read with has the others."""
+
+
+@pytest.mark.parametrize("fault", SHOWN_FAULTS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_text_is_named_by_file_and_line(command: str, fault: str, place: Place) -> None:
+    text, where = hostile.FAULTS[fault]
+    ended, _ = COMMANDS[command](place, text)
+    if command == "verify-data":
+        assert ended.code == 1
+        message = where.replace(":", " is", 1)
+        assert any(each["about"] == "test.de" and message in each["message"] for each in faults_of(ended))
+        return
+    file = "text.de" if command in (*BY_FAIRSEQ, "prepare") else "text"
+    name = "standard input" if command.endswith("<") else place.here / file
+    assert (ended.code, ended.error) == (2, f"error: {name}: {where}")
+
+
+@pytest.mark.parametrize("fault", hostile.FAULTS)
+def test_every_fault_is_refused_by_line_and_byte(fault: str) -> None:
+    content, where = hostile.FAULTS[fault]
+    with pytest.raises(UserError) as caught:
+        list(decoded(io.BytesIO(content), "text"))
+    assert str(caught.value) == f"text: {where}"
+
+
+def test_unequal_sides_are_refused_by_every_command_that_reads_two(place: Place) -> None:
+    de, en = place.write("text.de", b"eins\nzwei\n"), place.write("text.en", b"1\n2\n3\n")
+    sides = ["-s", "de", "-t", "en", "--trainpref", place.here / "text", "--destdir", place.here / "bin"]
+    sets = ["--train", place.here / "text", "--valid", place.here / "text"]
+    for words in (["preprocess", *sides], ["prepare", place.here / "made", *sets], ["score", de, en]):
+        ended = place.deep(*words)
+        assert ended.code == 2
+        assert all(f"{side} has {count} lines" in ended.error for side, count in ((de, 2), (en, 3)))
+
+
+# --- dictionaries -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        (b"\xef\xbb\xbfeins 3\n", "line 1: begins with a byte order mark; remove it"),
+        (b"eins 3\nzw\rei 2\n", "line 2: carriage return inside the line, where fairseq splits it; remove it"),
+        (b"eins 3\n</s> 2\n", "line 2: the word '</s>' is one that fairseq adds itself"),
+        (b"eins 3\n" + b"a word " * 100000, f"line 2: '{('a word ' * 12)[:80]}...' is not a word and its count"),
+        ("eins 3\nfünf 2\n".encode("latin-1"), "line 2: not UTF-8 (byte 0xfc)"),
+    ],
+    ids=["byte order mark", "carriage return", "special", "a text", "Latin-1"],
+)
+def test_a_dictionary_is_refused_by_its_line(content: bytes, where: str, place: Place) -> None:
+    path = place.write("dict.txt", content)
+    text = place.write("text", b"eins\n")
+    words = ["--only-source", "--trainpref", text, "--srcdict", path, "--destdir", place.here / "bin"]
+    ended = place.deep("preprocess", *words)
+    assert ended.code == 2
+    assert ended.error.startswith(f"error: {path}: {where}")
+    shutil.copytree(place.made.data / "data-bin", place.here / "data")
+    shutil.copy(path, place.here / "data" / "dict.de.txt")
+    flags = ["--path", place.made.checkpoint, "-s", "de", "-t", "en", "--cpu"]
+    ended = place.deep("interactive", place.here / "data", *flags, given=b"eins\n")
+    assert ended.code == 2
+    assert ended.error.startswith(f"error: {place.here / 'data' / 'dict.de.txt'}: {where}")
+
+
+def test_words_that_look_alike_stay_two(tmp_path: Path) -> None:
+    """A dictionary knows a letter and its accent apart from the letter with it: nothing is normalised."""
+    path = tmp_path / "dict.txt"
+    path.write_text("é 2\ne\u0301 1\n\ufeff 1\n", encoding="utf-8")
+    assert Dictionary.load(str(path)).symbols[4:] == ["é", "e\u0301", "\ufeff"]
+
+
+# --- any text ---------------------------------------------------------------------------------------------------------
+
+CHARACTERS = st.sampled_from("ab \t\r\x0b\x1c\x85\u2028\ufeff\0é漢\u0301👩")
+
+
+@given(st.binary(max_size=60))
+def test_bytes_are_lines_or_are_refused(content: bytes) -> None:
+    lines = content.removesuffix(b"\n").split(b"\n") if content else []
+    bad = [number for number, line in enumerate(lines, start=1) if line.decode(errors="ignore").encode() != line]
+    if bad:
+        with pytest.raises(UserError, match=rf"^x: line {bad[0]}: not UTF-8 \(byte 0x"):
+            list(decoded(io.BytesIO(content), "x"))
+        return
+    first = [line.removeprefix(b"\xef\xbb\xbf") for line in lines[:1]]
+    assert [line.encode() for line in decoded(io.BytesIO(content), "x")] == [*first, *lines[1:]]
+
+
+@given(
+    st.lists(st.text(CHARACTERS.filter(lambda character: character != "\r"), max_size=8), min_size=1, max_size=30),
+    st.sampled_from(["\n", "\r\n"]),
+    st.integers(min_value=1, max_value=6),
+)
+def test_the_workers_of_preprocess_share_the_lines(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, workers: int
+) -> None:
+    path = tmp_path_factory.mktemp("shares") / "text"
+    path.write_bytes("".join(line + end for line in lines).encode())
+    offsets = find_offsets(str(path), workers)
+    read: list[str] = []
+    for begin, stop in zip(offsets, offsets[1:], strict=False):
+        with Chunker(str(path), begin, stop) as share:
+            read.extend(line.removesuffix("\n") for line in share)
+    assert read == lines
+
+
+# --- much text --------------------------------------------------------------------------------------------------------
+
+WORDS = 100_000
+EMPTY = 1_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["translate", "preprocess", "prepare", "verify-data"])
+def test_a_line_of_100_000_words_is_one_sentence(command: str, place: Place) -> None:
+    ended, read = COMMANDS[command](place, f"{ANCHOR}\n{'eins ' * WORDS}\n{ANCHOR}\n".encode())
+    assert ended.code == (1 if command == "verify-data" else 0), ended.errors
+    first, long, last = read()
+    assert first == last
+    if command == "preprocess":
+        assert long == " ".join(["eins"] * WORDS)
+
+
+@pytest.mark.slow
+def test_interactive_refuses_a_line_of_100_000_words_and_translates_the_others(place: Place) -> None:
+    ended, _ = interactively(place, f"eins\n{'eins ' * WORDS}\neins\n".encode())
+    assert ended.code == 2
+    assert f"error: line 2 has {WORDS + 1:,} tokens with the end mark, more than " in ended.errors
+    found = dict(hypotheses(ended))
+    assert sorted(found) == [0, 2]
+    assert found[0] == found[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["translate", "preprocess", "prepare", "verify-data"])
+def test_a_million_empty_lines_are_a_million_sentences(command: str, place: Place) -> None:
+    ended, read = COMMANDS[command](place, f"{ANCHOR}\n".encode() + b"\n" * EMPTY + f"{ANCHOR}\n".encode())
+    assert ended.code == (1 if command == "verify-data" else 0), ended.errors
+    found = read()
+    assert len(found) == EMPTY + 2
+    assert found[0] == found[-1]
+    assert command == "verify-data" or not any(found[1:-1])
+
+
+@pytest.mark.slow
+def test_a_million_empty_sentences_are_scored(place: Place) -> None:
+    one = place.write("one", b"eins zwei drei vier\n" + b"\n" * EMPTY)
+    result = place.here / "score.json"
+    ended = place.deep("score", one, one, "--metrics", "sacrebleu", "--output", result)
+    assert ended.code == 0
+    found = json.loads(result.read_text(encoding="utf-8"))
+    assert found["sentences"] == EMPTY + 1
+    assert found["systems"][0]["metrics"][0]["value"] == pytest.approx(100.0)
