@@ -33,6 +33,7 @@ from fairseq_plugins.methods import (  # noqa: F401
     rezero,
     rms_norm,
     sigma_reparam,
+    span_norm,
     sub_ln,
     t_fixup,
 )

@@ -366,6 +366,14 @@ METHODS = (
         ("tests/methods/test_head_norms.py",),
     ),
     Break(
+        "span-norm-stream",
+        PACKAGE + "methods/span_norm.py",
+        "return layer_input + branch",
+        "return stream + branch",
+        "the residual connection starts in the middle of the layer",
+        ("tests/methods/test_span_norm.py",),
+    ),
+    Break(
         "branch-norm-update",
         PACKAGE + "methods/branch_norm.py",
         "share(num_updates + 1, self.updates)",

@@ -1,0 +1,60 @@
+"""SpanNorm: Post-LN whose last sum of a layer starts from the layer's input, so that the residual spans the layer.
+
+Li et al., 2026, https://arxiv.org/abs/2601.22580: ``y = LN(x + Attn(x))``, ``x' = LN(x + FFN(y))``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Site, method, part
+from fairseq_plugins.core.residual import PlainResidual, Residual
+
+
+class WholeLayer(Residual):
+    """layer_input + branch: the stream reaches the output through the branch alone. Shapes ``(T, B, C)``."""
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Add the branch to the layer's input."""
+        return layer_input + branch
+
+
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Refuse places of LayerNorm that the paper's equation does not cover."""
+    if design.choice(Axis.NORM) == "post":
+        return []
+    return ["--residual span leaves the stream out of the last sum of a layer, as the paper does under --norm post only"]
+
+
+@part(
+    Axis.RESIDUAL,
+    "span",
+    summary="plain sums; the last one of a layer takes the layer's input in place of the stream",
+    conflicts=conflicts,
+    no_fold="stock fairseq has no residual connection over a whole layer",
+)
+def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """Build plain sums, except for the last sub-layer of the layer."""
+    return {site: WholeLayer() if site is Site.FFN else PlainResidual() for site in sites}
+
+
+method(
+    "span_norm",
+    title="SpanNorm",
+    paper="Li et al., 2026, https://arxiv.org/abs/2601.22580",
+    equation=(
+        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + F(x))`$ in the last sub-layer of a layer, the others as Post-LN"
+    ),
+    norm="post",
+    residual="span",
+    departures=(
+        "Only the abstract and notes on the paper were at hand. The notes give the equation of a layer of two "
+        "sub-layers. The paper combines it with a scaling that depends on the depth, which could not be read: it is "
+        "not here, and the initialisation is `--base-init xavier`, as of the other deep models for translation.",
+        "Of the three sub-layers of a decoder layer nothing is said: here the last one takes the layer's input, and "
+        "the attention over the source has the residual connection of Post-LN.",
+    ),
+)
