@@ -1077,6 +1077,22 @@ AROUND = (
         ("tests/translator/test_hostile_paths.py",),
     ),
     Break(
+        "prepare-changing-text",
+        PACKAGE + "pipeline/prepare.py",
+        "_state_of(path) != state and (",
+        "_state_of(path)[1:3] != state[1:3] and (",
+        "text is taken for unchanged if only its size and its time are the same",
+        ("tests/pipeline/test_changing_text.py",),
+    ),
+    Break(
+        "prepare-touched-text",
+        PACKAGE + "pipeline/prepare.py",
+        " and (not path.is_file() or _digest_of(path) != digest)",
+        "",
+        "text that was only touched counts as changed",
+        ("tests/pipeline/test_changing_text.py",),
+    ),
+    Break(
         "doctor-versions",
         PACKAGE + "doctor/packages.py",
         "if numbers(version) < numbers(package.minimum):",
