@@ -1,4 +1,4 @@
-"""The first lines of this package that run in any process: how was it started?"""
+"""The first lines of this package that run in any process: how was it started, and what ends it early?"""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ def registers_later() -> bool:
     return bool(started_with) and os.path.splitext(os.path.basename(started_with[0]))[0] == "fairseq-deep"
 
 
+def end_with_torchrun() -> None:
+    """Let a rank end with the torchrun that has started it, which may be killed while the rank still imports."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        from fairseq_plugins.orphans import end_with
+
+        end_with(os.getppid())
+
+
 LATER = registers_later()
 if LATER:
     end_quietly()
+    end_with_torchrun()

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "orphans": set(),
     "outcome": set(),
     "processor": set(),
-    "starting": {"interrupts"},
+    "starting": set(),
     "tables": set(),
     "text": set(),
     "archive": set(),
@@ -46,20 +46,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"core", "pipeline", "scoring", ""},
     "doctor": {"core", "patches", "pipeline", ""},
     "cli": {"archive", "checkpoints", "patches", "core", "text", "demo", "pipeline", ""},
-    "": {
-        "patches",
-        "core",
-        "search",
-        "methods",
-        "observe.guard",
-        "observe.recorder",
-        "training",
-        "translator",
-        "starting",
-    },
+    "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
-BASE = {"errors", "files", "interrupts", "options", "orphans", "outcome", "processor", "tables"}
+BASE = {"errors", "files", "interrupts", "options", "orphans", "outcome", "processor", "starting", "tables"}
 
 
 def part_of(module: str) -> str:

@@ -1101,6 +1101,14 @@ AROUND = (
         ("tests/translator/test_export.py",),
     ),
     Break(
+        "orphan-that-imports",
+        PACKAGE + "starting.py",
+        "    end_quietly()\n    end_with_torchrun()\n",
+        "    end_quietly()\n",
+        "a rank whose torchrun is killed while it imports goes on",
+        ("tests/patches/test_orphaned_ranks.py",),
+    ),
+    Break(
         "doctor-versions",
         PACKAGE + "doctor/packages.py",
         "if numbers(version) < numbers(package.minimum):",
