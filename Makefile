@@ -24,14 +24,14 @@ SLOWEST := --durations=10 --durations-min=5
 PYTHON_CODE := setup.py benchmarks configs docs fairseq_plugins tests
 SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 
-.PHONY: help setup demo test test-slow test-all record breaks check clean
+.PHONY: help setup demo test test-slow test-long test-all record breaks check clean
 
 help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
 	@echo '            on your own text: make demo DATA=DIR SRC=de TGT=en [OUT=DIR]; DIR holds train.de, train.en, valid.de, ...'
 	@echo '            other methods than these: make demo METHODS=admin,deepnet; every method: make demo METHODS=all'
 	@echo 'make test   run the fast tests, which hold every promise (one part of them: make test TESTS=tests/cli)'
-	@echo '            make test-all runs every test, make test-slow those that make test leaves out'
+	@echo '            make test-slow runs the slower ones, make test-long whole chains and figures, make test-all all three'
 	@echo 'make breaks break each part once and see whether a test notices (about an hour; some of them: make breaks ONLY="NAME ...")'
 	@echo 'make record write down the losses, weights and options of this revision, to be compared with git diff'
 	@echo 'make check  ruff (rules and format), mypy and shellcheck; nothing newer than the oldest Python that is promised'
@@ -48,10 +48,11 @@ demo: $(VENV)/.installed
 	$(VENV)/bin/fairseq-deep demo $(if $(DATA),--data '$(DATA)') $(if $(SRC),--source-lang '$(SRC)') \
 		$(if $(TGT),--target-lang '$(TGT)') $(if $(OUT),--out '$(OUT)') $(if $(METHODS),--methods '$(METHODS)')
 
-# Which tests: the mark slow is explained in pyproject.toml.
+# Which tests: the marks slow and long are explained in pyproject.toml.
 test: TIER := -m 'not slow'
-test-slow: TIER := -m slow
-test test-slow test-all: $(VENV)/.installed
+test-slow: TIER := -m 'slow and not long'
+test-long: TIER := -m long
+test test-slow test-long test-all: $(VENV)/.installed
 	$(PYTEST) $(SPREAD) $(SLOWEST) $(TIER) $(TESTS)
 
 breaks: $(VENV)/.installed

@@ -7,19 +7,15 @@ fairseq_plugins`` only prints a line, ``python -m fairseq_plugins.text`` works o
 
 from __future__ import annotations
 
+# Before all else: Ctrl-C ends a command quietly from here on.
+from fairseq_plugins.starting import LATER
+
+# isort: split
 import logging
 import os
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-BY_THEMSELVES = (
-    "cli",
-    "text",
-    "demo.archives",
-)
-"""Modules that call :func:`register` themselves when run with ``python -m``."""
 
 
 @cache
@@ -79,22 +75,5 @@ def __getattr__(name: str) -> Any:
     return Translator
 
 
-def _registers_later() -> bool:
-    """Return whether this process calls :func:`register` itself, or never needs it.
-
-    ``sys.orig_argv`` is the interpreter's own command line. A worker spawned by such a process was started differently
-    (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
-    """
-    started_with = sys.orig_argv[1:]
-    by_itself = [["-m", f"{__name__}.{module}"] for module in BY_THEMSELVES]
-    if started_with == ["-m", __name__] or started_with[:2] in by_itself:
-        return True
-    return bool(started_with) and Path(started_with[0]).stem == "fairseq-deep"
-
-
-if _registers_later():
-    from fairseq_plugins.outcome import end_quietly_when_interrupted
-
-    end_quietly_when_interrupted()
-else:
+if not LATER:
     register()

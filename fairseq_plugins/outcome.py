@@ -7,12 +7,9 @@ import os
 import select
 import sys
 from collections.abc import Callable
-from types import TracebackType
 
 from fairseq_plugins.errors import UserError, raised_in_worker, report
-
-INTERRUPTED = 130
-"""128 + SIGINT, as in a shell."""
+from fairseq_plugins.interrupts import INTERRUPTED, raise_again
 
 READER_LEFT = 141
 """128 + SIGPIPE: the result of writing into ``| head`` after ``head`` has ended."""
@@ -29,6 +26,7 @@ def exit_code(command: Callable[[], int | None]) -> int:
     Raises:
         Exception: whatever ``command`` raises that is not a mistake of the user.
     """
+    raise_again()
     try:
         try:
             return command() or 0
@@ -47,19 +45,6 @@ def exit_code(command: Callable[[], int | None]) -> int:
             raise
         report(mistake)
         return mistake.exit_code
-
-
-def end_quietly_when_interrupted() -> None:
-    """Let Ctrl-C end this process without a trace at any time: imports take seconds, and precede :func:`exit_code`."""
-    previous = sys.excepthook
-
-    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        if issubclass(kind, KeyboardInterrupt):
-            # The interpreter turns a SystemExit that leaves the hook into its exit code.
-            raise SystemExit(INTERRUPTED)
-        previous(kind, value, trace)
-
-    sys.excepthook = hook
 
 
 def users_mistake(error: Exception) -> UserError | None:

@@ -14,16 +14,19 @@ from pathlib import Path
 import pytest
 
 import fairseq_plugins
+from fairseq_plugins import starting
 
 PACKAGE = Path(fairseq_plugins.__file__).parent
 SETUP = PACKAGE.parent / "setup.py"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
+    "interrupts": set(),
     "options": set(),
     "orphans": set(),
     "outcome": set(),
     "processor": set(),
+    "starting": set(),
     "tables": set(),
     "text": set(),
     "archive": set(),
@@ -46,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
-BASE = {"errors", "files", "options", "orphans", "outcome", "processor", "tables"}
+BASE = {"errors", "files", "interrupts", "options", "orphans", "outcome", "processor", "starting", "tables"}
 
 
 def part_of(module: str) -> str:
@@ -104,7 +107,7 @@ def test_each_way_to_import_is_seen(line: str, part: str) -> None:
 
 def test_what_registers_by_itself_imports_fairseq_no_sooner() -> None:
     """Else fairseq would be there before it is patched, and log as it likes."""
-    modules = [f"fairseq_plugins.{name}" for name in fairseq_plugins.BY_THEMSELVES]
+    modules = [f"fairseq_plugins.{name}" for name in starting.BY_THEMSELVES]
     program = (
         f"import importlib, sys; sys.orig_argv[1:] = ['-m', {modules[0]!r}]\n"
         f"for name in {modules!r}:\n"

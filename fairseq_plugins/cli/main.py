@@ -16,6 +16,7 @@ import fairseq_plugins
 from fairseq_plugins.archive import NON_FINITE_ALLOWED
 from fairseq_plugins.cli import stock
 from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.interrupts import at_once
 from fairseq_plugins.outcome import exit_code
 
 
@@ -168,7 +169,8 @@ def _weights_that_are_not_finite(name: str, argv: list[str]) -> Iterator[None]:
 
 def _register() -> None:
     try:
-        fairseq_plugins.register()
+        with at_once():
+            fairseq_plugins.register()
     except Exception as error:
         # A package whose import has failed is not in sys.modules; if fairseq is there, the bug is ours.
         if "fairseq" in sys.modules:

@@ -39,15 +39,64 @@ SMALLEST = 1e-4
 STD = Option("sigma_std", 0.02, "standard deviation of the first weights of --init sigma")
 
 
-def iterate(weight: Tensor, u: Tensor, smallest: float = SMALLEST) -> tuple[Tensor, Tensor]:
-    """Make one power iteration for ``weight`` ``(out, in)`` from ``u`` ``(in)``; returns the norm and the new ``u``.
+def iterate(weight: Tensor, u: Tensor, smallest: float = SMALLEST) -> tuple[Tensor, Tensor, Tensor]:
+    """Make one power iteration for ``weight`` ``(out, in)`` from ``u`` ``(in)``.
 
-    For a weight of zeros these are ``smallest`` and zeros.
+    Returns:
+        the norm ``()``, v ``(out)`` and the new u ``(in)``; for a weight of zeros ``smallest`` and zeros.
     """
-    fixed = weight.detach()
-    v = F.normalize(torch.mv(fixed, u), dim=0)
-    u = F.normalize(torch.mv(fixed.t(), v), dim=0)
-    return torch.dot(v, torch.mv(weight, u)).clamp(min=smallest), u
+    v = F.normalize(torch.mv(weight.detach(), u), dim=0)
+    # u has the direction of W^T v, so v^T W u is its length: a product less, and the same gradient, v u^T.
+    along_u = torch.mv(weight.t(), v)
+    return torch.linalg.vector_norm(along_u).clamp(min=smallest), v, F.normalize(along_u.detach(), dim=0)
+
+
+class _ScaledProduct(torch.autograd.Function):
+    """gamma / sigma W x + b, the factor inside the products: the scaled matrix is neither made nor kept.
+
+    Shapes: x ``(..., in)``, weight ``(out, in)``, bias ``(out)``, gamma ``(1)``, sigma ``()``, v ``(out)``, u ``(in)``;
+    ``dtype`` is that of the products.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        gamma: Tensor,
+        sigma: Tensor,
+        v: Tensor,
+        u: Tensor,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        ctx.sigma, ctx.shape = sigma.item(), x.shape
+        ctx.factor = gamma.item() / ctx.sigma
+        rows = x.reshape(-1, x.size(-1)).to(dtype)
+        ctx.save_for_backward(rows, weight, v, u)
+        start = weight.new_zeros(len(weight)) if bias is None else bias
+        # Not a view of the product: fairseq's attention multiplies its queries in place.
+        product = rows.new_empty(*x.shape[:-1], len(weight))
+        torch.addmm(
+            start.to(dtype), rows, weight.to(dtype).t(), alpha=ctx.factor, out=product.view(len(rows), len(weight))
+        )
+        return product
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        rows, weight, v, u = ctx.saved_tensors
+        by_rows = gradients[0].reshape(-1, len(weight))
+        by_matrix = torch.mm(by_rows.t(), rows).to(weight.dtype)
+        by_gamma = torch.dot(by_matrix.flatten(), weight.flatten()).item() / ctx.sigma
+        by_norm = -ctx.factor * by_gamma if ctx.sigma > SMALLEST else 0.0
+        return (
+            torch.addmm(rows, by_rows, weight.to(rows.dtype), beta=0, alpha=ctx.factor).view(ctx.shape),
+            torch.addr(by_matrix, v.to(weight.dtype), u.to(weight.dtype), beta=ctx.factor, alpha=by_norm),
+            by_rows.sum(0) if ctx.needs_input_grad[2] else None,
+            weight.new_full((1,), by_gamma),
+            *(None,) * 4,
+        )
 
 
 class SpectralLinear(AffineMap):
@@ -84,21 +133,38 @@ class SpectralLinear(AffineMap):
         """Scale the weight, in its type."""
         if self.is_fixed:
             return self.weight
-        sigma, u = self._norm()
+        sigma, _, _ = self._follow(self.weight)
+        return self.weight * (self.gamma.float() / sigma).to(self.weight.dtype)
+
+    def _follow(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Iterate in float32, under autocast too."""
+        if torch.jit.is_scripting():
+            sigma, v, u = iterate(weight.float(), self.u.float())
+        else:
+            sigma, v, u = _in_float32(weight, self.u)
         # Layers that are computed again in the backward pass must start from the same u as the first time.
         if self.training and torch.is_grad_enabled():
             self.u.copy_(torch.where(u.any(), u, self.u))
-        return self.weight * (self.gamma.float() / sigma).to(self.weight.dtype)
-
-    def _norm(self) -> tuple[Tensor, Tensor]:
-        """Iterate in float32, under autocast too."""
-        if not torch.jit.is_scripting():
-            return _in_float32(self.weight, self.u)
-        return iterate(self.weight.float(), self.u.float())
+        return sigma, v, u
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
+        if not torch.jit.is_scripting():
+            # A GPU would have to be waited for, to learn the factor.
+            if not self.is_fixed and not x.is_cuda:
+                return self._scaled_product(x)
         return F.linear(x, self.matrix(), self.bias)
+
+    @torch.jit.unused
+    def _scaled_product(self, x: Tensor) -> Tensor:
+        sigma, v, u = self._follow(self.weight.detach())
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        with torch.autocast(device, enabled=False):
+            product: Tensor = _ScaledProduct.apply(  # type: ignore[no-untyped-call]
+                x, self.weight, self.bias, self.gamma, sigma, v, u, dtype
+            )
+        return product
 
     @torch.jit.unused
     def make_generation_fast_(self, **kwargs: Any) -> None:
@@ -109,7 +175,7 @@ class SpectralLinear(AffineMap):
 
 
 @torch.jit.unused
-def _in_float32(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+def _in_float32(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     with torch.autocast(weight.device.type, enabled=False):
         return iterate(weight.float(), u.float())
 

@@ -5,20 +5,18 @@ Nobody restarts them, and nobody waits for their end: the command that is given 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_plugins.orphans import end_with
 from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.starting import end_with_torchrun
 
 
 def call_main_until_alone(call_main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``call_main``, which ends with torchrun if that has started this process."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with(os.getppid())
+    """``call_main``, which ends with torchrun if that has started this process; in stock's commands, too."""
+    end_with_torchrun()
     return call_main(*args, **kwargs)
 
 

@@ -24,6 +24,8 @@ from fairseq_plugins.text import moses
 
 Stage = Callable[[Path], None]
 """Writes one file or directory to the path that it receives."""
+State = tuple[int, ...]
+"""What changes with the content of a file: inode, size, times."""
 
 
 class Preparation:
@@ -60,6 +62,7 @@ class Preparation:
         self.training = {
             language: [_file(prefix, language) for prefix in sets.train] for language in settings.languages
         }
+        self._states: dict[Path, tuple[State, str]] = {}
         self.fingerprints = list(self._fingerprints())
 
     def run(self) -> None:
@@ -73,6 +76,7 @@ class Preparation:
             # corrected the same directory can be used.
             if not (self.directory / SETTINGS).is_file():
                 self._check_texts()
+                self._require_unchanged(self._states)
             self.workspace.remember([*self.settings.remembered(self.sets.every).items(), *self.fingerprints])
             self._describe()
             if _is_prepared(self.directory) and not self.dry_run:
@@ -88,7 +92,8 @@ class Preparation:
             for name in self.sets.given:
                 self._make_subwords_of_given(name)
             self.make(self.directory / "test_sets", self._named_test_sets)
-            self.make(self.directory / "data-bin", self._binarised)
+            dictionaries = [Path(path) for path in (self.settings.source_dict, self.settings.target_dict) if path]
+            self.make(self.directory / "data-bin", self._reading(dictionaries, self._binarised))
             if self.dry_run:
                 self.commands.run("rm", "-rf", "--", self.work)
                 return
@@ -187,11 +192,34 @@ class Preparation:
             raise UserError(f"{path}: cannot be read")
         if not path.stat().st_size:
             raise UserError(f"{path}: empty")
-        state = hashlib.sha256()
-        with open(path, "rb") as stream:
-            while piece := stream.read(1 << 20):
-                state.update(piece)
-        return state.hexdigest()[:16]
+        self._states[path] = _state_of(path), _digest_of(path)
+        return self._states[path][1]
+
+    def _require_unchanged(self, paths: Iterable[Path]) -> None:
+        """Check that files are still those whose fingerprints the settings hold; only new times are no change.
+
+        Raises:
+            UserError: one of them is another.
+        """
+        for path in paths:
+            state, digest = self._states.get(path, ((), ""))
+            if state and _state_of(path) != state and (not path.is_file() or _digest_of(path) != digest):
+                begun = (self.directory / SETTINGS).is_file()
+                then = f"delete {self.directory} and give the command again" if begun else "give the command again"
+                raise UserError(f"{path}: changed while it was prepared; when it is whole, {then}")
+
+    def _reading(self, paths: Sequence[Path], stage: Stage) -> Stage:
+        """A stage that reads what the user has given; what it has made of changed text is removed."""
+
+        def read(output: Path) -> None:
+            stage(output)
+            try:
+                self._require_unchanged(paths)
+            except UserError:
+                remove(output)
+                raise
+
+        return read
 
     def _check_texts(self) -> None:
         """Check that every pair of files is UTF-8, not empty and of equal length."""
@@ -227,7 +255,7 @@ class Preparation:
     # ---- stages: each writes to the path that it receives --------------------------------------------------------
 
     def _copied(self, path: Path) -> Stage:
-        return lambda output: self.commands.text("copy", path, output)
+        return self._reading([path], lambda output: self.commands.text("copy", path, output))
 
     def _tokenised(self, name: str, language: str, inputs: Sequence[Path]) -> Stage:
         settings = self.settings
@@ -237,7 +265,7 @@ class Preparation:
         options += ["--aggressive"] if settings.aggressive == "1" else []
         options += ["--no-escape"] if settings.escape == "0" else []
         options += ["--lower-case"] if settings.lower_case == "1" else []
-        return lambda output: self.commands.text("tokenise", *options, *inputs, output)
+        return self._reading(inputs, lambda output: self.commands.text("tokenise", *options, *inputs, output))
 
     def _cleaned(self, source: Path, name: str) -> Stage:
         """Both languages of a set, and ``kept``: the numbers of the kept lines."""
@@ -269,7 +297,7 @@ class Preparation:
             for language in self.settings.languages:
                 self.commands.text("select", *which, *self.training[language], output / f"valid.raw.{language}")
 
-        return split
+        return self._reading([path for paths in self.training.values() for path in paths], split)
 
     def _learned(self, source: Path, languages: Sequence[str]) -> Stage:
         """Merges or a model."""
@@ -360,6 +388,22 @@ def _file(prefix: str, language: str) -> Path:
     path = Path(f"{prefix}.{language}")
     compressed = Path(f"{path}.gz")
     return compressed if not path.exists() and compressed.exists() else path
+
+
+def _state_of(path: Path) -> State:
+    """Empty for a file that is gone."""
+    with suppress(FileNotFoundError):
+        found = path.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return ()
+
+
+def _digest_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()[:16]
 
 
 def _is_prepared(directory: Path) -> bool:

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.search.settings import GNMT, STOCK, GenerationConfigWithForm
-from fairseq_plugins.translator.package import Package
+from fairseq_plugins.translator.package import Package, require_sums
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
 DEVICES = ("auto", "cpu", "gpu")
@@ -146,12 +146,13 @@ class CTranslate2Engine(Engine):
         how: the search.
 
     Raises:
-        UserError: it cannot be loaded here.
+        UserError: it cannot be loaded here, or is not what was exported.
     """
 
     def __init__(self, directory: Path, how: How) -> None:
         import ctranslate2
 
+        require_sums(directory)
         # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
         ctranslate2.set_log_level(logging.ERROR)
         self.how = how

@@ -26,7 +26,7 @@ from fairseq_plugins.pipeline.corpus import binarised
 from fairseq_plugins.pipeline.evaluate import configuration_of, languages_of
 from fairseq_plugins.translator.engines import FASTEST, CTranslate2Engine, FairseqEngine, How
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of
-from fairseq_plugins.translator.package import Package, checksums, open_package, write_manifest
+from fairseq_plugins.translator.package import Package, checksums, open_package, write_manifest, write_sums
 from fairseq_plugins.translator.packaging import search_of
 
 SENTENCES, TRANSLATED, SHOWN = 64, 16, 3
@@ -101,6 +101,7 @@ def export(args: argparse.Namespace) -> None:
     package = open_package(args.model) if args.model.is_dir() else None
     if package is None and args.out is None:
         raise UserError("a checkpoint needs OUT: fairseq-deep export CHECKPOINT OUT")
+    enters = args.out is None
     out: Path = args.out or args.model / f"ctranslate2-{args.quantization}"
     if out.exists() and not args.force:
         raise UserError(f"{out} exists; --force overwrites it")
@@ -123,7 +124,9 @@ def export(args: argparse.Namespace) -> None:
         if args.quantization != "float32":
             _report(_differences(ours, theirs, sentences, targets), args.quantization)
         _show(ours, theirs, sentences[:TRANSLATED])
-    if package is not None and args.out is None:
+        if not enters:
+            write_sums(partial)
+    if package is not None and enters:
         _enter(package, out, args.quantization)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"{out}: {size / 1e6:.1f} MB")

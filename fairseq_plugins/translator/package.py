@@ -14,10 +14,13 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.text.lines import read_lines
 from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.model import build, dictionaries_of, read_weights
 
 MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
+SUMS = "SHA256SUMS"
+"""In a directory without a manifest: what sha256sum prints, and checks with -c."""
 FORMAT = 1
 """Raised when an older version of this code could not read a new package."""
 
@@ -88,11 +91,12 @@ def open_package(directory: Path) -> Package:
     return package
 
 
-def _check(path: Path, expected: str) -> None:
+def _check(path: Path, expected: str, source: str = MANIFEST) -> None:
     if not path.is_file():
-        raise UserError(f"{path}: no such file; the package is incomplete")
+        whole = "package" if source == MANIFEST else "directory"
+        raise UserError(f"{path}: no such file; the {whole} is incomplete")
     if checksum(path) != expected:
-        raise UserError(f"{path}: damaged: its SHA-256 is not the one in {MANIFEST}")
+        raise UserError(f"{path}: damaged: its SHA-256 is not the one in {source}")
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
@@ -104,6 +108,28 @@ def checksums(directory: Path, below: Path | None = None) -> dict[str, str]:
     """SHA-256 of every file of ``directory`` or ``below`` it, by its path in ``directory``; the manifest has none."""
     paths = sorted(path for path in (below or directory).rglob("*") if path.is_file() and path.name != MANIFEST)
     return {path.relative_to(directory).as_posix(): checksum(path) for path in paths}
+
+
+def write_sums(directory: Path) -> None:
+    """Write the SHA-256 of every file beside them."""
+    lines = (f"{digest}  {name}\n" for name, digest in checksums(directory).items())
+    write_whole(directory / SUMS, "".join(lines))
+
+
+def require_sums(directory: Path) -> None:
+    """Check the files of a directory against its sums, if it has them.
+
+    Raises:
+        UserError: a file is missing or another, or the sums are damaged.
+    """
+    sums = directory / SUMS
+    if not sums.is_file():
+        return
+    for line in read_lines(sums):
+        digest, separator, name = line.partition("  ")
+        if not separator or not name:
+            raise UserError(f"{sums}: damaged: not the output of sha256sum")
+        _check(directory / name, digest, SUMS)
 
 
 def checksum(path: Path) -> str:

@@ -12,8 +12,10 @@ from typing import NoReturn
 import pytest
 from torch.multiprocessing import ProcessRaisedException
 
+from fairseq_plugins import interrupts
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.outcome import INTERRUPTED, end_quietly_when_interrupted, exit_code
+from fairseq_plugins.interrupts import INTERRUPTED, end_quietly, raise_again
+from fairseq_plugins.outcome import exit_code
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -106,19 +108,49 @@ def test_reader_that_has_left(unbuffered: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_ctrl_c_while_a_command_imports_is_no_trace(tmp_path: Path) -> None:
-    (tmp_path / "subword_nmt").mkdir()
-    (tmp_path / "subword_nmt" / "__init__.py").write_text("raise KeyboardInterrupt\n")
+@pytest.mark.parametrize(
+    ("module", "content", "command"),
+    [
+        pytest.param("logging", "raise KeyboardInterrupt", ("text", "--help"), id="before any other import"),
+        pytest.param("subword_nmt", "raise KeyboardInterrupt", ("demo.archives", "multi30k", "out"), id="later"),
+        # Torch and numpy do this: the interrupt reaches C code, which makes an ImportError of it.
+        pytest.param(
+            "torch",
+            "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(9)\n"
+            "except KeyboardInterrupt:\n    raise ImportError('initialisation failed') from None",
+            ("cli", "average", "--help"),
+            id="turned into another error",
+        ),
+    ],
+)
+def test_ctrl_c_while_a_command_imports_is_no_trace(
+    tmp_path: Path, module: str, content: str, command: tuple[str, ...]
+) -> None:
+    (tmp_path / module).mkdir()
+    (tmp_path / module / "__init__.py").write_text(content + "\n")
     path = os.pathsep.join([str(tmp_path), str(CHECKOUT)])
-    command = [sys.executable, "-m", "fairseq_plugins.demo.archives", "multi30k", str(tmp_path / "out")]
-    ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+    words = [sys.executable, "-m", f"fairseq_plugins.{command[0]}", *command[1:]]
+    environment = {**os.environ, "PYTHONPATH": path}
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (INTERRUPTED, "", "")
+
+
+def test_a_command_that_runs_gets_ctrl_c_as_an_exception() -> None:
+    asked = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    begun = "from fairseq_plugins import interrupts; from fairseq_plugins.outcome import exit_code"
+    code = f"{begun}; interrupts.end_quietly(); {asked}; exit_code(lambda: exec('{asked}'))"
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    command = [sys.executable, "-c", f"import sys; sys.orig_argv = ['', '-m', 'fairseq_plugins']; {code}"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert ended.stdout == "False\nTrue\n"
 
 
 def test_the_hook_for_ctrl_c_leaves_other_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda *error: seen.append(error))
-    end_quietly_when_interrupted()
+    monkeypatch.setattr(interrupts, "_installed", False)
+    end_quietly()
+    raise_again()
     defect = RuntimeError("ours")
     sys.excepthook(RuntimeError, defect, None)
     assert seen == [(RuntimeError, defect, None)]

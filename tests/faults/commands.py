@@ -103,10 +103,10 @@ def _forget(environment: dict[str, str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     from hydra.core.global_hydra import GlobalHydra
 
-    from fairseq_plugins.outcome import end_quietly_when_interrupted
+    from fairseq_plugins.interrupts import end_quietly
     from tests import toy
 
-    end_quietly_when_interrupted()
+    end_quietly()
     GlobalHydra.instance().clear()
     toy.forget_earlier_trainings()
     subprocess.Popen = subprocess_handler.Popen = ForkingPopen  # type: ignore[misc]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints.fold import fold
@@ -130,6 +131,57 @@ def test_maps_in_int8_have_the_scaled_matrix() -> None:
     assert lower(model, "int8") >= MAPS
     assert not spectral_maps(model)
     assert (logits(model, batch()) - wanted).norm() < 0.1 * wanted.norm()
+
+
+def products(one: SpectralLinear, x: Tensor, by_matrix: bool) -> tuple[Tensor, ...]:
+    """Output and gradients, of x and of every parameter, by the forward pass or by the matrix in plain torch."""
+    x = x.clone().requires_grad_()
+    found = F.linear(x, one.matrix(), one.bias) if by_matrix else one(x)
+    loss = (found.float() * torch.linspace(-1, 2, found.size(-1))).square().sum()
+    return found.float(), *torch.autograd.grad(loss, [x, *one.parameters()])
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("outputs", "inputs"), [(20, 12), (12, 20)])
+@pytest.mark.parametrize("size", [1.0, 1e-6], ids=["", "smaller than the smallest norm"])
+def test_the_gradients_are_those_of_the_matrix(size: float, outputs: int, inputs: int, has_bias: bool) -> None:
+    torch.manual_seed(1)
+    one = SpectralLinear(nn.Linear(inputs, outputs, bias=has_bias), starts_at_norm=False).double()
+    with torch.no_grad():
+        one.weight.mul_(size)
+        one.weight_is_drawn()
+        one.gamma.fill_(1.7)
+        one.weight.add_(0.3 * size * torch.randn(outputs, inputs))
+    x = torch.randn(3, 2, inputs, dtype=torch.float64)
+    start = one.u.clone()
+    wanted = products(one, x, by_matrix=True)
+    one.u.copy_(start)
+    for mine, theirs in zip(products(one, x, by_matrix=False), wanted, strict=True):
+        assert (mine - theirs).norm() <= 1e-5 * theirs.norm()  # the norm is computed in float32
+
+
+def test_products_in_bfloat16_learn_as_in_float32() -> None:
+    torch.manual_seed(1)
+    one = SpectralLinear(nn.Linear(64, 48), starts_at_norm=True)
+    with torch.no_grad():
+        one.weight_is_drawn()
+    x = torch.randn(30, 64)
+    wanted = products(one, x, by_matrix=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert one(x).dtype == torch.bfloat16
+        found = products(one, x, by_matrix=False)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.dtype == torch.float32
+        assert (mine - theirs).norm() < 0.02 * theirs.norm()
+
+
+def test_the_scaled_matrix_is_not_kept_for_the_backward_pass() -> None:
+    """Only x of two tokens and the two singular vectors are, beside the weight."""
+    one = SpectralLinear(nn.Linear(64, 64), starts_at_norm=False)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        one(torch.randn(2, 64))
+    assert sum(tensor.numel() for tensor in kept if tensor is not one.weight) == 4 * 64
 
 
 def test_the_norm_is_in_float32_in_mixed_precision() -> None:

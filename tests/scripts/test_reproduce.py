@@ -115,11 +115,11 @@ def test_dry_run_names_every_training_and_makes_nothing(tmp_path: Path) -> None:
     ("script", "names"),
     [
         ("admin_table2.sh", ("iwslt14_de_en/admin_6e6d",)),
-        ("dsinit_table3.sh", ("dsinit_matt_20e20d",)),
-        ("dsinit_table5.sh", ("wmt14_en_fr/dsinit_matt_12e12d",)),
-        ("b2t_table1.sh", ("b2t_18e18d",)),
-        ("rezero_enwik8.sh", ("rezero_12d",)),
-        ("b2t_table4.sh", ("b2t_6d",)),
+        pytest.param("dsinit_table3.sh", ("dsinit_matt_20e20d",), marks=pytest.mark.long),
+        pytest.param("dsinit_table5.sh", ("wmt14_en_fr/dsinit_matt_12e12d",), marks=pytest.mark.long),
+        pytest.param("b2t_table1.sh", ("b2t_18e18d",), marks=pytest.mark.long),
+        pytest.param("rezero_enwik8.sh", ("rezero_12d",), marks=pytest.mark.long),
+        pytest.param("b2t_table4.sh", ("b2t_6d",), marks=pytest.mark.long),
     ],
 )
 def test_from_archives_to_a_report(script: str, names: list[str], tmp_path: Path) -> None:
@@ -139,6 +139,7 @@ def test_from_archives_to_a_report(script: str, names: list[str], tmp_path: Path
     assert final_files(out) == before
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_killed_at_ten_random_moments_the_chain_makes_the_same_files(tmp_path: Path) -> None:
     script, name = "admin_table2.sh", "iwslt14_de_en/admin_6e6d"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 
 pytest.importorskip("ctranslate2")
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.translator import ctranslate2_model, engines, export
 from fairseq_plugins.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, How, choose
 from fairseq_plugins.translator.package import open_package
@@ -62,8 +64,31 @@ def test_a_checkpoint_is_exported_by_itself(made: Made, tmp_path: Path, run) -> 
     assert code == 0
     assert (tmp_path / "out" / "model.bin").is_file()
     assert json.loads((tmp_path / "out" / "config.json").read_text())["decoder_start_token"] == "</s>"
+    sums = [line.split("  ") for line in (tmp_path / "out" / "SHA256SUMS").read_text().splitlines()]
+    files = {path.name: path for path in (tmp_path / "out").iterdir() if path.name != "SHA256SUMS"}
+    assert {name: digest for digest, name in sums} == {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
+    }
     assert "a checkpoint needs OUT" in run(made.checkpoint)[2]
     assert "exists; --force overwrites it" in run(made.checkpoint, tmp_path / "out")[2]
+
+
+def test_an_export_whose_weights_have_changed_is_not_loaded(made: Made, tmp_path: Path, run) -> None:
+    """CTranslate2 itself takes any numbers of the right shape."""
+    out, how = tmp_path / "out", How({}, device="cpu")
+    assert run(made.checkpoint, out, "--data", made.data)[0] == 0
+    assert engines.CTranslate2Engine(out, how).label.startswith("ctranslate2, float32")
+    weights = bytearray((out / "model.bin").read_bytes())
+    weights[len(weights) // 2] ^= 1
+    (out / "model.bin").write_bytes(weights)
+    with pytest.raises(UserError, match=r"model\.bin: damaged: its SHA-256 is not the one in SHA256SUMS$"):
+        engines.CTranslate2Engine(out, how)
+    (out / "model.bin").unlink()
+    with pytest.raises(UserError, match=r"model\.bin: no such file; the directory is incomplete$"):
+        engines.CTranslate2Engine(out, how)
+    (out / "SHA256SUMS").write_text("nothing\n")
+    with pytest.raises(UserError, match=r"SHA256SUMS: damaged: not the output of sha256sum$"):
+        engines.CTranslate2Engine(out, how)
 
 
 def test_a_failed_proof_leaves_nothing(package: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,7 @@ def test_the_script_prints_commands_that_a_shell_reads_as_they_are(here: Path) -
     assert executed(here.parent) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_script_from_raw_text_to_a_comparison(here: Path) -> None:
     settings = {"SIZE": "60", "WORKERS": "1", "SOURCE": "de", "TARGET": "en", "CHECKS": "0", "QUIET": "1", "BEAM": "1"}

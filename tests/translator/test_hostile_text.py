@@ -395,6 +395,7 @@ def test_interactive_refuses_a_line_of_100_000_words_and_translates_the_others(p
     assert found[0] == found[2]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["translate", "preprocess", "prepare", "verify-data"])
 def test_a_million_empty_lines_are_a_million_sentences(command: str, place: Place) -> None:
@@ -406,6 +407,7 @@ def test_a_million_empty_lines_are_a_million_sentences(command: str, place: Plac
     assert command == "verify-data" or not any(found[1:-1])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_million_empty_sentences_are_scored(place: Place) -> None:
     one = place.write("one", b"eins zwei drei vier\n" + b"\n" * EMPTY)

@@ -11,13 +11,14 @@ import json
 import logging
 import math
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import write_whole
+from fairseq_plugins.files import whole_file
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class EntryFile:
             UserError: the file cannot be written; before anything is trained.
         """
         try:
-            self._rewrite([entry for entry in _entries(self.path) if entry.update <= update])
+            self._rewrite(update)
         except OSError as error:
             raise UserError(f"{self.path}: the recorder cannot write there: {error.strerror}") from error
 
@@ -120,7 +121,7 @@ class EntryFile:
         try:
             self._append(entry.to_json() + "\n")
             if self._entries > self.keep + self.keep // 4:
-                self._rewrite(list(_entries(self.path)))
+                self._rewrite(entry.update)
         except OSError as error:
             logger.warning("%s: update %d is not recorded: %s", self.path, entry.update, error.strerror)
 
@@ -137,7 +138,17 @@ class EntryFile:
             raise
         self._entries += 1
 
-    def _rewrite(self, entries: list[Entry]) -> None:
-        kept = entries[-self.keep :]
-        write_whole(self.path, "".join(entry.to_json() + "\n" for entry in kept))
+    def _rewrite(self, update: int) -> None:
+        """Keep the last entries up to ``update``, as they are written: a deep model has 100 MB of them."""
+        kept: deque[tuple[int, int]] = deque(maxlen=self.keep)
+        with self.path.open("rb") as before, whole_file(self.path) as partial, partial.open("wb") as after:
+            start = 0
+            for line in before:
+                entry = parse(line.decode("utf-8", errors="replace"))
+                if entry is not None and entry.update <= update:
+                    kept.append((start, len(line)))
+                start += len(line)
+            for start, length in kept:
+                before.seek(start)
+                after.write(before.read(length).removesuffix(b"\n") + b"\n")
         self._entries = len(kept)

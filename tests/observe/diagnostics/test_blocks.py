@@ -93,6 +93,7 @@ def test_base_in_two_layers() -> None:
     assert base["decoder", "encoder_attn"].beta_rc == pytest.approx(1.0, abs=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_table_1() -> None:
     inputs = batch(words=10_000, sentences=105, length=29)

@@ -156,6 +156,7 @@ def test_post_ln_moves_more_than_the_others() -> None:
     assert growth["post_ln"] > 2 * growth["admin"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_figure_4() -> None:
     """O(N) for Post-LN, O(log N) for the others; the mean of 8 models, since one of Post-LN is erratic."""

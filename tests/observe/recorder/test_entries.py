@@ -83,11 +83,11 @@ def test_a_damaged_line_is_left_out_when_read_and_when_resumed(tmp_path: Path, l
 
 
 def test_a_disk_that_is_full_at_the_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, text: str) -> None:
+    def full(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     file = EntryFile(tmp_path / "recorder.jsonl", keep=10)
-    monkeypatch.setattr(entries, "write_whole", full)
+    monkeypatch.setattr(entries, "whole_file", full)
     with pytest.raises(UserError, match="the recorder cannot write there: No space left on device$"):
         file.resume(0)
 
