@@ -485,7 +485,9 @@ TOO_SHORT = {"60-12": (), "100-100": tuple(SHORT)}
 """Verdicts that say nothing after as few updates as there were at a depth."""
 STEPS = "A training step of every method"
 DECODING = "Beam search of every method"
-"""Headings in benchmarks/results/xeon_amx.md."""
+"""Headings in the pages of measurements."""
+MEASUREMENTS = ("xeon_amx.md", "cpu.md")
+"""In benchmarks/results; a later page has what an earlier one lacks, and its figures say so."""
 
 
 def choosing_table() -> str:
@@ -524,9 +526,17 @@ def _told() -> dict[str, dict[str, str]]:
 
 
 def measured(heading: str) -> list[dict[str, str]]:
-    """The tables of a section of benchmarks/results/xeon_amx.md: the third cell of each row, by architecture."""
-    page = (ROOT / "benchmarks" / "results" / "xeon_amx.md").read_text(encoding="utf-8")
-    (section,) = (part for part in page.split("\n## ") if part.startswith(heading))
+    """The tables of the sections with this heading: the third cell of each row, by architecture."""
+    pages = [_measured_on(page, heading) for page in MEASUREMENTS]
+    for later, name in zip(pages[1:], MEASUREMENTS[1:], strict=True):
+        for table, more in zip(pages[0], later, strict=True):
+            table |= {arch: f"{figure}, {name}" for arch, figure in more.items() if arch not in table}
+    return pages[0]
+
+
+def _measured_on(page: str, heading: str) -> list[dict[str, str]]:
+    text = (ROOT / "benchmarks" / "results" / page).read_text(encoding="utf-8")
+    (section,) = (part for part in text.split("\n## ") if part.startswith(heading))
     tables = re.findall(r"(?:^\|.*\n?)+", section, flags=re.MULTILINE)
     return [dict(map(_name_and_ratio, found.splitlines()[2:])) for found in tables]
 
