@@ -26,7 +26,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse places of LayerNorm that the paper's equation does not cover."""
     if design.choice(Axis.NORM) == "post":
         return []
-    return ["--residual span leaves the stream out of the last sum of a layer, as the paper does under --norm post only"]
+    return ["--residual span leaves the stream out of the last sum of a layer, which the paper does under --norm post"]
 
 
 @part(
