@@ -76,6 +76,21 @@ breaks: $(VENV)/.installed
 record: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -W ignore -m tests.recorded.record
 
+# Two files, because pip can build the sources only when what builds them is there.
+LOCK := requirements.lock
+LOCK_OF_SOURCES := requirements-sources.lock
+SOURCES := antlr4-python3-runtime fairseq-fixed rouge-score
+lock: $(VENV)/.installed
+	$(PIP) install -q pip-tools
+	all=$$(mktemp); trap 'rm -f "$$all"' EXIT; \
+	$(VENV)/bin/pip-compile -q --generate-hashes --allow-unsafe --strip-extras --no-build-isolation --no-header \
+		--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o "$$all" constraints.txt; \
+	awk -v sources=' $(SOURCES) ' -v first=$(LOCK) -v second=$(LOCK_OF_SOURCES) '\
+		BEGIN { head = "# Written by make lock from constraints.txt; docs/installation.md shows how pip takes it."; \
+			print head > first; print head > second } \
+		/^[a-z0-9]/ { split($$1, name, "=="); file = index(sources, " " name[1] " ") ? second : first } \
+		/^[a-z0-9 ]/ { print > file }' "$$all"
+
 check: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check --quiet .

@@ -80,7 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         start = time.monotonic()
         code, last = run(machine, command(machine, args.tests or [], args.workers, seed))
         failed = failed or code != 0
-        rows.append([name, says, f"{(time.monotonic() - start) / 60:.0f} min", last if code == 0 else f"FAILED: {last}"])
+        rows.append(
+            [name, says, f"{(time.monotonic() - start) / 60:.0f} min", last if code == 0 else f"FAILED: {last}"]
+        )
     print(f"\n{markdown_table([HEADER, *rows], numbers=False)}")
     return 1 if failed else 0
 

@@ -35,9 +35,7 @@ def test_settings_of_another_machine_are_left_out(monkeypatch: pytest.MonkeyPatc
     assert (found.get("MKL_CBWR"), found["TEST_THREADS"], found["DEEP_NMT_DATA"]) == (None, "2", "somewhere")
 
 
-def test_failure_is_seen(
-    tests: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_failure_is_seen(tests: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("TEST_THREADS", raising=False)
     flags = ["--workers", "0", "--tests", str(tests)]
     assert machines.main(["--only", "first", "threads", *flags]) == 1
