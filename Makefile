@@ -5,26 +5,31 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-# A Python of your choice gets an environment of its own, so that the choice is never ignored.
-VENV ?= $(if $(filter file,$(origin PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+# The versions that pip takes: the tested ones, or with constraints-oldest.txt the oldest that are promised.
+CONSTRAINTS ?= constraints.txt
+# A Python and versions of your choice get an environment of their own, so that the choice is never ignored.
+VENV ?= .venv$(if $(filter file,$(origin PYTHON)),,-$(notdir $(PYTHON)))$(patsubst constraints%,%,$(basename $(notdir $(CONSTRAINTS))))
 # Where the built wheel of fairseq is kept: one build serves every clone.
 WHEELS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairseq-deep/wheels
 TESTS ?= tests
 WORKERS ?= 2
+THREADS ?= 1
 
 FAIRSEQ := fairseq-fixed==0.12.3.1
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
-PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
+PYTEST := TEST_THREADS=$(THREADS) $(VENV)/bin/python -m pytest
 # Each worker starts with its half of the tests, in the order of the files, and takes from the other's end when it is
 # done. So the fixtures of a file are built once, and no long file is left to one worker at the end.
 SPREAD := -n $(WORKERS) --dist worksteal
+# Nothing but the order: with its own seeds for every generator the plugin would hide a test that leaves one unset.
+ORDER := $(if $(RANDOM),-p randomly --randomly-dont-reset-seed $(if $(filter-out 1,$(RANDOM)),--randomly-seed=$(RANDOM)))
 # A test that has grown slow is seen here: it becomes shorter, or gets the mark slow and a shorter one at its side.
 SLOWEST := --durations=10 --durations-min=5
 # Where a call may stand that a newer Python brought; the checkers of style and types see only syntax.
 PYTHON_CODE := setup.py benchmarks configs docs fairseq_plugins tests
 SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 
-.PHONY: help setup demo test test-slow test-long test-all record breaks check clean
+.PHONY: help setup demo test test-slow test-long test-all test-oldest test-machines record breaks lock check clean
 
 help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
@@ -32,9 +37,14 @@ help:
 	@echo '            other methods than these: make demo METHODS=admin,deepnet; every method: make demo METHODS=all'
 	@echo 'make test   run the fast tests, which hold every promise (one part of them: make test TESTS=tests/cli)'
 	@echo '            make test-slow runs the slower ones, make test-long whole chains and figures, make test-all all three'
+	@echo '            in random order, with a seed that is printed: make test RANDOM=1; that order again: make test RANDOM=SEED'
+	@echo 'make test-oldest   run them with the oldest versions that are promised, in an environment of their own'
+	@echo 'make test-machines run them as other machines would: older instructions, two threads, random order, three times'
+	@echo '            (over half an hour; some of them: make test-machines ONLY="NAME ...")'
 	@echo 'make breaks break each part once and see whether a test notices (about an hour; some of them: make breaks ONLY="NAME ...")'
 	@echo 'make record write down the losses, weights and options of this revision, to be compared with git diff'
 	@echo 'make check  ruff (rules and format), mypy and shellcheck; nothing newer than the oldest Python that is promised'
+	@echo 'make lock   write requirements.lock, the checksums of what constraints.txt names'
 	@echo 'make setup  only install, into $(VENV) (the others do it where needed)'
 	@echo 'make clean  remove $(VENV) and what the tools left behind; the built wheel of fairseq stays'
 	@echo
@@ -53,13 +63,34 @@ test: TIER := -m 'not slow'
 test-slow: TIER := -m 'slow and not long'
 test-long: TIER := -m long
 test test-slow test-long test-all: $(VENV)/.installed
-	$(PYTEST) $(SPREAD) $(SLOWEST) $(TIER) $(TESTS)
+	$(PYTEST) $(SPREAD) $(ORDER) $(SLOWEST) $(TIER) $(TESTS)
+
+test-oldest:
+	$(MAKE) test CONSTRAINTS=constraints-oldest.txt
+
+test-machines: $(VENV)/.installed
+	$(VENV)/bin/python -m tests.machines --workers $(WORKERS) $(if $(ONLY),--only $(ONLY))
 
 breaks: $(VENV)/.installed
 	$(VENV)/bin/python -m tests.breaks $(if $(ONLY),--only $(ONLY))
 
 record: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -W ignore -m tests.recorded.record
+
+# Two files, because pip can build the sources only when what builds them is there.
+LOCK := requirements.lock
+LOCK_OF_SOURCES := requirements-sources.lock
+SOURCES := antlr4-python3-runtime fairseq-fixed rouge-score
+lock: $(VENV)/.installed
+	$(PIP) install -q pip-tools
+	all=$$(mktemp); trap 'rm -f "$$all"' EXIT; \
+	$(VENV)/bin/pip-compile -q --generate-hashes --allow-unsafe --strip-extras --no-build-isolation --no-header \
+		--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o "$$all" constraints.txt; \
+	awk -v sources=' $(SOURCES) ' -v first=$(LOCK) -v second=$(LOCK_OF_SOURCES) '\
+		BEGIN { head = "# Written by make lock from constraints.txt; docs/installation.md shows how pip takes it."; \
+			print head > first; print head > second } \
+		/^[a-z0-9]/ { split($$1, name, "=="); file = index(sources, " " name[1] " ") ? second : first } \
+		/^[a-z0-9 ]/ { print > file }' "$$all"
 
 check: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
@@ -79,13 +110,16 @@ $(VENV)/.python:
 	$(PYTHON) -m venv --clear $(VENV)
 	touch $@
 
+# A build against NumPy 1 does not load with NumPy 2.
+BUILT_AGAINST := import numpy, torch; print(f"torch-{torch.__version__}" + "-numpy-1" * numpy.__version__.startswith("1."))
+
 # fairseq is built against the torch that is installed here: in pip's isolated build it would fetch another one.
-$(VENV)/.torch: $(VENV)/.python constraints.txt
-	$(PIP) install -c constraints.txt torch numpy cython setuptools wheel
+$(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS)
+	$(PIP) install -c $(CONSTRAINTS) torch numpy cython setuptools wheel
 	touch $@
 
 $(VENV)/.fairseq: $(VENV)/.torch
-	@wheels='$(WHEELS)'/torch-$$($(VENV)/bin/python -c 'import torch; print(torch.__version__)'); \
+	@wheels='$(WHEELS)'/$$($(VENV)/bin/python -c '$(BUILT_AGAINST)'); \
 	mkdir -p "$$wheels"; \
 	if ! $(PIP) download -q --no-deps --no-index --find-links "$$wheels" --only-binary :all: -d "$$wheels" '$(FAIRSEQ)' 2>/dev/null; then \
 		command -v c++ >/dev/null || { echo 'error: a C++ compiler is needed to build fairseq (Debian: g++ and python3-dev)' >&2; exit 2; }; \
@@ -95,9 +129,9 @@ $(VENV)/.fairseq: $(VENV)/.torch
 		$(PIP) wheel --no-deps --no-build-isolation --no-binary fairseq-fixed -w "$$building" '$(FAIRSEQ)'; \
 		mv "$$building"/*.whl "$$wheels"; \
 	fi; \
-	$(PIP) install -c constraints.txt --find-links "$$wheels" --only-binary fairseq-fixed '$(FAIRSEQ)'
+	$(PIP) install -c $(CONSTRAINTS) --find-links "$$wheels" --only-binary fairseq-fixed '$(FAIRSEQ)'
 	touch $@
 
-$(VENV)/.installed: $(VENV)/.fairseq setup.py constraints.txt
-	$(PIP) install -c constraints.txt --no-build-isolation -e '.[plots,dev]'
+$(VENV)/.installed: $(VENV)/.fairseq setup.py $(CONSTRAINTS)
+	$(PIP) install -c $(CONSTRAINTS) --no-build-isolation -e '.[plots,dev]'
 	touch $@

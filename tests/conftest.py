@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# Before torch is imported, and inherited by the processes that tests start.
-os.environ["OMP_NUM_THREADS"] = "1"
+# Before torch is imported, and inherited by the processes that tests start. More than one only shows that no result
+# depends on it: models this small gain nothing from a second thread.
+os.environ["OMP_NUM_THREADS"] = os.environ.setdefault("TEST_THREADS", "1")
 
 import hypothesis
 import pytest
@@ -40,7 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests import composing
 
         composing.install()
-        torch.set_num_threads(1)
+        torch.set_num_threads(int(os.environ["TEST_THREADS"]))
+        # A fork has a copy of the pool without its threads, and would wait for them.
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 @pytest.fixture(autouse=True)

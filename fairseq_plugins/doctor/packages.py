@@ -42,16 +42,16 @@ class Package:
 
 
 PACKAGES: tuple[Package, ...] = (
-    Package("torch", "2.13.0", "2.6", "nothing works"),
-    Package("numpy", "2.4.6", "", "nothing works"),
-    Package("hydra-core", "1.3.2", "1.3", "fairseq cannot be imported", thread=f"{UPSTREAM}4675"),
-    Package("omegaconf", "2.3.0", "2.3", "fairseq cannot be imported", thread=f"{UPSTREAM}4675"),
-    Package("scikit-learn", "1.9.1", "", "fairseq cannot be imported"),
+    Package("torch", "2.13.0", "2.10", "nothing works"),
+    Package("numpy", "2.4.6", "1.23.5", "nothing works"),
+    Package("hydra-core", "1.3.2", "1.3.2", "fairseq cannot be imported", thread=f"{UPSTREAM}4675"),
+    Package("omegaconf", "2.3.0", "2.3.0", "fairseq cannot be imported", thread=f"{UPSTREAM}4675"),
+    Package("scikit-learn", "1.9.1", "1.2.2", "fairseq cannot be imported"),
     Package("sacrebleu", "2.6.0", "2.0", "no score"),
-    Package("sentencepiece", "0.2.3", "", "no SentencePiece subwords"),
-    Package("subword-nmt", "0.3.8", "", "no byte-pair subwords"),
-    Package("sacremoses", "0.2.0", "", "no tokenisation without a checkout of Moses"),
-    Package("matplotlib", "3.11.2", "", "no pictures", needed=False),
+    Package("sentencepiece", "0.2.3", "0.1.99", "no SentencePiece subwords"),
+    Package("subword-nmt", "0.3.8", "0.3.7", "no byte-pair subwords"),
+    Package("sacremoses", "0.2.0", "0.0.53", "no tokenisation without a checkout of Moses"),
+    Package("matplotlib", "3.11.2", "3.6.3", "no pictures", needed=False),
     Package("tensorboardX", "2.6.5", "", "--tensorboard-logdir writes nothing", needed=False),
     Package("wandb", "", "", "--wandb-project writes nothing", needed=False),
 )
