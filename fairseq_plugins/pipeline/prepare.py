@@ -94,11 +94,16 @@ class Preparation:
             self.make(self.directory / "test_sets", self._named_test_sets)
             dictionaries = [Path(path) for path in (self.settings.source_dict, self.settings.target_dict) if path]
             self.make(self.directory / "data-bin", self._reading(dictionaries, self._binarised))
-            if self.dry_run:
-                self.commands.run("rm", "-rf", "--", self.work)
-                return
-            remove(self.work)
-            say(f"{self.directory}: prepared")
+            self._drop(self.work)
+            if not self.dry_run:
+                say(f"{self.directory}: prepared")
+
+    def _drop(self, path: Path) -> None:
+        """Remove what no later stage reads."""
+        if self.dry_run:
+            self.commands.run("rm", "-rf", "--", path)
+        else:
+            remove(path)
 
     def _tokenise_given(self, name: str) -> None:
         given = self.sets.given[name]
@@ -318,7 +323,7 @@ class Preparation:
         def count(output: Path) -> None:
             self.commands.text("apply-bpe", *options, source / f"train.{language}", unfiltered)
             self.commands.text("count", unfiltered, "--vocabulary", output)
-            self.commands.run("rm", "-f", "--", unfiltered)
+            self._drop(unfiltered)
 
         return count
 
