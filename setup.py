@@ -54,7 +54,7 @@ setup(
         "PyYAML>=6.0",
         "regex>=2022.9.13",
         "sacrebleu>=2.0",
-        "sacremoses>=0.0.53",
+        "sacremoses>=0.1.0",
         "safetensors>=0.3.1",
         "scipy>=1.10.1",
         "sentencepiece>=0.1.99",

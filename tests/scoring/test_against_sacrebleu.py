@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from fairseq.data import Dictionary
 from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.scoring.fingerprint import what_length_says
@@ -81,15 +82,16 @@ def test_confidence_interval(newstest: Callable[[int], tuple[Path, Path, Path]])
 def test_p_values(test: str, flag: str, samples: int, newstest: Callable[[int], tuple[Path, Path, Path]]) -> None:
     reference, first, second = newstest(2013)
     third = write(first.with_name("third"), dropped(read(reference), 7, start=3))
-    flags = ["-m", "bleu", f"--paired-{flag}", f"--paired-{flag}-n", samples, "--format", "json"]
-    told = json.loads(sacrebleu(reference, "-i", first, second, third, *flags))
     texts = {name: read(path) for name, path in (("first", first), ("second", second), ("third", third))}
+    # What the command calls: sacreBLEU 2.0 prints paired tests as text only.
+    metric = BLEU(references=[read(reference)])
+    told = PairedTest(list(texts.items()), {"BLEU": metric}, None, test_type=flag, n_samples=samples)()[1]["BLEU"]
     found = compare(texts, [read(reference)], tests=[test], samples={test: samples})
-    expected = [row["BLEU"]["p_value"] for row in told[1:]]
+    expected = [row.p_value for row in told[1:]]
     assert [one.p for one in found] == [pytest.approx(p, abs=1e-9) for p in expected]
     assert [one.system for one in found] == ["second", "third"]
     assert expected[0] < 0.05 < expected[1]
-    scores = [row["BLEU"]["score"] for row in told]
+    scores = [row.score for row in told]
     assert [one.difference for one in found] == [pytest.approx(score - scores[0], abs=1e-8) for score in scores[1:]]
 
 
