@@ -88,13 +88,14 @@ class _ScaledProduct(torch.autograd.Function):
         rows, weight, v, u = ctx.saved_tensors
         by_rows = gradients[0].reshape(-1, len(weight))
         by_matrix = torch.mm(by_rows.t(), rows).to(weight.dtype)
-        by_gamma = torch.dot(by_matrix.flatten(), weight.flatten()).item() / ctx.sigma
-        by_norm = -ctx.factor * by_gamma if ctx.sigma > SMALLEST else 0.0
+        # No number leaves its tensor here: a diagnosis asks for the gradients of many outputs at once (vmap).
+        by_gamma = torch.dot(by_matrix.view(-1), weight.view(-1)) / ctx.sigma
+        by_norm = by_gamma * (-ctx.factor if ctx.sigma > SMALLEST else 0.0)
         return (
             torch.addmm(rows, by_rows, weight.to(rows.dtype), beta=0, alpha=ctx.factor).view(ctx.shape),
-            torch.addr(by_matrix, v.to(weight.dtype), u.to(weight.dtype), beta=ctx.factor, alpha=by_norm),
+            torch.addr(by_matrix, v.to(weight.dtype) * by_norm, u.to(weight.dtype), beta=ctx.factor),
             by_rows.sum(0) if ctx.needs_input_grad[2] else None,
-            weight.new_full((1,), by_gamma),
+            by_gamma.view(1),
             *(None,) * 4,
         )
 

@@ -187,6 +187,14 @@ class Job:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
+    def stop(self) -> None:
+        """Stop all its processes. One that gets the signal inside of a fork stops only after it has made its child."""
+        stopped: list[int] | None = None
+        while (processes := self.processes()) != stopped:
+            self.send(signal.SIGSTOP, processes)
+            ended_or_stopped = all(_state(pid)[0] in "TXZ" for pid in processes)
+            stopped = processes if ended_or_stopped else None
+
 
 def _adopt_orphans(wanted: bool) -> None:
     """Whether processes below this one whose parent has ended become its children."""

@@ -50,7 +50,7 @@ def nothing() -> None:
 
 def kill_everything(running: Running, chance: random.Random) -> Heal:
     """SIGKILL to all processes at once, as when the machine loses its power or a job its memory."""
-    running.job.send(signal.SIGSTOP)  # otherwise a parent would notice the end of its child
+    running.job.stop()  # otherwise a parent would notice the end of its child
     running.job.send(signal.SIGKILL)
     return nothing
 
