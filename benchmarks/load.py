@@ -33,7 +33,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.observe.guard import installing as guard
 from fairseq_plugins.observe.recorder import recording
-from fairseq_plugins.pipeline.fits import bytes_in_memory
+from fairseq_plugins.pipeline.fits import IMPORTS, bytes_in_memory, bytes_of_activations
 from fairseq_plugins.text.lines import in_step
 
 SHARES = (4, 2, 1)
@@ -201,12 +201,15 @@ def prepare(args: argparse.Namespace, work: Path) -> None:
 
 def sizes_of(layers: int, width: int) -> list[object]:
     """Flags of a model."""
-    return [
-        word
-        for stack in ("encoder", "decoder")
-        for name, value in (("layers", layers), ("embed-dim", width), ("ffn-embed-dim", 4 * width))
-        for word in (f"--{stack}-{name}", value)
-    ] + ["--share-all-embeddings", "--optimizer", "adam", "--cpu"]
+    sizes = settings_of(layers, width).items()
+    flags = [word for name, value in sizes for word in (f"--{name.replace('_', '-')}", value)]
+    return [*flags, "--share-all-embeddings", "--optimizer", "adam", "--cpu"]
+
+
+def settings_of(layers: int, width: int) -> dict[str, int]:
+    """Sizes of a model by the names of fairseq's settings."""
+    sizes = {"layers": layers, "embed_dim": width, "ffn_embed_dim": 4 * width}
+    return {f"{stack}_{name}": value for stack in ("encoder", "decoder") for name, value in sizes.items()}
 
 
 def translate(args: argparse.Namespace, work: Path) -> None:
@@ -277,14 +280,22 @@ def depth(args: argparse.Namespace, work: Path) -> None:
     weights = averaged.stat().st_size
     without_average = SimpleNamespace(ema=SimpleNamespace(store_ema=False))
     least = bytes_in_memory(weights // 4, args.vocabulary, without_average, "fp32", args.max_tokens)
+    built = SimpleNamespace(**settings_of(args.layers, args.width))
+    announced = least + bytes_of_activations(built, args.max_tokens) + IMPORTS
     print(f"weights: {weights / MB:.0f} MB, a checkpoint: {size / MB:.0f} MB")
-    print(f"what fairseq-deep run asks of the machine before it trains: {least / MB:.0f} MB")
+    print(f"fairseq-deep run announces {announced / MB:.0f} MB, and asks for {least / MB:.0f} MB before it trains")
     base = found["imports alone"].memory
     rows = [
-        [name, f"{one.seconds:.0f}", f"{one.memory / MB:.0f}", f"{(one.memory - base) / weights:.1f}"]
+        [
+            name,
+            f"{one.seconds:.0f}",
+            f"{one.memory / MB:.0f}",
+            f"{(one.memory - base) / weights:.1f}",
+            f"{one.memory / announced:.2f}",
+        ]
         for name, one in found.items()
     ]
-    print_table(("command", "s", "memory, MB", "above the imports, in weights"), rows)
+    print_table(("command", "s", "memory, MB", "above the imports, in weights", "of what is announced"), rows)
 
 
 # --- observers ------------------------------------------------------------------------------------------------------

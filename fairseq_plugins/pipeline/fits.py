@@ -19,6 +19,13 @@ MOMENTS = {"sgd": 1, "nag": 1, "adafactor": 1, "adagrad": 1, "adadelta": 2, "ada
 """Float32 values that an optimiser keeps for a parameter; two where it is not listed, as Adam."""
 LOGITS = 3
 """Copies of the logits that live at once: in training precision, their log-softmax in float32, its gradient."""
+ACTIVATIONS = {"encoder": 8.625, "decoder": 16.125}
+"""Numbers that a layer keeps for the backward pass, in its width per token, with a feed-forward width on top.
+
+Those of Post-LN and most methods; norms that are no LayerNorm and additional norms keep up to 1.9 times as many.
+"""
+IMPORTS = 250_000_000
+"""Bytes of a process on a CPU that has only imported what it trains with."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +37,23 @@ class Size:
         checkpoints: maximum number on disk at once.
         disk: bytes of these checkpoints.
         memory: minimum bytes of one process.
+        expected: bytes that one process will probably take, on a CPU or of a GPU.
     """
 
     parameters: int
     checkpoints: int
     disk: int
     memory: int
+    expected: int
 
 
 def size_of(
-    config: Any, precision: str, tokens_per_update: int | None, training_tokens: int, max_tokens: int | None
+    config: Any,
+    precision: str,
+    tokens_per_update: int | None,
+    training_tokens: int,
+    max_tokens: int | None,
+    on_cpu: bool = True,
 ) -> Size:
     """Disk and memory that a training needs, from its configuration.
 
@@ -49,17 +63,20 @@ def size_of(
         tokens_per_update: maximum; None without a limit.
         training_tokens: of its data; 0 if unknown.
         max_tokens: of one batch of one process.
+        on_cpu: whether the program shares the memory with the model.
 
     Raises:
         UserError: as :func:`count_parameters`.
     """
     parameters, vocabulary = count_parameters(config)
     checkpoints = kept_checkpoints(config, *length_of(config, tokens_per_update, training_tokens))
+    memory = bytes_in_memory(parameters, vocabulary, config, precision, max_tokens)
     return Size(
         parameters,
         checkpoints,
         checkpoints * bytes_of_checkpoint(parameters, config, precision),
-        bytes_in_memory(parameters, vocabulary, config, precision, max_tokens),
+        memory,
+        memory + bytes_of_activations(config.model, max_tokens) + IMPORTS * on_cpu,
     )
 
 
@@ -165,11 +182,33 @@ def _nearest_existing(path: Path) -> Path:
 def bytes_in_memory(parameters: int, vocabulary: int, config: Any, precision: str, max_tokens: int | None) -> int:
     """Minimum memory of one process: parameters, gradients, optimiser state, and the logits of a batch.
 
-    Activations for the backward pass are not counted, so a training that would fit is never refused.
+    The imports and the activations for the backward pass are not counted, since there may be fewer of these than
+    expected: a training that would fit is never refused.
     """
     logits = (max_tokens or 0) * vocabulary * 4 * LOGITS
     average = parameters * 8 if config.ema.store_ema else 0
     return parameters * BYTES_IN_MEMORY[precision] + average + logits
+
+
+def bytes_of_activations(model: Any, max_tokens: int | None) -> int:
+    """What the layers keep for the backward pass of one batch, in float32.
+
+    Args:
+        model: its settings, which name the layers and widths of each stack.
+        max_tokens: of the batch.
+    """
+    total = largest = 0.0
+    for stack, of_width in ACTIVATIONS.items():
+        layers, width, feed_forward = (
+            getattr(model, f"{stack}_{name}", None) or 0 for name in ("layers", "embed_dim", "ffn_embed_dim")
+        )
+        # A language model has no encoder, and no cross-attention.
+        alone = stack == "decoder" and not getattr(model, "encoder_layers", None)
+        layer = (ACTIVATIONS["encoder"] if alone else of_width) * width + feed_forward
+        largest = max(largest, layer)
+        total += layers * (width if getattr(model, "checkpoint_activations", False) else layer)
+    recomputed = largest if getattr(model, "checkpoint_activations", False) else 0
+    return round((total + recomputed) * 4 * (max_tokens or 0))
 
 
 def check_memory(needed: int, available: int | None, where: str) -> None:

@@ -257,7 +257,8 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     batches = Batches.of(config, recipe.processes, corpus.longest)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
     _check_gpus(request, machine, sharing)
-    size = size_of(config, precision.name, batches.tokens, corpus.training_tokens, sharing.batches.max_tokens)
+    tokens = (batches.tokens, corpus.training_tokens, sharing.batches.max_tokens)
+    size = size_of(config, precision.name, *tokens, on_cpu=machine.on_cpu)
     if request.checks:
         check_size(size, request.run, machine, sharing.processes)
     fitted = _fitted(request, data, machine, sharing, (*sharing.overrides(config), *precision.overrides))
@@ -265,6 +266,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     record = _record(request, recipe.file, config, corpus, machine, sharing)
     record |= {"precision": precision.name, "tokens_per_update": batches.tokens, "parameters": size.parameters}
     record |= {"command": list(command), "checkpoints": {"bytes": size.disk, "count": size.checkpoints}}
+    record |= {"memory": size.expected}
     return Plan(command, record, tuple(_lines(record, machine, sharing, precision)))
 
 
@@ -403,7 +405,15 @@ def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision
         f"{batch} x update_freq {freq} x {count} = at most {total} an update{same}",
         *([sharing.note] if sharing.note else []),
         f"checkpoints: at most {record['checkpoints']['count']}, about {gigabytes(record['checkpoints']['bytes'])}",
+        f"memory: about {gigabytes(record['memory'])}{' a process' if count > 1 else ''}{_short_of(record, machine)}",
     ]
+
+
+def _short_of(record: dict[str, Any], machine: Machine) -> str:
+    needed = record["memory"] * (record["processes"] if machine.on_cpu else 1)
+    if machine.memory is None or needed <= machine.memory:
+        return ""
+    return f", more than the {gigabytes(machine.memory)} that {'are free' if machine.on_cpu else 'the GPU has'}"
 
 
 # --- the check that RUN can be continued ----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import fits, train
 from fairseq_plugins.pipeline.configuration import quoted
 from fairseq_plugins.pipeline.ending import finished, say_how_it_ended
-from fairseq_plugins.pipeline.fits import kept_checkpoints, length_of
+from fairseq_plugins.pipeline.fits import gigabytes, kept_checkpoints, length_of
 from fairseq_plugins.pipeline.machine import Machine, chosen
 from fairseq_plugins.pipeline.sharing import Batches, share
 from fairseq_plugins.pipeline.train import Plan, Request, begun, make_plan
@@ -356,6 +356,13 @@ def test_a_full_disk_and_a_small_memory(data: Path, tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     with pytest.raises(UserError, match=r"needs at least [\d.]+ MB of memory, and this machine has 1\.0 MB"):
         planned(data, tmp_path, machine=Machine((), 10**6, True))
+    announced = planned(data, tmp_path).record["memory"]
+    assert (
+        planned(data, tmp_path, machine=Machine((), announced, True)).lines[-1]
+        == f"memory: about {gigabytes(announced)}"
+    )
+    short = planned(data, tmp_path, machine=Machine((), announced - 10**8, True)).lines[-1]
+    assert short.endswith(f", more than the {gigabytes(announced - 10**8)} that are free")
 
 
 def test_loggers_that_are_not_installed(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
