@@ -53,7 +53,7 @@ setup(
         "omegaconf>=2.3.0",
         "PyYAML>=6.0",
         "regex>=2022.9.13",
-        "sacrebleu>=2.0",
+        "sacrebleu>=2.3.1",
         "sacremoses>=0.1.0",
         "safetensors>=0.3.1",
         "scipy>=1.10.1",

@@ -47,7 +47,7 @@ PACKAGES: tuple[Package, ...] = (
     Package("hydra-core", "1.3.2", "1.3.2", "fairseq cannot be imported", thread=f"{UPSTREAM}4675"),
     Package("omegaconf", "2.3.0", "2.3.0", "fairseq cannot be imported", thread=f"{UPSTREAM}4675"),
     Package("scikit-learn", "1.9.1", "1.2.2", "fairseq cannot be imported"),
-    Package("sacrebleu", "2.6.0", "2.0", "no score"),
+    Package("sacrebleu", "2.6.0", "2.3.1", "no score"),
     Package("sentencepiece", "0.2.3", "0.1.99", "no SentencePiece subwords"),
     Package("subword-nmt", "0.3.8", "0.3.7", "no byte-pair subwords"),
     Package("sacremoses", "0.2.0", "0.1.0", "no tokenisation without a checkout of Moses"),

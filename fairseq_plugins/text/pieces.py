@@ -38,7 +38,7 @@ def learn(paths: Sequence[Path], size: int, kind: str = "unigram", coverage: flo
             num_threads=_THREADS,
             minloglevel=2,
         )
-    except RuntimeError as error:
+    except (RuntimeError, SystemError) as error:  # the latter from SentencePiece up to 0.2.0
         if mistakes:
             raise mistakes[0] from None
         cause = str(error).rpartition("] ")[2] or str(error)

@@ -73,7 +73,7 @@ class TestVersions:
             ("torch", "2.10.0", Level.OK, "2.10.0 (tested: 2.13.0)"),
             ("hydra-core", "1.0.7", Level.ERROR, "1.0.7 is too old; 1.3.2 is the oldest that works"),
             ("omegaconf", "2.0.6", Level.ERROR, "2.0.6 is too old; 2.3.0 is the oldest that works"),
-            ("sacrebleu", "1.5.1", Level.ERROR, "1.5.1 is too old; 2.0 is the oldest that works"),
+            ("sacrebleu", "1.5.1", Level.ERROR, "1.5.1 is too old; 2.3.1 is the oldest that works"),
         ],
     )
     def test_other_version(self, versions: dict[str, str], name: str, version: str, level: Level, says: str) -> None:

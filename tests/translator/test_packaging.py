@@ -29,7 +29,7 @@ from tests.translator.conftest import Made, write_text
     "settings",
     [
         "--normalise all --aggressive 1 --escape 0 --size 40",
-        "--subwords sentencepiece --size 37 --joint-codes 0 --joined 0",
+        "--subwords sentencepiece --size 36 --joint-codes 0 --joined 0",
         "--size 40 --vocabulary-threshold 5",
         "--tokeniser none --subwords none --lower-case 1",
     ],
