@@ -64,7 +64,7 @@ setup(
         "scikit-learn>=1.2.2",
     ],
     extras_require={
-        "plots": ["matplotlib>=3.6.3"],
+        "plots": ["matplotlib>=3.8.0"],
         "summarisation": ["rouge-score>=0.1.2"],
         "speech": ["jiwer>=3.0"],
         "export": ["ctranslate2>=4.5"],

@@ -51,7 +51,7 @@ PACKAGES: tuple[Package, ...] = (
     Package("sentencepiece", "0.2.3", "0.1.99", "no SentencePiece subwords"),
     Package("subword-nmt", "0.3.8", "0.3.7", "no byte-pair subwords"),
     Package("sacremoses", "0.2.0", "0.1.0", "no tokenisation without a checkout of Moses"),
-    Package("matplotlib", "3.11.2", "3.6.3", "no pictures", needed=False),
+    Package("matplotlib", "3.11.2", "3.8.0", "no pictures", needed=False),
     Package("tensorboardX", "2.6.5", "", "--tensorboard-logdir writes nothing", needed=False),
     Package("wandb", "", "", "--wandb-project writes nothing", needed=False),
 )

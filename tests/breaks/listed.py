@@ -272,8 +272,8 @@ METHODS = (
     Break(
         "sigma-reparam-gradient",
         PACKAGE + "methods/sigma_reparam.py",
-        "by_norm = -ctx.factor * by_gamma if ctx.sigma > SMALLEST else 0.0",
-        "by_norm = 0.0",
+        "by_norm = by_gamma * (-ctx.factor if ctx.sigma > SMALLEST else 0.0)",
+        "by_norm = by_gamma * 0.0",
         "the weight does not learn what it does to its spectral norm",
         ("tests/methods/test_sigma_reparam.py",),
     ),
