@@ -266,7 +266,7 @@ def names_table() -> str:
             told["what"],
             told["depth"]
             or _cited(_deepest(method))
-            or f"here: {here.get(method.name, NOT_RUN).removeprefix('60-12 ')}",
+            or "; ".join([*depths_of_papers(method), f"here: {here.get(method.name, NOT_RUN).removeprefix('60-12 ')}"]),
         )
         for method, told in ((method, told_by_papers(method)) for method in METHODS.values())
     ]
