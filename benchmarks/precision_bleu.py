@@ -11,7 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from sacrebleu.metrics import BLEU
 from fairseq_plugins.search.precision import PRECISIONS
 
 FULL = PRECISIONS[0]
+SETTINGS = ("data", "test_sets", "precisions", "languages", "layers", "width", "updates")
+"""Arguments that a row depends on: one with others is not used again."""
 RECIPES: dict[str, tuple[str, ...]] = {
     "rezero": ("--warmup-init-lr", "2e-3"),
     "t_fixup": ("--warmup-init-lr", "2e-3"),
@@ -75,6 +77,12 @@ def measure(method: str, sets: Sequence[tuple[Path, Path]], args: argparse.Names
     }
 
 
+def rows_of(written: Path, settings: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows that were measured with the same settings; a file may have others beside them."""
+    rows = [json.loads(line) for line in written.read_text().splitlines()] if written.exists() else []
+    return [row for row in rows if row["settings"] == settings]
+
+
 def report(rows: Sequence[dict[str, Any]]) -> str:
     """A Markdown table: float32, and the difference of each other precision with the share of equal sentences."""
     others = [name for name in rows[0]["bleu"] if name != FULL]
@@ -93,7 +101,11 @@ def main() -> None:
     """Measure what is asked for and not there yet, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="a prepared directory")
-    parser.add_argument("out", type=Path, help="models, and rows.jsonl; rows that are there are not measured again")
+    parser.add_argument(
+        "out",
+        type=Path,
+        help="models, and rows.jsonl; rows with the same settings are not measured again",
+    )
     parser.add_argument("--methods", default=",".join(METHODS), help="default: all methods")
     parser.add_argument("--test-sets", default="test", help="raw texts of DATA, translated as one")
     parser.add_argument("--precisions", default="bf16,int8", help=f"beside {FULL}")
@@ -109,14 +121,14 @@ def main() -> None:
     sets = [(raw / f"{name}.{source}", raw / f"{name}.{target}") for name in args.test_sets.split(",")]
     args.out.mkdir(parents=True, exist_ok=True)
     written = args.out / "rows.jsonl"
+    settings = {name: str(getattr(args, name)) for name in SETTINGS}
     for method in args.methods.split(","):
-        rows = [json.loads(line) for line in written.read_text().splitlines()] if written.exists() else []
-        if not any(row["method"] == method for row in rows):
-            row = measure(method, sets, args)
+        if not any(row["method"] == method for row in rows_of(written, settings)):
+            row = {**measure(method, sets, args), "settings": settings}
             with written.open("a") as out:
                 out.write(json.dumps(row) + "\n")
             print(method, json.dumps(row["bleu"]), flush=True)
-    rows = [json.loads(line) for line in written.read_text().splitlines()]
+    rows = rows_of(written, settings)
     print(f"\n{machine('cpu')}; {BLEU().get_signature()}\n\n{report(rows)}")
 
 

@@ -29,7 +29,7 @@ KINDS = {
 OPTIMIZER = "optimizer"
 LOSS = "log_softmax"
 REST = "calls"
-"""What no operation takes: Python, autograd and torch's own bookkeeping."""
+"""Autograd and torch's own bookkeeping. What Python does between the operations is in no event, and in no column."""
 
 
 def kind_of(name: str) -> str:
@@ -37,6 +37,8 @@ def kind_of(name: str) -> str:
     short = name.removeprefix("aten::").lower()
     if "adam" in short:
         return OPTIMIZER
+    if short.startswith(("autograd::", "torch::autograd::")):
+        return REST
     if LOSS in short or "nll" in short:
         return "loss"
     return next((kind for kind, parts in KINDS.items() if any(part in short for part in parts)), REST)

@@ -67,7 +67,7 @@ def require_finite(path: Path, weights: Mapping[str, Tensor]) -> None:
         if weight.is_floating_point() and not _is_finite(weight):
             raise UserError(
                 f"{path}: the weight {name} is not finite: the training has diverged, or the file is damaged; "
-                "--allow-non-finite reads it nevertheless"
+                f"--allow-non-finite, or {NON_FINITE_ALLOWED}=1 in the environment, reads it nevertheless"
             )
 
 
@@ -104,7 +104,7 @@ def _problems(state: Mapping[str, Any]) -> Iterator[str]:
     yield from _implausible(state)
     said = (state.get("extra_state") or {}).get(SHA256)
     if said is not None and said != weights_hash(weights):
-        yield "its weights are not those that were written (SHA-256)"
+        yield "its weights are not those that were written (SHA-256), or another program has changed them"
 
 
 def _settings(state: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -60,14 +60,34 @@ class _Called:
     add = append
 
 
+class _Bounded:
+    """A stream that is never asked for more than ``limit`` bytes: a file allocates them before it looks what it has."""
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        self._read, self.readline, self._limit = stream.read, stream.readline, limit
+
+    def read(self, size: int) -> bytes:
+        """As of a file.
+
+        Raises:
+            UnpicklingError: the size is above the limit.
+        """
+        if size > self._limit:
+            raise pickle.UnpicklingError(f"{size} bytes are more than the file has")
+        return self._read(size)
+
+
 class _Reader(pickle._Unpickler):  # type: ignore[name-defined,misc]
     """An unpickler, in Python, that finds no class: each is one that only remembers its arguments.
 
-    The one in C would allocate a table as long as the largest index that the file names.
+    The one in C would allocate a table as long as the largest index that the file names. A bytearray would be allocated
+    before it is read; torch never writes one.
     """
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        super().__init__(stream, encoding="utf-8", errors="replace")
+    dispatch = {code: load for code, load in pickle._Unpickler.dispatch.items() if code != pickle.BYTEARRAY8[0]}  # type: ignore[attr-defined]
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        super().__init__(_Bounded(stream, limit), encoding="utf-8", errors="replace")
         self.calls: list[_Called] = []
         self.storages: list[Storage] = []
 
@@ -110,7 +130,7 @@ def require_plausible(
     """
     try:
         for _ in range(pickles):
-            reader = _Reader(stream)
+            reader = _Reader(stream, limit)
             reader.load()
         problem = next(_problems(reader, limit, sizes), None)
     # The unpickler fails in as many ways as a pickle can be wrong, a lack of memory among them.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -64,15 +66,22 @@ def _require_sound_archive(path: Path, stream: IO[bytes]) -> None:
         content[0].CRC = None  # type: ignore[assignment]
     place = content[0].filename.removesuffix("data.pkl")
     sizes = {record.filename.removeprefix(f"{place}data/"): record.file_size for record in records}
-    with archive.open(content[0]) as packed:
-        require_plausible(path, io.BytesIO(packed.read()), _size(path), sizes)
+    with _whole(path, content[0]), archive.open(content[0]) as packed:
+        pickled = packed.read()
+    require_plausible(path, io.BytesIO(pickled), _size(path), sizes)
 
 
 def _require_whole(path: Path, archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:
+    with _whole(path, record), archive.open(record) as content:
+        while content.read(BLOCK):
+            pass
+
+
+@contextmanager
+def _whole(path: Path, record: zipfile.ZipInfo) -> Iterator[None]:
+    """Name the record that cannot be read."""
     try:
-        with archive.open(record) as content:
-            while content.read(BLOCK):
-                pass
+        yield
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, NotImplementedError) as error:
         name = record.filename.partition("/")[2] or record.filename
         raise UserError(f"checkpoint {path} is damaged: the bytes of its record {name!r} have changed") from error

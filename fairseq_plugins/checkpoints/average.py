@@ -64,8 +64,10 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
         # The one before is let go first: only one is in memory beside the mean.
         state = weights = None
         state = read_checkpoint(path)
-        weights = moving_average(state, path, measured) if ema else state["model"]
-        require_finite(path, weights)
+        weights = state["model"]
+        if ema:  # of the others the reader has looked at each weight
+            weights = moving_average(state, path, measured)
+            require_finite(path, weights)
         mean.add(weights, str(path))
         sources.append({"file": path.name, "num_updates": num_updates(state), "weights_sha256": weights_hash(weights)})
         settings = without_training_state({key: value for key, value in state.items() if key != "model"})

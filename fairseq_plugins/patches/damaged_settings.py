@@ -109,8 +109,8 @@ def load_or_explain(load: Callable[..., Any], filenames: Sequence[str], *args: A
         raise
     except Exception as error:
         for name in filter(lambda name: Path(name).is_file(), filenames):
-            with explained_by_settings(name):
-                raise error
+            if problem := next(wrong_settings(plain_content(name)), None):
+                raise UserError(f"checkpoint {name} is damaged: {problem}") from error
         raise
 
 

@@ -129,6 +129,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "hydra._internal.config_loader_impl.ConfigLoaderImpl.load_configuration": (
         "patches.hydra_programs.refuse_programs",
     ),
+    "hydra._internal.callbacks.Callbacks.__init__": ("patches.hydra_programs.refuse_callbacks",),
+    "hydra.core.utils.configure_log": ("patches.hydra_programs.refuse_in_log",),
     "hydra._internal.utils.run_and_report": ("patches.hydra_traces.report_in_one_line",),
     # Search. (A task with its own `build_generator` also gets `build_or_refuse` around it when it is instantiated.)
     "fairseq.tasks.fairseq_task.FairseqTask.__init__": ("search.settings.initialise_watched",),

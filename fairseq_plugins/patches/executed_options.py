@@ -45,14 +45,21 @@ def calculated(text: str) -> Any:
 
     Raises:
         UserError: it is something else.
+        TypeError: it is no text, as ``eval`` raises it.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no text")
+    problem = f"{text!r} is neither a number nor a list or dictionary of numbers and text"
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
     if tree is None or not all(isinstance(node, (*VALUES, *CALCULATIONS)) for node in ast.walk(tree)):
-        raise UserError(f"{text!r} is neither a number nor a list or dictionary of numbers and text")
-    return eval(compile(tree, "<option>", "eval"), {"__builtins__": {}})
+        raise UserError(problem)
+    try:
+        return eval(compile(tree, "<option>", "eval"), {"__builtins__": {}})
+    except (ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{problem} that can be calculated: {error}") from error
 
 
 def apply() -> None:

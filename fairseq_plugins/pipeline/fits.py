@@ -194,21 +194,28 @@ def bytes_of_activations(model: Any, max_tokens: int | None) -> int:
     """What the layers keep for the backward pass of one batch, in float32.
 
     Args:
-        model: its settings, which name the layers and widths of each stack.
+        model: its settings, which name the layers and widths of each stack; of others nothing is known.
         max_tokens: of the batch.
     """
     total = largest = 0.0
     for stack, of_width in ACTIVATIONS.items():
         layers, width, feed_forward = (
-            getattr(model, f"{stack}_{name}", None) or 0 for name in ("layers", "embed_dim", "ffn_embed_dim")
+            _size_in(model, stack, name) for name in ("layers", "embed_dim", "ffn_embed_dim")
         )
         # A language model has no encoder, and no cross-attention.
-        alone = stack == "decoder" and not getattr(model, "encoder_layers", None)
+        alone = stack == "decoder" and not _size_in(model, "encoder", "layers")
         layer = (ACTIVATIONS["encoder"] if alone else of_width) * width + feed_forward
         largest = max(largest, layer)
         total += layers * (width if getattr(model, "checkpoint_activations", False) else layer)
     recomputed = largest if getattr(model, "checkpoint_activations", False) else 0
     return round((total + recomputed) * 4 * (max_tokens or 0))
+
+
+def _size_in(model: Any, stack: str, name: str) -> int:
+    """A size by either of fairseq's two names for it; 0 of a model that has no such thing, as one of convolutions."""
+    nested = getattr(getattr(model, stack, None), name, None)
+    found = getattr(model, f"{stack}_{name}", None) if nested is None else nested
+    return found if isinstance(found, int) else 0
 
 
 def check_memory(needed: int, available: int | None, where: str) -> None:

@@ -466,7 +466,10 @@ def _is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
     at_its_limit = record["configuration"]["optimization"]["max_update"] == ending.num_updates
     if ending.reason or not at_its_limit or not last.is_file():
         return False
-    return (num_updates(read_checkpoint(last)) or 0) < ending.num_updates
+    try:
+        return (num_updates(read_checkpoint(last)) or 0) < ending.num_updates
+    except UserError:  # said by what uses it: a training that has ended has nothing left to do
+        return False
 
 
 NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")

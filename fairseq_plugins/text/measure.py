@@ -208,11 +208,11 @@ def measure_text(path: Path, file: File) -> None:
             lines = text.removesuffix("\n").split("\n")
             words = text.split()
             types.update(words)
+            marked = marked or (not file.rows and text.startswith("\ufeff"))
             file.rows += len(lines)
             file.tokens += len(words) + len(lines)
             file.empty += sum(not line or line.isspace() for line in lines)
             stray_returns += text.count("\r") - text.count("\r\n")
-            marked = marked or (not file.rows and text.startswith("\ufeff"))
             ending = block[-1:]
     except (gzip.BadGzipFile, EOFError, zlib.error):
         file.faults.append("not a whole gzip file")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 import signal
+import tracemalloc
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from fairseq_plugins.archive.content import weights_hash
+from fairseq_plugins.archive.records import LEGACY
 from fairseq_plugins.checkpoints import average, fold, fsck
 from fairseq_plugins.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_plugins.cli import main as cli
@@ -248,6 +251,40 @@ def test_a_number_larger_than_the_file_is_not_allocated(legacy: bool, trained: P
         )
 
 
+@pytest.mark.parametrize("code", [pickle.BYTEARRAY8, pickle.BINBYTES8, pickle.BINUNICODE8], ids=repr)
+@pytest.mark.parametrize("legacy", [False, True])
+def test_bytes_that_the_file_does_not_have_are_not_allocated(legacy: bool, code: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "large.pt"
+    torch.save({"model": {}}, path, _use_new_zipfile_serialization=not legacy)
+    pickled = b"\x80\x05" + code + (3 * 10**8).to_bytes(8, "little")
+    if legacy:
+        path.write_bytes(LEGACY + pickled)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("large/data.pkl", pickled)
+    tracemalloc.start()
+    try:
+        said = refused(read_checkpoint, path)
+        assert said == f"checkpoint {path} is truncated or not a checkpoint"
+        assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_pickle_whose_local_name_has_changed_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "changed.pt"
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"model": {"w": torch.zeros(4)}}, path)
+    finally:
+        torch.serialization.set_crc32_options(True)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"/data.pkl", b"/dbta.pkl", 1))
+    assert refused(read_checkpoint, path) == (
+        f"checkpoint {path} is damaged: the bytes of its record 'data.pkl' have changed"
+    )
+
+
 def test_a_storage_that_is_longer_than_its_record_is_refused(tmp_path: Path) -> None:
     path, large = tmp_path / "small.pt", tmp_path / "large.pt"
     torch.save({"model": {"w": torch.zeros(64)}}, path)
@@ -272,7 +309,8 @@ def test_the_hash_of_an_average_finds_a_changed_weight(trained: Path, tmp_path: 
     next(iter(state["model"].values())).view(-1)[0] += 1
     path.write_bytes(bytes_of(state))
     assert refused(read_checkpoint, path) == (
-        f"checkpoint {path} is damaged: its weights are not those that were written (SHA-256)"
+        f"checkpoint {path} is damaged: its weights are not those that were written (SHA-256), "
+        "or another program has changed them"
     )
     write_checkpoint(state, path)
     assert refused(read_checkpoint, path) is None

@@ -49,6 +49,19 @@ HOSTILE: dict[str, tuple[str, str]] = {
         "hydra: {hydra_logging: {version: 1, handlers: {one: {class: subprocess.Popen, args: [touch, executed]}}}}",
         "hydra.hydra_logging.handlers.one.class: 'subprocess.Popen' is not called",
     ),
+    "factory of the log by a late reference": (
+        "hydra: {sweeper: {params: {'()': os.system, command: touch executed}}, job_logging: {version: 1, "
+        "root: {handlers: []}, handlers: {one: '${hydra:sweeper.params}'}}}",
+        "hydra.*_logging.handlers.one.(): 'os.system' is not called",
+    ),
+    "what the log imports": (
+        "hydra: {job_logging: {version: 1, handlers: {one: {class: logging.StreamHandler, stream: 'ext://antigravity'}}}}",
+        "hydra.job_logging.handlers.one.stream: 'ext://antigravity' is not called",
+    ),
+    "a queue of the log": (
+        "hydra: {job_logging: {version: 1, handlers: {one: {class: logging.handlers.QueueHandler, queue: os.abort}}}}",
+        "hydra.job_logging.handlers.one.queue: 'os.abort' is not called",
+    ),
     "a module of logging": (
         "hydra: {job_logging: {version: 1, handlers: {one: {'()': logging.os.system, command: touch executed}}}}",
         "hydra.job_logging.handlers.one.(): 'logging.os.system' is not called",
@@ -68,13 +81,18 @@ def executed(here: Path) -> list[Path]:
     return list(here.rglob("executed*"))
 
 
-def each_but_slow(*fast: str) -> pytest.MarkDecorator:
+def each_but_slow(*fast: str, without: str = "") -> pytest.MarkDecorator:
     """Parametrise with every name; only ``fast`` belongs to the fast tests."""
-    cases = [pytest.param(name, marks=() if name in fast else pytest.mark.slow) for name in HOSTILE]
+    names = [name for name in HOSTILE if name != without]
+    cases = [pytest.param(name, marks=() if name in fast else pytest.mark.slow) for name in names]
     return pytest.mark.parametrize("name", cases)
 
 
-@each_but_slow("tag", "callback")
+LATE = "factory of the log by a late reference"
+"""Known when Hydra uses it: in ``hydra-train``, which ``run`` starts."""
+
+
+@each_but_slow("tag", "callback", LATE)
 def test_hydra_train_executes_nothing(
     name: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +109,7 @@ def test_hydra_train_executes_nothing(
     assert executed(here) == []
 
 
-@each_but_slow("new tag", "callback by resolver", "a module of logging")
+@each_but_slow("new tag", "callback by resolver", "a module of logging", without=LATE)
 def test_run_executes_nothing(name: str, here: Path) -> None:
     content, words = HOSTILE[name]
     recipe = RECIPE.replace("common: {cpu: true}\n", "") if "\ncommon:" in content else RECIPE

@@ -32,6 +32,10 @@ PROGRAMS = (
     "1; 2",
     "(" * 5000,
     "",
+    "1/0",
+    "'a' + 1",
+    "-'a'",
+    "{[1]: 2}",
 )
 
 
@@ -93,6 +97,11 @@ def test_options_are_not_executed_where_fairseq_reads_them(here: Path) -> None:
         _ = FairseqAdafactor.optimizer_config.fget(Namespace(args=Namespace(lr=[0.1], adafactor_eps=PROGRAMS[0])))
     assert executed(here) == []
     assert utils.eval_str_list("[0.1, 2]") == [0.1, 2.0]
+
+
+def test_what_is_no_text_is_as_for_the_builtin() -> None:
+    """fairseq calls it with a setting of a checkpoint that is a bool already, and expects this error."""
+    assert [utils.eval_bool(value, default=None) for value in (True, 1, "True")] == [None, None, True]
 
 
 def test_no_module_of_fairseq_is_forgotten() -> None:

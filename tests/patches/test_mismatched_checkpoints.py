@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq import checkpoint_utils
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.damaged_settings import load_or_explain
 from tests import toy
 
 
@@ -42,3 +44,18 @@ def test_a_failure_of_another_kind_keeps_its_trace(toy_checkpoint: Path, monkeyp
     monkeypatch.setattr(checkpoint_utils, "load_checkpoint_to_cpu", broken)
     with pytest.raises(RuntimeError, match="boom"):
         checkpoint_utils.load_model_ensemble([str(toy_checkpoint)])
+
+
+def test_each_file_of_an_ensemble_is_explained(toy_checkpoint: Path, tmp_path: Path) -> None:
+    state = torch.load(toy_checkpoint, weights_only=True)
+    state["cfg"]["model"]._name = "no_such_model"
+    damaged = tmp_path / "damaged.pt"
+    torch.save(state, damaged)
+
+    def fails(filenames: list[str]) -> None:
+        raise KeyError("boom")
+
+    with pytest.raises(UserError, match=rf"^checkpoint {damaged} is damaged: unknown model 'no_such_model'"):
+        load_or_explain(fails, [str(toy_checkpoint), str(damaged)])
+    with pytest.raises(KeyError, match="boom"):
+        load_or_explain(fails, [str(toy_checkpoint)])

@@ -55,6 +55,15 @@ def test_layers_that_are_computed_again_keep_their_inputs() -> None:
     assert announced(0, 5, checkpoint_activations=True) - one == 4 * 4 * 32 * tokens
 
 
+def test_sizes_by_fairseqs_other_names_and_none_of_convolutions() -> None:
+    nested = SimpleNamespace(
+        encoder=SimpleNamespace(layers=2, embed_dim=32, ffn_embed_dim=48),
+        decoder=SimpleNamespace(layers=1, embed_dim=32, ffn_embed_dim=48),
+    )
+    assert bytes_of_activations(nested, WORDS_IN_A_SENTENCE * SENTENCES) == announced(2, 1)
+    assert bytes_of_activations(SimpleNamespace(encoder_layers="[(256, 3)] * 4", encoder_embed_dim=256), 10) == 0
+
+
 def test_a_language_model_has_no_cross_attention() -> None:
     model = SimpleNamespace(decoder_layers=3, decoder_embed_dim=32, decoder_ffn_embed_dim=48)
     assert bytes_of_activations(model, 10) == 10 * 4 * 3 * (8.625 * 32 + 48)

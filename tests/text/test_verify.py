@@ -332,6 +332,16 @@ class TestDamage:
         write(tmp_path / "test.en", ["one two", "three"])
         assert verify(tmp_path).bad == ["test.de: 1 carriage returns, which fairseq reads as ends of lines"]
 
+    @pytest.mark.parametrize("size", [4, 1 << 20])
+    def test_a_byte_order_mark(
+        self, size: int, tmp_path: Path, verify: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(measure, "BLOCK", size)
+        (tmp_path / "test.de").write_bytes(b"\xef\xbb\xbfein\n\xef\xbb\xbfdrei\n")
+        write(tmp_path / "test.en", ["one two", "three"])
+        said = "test.de: line 1 begins with a byte order mark, which fairseq reads as a part of the first word"
+        assert verify(tmp_path).bad == [said]
+
     def test_published_references_keep_their_carriage_returns(
         self, tmp_path: Path, verify: Callable[..., Result]
     ) -> None:
