@@ -1,0 +1,43 @@
+"""The parts of the benchmark under load: which text it writes, what it calls memory, and the sizes it builds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from fairseq import options
+
+from tests.benchmarks.test_run_all import script
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script("load", monkeypatch)
+
+
+def test_each_pair_is_written_about_as_often_as_any_other(load: ModuleType, tmp_path: Path) -> None:
+    pairs = [(f"de {number}", f"en {number}") for number in range(7)]
+    load.write_repeated(pairs, 31, tmp_path / "text")
+    german, english = ((tmp_path / f"text.{side}").read_text().splitlines() for side in load.LANGUAGES)
+    assert [line.removeprefix("de ") for line in german] == [line.removeprefix("en ") for line in english]
+    assert sorted(Counter(german).values()) == [4, 4, 4, 4, 5, 5, 5]
+
+
+def test_memory_of_a_command_is_that_of_its_whole_tree(load: ModuleType, tmp_path: Path) -> None:
+    size = 150_000_000
+    inner = f"import time; kept = bytearray(b'x') * {size}; time.sleep(2)"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}]); print('done')"
+    found = load.measured([sys.executable, "-c", outer], tmp_path / "out")
+    assert (found.code, (tmp_path / "out").read_text()) == (0, "done\n")
+    assert size < found.memory < size + 100_000_000
+    assert load.memory_of(os.getpid()) > 10**6
+
+
+def test_the_flags_build_the_sizes_that_are_announced(load: ModuleType) -> None:
+    words = ["data", "--arch", "post_ln_transformer", *map(str, load.sizes_of(3, 16))]
+    parsed = options.parse_args_and_arch(options.get_training_parser(), words)
+    assert {name: getattr(parsed, name) for name in load.settings_of(3, 16)} == load.settings_of(3, 16)
