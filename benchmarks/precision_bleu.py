@@ -68,12 +68,14 @@ def measure(method: str, sets: Sequence[tuple[Path, Path]], args: argparse.Names
         [line for pair in sets for line in pair[side].read_text(encoding="utf-8").splitlines()] for side in (0, 1)
     )
     found: dict[str, list[str]] = {}
+    metric = BLEU()
     for precision in (FULL, *args.precisions.split(",")):
         found[precision] = [each.text for each in with_engine(package, "lean", precision).translate(texts)]
     return {
         "method": method,
-        "bleu": {name: BLEU().corpus_score(lines, [references]).score for name, lines in found.items()},
+        "bleu": {name: metric.corpus_score(lines, [references]).score for name, lines in found.items()},
         "same": {name: sum(map(str.__eq__, lines, found[FULL])) / len(texts) for name, lines in found.items()},
+        "signature": str(metric.get_signature()),
     }
 
 
@@ -129,7 +131,7 @@ def main() -> None:
                 out.write(json.dumps(row) + "\n")
             print(method, json.dumps(row["bleu"]), flush=True)
     rows = rows_of(written, settings)
-    print(f"\n{machine('cpu')}; {BLEU().get_signature()}\n\n{report(rows)}")
+    print(f"\n{machine('cpu')}; {rows[0]['signature']}\n\n{report(rows)}")
 
 
 if __name__ == "__main__":
