@@ -10,7 +10,9 @@ Legend: I and O inputs and outputs of a map.
 
 from __future__ import annotations
 
+import functools
 import warnings
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -76,25 +78,41 @@ class Int8Linear(LowLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
-        scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
-        zeros = torch.zeros(len(weight), dtype=torch.long)
-        with warnings.catch_warnings():
-            # PyTorch's quantised tensors are deprecated; its dynamic int8 product takes no others yet.
-            warnings.simplefilter("ignore", UserWarning)
-            quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        engine = torch.backends.quantized.engine
-        torch.backends.quantized.engine = int8_engine()
-        try:
-            self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
-        finally:
-            torch.backends.quantized.engine = engine
-        # Without VNNI the sums of products overflow 16 bits unless the inputs keep to 7.
-        self.seven_bits = not torch.cpu._is_vnni_supported()
+        self.packed = _packed(weight, bias)
+        self.seven_bits = products_overflow()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., I)`` to ``(..., O)``."""
         found: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, self.seven_bits)
         return found
+
+
+def _packed(weight: Tensor, bias: Tensor | None) -> Any:
+    scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+    zeros = torch.zeros(len(weight), dtype=torch.long)
+    with warnings.catch_warnings():
+        # PyTorch's quantised tensors are deprecated; its dynamic int8 product takes no others yet.
+        warnings.simplefilter("ignore", UserWarning)
+        quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+    engine = torch.backends.quantized.engine
+    torch.backends.quantized.engine = int8_engine()
+    try:
+        return torch.ops.quantized.linear_prepack(quantised, bias)
+    finally:
+        torch.backends.quantized.engine = engine
+
+
+@functools.cache
+def products_overflow() -> bool:
+    """Whether two products of bytes overflow the 16 bits that some kernels add them in; 7 bits of an input do not.
+
+    That is so without VNNI. A kernel may have less than the processor has (``ONEDNN_MAX_CPU_ISA``), so it is tried.
+    """
+    if not torch.cpu._is_vnni_supported():
+        return True
+    ones = torch.ones(64, 64)
+    found: Tensor = torch.ops.quantized.linear_dynamic(ones, _packed(ones, None), False)
+    return not torch.allclose(found, ones @ ones, rtol=0.02)
 
 
 KINDS: dict[str, type[LowLinear]] = {PACKED: PackedLinear, BF16: BFloat16Linear, INT8: Int8Linear}

@@ -17,6 +17,7 @@ pytest.importorskip("ctranslate2")
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.search.precision import products_overflow
 from fairseq_plugins.translator.ctranslate2_model import (
     ModelConverter,
     obstacles_to_export,
@@ -178,12 +179,15 @@ def test_a_search_finds_what_ours_finds(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["admin", "rezero", "fixup"])
 def test_int8_is_near_and_the_model_stays_as_it_is(case: str, tmp_path: Path) -> None:
-    """Weights of one byte have steps of 1/127 of the largest of a row; the converter quantises arrays in place."""
+    """Weights of one byte have steps of 1/127 of the largest of a row; the converter quantises arrays in place.
+
+    Where two products overflow the 16 bits that they are added in, as without VNNI, CTranslate2 clips the sum.
+    """
     model = trained_with_options(case)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     engine = exported(model, tmp_path / "model", "int8_float32")
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert 1e-5 < largest_difference(model, engine) < 0.1
+    assert 1e-5 < largest_difference(model, engine) < (0.4 if products_overflow() else 0.1)
 
 
 def test_a_scaled_stream_that_cannot_be_folded_is_refused() -> None:
