@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, cycle
@@ -22,6 +23,10 @@ LOOKS = (
 )
 
 
+LINE = 34
+"""Letters in a line of a name; the names of trainings with changed settings are long."""
+
+
 def load_pyplot() -> Any | None:
     """``matplotlib.pyplot`` without a screen; None if matplotlib is not installed."""
     try:
@@ -32,6 +37,17 @@ def load_pyplot() -> Any | None:
     from matplotlib import pyplot
 
     return pyplot
+
+
+def in_lines(name: str) -> str:
+    """Break a long name, so that it leaves room for what it names."""
+    return "\n".join(textwrap.wrap(name, LINE))
+
+
+def add_legend(axis: Any, columns: int) -> None:
+    """Put the legend below the axis, where it hides nothing."""
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=columns, fontsize="small", frameon=False)
 
 
 @dataclass(frozen=True)
@@ -53,7 +69,7 @@ def draw_curves(axis: Any, curves: Sequence[Curve]) -> None:
                 marker=marker,
                 color=colour,
                 markersize=5,
-                label=curve.name,
+                label=in_lines(curve.name),
                 markevery=max(1, len(points) // 10),
             )
     axis.set(xlabel="updates")
@@ -77,6 +93,7 @@ def draw_bars(axis: Any, bars: Sequence[Bars], places: Sequence[str]) -> None:
     width = 0.8 / max(1, len(bars))
     for number, (each, hatch) in enumerate(zip(bars, cycle(HATCHES), strict=False)):
         shade = str(0.35 + 0.5 * number / max(1, len(bars)))
+        drawn = [place for place, height in enumerate(each.heights) if height is not None]
         for place, (height, error) in enumerate(zip(each.heights, each.errors, strict=True)):
             if height is not None:
                 centre = place + (number - (len(bars) - 1) / 2) * width
@@ -89,9 +106,9 @@ def draw_bars(axis: Any, bars: Sequence[Bars], places: Sequence[str]) -> None:
                     color=shade,
                     edgecolor="black",
                     hatch=hatch,
-                    label=None if place else each.name,
+                    label=each.name if place == drawn[0] else None,
                 )
-    axis.set_xticks(range(len(places)), places, rotation=30, ha="right")
+    axis.set_xticks(range(len(places)), [*map(in_lines, places)], rotation=90, fontsize="small")
     axis.grid(axis="y", alpha=0.3)
 
 

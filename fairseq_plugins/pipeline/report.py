@@ -379,19 +379,18 @@ def draw(shown: Report, path: Path) -> bool:
         return False
     scored = _drawn_columns(shown)
     figure, axes = pyplot.subplots(
-        1, 1 + bool(scored), figsize=(6 + 6 * bool(scored), 5), layout="constrained", squeeze=False
+        1, 1 + bool(scored), figsize=(6 + 8 * bool(scored), 6), layout="constrained", squeeze=False
     )
     curves = [pictures.Curve(group.label, mean_curve(group)) for group in shown.groups]
     pictures.draw_curves(axes[0][0], curves)
     axes[0][0].set(title="validation loss, mean over the seeds", ylabel="bits per target token")
-    if any(curve.points for curve in curves):
-        axes[0][0].legend()
+    pictures.add_legend(axes[0][0], columns=2)
     if scored:
         bars = [_bars(column, shown.groups) for column in scored]
         pictures.draw_bars(axes[0][1], bars, [group.label for group in shown.groups])
         axes[0][1].set(title=f"{scored[0].metric}, mean and standard deviation over the seeds")
         if len(bars) > 1:
-            axes[0][1].legend()
+            axes[0][1].legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", frameon=False)
     pictures.save(pyplot, figure, path)
     return True
 

@@ -364,6 +364,19 @@ def test_the_picture_shows_a_curve_a_row_and_a_bar_with_its_error(two_methods, c
     pyplot.close("all")
 
 
+def test_a_long_name_and_a_row_without_scores_leave_the_picture_readable(monkeypatch, pictures):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    long = "t_fixup_6e6d lr_scheduler.warmup_init_lr=1e-07 lr_scheduler.warmup_updates=200"
+    figure, axis = pyplot.subplots()
+    report.pictures.draw_bars(axis, [report.pictures.Bars("test", [None, 2.0], [None, None])], ["diverged", long])
+    lines = axis.get_xticklabels()[1].get_text().splitlines()
+    assert " ".join(lines) == long
+    assert max(map(len, lines)) <= report.pictures.LINE
+    # The first row that has a score names the bars.
+    assert axis.get_legend_handles_labels()[1] == ["test"]
+    pyplot.close(figure)
+
+
 def test_what_a_paper_reads_from_its_training_is_read_from_ours(tmp_path, capsys):
     write_run(tmp_path / "runs" / "a", config="enwik8/rezero_12d", valid={100: 1.31, 200: 1.2, 300: 1.1})
     write_run(tmp_path / "runs" / "b", config="enwik8/pre_ln_12d", valid={100: 1.31, 200: 1.25})
