@@ -151,6 +151,9 @@ def add_text(flags: argparse.ArgumentParser, lines: int) -> None:
     """Options of the parts that need text."""
     flags.add_argument("--text", type=Path, nargs="+", required=True, metavar="PREFIX", help="PREFIX.de and PREFIX.en")
     flags.add_argument("--lines", type=int, default=lines, help=f"the largest size; default: {lines:,}")
+    flags.add_argument(
+        "--shares", type=int, nargs="+", default=SHARES, metavar="N", help="sizes: the N-th part of it (4 2 1)"
+    )
 
 
 # --- prepare --------------------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ def prepare(args: argparse.Namespace, work: Path) -> None:
         texts = ("--train", text, "--valid", "every-1000", "--source", "de", "--target", "en")
         return deep("prepare", directory, *texts, "--size", args.merges, "--workers", args.workers)
 
-    for share in (*SHARES, KILLED):
+    for share in (*args.shares, KILLED):
         lines = args.lines // share
         write_repeated(pairs, lines, text)
         size = sum(Path(f"{text}.{language}").stat().st_size for language in LANGUAGES)
@@ -225,7 +228,7 @@ def translate(args: argparse.Namespace, work: Path) -> None:
     checkpoint, package = work / "run" / "checkpoint_last.pt", work / "package"
     required(deep("package", checkpoint, package, "--data", data), log)
     rows = []
-    for share in SHARES:
+    for share in args.shares:
         lines = args.lines // share
         write_repeated(pairs, lines, work / "input")
         how = ("--beam", args.beam, "--device", "cpu", "--processes", args.processes)

@@ -54,6 +54,15 @@ def _same_random_numbers() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _no_log_into_a_closed_stream() -> None:
+    """Hydra leaves a handler for what was standard output in the test that called it."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if getattr(getattr(handler, "stream", None), "closed", False):
+            root.removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
 def _log_levels_as_at_the_start() -> Iterator[None]:
     """Commands that a test called in this process may have made fairseq quiet; the next test may read its log.
 
