@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,19 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
             state = load(path, *args, **kwargs)
     except (AttributeError, LookupError, TypeError, ValueError):
         # fairseq reads its entries before it is known to be a checkpoint; if it is one, the error has another cause.
-        require_content(local, plain_content(local))
+        found = plain_content(local)
+        require_content(local, found)
+        _require_schedule(local, found)
         raise
     require_content(Path(path), state)
     return state
+
+
+def _require_schedule(path: Path, state: Mapping[str, Any]) -> None:
+    # fairseq makes it from the best loss that old files have; nothing else needs it, so that others may be without.
+    history = state.get("optimizer_history")
+    if history is not None and not (history and {"lr_scheduler_state", "best_loss"} & set(history[-1])):
+        raise UserError(f"checkpoint {path} is damaged: its entry 'optimizer_history' has no state of a schedule")
 
 
 @contextmanager

@@ -224,6 +224,15 @@ def test_changed_weights_are_refused(trained: Path, tmp_path: Path, data: st.Dat
         assert None not in (said[1], said[3])
 
 
+@pytest.mark.parametrize("history", [[], [{}], [{"num_updates": 2, "optimizer_name": "FairseqAdam"}]], ids=str)
+def test_a_history_that_fairseq_cannot_take_is_refused(history: list[Any], trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "history.pt"
+    path.write_bytes(bytes_of({**torch.load(trained, weights_only=True), "optimizer_history": history}))
+    message = f"checkpoint {path} is damaged: its entry 'optimizer_history' has no state of a schedule"
+    assert refused(built, path) == message
+    assert {refused(reader, path) for reader in READERS} <= {message, None}
+
+
 def test_a_layer_count_of_a_billion_is_refused_at_once(trained: Path, tmp_path: Path) -> None:
     state = torch.load(trained, weights_only=True)
     state["cfg"]["model"]["encoder_layers"] = 10**9
