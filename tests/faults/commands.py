@@ -16,6 +16,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,11 +103,14 @@ def _forget(environment: dict[str, str]) -> None:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python at its start
         signal.signal(number, signal.SIG_IGN)
     from hydra.core.global_hydra import GlobalHydra
+    from tqdm import tqdm
 
     from fairseq_plugins.interrupts import end_quietly
     from tests import toy
 
     end_quietly()
+    # Its own is shared with all copies of this process, and a killed one may hold it for ever.
+    tqdm.set_lock(threading.RLock())
     GlobalHydra.instance().clear()
     toy.forget_earlier_trainings()
     subprocess.Popen = subprocess_handler.Popen = ForkingPopen  # type: ignore[misc]
