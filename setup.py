@@ -44,7 +44,7 @@ setup(
     package_data={"fairseq_plugins": ["py.typed", "**/*.txt", "**/*.tsv", "**/*.json", "**/*.yaml"]},
     cmdclass={"build_py": BuildWithConfigurations},
     zip_safe=False,
-    # The oldest versions that the tests pass with: constraints-oldest.txt. docs/reliability.md says why not older ones.
+    # The oldest versions, as in constraints-oldest.txt; docs/installation.md says why not older ones.
     install_requires=[
         "fairseq-fixed==0.12.3.1",
         "torch>=2.10",
