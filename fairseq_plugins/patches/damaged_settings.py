@@ -91,9 +91,13 @@ def explained_by_settings(path: str | Path, state: Mapping[str, Any] | None = No
     except UserError:
         raise
     except Exception as error:
-        problem = next(wrong_settings(plain_content(path) if state is None else state), None)
-        if problem is None:
-            raise
+        _explain(path, plain_content(path) if state is None else state, error)
+        raise
+
+
+def _explain(path: str | Path, state: Mapping[str, Any], error: Exception) -> None:
+    """Raise one line instead of ``error`` if a setting is wrong."""
+    if problem := next(wrong_settings(state), None):
         raise UserError(f"checkpoint {path} is damaged: {problem}") from error
 
 
@@ -109,8 +113,7 @@ def load_or_explain(load: Callable[..., Any], filenames: Sequence[str], *args: A
         raise
     except Exception as error:
         for name in filter(lambda name: Path(name).is_file(), filenames):
-            if problem := next(wrong_settings(plain_content(name)), None):
-                raise UserError(f"checkpoint {name} is damaged: {problem}") from error
+            _explain(name, plain_content(name), error)
         raise
 
 
