@@ -1,8 +1,9 @@
-"""Atomic writes: files that are never seen half-written."""
+"""Files that are never seen half-written, and checksums of files."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -53,3 +54,13 @@ def write_whole(path: Path, text: str) -> None:
     """
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+def checksum(*paths: Path) -> str:
+    """SHA-256 of the content of ``paths``, one after the other, in hexadecimal digits; one block is in memory."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

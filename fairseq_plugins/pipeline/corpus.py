@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import checksum
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,7 @@ class Corpus:
 
     def content(self) -> str:
         """Fingerprint of every byte of the files; about a second for a gigabyte."""
-        digest = hashlib.sha256()
-        for path in self.files:
-            with open(path, "rb") as stream:
-                while block := stream.read(1 << 20):
-                    digest.update(block)
-        return digest.hexdigest()
+        return checksum(*self.files)
 
 
 def binarised(data: Path) -> Path:

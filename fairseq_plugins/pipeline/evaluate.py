@@ -20,7 +20,7 @@ from typing import Any
 
 import fairseq_plugins
 from fairseq_plugins.errors import UserError, flag, unknown_name
-from fairseq_plugins.files import write_whole
+from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.options import ScriptParser, at_least
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline import corpus, self_check
@@ -662,7 +662,7 @@ def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
         "commit": f"{revision[:12]}{revision[40:]}" if revision else "-",
         "config": _config_hash(plan.run),
         "seed": plan.run.seed,
-        "checkpoint": _hash_of_file(model),
+        "checkpoint": checksum(model)[:12],
         "average": plan.average,
         "updates": plan.updates,
         "beam": plan.beam,
@@ -687,11 +687,3 @@ def _config_hash(run: Run) -> str:
         return "-"
     content = path.read_bytes() + "\n".join(run.changes).encode()
     return hashlib.sha256(content).hexdigest()[:12]
-
-
-def _hash_of_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:12]

@@ -44,10 +44,10 @@ def in_lines(name: str) -> str:
     return "\n".join(textwrap.wrap(name, LINE))
 
 
-def add_legend(axis: Any, columns: int) -> None:
+def add_legend(axis: Any) -> None:
     """Put the legend below the axis, where it hides nothing."""
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=columns, fontsize="small", frameon=False)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize="small", frameon=False)
 
 
 @dataclass(frozen=True)

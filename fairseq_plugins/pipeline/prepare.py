@@ -6,7 +6,6 @@ the stages in this order. Each is one command of ``python -m fairseq_plugins.tex
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import write_whole
+from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.options import ScriptParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.prepare_settings import LEGAL, Sets, Settings, every_of, require_only, sets_of
@@ -197,7 +196,7 @@ class Preparation:
             raise UserError(f"{path}: cannot be read")
         if not path.stat().st_size:
             raise UserError(f"{path}: empty")
-        self._states[path] = _state_of(path), _digest_of(path)
+        self._states[path] = _state_of(path), checksum(path)
         return self._states[path][1]
 
     def _require_unchanged(self, paths: Iterable[Path]) -> None:
@@ -208,7 +207,7 @@ class Preparation:
         """
         for path in paths:
             state, digest = self._states.get(path, ((), ""))
-            if state and _state_of(path) != state and (not path.is_file() or _digest_of(path) != digest):
+            if state and _state_of(path) != state and (not path.is_file() or checksum(path) != digest):
                 begun = (self.directory / SETTINGS).is_file()
                 then = f"delete {self.directory} and give the command again" if begun else "give the command again"
                 raise UserError(f"{path}: changed while it was prepared; when it is whole, {then}")
@@ -401,14 +400,6 @@ def _state_of(path: Path) -> State:
         found = path.stat()
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     return ()
-
-
-def _digest_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()[:16]
 
 
 def _is_prepared(directory: Path) -> bool:

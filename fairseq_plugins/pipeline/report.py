@@ -384,7 +384,7 @@ def draw(shown: Report, path: Path) -> bool:
     curves = [pictures.Curve(group.label, mean_curve(group)) for group in shown.groups]
     pictures.draw_curves(axes[0][0], curves)
     axes[0][0].set(title="validation loss, mean over the seeds", ylabel="bits per target token")
-    pictures.add_legend(axes[0][0], columns=2)
+    pictures.add_legend(axes[0][0])
     if scored:
         bars = [_bars(column, shown.groups) for column in scored]
         pictures.draw_bars(axes[0][1], bars, [group.label for group in shown.groups])

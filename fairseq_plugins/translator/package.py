@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import write_whole
+from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.text.lines import read_lines
 from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.model import build, dictionaries_of, read_weights
@@ -130,12 +129,3 @@ def require_sums(directory: Path) -> None:
         if not separator or not name:
             raise UserError(f"{sums}: damaged: not the output of sha256sum")
         _check(directory / name, digest, SUMS)
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

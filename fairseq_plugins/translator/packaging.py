@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import whole_directory
+from fairseq_plugins.files import checksum, whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline import averaging
@@ -24,7 +24,7 @@ from fairseq_plugins.text.description import SUBWORDS
 from fairseq_plugins.translator.engines import SEARCH
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of, write_weights
-from fairseq_plugins.translator.package import FORMAT, WEIGHTS, checksum, checksums, write_manifest
+from fairseq_plugins.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
 
 AVERAGED = "averaged.pt"
 NO_LICENCE = "not stated"
