@@ -82,7 +82,7 @@ def measure(method: str, sets: Sequence[tuple[Path, Path]], args: argparse.Names
 def rows_of(written: Path, settings: Mapping[str, str]) -> list[dict[str, Any]]:
     """The rows that were measured with the same settings; a file may have others beside them."""
     rows = [json.loads(line) for line in written.read_text().splitlines()] if written.exists() else []
-    return [row for row in rows if row["settings"] == settings]
+    return [row for row in rows if row.get("settings") == settings]
 
 
 def report(rows: Sequence[dict[str, Any]]) -> str:

@@ -24,6 +24,7 @@ from fairseq import checkpoint_utils
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from fairseq_plugins.archive import NON_FINITE_ALLOWED
 from fairseq_plugins.archive.content import weights_hash
 from fairseq_plugins.archive.records import LEGACY
 from fairseq_plugins.checkpoints import average, fold, fsck
@@ -349,7 +350,7 @@ def test_a_zip_archive_of_another_program_is_refused(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_not_finite_are_read_on_request(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = torch.load(trained, weights_only=True)
     state["model"]["decoder.layers.1.fc1.weight"].view(-1)[0] = float("nan")
@@ -357,7 +358,13 @@ def test_weights_that_are_not_finite_are_read_on_request(
     path.write_bytes(bytes_of(state))
     command = ["average", "--inputs", str(path), "--output", str(output)]
     assert cli.main(command) == 2
-    assert "is not finite" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"error: {path}: the weight decoder.layers.1.fc1.weight is not finite: the training has diverged, or the "
+        f"file is damaged; --allow-non-finite, or {NON_FINITE_ALLOWED}=1 in the environment, reads it nevertheless\n"
+    )
+    with monkeypatch.context() as asked:
+        asked.setenv(NON_FINITE_ALLOWED, "1")
+        assert read_checkpoint(path)["model"].keys() == state["model"].keys()
     assert not output.exists()
     assert cli.main([*command, "--allow-non-finite"]) == 0
     assert torch.load(output, weights_only=True)["model"].keys() == state["model"].keys()

@@ -351,6 +351,14 @@ def test_a_moving_average_that_is_absent_or_incomplete_is_refused(tmp_path):
         average_checkpoints([path], tmp_path / "out.pt", ema=True)
 
 
+def test_a_moving_average_that_is_not_finite_is_refused(tmp_path):
+    half = torch.ones(2, dtype=torch.float16)
+    path = ema_checkpoint(tmp_path / "nan.pt", {"a": half * float("nan"), "b": half})
+    with pytest.raises(UserError, match=r"nan\.pt: the weight a is not finite"):
+        average_checkpoints([path], tmp_path / "out.pt", ema=True)
+    average_checkpoints([path], tmp_path / "out.pt")  # the weights themselves are
+
+
 MEMORY = """
 import re, sys
 from pathlib import Path

@@ -474,6 +474,29 @@ def test_a_finished_run_is_left_alone_and_other_settings_are_refused(data: Path,
     assert (run / "run.json").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("state", "goes_on"),
+    [
+        ({"num_updates": 1100}, True),
+        ({"num_updates": 1200}, False),
+        (None, False),
+    ],
+    ids=["an older one", "the last one", "damaged"],
+)
+def test_a_finished_run_goes_on_only_if_its_last_checkpoint_is_an_older_one(
+    data: Path, tmp_path: Path, state: dict[str, int] | None, goes_on: bool
+) -> None:
+    run, request = tmp_path / "run", Request(ADMIN, data, tmp_path / "run", ("optimization.max_update=1200",))
+    begun(request)
+    last = run / "checkpoints" / "checkpoint_last.pt"
+    last.parent.mkdir()
+    torch.save({"model": {"w": torch.ones(1)}, "optimizer_history": [state]}, last)
+    if state is None:
+        last.write_bytes(last.read_bytes()[:100])
+    (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
+    assert (begun(request).ending is None) == goes_on
+
+
 def test_a_mistake_is_one_line_for_each_problem(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
     """The plan is made in a fork; its errors reach this process unchanged."""
     ended = fairseq_deep("run", str(ADMIN), str(data), str(tmp_path / "run"), "model.droput=1", "dropot=1")

@@ -1,0 +1,51 @@
+"""The columns of the profile of a step: which operation belongs to which, and that none is lost."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+import torch
+
+from tests.benchmarks.test_run_all import script
+
+
+@pytest.fixture
+def step_profile(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script("step_profile", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("aten::addmm", "products"),
+        ("aten::linear", "products"),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", "attention"),
+        ("aten::native_layer_norm_backward", "norms"),
+        ("aten::native_dropout", "dropout"),
+        ("aten::threshold_backward", "sums and factors"),
+        ("aten::copy_", "copies"),
+        ("aten::_log_softmax_backward_data", "loss"),
+        ("aten::nll_loss_forward", "loss"),
+        ("aten::_fused_adam_", "optimizer"),
+        ("autograd::engine::evaluate_function: AddmmBackward0", "calls"),
+        ("torch::autograd::AccumulateGrad", "calls"),
+        ("aten::t", "calls"),
+    ],
+)
+def test_an_operation_has_one_column(step_profile: ModuleType, name: str, kind: str) -> None:
+    assert step_profile.kind_of(name) == kind
+
+
+def test_each_column_gets_its_own_time_and_an_optimizer_all_that_it_calls(step_profile: ModuleType) -> None:
+    weight = torch.nn.Parameter(torch.ones(64, 64))
+    adam = torch.optim.Adam([weight], foreach=True)  # of many operations: products of lists, sums, roots
+
+    def step() -> None:
+        (weight @ weight).relu().sum().backward()
+        adam.step()
+
+    found = step_profile.kinds_of(step)
+    assert found.keys() <= {*step_profile.KINDS, "loss", step_profile.OPTIMIZER, step_profile.REST}
+    assert all(found[kind] > 0 for kind in ("products", "sums and factors", step_profile.OPTIMIZER, step_profile.REST))
+    assert found["norms"] == found["attention"] == found["loss"] == 0
