@@ -59,6 +59,8 @@ DEPTH = Recipe(
 )
 NO_WARM_UP: Settings = {"lr_scheduler": {"warmup_init_lr": Noted(RATE, "no warm-up, as published")}}
 PUBLISHED_WITHOUT_WARM_UP = ("rezero", "t_fixup")
+WARMED_UP = {"t_fixup_warm": "t_fixup"}
+"""Method by the name of a configuration that has the warm-up of the others nevertheless."""
 NEWER = ("deepscale", "denseformer")
 """The two with the lowest loss at 60-12 layers in docs/results/deep_stability.md."""
 DEPTHS = {
@@ -72,16 +74,18 @@ DEPTHS = {
         "rezero",
         "deepnet",
         "t_fixup",
+        "t_fixup_warm",
         *NEWER,
     ),
-    (60, 12): ("pre_ln", "admin", "b2t", "rezero", NEWER[0]),
+    (60, 12): ("pre_ln", "admin", "b2t", "rezero", "t_fixup_warm", *NEWER),
 }
 DEPTHS[18, 18] = DEPTHS[6, 6]
 
 
 def configs() -> Iterator[tuple[str, Config]]:
     """Every method at every depth."""
-    for (encoder, decoder), methods in DEPTHS.items():
-        for method in methods:
-            own = NO_WARM_UP if method in PUBLISHED_WITHOUT_WARM_UP else {}
-            yield f"multi30k_de_en/{method}_{encoder}e{decoder}d", Config(DEPTH, method, encoder, decoder, settings=own)
+    for (encoder, decoder), names in DEPTHS.items():
+        for name in names:
+            own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
+            config = Config(DEPTH, WARMED_UP.get(name, name), encoder, decoder, settings=own)
+            yield f"multi30k_de_en/{name}_{encoder}e{decoder}d", config
