@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ import pytest
 if TYPE_CHECKING:
     from tests import processes
 
+# The scripts run with the Python that tests, whichever environment lies beside them or is named to make.
+os.environ["PYTHON"] = sys.executable
 # A shell starts what runs in the background with interrupts ignored, and everything below it would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # No deadline: a busy machine is no defect. The same examples each time: a failure can be repeated.

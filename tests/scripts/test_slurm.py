@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections import Counter
@@ -93,7 +94,8 @@ def test_a_script_that_is_not_there_and_words_that_are_too_few(slurm: dict[str, 
 
 @pytest.mark.parametrize("script", ["reproduce/admin_table2.sh", "compare.sh"])
 def test_several_machines_without_slurm_are_refused(script: str, tmp_path: Path) -> None:
-    settings = {"PATH": "/usr/bin:/bin", "NODES": "2", "OUT": str(tmp_path / "out")}
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+    settings = {**outside, "PATH": "/usr/bin:/bin", "NODES": "2", "OUT": str(tmp_path / "out")}
     words = ["iwslt14_de_en"] if "/" in script else [str(tmp_path), str(tmp_path / "out"), str(POST_LN)]
     command = [str(SCRIPTS / script), *words]
     done = subprocess.run(command, env=settings, capture_output=True, text=True)
