@@ -25,6 +25,8 @@ Stage = Callable[[Path], None]
 """Writes one file or directory to the path that it receives."""
 State = tuple[int, ...]
 """What changes with the content of a file: inode, size, times."""
+FINGERPRINT = 16
+"""Digits of a text's SHA-256 in the settings of a directory; another number would refuse directories that exist."""
 
 
 class Preparation:
@@ -197,7 +199,7 @@ class Preparation:
         if not path.stat().st_size:
             raise UserError(f"{path}: empty")
         self._states[path] = _state_of(path), checksum(path)
-        return self._states[path][1]
+        return self._states[path][1][:FINGERPRINT]
 
     def _require_unchanged(self, paths: Iterable[Path]) -> None:
         """Check that files are still those whose fingerprints the settings hold; only new times are no change.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -98,3 +99,13 @@ def test_changed_before_anything_was_made_the_same_command_prepares_it(
 def test_a_file_that_is_only_touched_is_the_same(text: Path, after: Callable[..., None]) -> None:
     after("tokenise", lambda: os.utime(text / "train.de"))
     assert prepare(text) == 0
+
+
+def test_the_settings_have_the_fingerprints_of_earlier_releases(
+    text: Path, after: Callable[[str, Callable[[], object]], None]
+) -> None:
+    """Sixteen digits of SHA-256: with any others, a directory that was prepared before would be refused."""
+    assert prepare(text) == 0
+    lines = (text / "out" / "settings").read_text().splitlines()
+    for name in ("train.de", "train.en", "valid.de", "valid.en"):
+        assert f"{name}={hashlib.sha256((text / name).read_bytes()).hexdigest()[:16]}" in lines
