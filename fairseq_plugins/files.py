@@ -56,9 +56,14 @@ def write_whole(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
-def checksum(*paths: Path) -> str:
-    """SHA-256 of the content of ``paths``, one after the other, in hexadecimal digits; one block is in memory."""
-    digest = hashlib.sha256()
+def checksum(*paths: Path, kind: str = "sha256") -> str:
+    """Checksum of the content of ``paths``, one after the other, in hexadecimal digits; one block is in memory.
+
+    Args:
+        paths: files.
+        kind: hashlib's name of the checksum.
+    """
+    digest = hashlib.new(kind, usedforsecurity=False)
     for path in paths:
         with open(path, "rb") as stream:
             while block := stream.read(1 << 20):

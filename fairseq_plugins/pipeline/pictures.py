@@ -25,6 +25,8 @@ LOOKS = (
 
 LINE = 34
 """Letters in a line of a name; the names of trainings with changed settings are long."""
+BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2}
+BESIDE = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
 
 
 def load_pyplot() -> Any | None:
@@ -44,10 +46,10 @@ def in_lines(name: str) -> str:
     return "\n".join(textwrap.wrap(name, LINE))
 
 
-def add_legend(axis: Any) -> None:
-    """Put the legend below the axis, where it hides nothing."""
+def add_legend(axis: Any, place: Mapping[str, Any]) -> None:
+    """Put the legend outside the axis, where it hides nothing: ``BELOW`` or ``BESIDE`` it."""
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize="small", frameon=False)
+        axis.legend(**place, fontsize="small", frameon=False)
 
 
 @dataclass(frozen=True)

@@ -384,13 +384,13 @@ def draw(shown: Report, path: Path) -> bool:
     curves = [pictures.Curve(group.label, mean_curve(group)) for group in shown.groups]
     pictures.draw_curves(axes[0][0], curves)
     axes[0][0].set(title="validation loss, mean over the seeds", ylabel="bits per target token")
-    pictures.add_legend(axes[0][0])
+    pictures.add_legend(axes[0][0], pictures.BELOW)
     if scored:
         bars = [_bars(column, shown.groups) for column in scored]
         pictures.draw_bars(axes[0][1], bars, [group.label for group in shown.groups])
         axes[0][1].set(title=f"{scored[0].metric}, mean and standard deviation over the seeds")
         if len(bars) > 1:
-            axes[0][1].legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", frameon=False)
+            pictures.add_legend(axes[0][1], pictures.BESIDE)
     pictures.save(pyplot, figure, path)
     return True
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import hashlib
 import lzma
 import os
 import shutil
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import checksum
 from fairseq_plugins.text.command import parser_of
 
 TAR = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz")
@@ -134,11 +134,7 @@ def known_checksums(path: Path | None = None) -> dict[str, str]:
 
 def checksum_like(known: str, path: Path) -> str:
     """The checksum of a file, in hexadecimal, of the same kind as ``known`` (by its length)."""
-    state = hashlib.new(_KINDS[len(known)], usedforsecurity=False)
-    with open(path, "rb") as stream:
-        while piece := stream.read(_PIECE):
-            state.update(piece)
-    return state.hexdigest()
+    return checksum(path, kind=_KINDS[len(known)])
 
 
 def _require_unpackable(archive: Path, directory: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import checksum
 from fairseq_plugins.text.lines import open_bytes
 
 BLOCK = 1 << 24
@@ -150,7 +151,7 @@ def _test_sets(path: Path) -> dict[str, str]:
 def _add_codes(found: Directory, directory: Path) -> None:
     for path in (directory / "code", directory / "codes", *sorted(directory.glob("codes.*"))):
         if path.is_file() and path.suffix != ".partial":
-            found.codes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            found.codes[path.name] = checksum(path)
 
 
 # Text ---------------------------------------------------------------------------------------------------------------
@@ -274,7 +275,7 @@ def _vocabulary(path: Path, root: Path) -> Vocabulary:
     from fairseq.data import Dictionary
 
     language = path.name.removeprefix("dict.").removesuffix(".txt") if path.name != "dict.txt" else ""
-    result = Vocabulary(str(path.relative_to(root)), language, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    result = Vocabulary(str(path.relative_to(root)), language, sha256=checksum(path))
     try:
         dictionary = Dictionary.load(str(path))
     except OSError:

@@ -28,7 +28,7 @@ def here(tmp_path: Path) -> Path:
 
 
 def settings(here: Path, **more: str) -> dict[str, str]:
-    return {"PYTHON": sys.executable, "ARCHIVE_DIR": str(here / "archives"), "CHECKSUMS": "/dev/null", **more}
+    return {"ARCHIVE_DIR": str(here / "archives"), "CHECKSUMS": "/dev/null", **more}
 
 
 def words(directory: Path, split: str) -> list[list[str]]:
@@ -82,7 +82,7 @@ def test_asked_for_help_or_a_dry_run_nothing_is_made(tmp_path: Path, script: str
     shown = run(script, "--help")
     assert shown.returncode == 0
     assert f"scripts/{script}" in shown.stdout
-    done = run(script, tmp_path / "made", DRY_RUN="1", CACHE=str(tmp_path / "cache"), PYTHON=sys.executable)
+    done = run(script, tmp_path / "made", DRY_RUN="1", CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     assert "curl --output" in done.stdout
     assert list(tmp_path.iterdir()) == []
@@ -167,7 +167,7 @@ def test_librispeech(tmp_path: Path) -> None:
 
 
 def test_librispeech_says_what_fairseqs_program_needs(tmp_path: Path) -> None:
-    line = refusal("prepare_librispeech.sh", tmp_path / "made", PYTHON=sys.executable)
+    line = refusal("prepare_librispeech.sh", tmp_path / "made")
     assert "cannot import pandas, sentencepiece, soundfile and torchaudio.sox_effects" in line
-    line = refusal("prepare_librispeech.sh", tmp_path / "a b", PYTHON=sys.executable)
+    line = refusal("prepare_librispeech.sh", tmp_path / "a b")
     assert "fairseq does not support a colon or a space" in line

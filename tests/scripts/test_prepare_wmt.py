@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +73,6 @@ def here(tmp_path: Path) -> Path:
 def run(here: Path, script: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        "PYTHON": sys.executable,
         "ARCHIVE_DIR": str(here / "archives"),
         "CHECKSUMS": "/dev/null",
         "SIZE": "60",
