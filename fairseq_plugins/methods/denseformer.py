@@ -16,21 +16,28 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.history import History
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
+from fairseq_plugins.core.state_buffer import BufferedStates, with_state
 
 
 class DepthWeightedAverage(History):
     """Mixes every ``dilation``-th state, the newest first, after every ``period``-th layer. Shapes ``(T, B, C)``.
 
     Starts as the identity, so as a plain Transformer. Entries of the weights that no mixture reads stay 0 and 1.
+    Averages of all states, after each layer, are one product each, see :mod:`fairseq_plugins.core.state_buffer`. Those
+    with a dilation or a period, and those of compiled code, are added up state by state.
     """
 
     def __init__(self, layers: int, dilation: int, period: int) -> None:
         super().__init__()
         self.dilation, self.period = dilation, period
+        self.buffered = dilation == period == 1
         self.weight = nn.Parameter(torch.eye(layers + 1))
 
     def forward(self, states: list[Tensor]) -> Tensor:
         """Mix."""
+        if not torch.jit.is_scripting():
+            if isinstance(states, BufferedStates):
+                return states.mix()
         last = len(states) - 1
         mixture = states[last]
         if last == 0 or last % self.period != 0:
@@ -40,6 +47,18 @@ class DepthWeightedAverage(History):
         for number in range(last - self.dilation, -1, -self.dilation):
             mixture = torch.addcmul(mixture, states[number], row[number])
         return mixture
+
+    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
+        """Store X_i."""
+        if not torch.jit.is_scripting():
+            if self.buffered:
+                return with_state(states, x, self.all_weights)
+        return states + [x]
+
+    @torch.jit.unused
+    def all_weights(self) -> Tensor:
+        """Return a, ``(N+1, N+1)``."""
+        return self.weight
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.history import History
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
-from fairseq_plugins.core.state_buffer import BufferedStates
+from fairseq_plugins.core.state_buffer import BufferedStates, with_state
 
 PAPER = "Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787"
 
@@ -77,11 +77,8 @@ class LinearCombination(History):
     def keep(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """Return ``states`` and ``x``, without states that no later mixture reads. It may change ``states``."""
         if not torch.jit.is_scripting():
-            if isinstance(states, BufferedStates):
-                states.store(x)
-                return states
-            if self.buffered and len(states) == 1:
-                return BufferedStates(self.all_weights(), states[0], x)
+            if self.buffered:
+                return with_state(states, x, self.all_weights)
         kept = states + [x]
         out_of_sight = len(states) - self.window
         if out_of_sight >= 0:

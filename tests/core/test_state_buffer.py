@@ -147,9 +147,9 @@ def operations(run: Callable[[], Tensor]) -> Counter[str]:
     return counting.counts
 
 
-def of_history(layers: int, **options: str) -> Counter[str]:
+def of_history(layers: int, method: str = "dlcl", **options: str) -> Counter[str]:
     """Operations of the history of ``layers`` layers that do nothing else than to take the sine."""
-    history = tiny("dlcl_transformer", encoder_layers=layers, **options).encoder.history
+    history = tiny(f"{method}_transformer", encoder_layers=layers, **options).encoder.history
     start = torch.randn(4, 2, 16, requires_grad=True)
 
     def run() -> Tensor:
@@ -161,9 +161,12 @@ def of_history(layers: int, **options: str) -> Counter[str]:
     return operations(run)
 
 
-@pytest.mark.parametrize("normalised", ["no", "yes"])
-def test_operations_of_a_history_are_linear_in_its_depth(normalised: str) -> None:
-    eight, sixteen, twenty_four = (of_history(layers, dlcl_normalised=normalised) for layers in (8, 16, 24))
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("dlcl", {"dlcl_normalised": "no"}), ("dlcl", {"dlcl_normalised": "yes"}), ("denseformer", {})],
+)
+def test_operations_of_a_history_are_linear_in_its_depth(method: str, options: dict[str, str]) -> None:
+    eight, sixteen, twenty_four = (of_history(layers, method, **options) for layers in (8, 16, 24))
     assert (twenty_four - sixteen) == (sixteen - eight)
     # For each of eight layers: a mixture, and the gradients of a state and of a column of weights.
     assert (sixteen - eight)["mv"] == 8 * 3
