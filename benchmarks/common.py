@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import platform
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -84,7 +86,11 @@ def make_model(arch: str, size: Size, task: TranslationTask, flags: Sequence[str
             argv += [f"--{stack}-{name}", str(value)]
     args = options.parse_args_and_arch(options.get_training_parser(), argv)
     torch.manual_seed(1)
-    return task.build_model(convert_namespace_to_omegaconf(args).model)
+    for name in ("hydra", "fairseq_plugins"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with warnings.catch_warnings():  # fairseq calls Hydra as its old versions asked for
+        warnings.simplefilter("ignore", UserWarning)
+        return task.build_model(convert_namespace_to_omegaconf(args).model)
 
 
 def zipf_tokens(rows: int, columns: int, vocabulary: int, seed: int) -> torch.Tensor:

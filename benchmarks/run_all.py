@@ -68,7 +68,7 @@ CPU_TABLES = {
     "step-100-100": Table(
         "A training step, 100-100 layers, width 64",
         "step_time.py",
-        words(f"--layers 100 --width 64 --methods {DEEP}"),
+        words("--layers 100 --width 64"),
         7,
     ),
     "step-profile": Table(
