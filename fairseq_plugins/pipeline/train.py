@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import json
 import logging
+import math
 import multiprocessing
 import os
 import platform
@@ -444,7 +445,8 @@ def begun(request: Request) -> Plan:
     # Without a checkpoint, for example after a wrong value, the settings may change.
     if old is not None and (ending is not None or any((request.run / "checkpoints").glob("*.pt"))):
         check_unchanged(old, plan.record, request.run)
-    if ending is not None and not _is_lost(request.run, ending, plan.record):
+    longer = old is not None and ending is not None and not ending.reason and _is_longer(old, plan.record)
+    if ending is not None and not longer and not _is_lost(request.run, ending, plan.record):
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
     if request.dry_run or request.rank:
@@ -453,6 +455,8 @@ def begun(request: Request) -> Plan:
 
     request.run.mkdir(parents=True, exist_ok=True)
     repairs = restore_last_checkpoint(request.run / "checkpoints")
+    if longer:
+        (request.run / "finished").unlink(missing_ok=True)
     write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
     return Plan(plan.command, plan.record, (*plan.lines, *repairs))
 
@@ -472,11 +476,24 @@ def _is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
         return False
 
 
+LIMITS = ("optimization.max_update", "optimization.max_epoch")
+"""Settings that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
+
+
+def _is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a limit of ``new`` is above that of ``old``, and none is below."""
+    limits = [
+        tuple(dict(_flat(record.get("configuration", {}))).get(name) or math.inf for name in LIMITS)
+        for record in (old, new)
+    ]
+    return limits[0] != limits[1] and all(before <= after for before, after in zip(*limits, strict=True))
+
+
 NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")
 
 
 def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
-    """Check that ``run`` continues with its old settings; the machine may change.
+    """Check that ``run`` continues with its old settings; the machine may change, and the training become longer.
 
     Raises:
         UserError: settings differ; they are named.
@@ -492,6 +509,8 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
+    if _is_longer(old, new):
+        own -= set(LIMITS)
     # Some settings are copied from group to group (the learning rate); report each change once.
     differences: dict[tuple[str, str], str] = {}
     for name in sorted(own, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name)):

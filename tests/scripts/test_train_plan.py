@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -495,6 +496,50 @@ def test_a_finished_run_goes_on_only_if_its_last_checkpoint_is_an_older_one(
         last.write_bytes(last.read_bytes()[:100])
     (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
     assert (begun(request).ending is None) == goes_on
+
+
+@pytest.mark.parametrize(
+    ("limits", "goes_on"),
+    [
+        (("max_update=1300",), True),
+        (("max_update=0", "max_epoch=20"), False),  # 20 epochs may be fewer than 1200 updates
+        (("max_update=1300", "max_epoch=20"), False),
+        (("max_update=0",), True),
+        (("max_update=1100",), False),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_finished_run_goes_on_if_it_is_made_longer(
+    data: Path, tmp_path: Path, limits: tuple[str, ...], goes_on: bool
+) -> None:
+    run = tmp_path / "run"
+    begun(Request(ADMIN, data, run))
+    (run / "checkpoints").mkdir()
+    state = {"model": {"w": torch.ones(1)}, "optimizer_history": [{"num_updates": 1200}]}
+    torch.save(state, run / "checkpoints" / "checkpoint_last.pt")
+    (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
+    other = Request(ADMIN, data, run, tuple(f"optimization.{limit}" for limit in limits))
+    if not goes_on:
+        with pytest.raises(UserError, match=r"with other settings \(optimization.max_"):
+            begun(other)
+        assert begun(Request(ADMIN, data, run)).ending is not None
+        return
+    assert begun(replace(other, dry_run=True)).ending is None
+    assert (run / "finished").exists()
+    assert begun(other).ending is None
+    assert not (run / "finished").exists()
+    # It is that training now.
+    with pytest.raises(UserError, match="with other settings"):
+        begun(Request(ADMIN, data, run))
+
+
+def test_a_diverged_run_does_not_go_on(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    begun(Request(ADMIN, data, run))
+    (run / "finished").write_text('{"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "NaN"}')
+    again = begun(Request(ADMIN, data, run, ("optimization.max_update=1300",)))
+    assert again.ending is not None
+    assert again.ending.exit_code == 1
 
 
 def test_a_mistake_is_one_line_for_each_problem(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
