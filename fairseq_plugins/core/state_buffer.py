@@ -31,8 +31,15 @@ from torch import Tensor
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:
     """Multiply in the precision of the arguments, under autocast too."""
+    if not torch.is_autocast_enabled(matrix.device.type):
+        return torch.mv(matrix, vector)
     with torch.autocast(matrix.device.type, enabled=False):
         return torch.mv(matrix, vector)
+
+
+def _mixture(buffer: Tensor, row: Tensor, number: int) -> Tensor:
+    """Mix the rows of the buffer up to ``number`` by those numbers of ``row``."""
+    return _product(buffer[: number + 1].t(), row[: number + 1])
 
 
 class _Store(torch.autograd.Function):
@@ -70,7 +77,7 @@ class _Mix(torch.autograd.Function):
     def forward(ctx: Any, token: Tensor, row: Tensor, buffer: Tensor, number: int) -> tuple[Tensor, Tensor]:
         ctx.number, ctx.rows = number, len(buffer)
         ctx.set_materialize_grads(False)
-        return token.view_as(token), _product(buffer[: number + 1].t(), row[: number + 1])
+        return token.view_as(token), _mixture(buffer, row, number)
 
     @staticmethod
     def backward(ctx: Any, *found: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -112,13 +119,19 @@ class BufferedStates(list[Tensor]):
     def store(self, state: Tensor) -> None:
         """Add the next state."""
         number = len(self)
-        self._token = _apply(_Store, self._token, state, self._columns[number], self._buffer, number)
+        if torch.is_grad_enabled():
+            self._token = _apply(_Store, self._token, state, self._columns[number], self._buffer, number)
+        else:  # A search does this at each step, where a call of autograd costs more than the copy.
+            self._buffer[number].view(state.shape).copy_(state)
         self.append(self._buffer[number].view(state.shape))
 
     def mix(self) -> Tensor:
         """Multiply the states so far by the row of W for their number; the result has the shape of a state."""
         number = len(self) - 1
-        self._token, mixture = _apply(_Mix, self._token, self._rows[number], self._buffer, number)
+        if torch.is_grad_enabled():
+            self._token, mixture = _apply(_Mix, self._token, self._rows[number], self._buffer, number)
+        else:
+            mixture = _mixture(self._buffer, self._rows[number], number)
         return mixture.view(self[0].shape)
 
 
