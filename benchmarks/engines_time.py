@@ -1,8 +1,9 @@
 """Sentences a second and BLEU of every engine of a package, beside fairseq's own search, interleaved in one process.
 
 The package is one of ``fairseq-deep package``, with the exports that are to be measured; raw text is translated with
-its search settings. Both kinds of engine use the number of threads in ``OMP_NUM_THREADS``. Run it from the repository's
-root: ``OMP_NUM_THREADS=2 python benchmarks/engines_time.py PACKAGE SOURCE REFERENCE``.
+its search settings. Both kinds of engine use the number of threads in ``OMP_NUM_THREADS``; processor time is that of
+all of them. Run it from the repository's root:
+``OMP_NUM_THREADS=2 python benchmarks/engines_time.py PACKAGE SOURCE REFERENCE``.
 """
 
 from __future__ import annotations

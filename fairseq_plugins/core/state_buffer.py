@@ -31,7 +31,7 @@ from torch import Tensor
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:
     """Multiply in the precision of the arguments, under autocast too."""
-    if not torch.is_autocast_enabled(matrix.device.type):
+    if not torch.is_autocast_enabled(matrix.device.type):  # To leave it costs as much as a small product.
         return torch.mv(matrix, vector)
     with torch.autocast(matrix.device.type, enabled=False):
         return torch.mv(matrix, vector)
@@ -97,6 +97,8 @@ def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
 
 class BufferedStates(list[Tensor]):
     """The states of one forward pass, in one buffer. As a list, it has the states without their gradients.
+
+    A state that is stored without gradients has none in a mixture made with them.
 
     Args:
         weights: W, ``(L + 1, L + 1)``; what is right of the diagonal is not read and gets a gradient of zero.

@@ -437,7 +437,8 @@ def begun(request: Request) -> Plan:
     """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
 
     Raises:
-        UserError: as :func:`make_plan`, or the directory holds another training.
+        UserError: as :func:`make_plan`, the directory holds another training, or a finished training that was made
+            longer has lost its checkpoints.
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
@@ -449,12 +450,15 @@ def begun(request: Request) -> Plan:
     if ending is not None and not longer and not _is_lost(request.run, ending, plan.record):
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
+    from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
+
+    checkpoints = request.run / "checkpoints"
+    repairs = [] if request.dry_run or request.rank else restore_last_checkpoint(checkpoints)
+    if longer and not (checkpoints / LAST).is_file():
+        raise UserError(f"{checkpoints} has no {LAST}, from which the finished training could go on")
     if request.dry_run or request.rank:
         return plan
-    from fairseq_plugins.checkpoints.damaged import restore_last_checkpoint
-
     request.run.mkdir(parents=True, exist_ok=True)
-    repairs = restore_last_checkpoint(request.run / "checkpoints")
     if longer:
         (request.run / "finished").unlink(missing_ok=True)
     write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")

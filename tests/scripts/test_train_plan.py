@@ -533,6 +533,30 @@ def test_a_finished_run_goes_on_if_it_is_made_longer(
         begun(Request(ADMIN, data, run))
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_finished_run_without_its_checkpoints_does_not_begin_again(data: Path, tmp_path: Path, dry_run: bool) -> None:
+    run = tmp_path / "run"
+    begun(Request(ADMIN, data, run))
+    (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
+    before = (run / "run.json").read_bytes()
+    longer = Request(ADMIN, data, run, ("optimization.max_update=1300",), dry_run=dry_run)
+    with pytest.raises(UserError, match=r"checkpoints has no checkpoint_last\.pt, from which the finished training"):
+        begun(longer)
+    assert (run / "finished").exists()
+    assert (run / "run.json").read_bytes() == before
+
+
+def test_a_schedule_that_follows_the_length_keeps_it(data: Path, tmp_path: Path) -> None:
+    """Its earlier rates would have been others."""
+    run, config = tmp_path / "run", tmp_path / "polynomial.yaml"
+    published = (CONFIGS / "iwslt14_de_en" / "admin_6e6d_no_warmup.yaml").read_text()
+    config.write_text(published.replace("  total_num_update: 100000\n", ""))
+    begun(Request(config, data, run, ("optimization.max_update=1200",)))
+    (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
+    with pytest.raises(UserError, match=r"lr_scheduler.total_num_update: 1300.*, was 1200"):
+        begun(Request(config, data, run, ("optimization.max_update=1300",)))
+
+
 def test_a_diverged_run_does_not_go_on(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     begun(Request(ADMIN, data, run))
