@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from common import machine, ratios, with_quartiles
+from common import interleaved, machine, ratios, with_quartiles
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.search.precision import PRECISIONS, lower
@@ -49,14 +49,12 @@ def main() -> None:
     translators |= {f"lean search, {each}": with_engine(args.package, "lean", each) for each in PRECISIONS}
     for name in open_package(args.package).engines:
         translators[name] = Translator(args.package, engine=name, device="cpu")
-    seconds: dict[str, list[dict[str, float]]] = {name: [] for name in translators}
     found: dict[str, list[str]] = {}
-    for _ in range(args.rounds):
-        for name, translator in translators.items():
-            wall, processor = time.perf_counter(), time.process_time()
-            found[name] = [each.text for each in translator.translate(texts)]
-            spent = {"wall": time.perf_counter() - wall, "processor": time.process_time() - processor}
-            seconds[name].append(spent)
+
+    def translate(name: str) -> None:
+        found[name] = [each.text for each in translators[name].translate(texts)]
+
+    seconds = interleaved({name: partial(translate, name) for name in translators}, args.rounds, "cpu")
     metric = BLEU()
     print(f"{machine('cpu')}; {len(texts)} sentences; {args.rounds} rounds\n")
     print("| engine | sentences/s | times as fast (quartiles) | by processor time | BLEU | same as stock's |")

@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import multiprocessing
+import operator
 import os
 import platform
 import re
@@ -453,10 +454,11 @@ def begun(request: Request) -> Plan:
     from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
 
     checkpoints = request.run / "checkpoints"
-    repairs = [] if request.dry_run or request.rank else restore_last_checkpoint(checkpoints)
+    only_planned = request.dry_run or request.rank != 0
+    repairs = [] if only_planned else restore_last_checkpoint(checkpoints)
     if longer and not (checkpoints / LAST).is_file():
         raise UserError(f"{checkpoints} has no {LAST}, from which the finished training could go on")
-    if request.dry_run or request.rank:
+    if only_planned:
         return plan
     request.run.mkdir(parents=True, exist_ok=True)
     if longer:
@@ -480,17 +482,19 @@ def _is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
         return False
 
 
-LIMITS = ("optimization.max_update", "optimization.max_epoch")
-"""Settings that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
+LIMITS = ("max_update", "max_epoch")
+"""Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
+
+
+def _limits(record: Mapping[str, Any]) -> list[float]:
+    optimization = record.get("configuration", {}).get("optimization", {})
+    return [optimization.get(name) or math.inf for name in LIMITS]
 
 
 def _is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a limit of ``new`` is above that of ``old``, and none is below."""
-    limits = [
-        tuple(dict(_flat(record.get("configuration", {}))).get(name) or math.inf for name in LIMITS)
-        for record in (old, new)
-    ]
-    return limits[0] != limits[1] and all(before <= after for before, after in zip(*limits, strict=True))
+    before, after = _limits(old), _limits(new)
+    return before != after and all(map(operator.le, before, after))
 
 
 NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")
@@ -514,7 +518,7 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
     if _is_longer(old, new):
-        own -= set(LIMITS)
+        own -= {f"optimization.{name}" for name in LIMITS}
     # Some settings are copied from group to group (the learning rate); report each change once.
     differences: dict[tuple[str, str], str] = {}
     for name in sorted(own, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name)):
