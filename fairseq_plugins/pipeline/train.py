@@ -42,6 +42,7 @@ from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
 from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended, tell
 from fairseq_plugins.pipeline.fits import check_size, gigabytes, size_of
 from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
+from fairseq_plugins.pipeline.run import EVALUATION
 from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.pipeline.workspace import Workspace
 
@@ -427,7 +428,8 @@ def _begun_in_a_copy(request: Request) -> Plan:
     Otherwise its imports and its context on a GPU would stay in memory during the training.
     """
     sys.stdout.flush()
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as copy:
+    context, end = multiprocessing.get_context("fork"), (os.getpid(), signal.SIGKILL)
+    with ProcessPoolExecutor(1, context, end_with, end) as copy:
         try:
             return copy.submit(begun, request).result()
         except BrokenProcessPool:
@@ -439,7 +441,7 @@ def begun(request: Request) -> Plan:
 
     Raises:
         UserError: as :func:`make_plan`, the directory holds another training, or a finished training that was made
-            longer has lost its checkpoints.
+            longer has lost its checkpoints or has its scores.
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
@@ -451,6 +453,12 @@ def begun(request: Request) -> Plan:
     if ending is not None and not longer and not _is_lost(request.run, ending, plan.record):
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
+    if longer and old is not None and (request.run / EVALUATION).exists():
+        # Now: a chain of commands would train for hours before the evaluation refuses them.
+        raise UserError(
+            f"{request.run}: contains a training with other settings ({'; '.join(_changed_limits(old, plan.record))}) "
+            f"and its scores; to train on, move or delete {request.run / EVALUATION}"
+        )
     from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
 
     checkpoints = request.run / "checkpoints"
@@ -495,6 +503,11 @@ def _is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a limit of ``new`` is above that of ``old``, and none is below."""
     before, after = _limits(old), _limits(new)
     return before != after and all(map(operator.le, before, after))
+
+
+def _changed_limits(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    before, after = (record["configuration"]["optimization"] for record in (old, new))
+    return [f"optimization.{name}: {after[name]}, was {before[name]}" for name in LIMITS if before[name] != after[name]]
 
 
 NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")

@@ -29,6 +29,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.orphans import end_with
 from fairseq_plugins.outcome import users_mistake
 from fairseq_plugins.processor import core_count
 
@@ -132,7 +133,8 @@ def _run(cfg: Any, shares: Sequence[Path]) -> list[dict[str, Any]]:
         for rank, share in enumerate(shares):
             share.mkdir()
             os.environ.update(environment(rank, len(shares), cfg.common.cpu, before))
-            running.append(context.Process(target=_translate_share, args=(plain, rank, len(shares), str(share))))
+            arguments = (plain, rank, len(shares), str(share), os.getpid())
+            running.append(context.Process(target=_translate_share, args=arguments))
             running[-1].start()
         _wait(running)
     finally:
@@ -171,8 +173,9 @@ def environment(rank: int, count: int, cpu: bool, given: dict[str, str]) -> dict
     return {"OMP_NUM_THREADS": given.get("OMP_NUM_THREADS", str(threads))}
 
 
-def _translate_share(plain: dict[str, Any], rank: int, count: int, folder: str) -> None:
-    """Translate every ``count``-th batch into ``folder``; runs in a new process."""
+def _translate_share(plain: dict[str, Any], rank: int, count: int, folder: str, parent: int) -> None:
+    """Translate every ``count``-th batch into ``folder``; runs in a new process, which ends with its parent."""
+    end_with(parent)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO if rank == 0 else logging.WARNING)
     outcome: Any = {}
     try:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -534,6 +539,25 @@ def test_a_finished_run_goes_on_if_it_is_made_longer(
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
+def test_a_scored_run_is_made_longer_without_its_scores(data: Path, tmp_path: Path, dry_run: bool) -> None:
+    """They are of the shorter training, and the next evaluation would refuse them after hours."""
+    run, scores = tmp_path / "run", tmp_path / "run" / "evaluation"
+    begun(Request(ADMIN, data, run))
+    scores.mkdir()
+    (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
+    before = (run / "run.json").read_bytes()
+    longer = Request(ADMIN, data, run, ("optimization.max_update=1300",), dry_run=dry_run)
+    with pytest.raises(UserError) as refused:
+        begun(longer)
+    assert str(refused.value) == (
+        f"{run}: contains a training with other settings (optimization.max_update: 1300, was 1200) and its scores; "
+        f"to train on, move or delete {scores}"
+    )
+    assert (run / "finished").exists()
+    assert (run / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
 def test_a_finished_run_without_its_checkpoints_does_not_begin_again(data: Path, tmp_path: Path, dry_run: bool) -> None:
     run = tmp_path / "run"
     begun(Request(ADMIN, data, run))
@@ -544,6 +568,33 @@ def test_a_finished_run_without_its_checkpoints_does_not_begin_again(data: Path,
         begun(longer)
     assert (run / "finished").exists()
     assert (run / "run.json").read_bytes() == before
+
+
+ENDLESS_CHECK = """
+import os, time
+from fairseq_plugins.pipeline import train
+
+def check(request):
+    print("checking", flush=True)
+    time.sleep(600)
+
+train.begun = check
+train._begun_in_a_copy(None)
+"""
+
+
+def test_the_check_of_a_killed_command_ends_with_it() -> None:
+    """It would wait for its next task for ever, and keep the directory locked."""
+    command = subprocess.Popen([sys.executable, "-c", ENDLESS_CHECK], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert command.stdout is not None
+        assert command.stdout.readline() == b"checking\n"
+        command.kill()
+        # The end of the output: no process holds it any more.
+        assert command.communicate(timeout=20)[0] == b""
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(command.pid, signal.SIGKILL)
 
 
 def test_a_schedule_that_follows_the_length_keeps_it(data: Path, tmp_path: Path) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,6 +46,26 @@ def test_the_same_as_from_one_process(count: str, data: Path, checkpoint: Path, 
     sentences = in_order([one])
     assert sorted(sentences) == list(range(11))
     assert several == [line for lines in sentences.values() for line in lines] + one[-1:]
+
+
+@pytest.mark.slow
+def test_they_end_with_a_killed_command(data: Path, checkpoint: Path) -> None:
+    endless = ("--beam", "300", "--min-len", "900", "--max-len-b", "1000")
+    words = (str(data), "--path", str(checkpoint), "--cpu", "--processes", "2", *endless)
+    program = [sys.executable, "-m", "fairseq_plugins.cli", "generate", *words]
+    command = subprocess.Popen(program, stdout=subprocess.PIPE, start_new_session=True)
+    children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
+    try:
+        # The tracker of their semaphores is the third.
+        while len(children.read_text().split()) < 3:
+            assert command.poll() is None
+            time.sleep(0.05)
+        command.kill()
+        # The end of the output: no process holds it any more.
+        command.communicate(timeout=40)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(command.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
