@@ -30,6 +30,15 @@ def _remove(layer: nn.Module, *names: str) -> None:
         setattr(layer, name, None)
 
 
+def in_one_piece(x: Tensor) -> Tensor:
+    """Copy the input of the first layer, fairseq's transposed embedding; sums would pass its strides on to all layers.
+
+    A linear map copies a tensor with such strides, keeps the copy, and adds its bias in an operation of its own. The
+    first attention reads ``x`` nevertheless, and before this is called: stock's does, so the rounding is the same.
+    """
+    return x.contiguous()
+
+
 class Layer(nn.Module):
     """Mixin of both kinds of layers. List it before the fairseq class among the bases."""
 
@@ -188,6 +197,7 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
             need_head_weights=False,
             scores=scores,
         )
+        x = layer_input = in_one_piece(x)
         x, side = self.join_self_attn(self.dropout_module(branch), x, layer_input, side)
 
         x, side = self.feed_forward(x, layer_input, side)
@@ -273,6 +283,7 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
                 need_head_weights=False,
                 scores=self_scores,
             )
+            x = layer_input = in_one_piece(x)
             x, side = self.join_self_attn(self.dropout_module(branch), x, layer_input, side)
 
         if self.encoder_attn is not None and encoder_out is not None:
@@ -289,6 +300,7 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
                 need_head_weights=need_attn,
                 scores=cross_scores,
             )
+            x, layer_input = in_one_piece(x), in_one_piece(layer_input)
             x, side = self.join_encoder_attn(self.dropout_module(branch), x, layer_input, side)
 
         x, side = self.feed_forward(x, layer_input, side)

@@ -99,8 +99,8 @@ class ScaledLayerNorm(nn.LayerNorm):
         self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise, then scale."""
-        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps) * self.scale
+        """Normalise with gain and bias scaled, which are smaller than x."""
+        return F.layer_norm(x, self.normalized_shape, self.weight * self.scale, self.bias * self.scale, self.eps)
 
 
 @dataclass(frozen=True)

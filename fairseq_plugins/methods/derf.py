@@ -5,9 +5,12 @@ Chen et al. 2025, https://arxiv.org/abs/2512.10938: ``Derf(x) = gamma * erf(alph
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.core.bounded import BoundedNorm
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
@@ -15,19 +18,21 @@ from fairseq_plugins.core.norm import NormFactory, needs_norms
 PLACES = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
 
 
-class DynamicErf(nn.Module):
+class DynamicErf(BoundedNorm):
     """weight * erf(alpha x + shift) + bias, weight and bias ``(C)``, the others scalars. Any shape ``(..., C)``."""
 
     def __init__(self, width: int, alpha: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-        self.alpha = nn.Parameter(torch.full((1,), alpha))
+        super().__init__(width, alpha)
         self.shift = nn.Parameter(torch.zeros(1))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Squash."""
-        return torch.addcmul(self.bias, self.weight, torch.erf(self.alpha * x + self.shift))
+    def value(self, x: Tensor) -> Tensor:
+        """Return erf(alpha x + shift)."""
+        return (self.alpha * x + self.shift).erf_()
+
+    def gradient(self, by_value: Tensor, x: Tensor, value: Tensor) -> Tensor:
+        """Multiply by erf'(z) = 2 / sqrt(pi) exp(-z^2)."""
+        z = self.alpha * x + self.shift
+        return (by_value * z.square_().neg_().exp_()).mul_(2 / math.sqrt(math.pi))
 
 
 @part(

@@ -6,8 +6,9 @@ Zhu et al., CVPR 2025, https://arxiv.org/abs/2503.10622, section 4: ``DyT(x) = g
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from fairseq_plugins.core.bounded import BoundedNorm
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
@@ -15,18 +16,17 @@ from fairseq_plugins.core.norm import NormFactory, needs_norms
 ATTENTION, OTHERS = "dyt_attention_alpha", "dyt_alpha"
 
 
-class DynamicTanh(nn.Module):
+class DynamicTanh(BoundedNorm):
     """weight * tanh(alpha x) + bias, weight and bias ``(C)``, alpha one scalar. Any shape ``(..., C)``."""
 
-    def __init__(self, width: int, alpha: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-        self.alpha = nn.Parameter(torch.full((1,), alpha))
+    def value(self, x: Tensor) -> Tensor:
+        """Return tanh(alpha x)."""
+        return (self.alpha * x).tanh_()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Squash."""
-        return torch.addcmul(self.bias, self.weight, torch.tanh(self.alpha * x))
+    def gradient(self, by_value: Tensor, x: Tensor, value: Tensor) -> Tensor:
+        """Multiply by tanh' = 1 - tanh^2, in one operation."""
+        gradient: Tensor = torch.ops.aten.tanh_backward(by_value, value)
+        return gradient
 
 
 @part(

@@ -3,7 +3,9 @@
 Zhang and Sennrich, NeurIPS 2019, https://arxiv.org/abs/1910.07467, equation 4.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,36 @@ from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
 
 
+def _factor(x: Tensor, epsilon: float) -> Tensor:
+    """1 / sqrt(mean(x^2) + eps), ``(..., 1)``, in float32: a square leaves the range of half precision at 256."""
+    wide = x if x.dtype == torch.float64 else x.float()
+    return torch.rsqrt(torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square() / x.size(-1) + epsilon)
+
+
+class _Normalise(torch.autograd.Function):
+    """g * x * factor. Autograd keeps x and the factor; left to itself it would keep their product, too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        factor = _factor(x, epsilon)
+        ctx.save_for_backward(x, weight, factor)
+        ctx.epsilon = epsilon
+        normed = (x * factor).type_as(x)
+        return normed.mul_(weight) if normed.dtype == weight.dtype else normed * weight
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight, factor = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for a second derivative
+            factor = _factor(x, ctx.epsilon)
+        normed = x * factor
+        along = gradients[0] * normed
+        by_weight = along.reshape(-1, len(weight)).sum(0)
+        along = along.mul_(weight).mean(dim=-1, keepdim=True)
+        by_x = (gradients[0] * weight).addcmul_(normed, along, value=-1).mul_(factor)
+        return by_x.type_as(x), by_weight.type_as(weight), None
+
+
 class RMSNorm(nn.RMSNorm):
     """g * x / sqrt(mean(x^2) + eps), g ``(C)``. Any shape ``(..., C)``; computed in float32, returned as it came."""
 
@@ -20,9 +52,16 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""
-        wide = x if x.dtype == torch.float64 else x.float()  # a square leaves the range of half precision at 256
-        mean_square = wide.square().mean(dim=-1, keepdim=True)
-        return (wide * torch.rsqrt(mean_square + self.eps)).type_as(x) * self.weight
+        if not torch.jit.is_scripting():
+            if torch.is_grad_enabled():
+                return _normalise(x, self.weight, self.eps)
+        return (x * _factor(x, self.eps)).type_as(x) * self.weight
+
+
+@torch.jit.unused
+def _normalise(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    result: Tensor = _Normalise.apply(x, weight, epsilon)  # type: ignore[no-untyped-call]
+    return result
 
 
 @part(

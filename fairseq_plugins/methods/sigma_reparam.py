@@ -45,10 +45,15 @@ def iterate(weight: Tensor, u: Tensor, smallest: float = SMALLEST) -> tuple[Tens
     Returns:
         the norm ``()``, v ``(out)`` and the new u ``(in)``; for a weight of zeros ``smallest`` and zeros.
     """
-    v = F.normalize(torch.mv(weight.detach(), u), dim=0)
+    v = _unit(torch.mv(weight.detach(), u))
     # u has the direction of W^T v, so v^T W u is its length: a product less, and the same gradient, v u^T.
     along_u = torch.mv(weight.t(), v)
-    return torch.linalg.vector_norm(along_u).clamp(min=smallest), v, F.normalize(along_u.detach(), dim=0)
+    length = torch.linalg.vector_norm(along_u)
+    return length.clamp(min=smallest), v, along_u.detach() / length.detach().clamp(min=1e-12)
+
+
+def _unit(vector: Tensor) -> Tensor:
+    return vector / torch.linalg.vector_norm(vector).clamp(min=1e-12)
 
 
 class _ScaledProduct(torch.autograd.Function):
@@ -160,11 +165,16 @@ class SpectralLinear(AffineMap):
     def _scaled_product(self, x: Tensor) -> Tensor:
         sigma, v, u = self._follow(self.weight.detach())
         device = x.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        if not torch.is_autocast_enabled(device):
+            return self._multiplied(x, sigma, v, u, x.dtype)
         with torch.autocast(device, enabled=False):
-            product: Tensor = _ScaledProduct.apply(  # type: ignore[no-untyped-call]
-                x, self.weight, self.bias, self.gamma, sigma, v, u, dtype
-            )
+            return self._multiplied(x, sigma, v, u, torch.get_autocast_dtype(device))
+
+    @torch.jit.unused
+    def _multiplied(self, x: Tensor, sigma: Tensor, v: Tensor, u: Tensor, dtype: torch.dtype) -> Tensor:
+        product: Tensor = _ScaledProduct.apply(  # type: ignore[no-untyped-call]
+            x, self.weight, self.bias, self.gamma, sigma, v, u, dtype
+        )
         return product
 
     @torch.jit.unused
@@ -177,6 +187,8 @@ class SpectralLinear(AffineMap):
 
 @torch.jit.unused
 def _in_float32(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    if not torch.is_autocast_enabled(weight.device.type):  # To leave it costs as much as one of the operations.
+        return iterate(weight.float(), u.float())
     with torch.autocast(weight.device.type, enabled=False):
         return iterate(weight.float(), u.float())
 

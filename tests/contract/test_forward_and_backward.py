@@ -92,6 +92,19 @@ def test_every_parameter_gets_a_gradient(case: str) -> None:
     assert without_gradient(model) == set()
 
 
+@every_structure
+def test_layers_pass_on_tensors_in_one_piece(case: str) -> None:
+    """fairseq's embedding is transposed, and additions keep its strides: linear maps would copy it in every layer."""
+    model = models.build(*models.CASES[case])
+    layers = [layer for stack in (model.encoder, model.decoder) for layer in stack.layers.children()]
+    pieces: list[bool] = []
+    for layer in layers:
+        layer.register_forward_hook(lambda layer, given, found: pieces.append(found[0].is_contiguous()))
+    model(*models.batch().inputs)
+    assert len(pieces) >= len(layers)  # Admin also profiles
+    assert all(pieces)
+
+
 @pytest.mark.parametrize("optimised", [False, pytest.param(True, marks=pytest.mark.slow)])
 @every_structure
 def test_torchscript_equals_eager(case: str, optimised: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,48 @@ KINDS: dict[str, tuple[type[nn.Module], Callable[[Tensor, Any], Tensor]]] = {
     "dyt": (DynamicTanh, dyt),
     "derf": (DynamicErf, derf),
 }
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_first_and_second_derivatives(name: str) -> None:
+    module = KINDS[name][0](4, 0.7).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) / 5)
+    x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    inputs = (x, *module.parameters())
+    assert torch.autograd.gradcheck(lambda x, *_: module(x), inputs)
+    assert torch.autograd.gradgradcheck(lambda x, *_: module(x), inputs)
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("rms_norm", 1), ("dyt", 2), ("derf", 2)])
+def test_they_keep_their_input_and_at_most_the_value(name: str, numbers: int) -> None:
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.numel()
+        return tensor
+
+    module, x = KINDS[name][0](64, 0.7), torch.randn(25, 16, 64, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        module(x)
+    assert sum(number == x.numel() for number in kept.values()) == numbers
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", KINDS)
+def test_gradients_in_half_precision(name: str, dtype: torch.dtype) -> None:
+    module, x = KINDS[name][0](64, 0.7), torch.randn(25, 16, 64, requires_grad=True)
+    half, y = copy.deepcopy(module).to(dtype), x.detach().to(dtype).requires_grad_()
+    ahead = torch.randn(25, 16, 64)
+    module(x).backward(ahead)
+    half(y).backward(ahead.to(dtype))
+    for exact, rounded in zip((x, *module.parameters()), (y, *half.parameters()), strict=True):
+        assert exact.grad is not None
+        assert rounded.grad is not None
+        assert rounded.grad.dtype == dtype
+        error = (rounded.grad.float() - exact.grad).norm() / exact.grad.norm()
+        assert error < 8 * torch.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -1,0 +1,73 @@
+"""In the place of a norm, ``weight * f(alpha x + shift) + bias`` with a bounded f: DyT, Derf.
+
+Left to itself, autograd makes and keeps a tensor for each of the operations. Here it keeps x and the value of f.
+"""
+
+# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class BoundedNorm(nn.Module):
+    """weight * value(x) + bias, weight and bias ``(C)``, alpha one scalar. Any shape ``(..., C)``.
+
+    A subclass gives f; it may have a scalar of its own, ``shift``.
+    """
+
+    def __init__(self, width: int, alpha: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.alpha = nn.Parameter(torch.full((1,), alpha))
+        self.register_parameter("shift", None)
+
+    def value(self, x: Tensor) -> Tensor:
+        """Return f(alpha x + shift)."""
+        raise NotImplementedError
+
+    def gradient(self, by_value: Tensor, x: Tensor, value: Tensor) -> Tensor:
+        """Return the gradient by alpha x + shift, from that by the value."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Squash."""
+        if not torch.jit.is_scripting():
+            if torch.is_grad_enabled():
+                return _squashed(self, x)
+        return torch.addcmul(self.bias, self.weight, self.value(x))
+
+
+class _Squash(torch.autograd.Function):
+    """The forward pass of a :class:`BoundedNorm`; shift is None where it has none."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, module: BoundedNorm, x: Tensor, alpha: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        value = module.value(x)
+        ctx.module = module
+        ctx.save_for_backward(x, alpha, shift, weight, value)
+        return torch.addcmul(bias, weight, value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, alpha, shift, weight, value = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for a second derivative
+            value = ctx.module.value(x)
+        rows = gradients[0].reshape(-1, len(weight))
+        by_weight = (rows * value.reshape(-1, len(weight))).sum(0)
+        by_inner = ctx.module.gradient(gradients[0] * weight, x, value)
+        by_alpha = (by_inner * x).sum().view(1)
+        by_shift = None if shift is None else by_inner.sum().view(1)
+        return None, by_inner * alpha, by_alpha, by_shift, by_weight, rows.sum(0)
+
+
+@torch.jit.unused
+def _squashed(module: BoundedNorm, x: Tensor) -> Tensor:
+    result: Tensor = _Squash.apply(  # type: ignore[no-untyped-call]
+        module, x, module.alpha, module.shift, module.weight, module.bias
+    )
+    return result
