@@ -57,9 +57,10 @@ class _Squash(torch.autograd.Function):
         x, alpha, shift, weight, value = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
             value = ctx.module.value(x)
-        rows = gradients[0].reshape(-1, len(weight))
+        gradient = gradients[0].contiguous()
+        rows = gradient.view(-1, len(weight))
         by_weight = (rows * value.reshape(-1, len(weight))).sum(0)
-        by_inner = ctx.module.gradient(gradients[0] * weight, x, value)
+        by_inner = ctx.module.gradient(gradient * weight, x, value)
         by_alpha = (by_inner * x).sum().view(1)
         by_shift = None if shift is None else by_inner.sum().view(1)
         return None, by_inner * alpha, by_alpha, by_shift, by_weight, rows.sum(0)

@@ -336,8 +336,8 @@ METHODS = (
     Break(
         "bounded-value",
         PACKAGE + "core/bounded.py",
-        "            value = ctx.module.value(x)\n        rows",
-        "            pass\n        rows",
+        "            value = ctx.module.value(x)\n        gradient",
+        "            pass\n        gradient",
         "second derivatives of DyT and Derf take the value of the function for a constant",
         ("tests/methods/test_norm_modules.py",),
     ),
@@ -368,8 +368,8 @@ METHODS = (
     Break(
         "derf-shift",
         PACKAGE + "methods/derf.py",
-        "torch.erf(self.alpha * x + self.shift)",
-        "torch.erf(self.alpha * (x + self.shift))",
+        "(self.alpha * x + self.shift).erf_()",
+        "(self.alpha * (x + self.shift)).erf_()",
         "the shift is multiplied by the slope",
         ("tests/methods/test_norm_modules.py",),
     ),
@@ -508,8 +508,10 @@ CORE = (
         "dropout",
         PACKAGE + "core/layers.py",
         "            need_head_weights=False,\n            scores=scores,\n        )\n"
+        "        x = layer_input = in_one_piece(x)\n"
         "        x, side = self.join_self_attn(self.dropout_module(branch), ",
         "            need_head_weights=False,\n            scores=scores,\n        )\n"
+        "        x = layer_input = in_one_piece(x)\n"
         "        x, side = self.join_self_attn(branch, ",
         "the encoder's self-attention has no dropout behind it",
         ("tests/equivalence/test_stock_model.py",),
