@@ -31,10 +31,10 @@ def _remove(layer: nn.Module, *names: str) -> None:
 
 
 def in_one_piece(x: Tensor) -> Tensor:
-    """Copy the input of the first layer, fairseq's transposed embedding; sums would pass its strides on to all layers.
+    """Copy the output of the first layer if it has the strides of fairseq's transposed embedding, as a sum would.
 
-    A linear map copies a tensor with such strides, keeps the copy, and adds its bias in an operation of its own. The
-    first attention reads ``x`` nevertheless, and before this is called: stock's does, so the rounding is the same.
+    All layers above would have them. A linear map copies such an input, keeps the copy, and adds its bias in an
+    operation of its own. The first layer works with them: stock's does, and the rounding differs.
     """
     return x.contiguous()
 
@@ -197,11 +197,10 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
             need_head_weights=False,
             scores=scores,
         )
-        x = layer_input = in_one_piece(x)
         x, side = self.join_self_attn(self.dropout_module(branch), x, layer_input, side)
 
         x, side = self.feed_forward(x, layer_input, side)
-        return x, scores, side
+        return in_one_piece(x), scores, side
 
 
 class DecoderLayer(Layer, TransformerDecoderLayerBase):
@@ -283,7 +282,6 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
                 need_head_weights=False,
                 scores=self_scores,
             )
-            x = layer_input = in_one_piece(x)
             x, side = self.join_self_attn(self.dropout_module(branch), x, layer_input, side)
 
         if self.encoder_attn is not None and encoder_out is not None:
@@ -300,8 +298,7 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
                 need_head_weights=need_attn,
                 scores=cross_scores,
             )
-            x, layer_input = in_one_piece(x), in_one_piece(layer_input)
             x, side = self.join_encoder_attn(self.dropout_module(branch), x, layer_input, side)
 
         x, side = self.feed_forward(x, layer_input, side)
-        return x, weights, self_scores, cross_scores, side
+        return in_one_piece(x), weights, self_scores, cross_scores, side

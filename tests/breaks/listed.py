@@ -508,10 +508,8 @@ CORE = (
         "dropout",
         PACKAGE + "core/layers.py",
         "            need_head_weights=False,\n            scores=scores,\n        )\n"
-        "        x = layer_input = in_one_piece(x)\n"
         "        x, side = self.join_self_attn(self.dropout_module(branch), ",
         "            need_head_weights=False,\n            scores=scores,\n        )\n"
-        "        x = layer_input = in_one_piece(x)\n"
         "        x, side = self.join_self_attn(branch, ",
         "the encoder's self-attention has no dropout behind it",
         ("tests/equivalence/test_stock_model.py",),
