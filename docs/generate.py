@@ -486,8 +486,8 @@ TOO_SHORT = {"60-12": (), "100-100": tuple(SHORT)}
 STEPS = "A training step of every method"
 DECODING = "Beam search of every method"
 """Headings in the pages of measurements."""
-MEASUREMENTS = ("xeon_amx.md", "cpu.md")
-"""In benchmarks/results; a later page has what an earlier one lacks, and its figures say so."""
+MEASUREMENTS = {STEPS: ("cpu.md",), DECODING: ("xeon_amx.md", "cpu.md")}
+"""Pages in benchmarks/results; a later one has what an earlier one lacks, and its figures say so."""
 
 
 def choosing_table() -> str:
@@ -527,8 +527,9 @@ def _told() -> dict[str, dict[str, str]]:
 
 def measured(heading: str) -> list[dict[str, str]]:
     """The tables of the sections with this heading: the third cell of each row, by architecture."""
-    pages = [_measured_on(page, heading) for page in MEASUREMENTS]
-    for later, name in zip(pages[1:], MEASUREMENTS[1:], strict=True):
+    names = MEASUREMENTS[heading]
+    pages = [_measured_on(name, heading) for name in names]
+    for later, name in zip(pages[1:], names[1:], strict=True):
         for table, more in zip(pages[0], later, strict=True):
             table |= {arch: f"{figure}, {name}" for arch, figure in more.items() if arch not in table}
     return pages[0]

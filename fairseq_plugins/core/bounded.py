@@ -1,6 +1,7 @@
-"""In the place of a norm, ``weight * f(alpha x + shift) + bias`` with a bounded f: DyT, Derf.
+"""In place of a norm: ``weight * f(alpha x + shift) + bias`` with a bounded f: DyT, Derf.
 
-Left to itself, autograd makes and keeps a tensor for each of the operations. Here it keeps x and the value of f.
+Autograd keeps x and the value of f. Left to itself, it would make more operations of the backward pass, and keep the
+argument of erf, too.
 """
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
@@ -17,6 +18,8 @@ class BoundedNorm(nn.Module):
     A subclass gives f; it may have a scalar of its own, ``shift``.
     """
 
+    shift: Tensor | None
+
     def __init__(self, width: int, alpha: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
@@ -24,12 +27,12 @@ class BoundedNorm(nn.Module):
         self.alpha = nn.Parameter(torch.full((1,), alpha))
         self.register_parameter("shift", None)
 
-    def value(self, x: Tensor) -> Tensor:
+    def value(self, x: Tensor, alpha: Tensor, shift: Tensor | None) -> Tensor:
         """Return f(alpha x + shift)."""
         raise NotImplementedError
 
-    def gradient(self, by_value: Tensor, x: Tensor, value: Tensor) -> Tensor:
-        """Return the gradient by alpha x + shift, from that by the value."""
+    def gradient(self, by_value: Tensor, value: Tensor, x: Tensor, alpha: Tensor, shift: Tensor | None) -> Tensor:
+        """Return the gradient with respect to alpha x + shift, given that with respect to the value."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -37,7 +40,7 @@ class BoundedNorm(nn.Module):
         if not torch.jit.is_scripting():
             if torch.is_grad_enabled():
                 return _squashed(self, x)
-        return torch.addcmul(self.bias, self.weight, self.value(x))
+        return torch.addcmul(self.bias, self.weight, self.value(x, self.alpha, self.shift))
 
 
 class _Squash(torch.autograd.Function):
@@ -47,8 +50,8 @@ class _Squash(torch.autograd.Function):
     def forward(
         ctx: Any, module: BoundedNorm, x: Tensor, alpha: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor
     ) -> Tensor:
-        value = module.value(x)
-        ctx.module = module
+        value = module.value(x, alpha, shift)
+        ctx.value, ctx.gradient = module.value, module.gradient
         ctx.save_for_backward(x, alpha, shift, weight, value)
         return torch.addcmul(bias, weight, value)
 
@@ -56,11 +59,11 @@ class _Squash(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, alpha, shift, weight, value = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
-            value = ctx.module.value(x)
+            value = ctx.value(x, alpha, shift)
         gradient = gradients[0].contiguous()
         rows = gradient.view(-1, len(weight))
         by_weight = (rows * value.reshape(-1, len(weight))).sum(0)
-        by_inner = ctx.module.gradient(gradient * weight, x, value)
+        by_inner = ctx.gradient(gradient * weight, value, x, alpha, shift)
         by_alpha = (by_inner * x).sum().view(1)
         by_shift = None if shift is None else by_inner.sum().view(1)
         return None, by_inner * alpha, by_alpha, by_shift, by_weight, rows.sum(0)

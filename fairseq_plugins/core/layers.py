@@ -31,10 +31,11 @@ def _remove(layer: nn.Module, *names: str) -> None:
 
 
 def in_one_piece(x: Tensor) -> Tensor:
-    """Copy the output of the first layer if it has the strides of fairseq's transposed embedding, as a sum would.
+    """Copy the output of a layer that has its input's strides: fairseq transposes its embedding, and sums keep strides.
 
-    All layers above would have them. A linear map copies such an input, keeps the copy, and adds its bias in an
-    operation of its own. The first layer works with them: stock's does, and the rounding differs.
+    A linear map copies an input with such strides, keeps the copy, and adds its bias in an operation of its own. The
+    first layer keeps them, as stock's does: other strides would round differently. So does a layer above a history that
+    sums the embedding state by state.
     """
     return x.contiguous()
 

@@ -99,7 +99,7 @@ class ScaledLayerNorm(nn.LayerNorm):
         self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise with gain and bias scaled, which are smaller than x."""
+        """Scale gain and bias instead of the output: they are smaller."""
         return F.layer_norm(x, self.normalized_shape, self.weight * self.scale, self.bias * self.scale, self.eps)
 
 

@@ -25,13 +25,15 @@ class DynamicErf(BoundedNorm):
         super().__init__(width, alpha)
         self.shift = nn.Parameter(torch.zeros(1))
 
-    def value(self, x: Tensor) -> Tensor:
+    def value(self, x: Tensor, alpha: Tensor, shift: Tensor | None) -> Tensor:
         """Return erf(alpha x + shift)."""
-        return (self.alpha * x + self.shift).erf_()
+        assert shift is not None
+        return (alpha * x + shift).erf_()
 
-    def gradient(self, by_value: Tensor, x: Tensor, value: Tensor) -> Tensor:
+    def gradient(self, by_value: Tensor, value: Tensor, x: Tensor, alpha: Tensor, shift: Tensor | None) -> Tensor:
         """Multiply by erf'(z) = 2 / sqrt(pi) exp(-z^2)."""
-        z = self.alpha * x + self.shift
+        assert shift is not None
+        z = alpha * x + shift
         return (by_value * z.square_().neg_().exp_()).mul_(2 / math.sqrt(math.pi))
 
 

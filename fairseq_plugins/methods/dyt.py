@@ -19,11 +19,11 @@ ATTENTION, OTHERS = "dyt_attention_alpha", "dyt_alpha"
 class DynamicTanh(BoundedNorm):
     """weight * tanh(alpha x) + bias, weight and bias ``(C)``, alpha one scalar. Any shape ``(..., C)``."""
 
-    def value(self, x: Tensor) -> Tensor:
+    def value(self, x: Tensor, alpha: Tensor, shift: Tensor | None) -> Tensor:
         """Return tanh(alpha x)."""
-        return (self.alpha * x).tanh_()
+        return (alpha * x).tanh_()
 
-    def gradient(self, by_value: Tensor, x: Tensor, value: Tensor) -> Tensor:
+    def gradient(self, by_value: Tensor, value: Tensor, x: Tensor, alpha: Tensor, shift: Tensor | None) -> Tensor:
         """Multiply by tanh' = 1 - tanh^2, in one operation."""
         gradient: Tensor = torch.ops.aten.tanh_backward(by_value, value)
         return gradient

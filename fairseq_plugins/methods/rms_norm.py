@@ -37,7 +37,7 @@ class _Normalise(torch.autograd.Function):
         x, weight, factor = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
             factor = _factor(x, ctx.epsilon)
-        # Behind heads it has their strides, with which each operation would take six times as long.
+        # A gradient from attention heads has their strides, which make each operation six times as slow.
         gradient, normed = gradients[0].contiguous(), x * factor
         along = gradient * normed
         by_weight = along.reshape(-1, len(weight)).sum(0)

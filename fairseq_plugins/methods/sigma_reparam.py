@@ -187,7 +187,7 @@ class SpectralLinear(AffineMap):
 
 @torch.jit.unused
 def _in_float32(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    if not torch.is_autocast_enabled(weight.device.type):  # To leave it costs as much as one of the operations.
+    if not torch.is_autocast_enabled(weight.device.type):  # Entering it costs as much as one of the operations.
         return iterate(weight.float(), u.float())
     with torch.autocast(weight.device.type, enabled=False):
         return iterate(weight.float(), u.float())

@@ -38,6 +38,7 @@ MODULES: tuple[str, ...] = (
     "fp16_on_cpu",
     "cpu_processes",
     "orphaned_ranks",
+    "orphaned_loaders",
     "tokenizer_languages",
     "score_command",
     "shared_tensors_in_ema",

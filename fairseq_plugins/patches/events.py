@@ -145,6 +145,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "patches.unchecked_text.check_first",
         "patches.half_binarised.whole_or_nothing",
     ),
+    "torch.utils.data._utils.worker.ManagerWatchdog.__init__": ("patches.orphaned_loaders.watch_who_started_it",),
     "fairseq.data.dictionary.Dictionary.add_from_file": ("patches.broken_dictionaries.read_or_name_line",),
     "fairseq.data.dictionary.Pool": ("patches.interrupted_workers.quiet_pool",),
     "fairseq.binarizer.Pool": ("patches.interrupted_workers.quiet_pool",),

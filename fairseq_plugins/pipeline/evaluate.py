@@ -27,7 +27,7 @@ from fairseq_plugins.pipeline import corpus, self_check
 from fairseq_plugins.pipeline.checkout import CONFIGS, commit
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.generated import write_perplexity, write_texts
-from fairseq_plugins.pipeline.run import EVALUATION, HYPOTHESES, REFERENCES, SCORES, Run, read_run
+from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES, Run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.scoring.metrics import metric_named
 from fairseq_plugins.scoring.text import read_sentences
@@ -516,7 +516,7 @@ def evaluate(args: argparse.Namespace) -> None:
         return
     plan = make_plan(args)
     directory: Path = args.output or args.run / EVALUATION
-    stages = Stages(plan, args, model=(args.output or args.run) / "averaged.pt")
+    stages = Stages(plan, args, model=(args.output or args.run) / AVERAGED)
     workspace = Workspace(directory, dry_run=args.dry_run)
     with interruptible(), workspace.claimed():
         if plan.run.finished is None:

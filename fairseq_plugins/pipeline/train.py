@@ -42,7 +42,7 @@ from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
 from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended, tell
 from fairseq_plugins.pipeline.fits import check_size, gigabytes, size_of
 from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
-from fairseq_plugins.pipeline.run import EVALUATION
+from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION
 from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.pipeline.workspace import Workspace
 
@@ -441,7 +441,7 @@ def begun(request: Request) -> Plan:
 
     Raises:
         UserError: as :func:`make_plan`, the directory holds another training, or a finished training that was made
-            longer has lost its checkpoints or has its scores.
+            longer has lost its checkpoints or still has its scores.
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
@@ -453,11 +453,12 @@ def begun(request: Request) -> Plan:
     if ending is not None and not longer and not _is_lost(request.run, ending, plan.record):
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
-    if longer and old is not None and (request.run / EVALUATION).exists():
-        # Now: a chain of commands would train for hours before the evaluation refuses them.
+    made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
+    if longer and old is not None and made_of_it:
+        # Refused now: the evaluation would refuse only after hours of training, and a package would hold old weights.
         raise UserError(
-            f"{request.run}: contains a training with other settings ({'; '.join(_changed_limits(old, plan.record))}) "
-            f"and its scores; to train on, move or delete {request.run / EVALUATION}"
+            f"{' and '.join(made_of_it)}: made of a shorter training "
+            f"({'; '.join(_changed_limits(old, plan.record))}); to train on, move or delete what is named"
         )
     from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
 
@@ -507,7 +508,8 @@ def _is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def _changed_limits(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     before, after = (record["configuration"]["optimization"] for record in (old, new))
-    return [f"optimization.{name}: {after[name]}, was {before[name]}" for name in LIMITS if before[name] != after[name]]
+    pairs = {name: (after.get(name), before.get(name)) for name in LIMITS}
+    return [f"optimization.{name}: {now}, was {then}" for name, (now, then) in pairs.items() if now != then]
 
 
 NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")

@@ -17,7 +17,7 @@ from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.corpus import binarised
 from fairseq_plugins.pipeline.evaluate import KINDS, configuration_of, languages_of, text_of
-from fairseq_plugins.pipeline.run import Run, is_run, read_run
+from fairseq_plugins.pipeline.run import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.text.description import SUBWORDS
@@ -26,7 +26,6 @@ from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, 
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of, write_weights
 from fairseq_plugins.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
 
-AVERAGED = "averaged.pt"
 NO_LICENCE = "not stated"
 CARD = """# {source} to {target}
 

@@ -186,4 +186,4 @@ def test_another_budget_for_the_same_directory_is_refused(
     with pytest.raises(SystemExit) as ended:
         main(more)
     assert ended.value.code == 2
-    assert "optimization.max_update: 40, was 12" in capfd.readouterr().err
+    assert "made of a shorter training (optimization.max_update: 40, was 12)" in capfd.readouterr().err

@@ -68,6 +68,17 @@ def test_first_and_second_derivatives(name: str) -> None:
     assert torch.autograd.gradgradcheck(lambda x, *_: module(x), inputs)
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_gradients_are_those_at_the_parameters_of_the_forward_pass(name: str) -> None:
+    module, x = KINDS[name][0](4, 0.7), torch.randn(3, 4, requires_grad=True)
+    others = {key: (value.detach() + 0.3).requires_grad_() for key, value in module.named_parameters()}
+    found = torch.autograd.grad(torch.func.functional_call(module, others, x).square().sum(), (x, *others.values()))
+    module.load_state_dict(others)
+    expected = torch.autograd.grad(module(x).square().sum(), (x, *module.parameters()))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize(("name", "numbers"), [("rms_norm", 1), ("dyt", 2), ("derf", 2)])
 def test_they_keep_their_input_and_at_most_the_value(name: str, numbers: int) -> None:
     kept: dict[int, int] = {}
@@ -85,9 +96,10 @@ def test_they_keep_their_input_and_at_most_the_value(name: str, numbers: int) ->
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", KINDS)
 def test_gradients_in_half_precision(name: str, dtype: torch.dtype) -> None:
-    module, x = KINDS[name][0](64, 0.7), torch.randn(25, 16, 64, requires_grad=True)
+    # Positive numbers: sums of both signs, as for alpha, would be small beside their terms.
+    module, x = KINDS[name][0](64, 0.7), torch.rand(25, 16, 64, requires_grad=True)
     half, y = copy.deepcopy(module).to(dtype), x.detach().to(dtype).requires_grad_()
-    ahead = torch.randn(25, 16, 64)
+    ahead = torch.rand(25, 16, 64)
     module(x).backward(ahead)
     half(y).backward(ahead.to(dtype))
     for exact, rounded in zip((x, *module.parameters()), (y, *half.parameters()), strict=True):

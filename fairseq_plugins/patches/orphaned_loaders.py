@@ -1,0 +1,27 @@
+"""A process that loads batches goes on for ever where the training is killed while that process starts.
+
+It is told of the end of its parent by another number of that, and the first that it sees is that of its new parent.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data._utils import worker
+
+from fairseq_plugins.patches.wrapping import wrap
+
+
+def watch_who_started_it(initialise: Callable[[Any], None], watchdog: Any) -> None:
+    """``ManagerWatchdog.__init__``, with the process that has forked this one in place of today's parent."""
+    initialise(watchdog)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        watchdog.manager_pid = parent.pid
+
+
+def apply() -> None:
+    """Wrap what tells a worker of torch's DataLoader that its training has ended."""
+    wrap(worker.ManagerWatchdog, "__init__", watch_who_started_it)
