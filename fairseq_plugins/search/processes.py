@@ -176,7 +176,7 @@ def environment(rank: int, count: int, cpu: bool, given: dict[str, str]) -> dict
 def _translate_share(plain: dict[str, Any], rank: int, count: int, folder: str, parent: int) -> None:
     """Translate every ``count``-th batch into ``folder``; runs in a new process, which ends with its parent."""
     end_with(parent)
-    # A spawned process spawns what loads its batches, too: seconds of imports each, without this package's patches.
+    # Otherwise what loads the batches is spawned, too, and imports torch without the patch for orphaned_loaders.
     multiprocessing.set_start_method(None, force=True)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO if rank == 0 else logging.WARNING)
     outcome: Any = {}
