@@ -1,6 +1,6 @@
 """A process that loads batches goes on for ever where the training is killed while that process starts.
 
-It is told of the end of its parent by another number of that, and the first that it sees is that of its new parent.
+It ends when the number of its parent changes. After the kill, the first number that it reads is that of another process.
 """
 
 from __future__ import annotations
