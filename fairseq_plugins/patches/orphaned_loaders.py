@@ -1,6 +1,6 @@
 """A process that loads batches goes on for ever where the training is killed while that process starts.
 
-It ends when the number of its parent changes. After the kill, the first number that it reads is that of another process.
+It ends when the number of its parent changes. After the kill, the first number it reads is another process's.
 """
 
 from __future__ import annotations
