@@ -50,14 +50,17 @@ def test_the_same_as_from_one_process(count: str, data: Path, checkpoint: Path, 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
-def test_they_end_with_a_killed_command(data: Path, checkpoint: Path, tmp_path: Path) -> None:
-    endless = ("--beam", "500", "--min-len", "1000", "--max-len-b", "1010")
-    words = (str(data), "--path", str(checkpoint), "--cpu", "--processes", "2", *endless)
+def test_they_end_with_a_killed_command(checkpoint: Path, tmp_path: Path) -> None:
+    many = toy.binarise(tmp_path / "toy", {**toy.SIZES, "test": 400})
+    endless = ("--batch-size", "1", "--min-len", "1000", "--max-len-b", "1010")  # 400,000 steps
+    words = (str(many), "--path", str(checkpoint), "--cpu", "--processes", "2", *endless)
     program = [sys.executable, "-m", "fairseq_plugins.cli", "generate", *words]
-    there = {**os.environ, "TMPDIR": str(tmp_path)}
+    shares = tmp_path / "shares"
+    shares.mkdir()
+    there = {**os.environ, "TMPDIR": str(shares)}
     command = subprocess.Popen(program, stdout=subprocess.PIPE, start_new_session=True, env=there)
     try:
-        while len(list(tmp_path.glob("*/*/generate-test.txt"))) < 2:  # opened before the model is loaded
+        while len(list(shares.glob("*/*/generate-test.txt"))) < 2:  # opened before the model is loaded
             assert command.poll() is None
             time.sleep(0.05)
         command.kill()
