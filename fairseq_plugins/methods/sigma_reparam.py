@@ -15,6 +15,7 @@ The gammas bound the logits of an attention then, so that it cannot collapse to 
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -165,16 +166,11 @@ class SpectralLinear(AffineMap):
     def _scaled_product(self, x: Tensor) -> Tensor:
         sigma, v, u = self._follow(self.weight.detach())
         device = x.device.type
-        if not torch.is_autocast_enabled(device):
-            return self._multiplied(x, sigma, v, u, x.dtype)
-        with torch.autocast(device, enabled=False):
-            return self._multiplied(x, sigma, v, u, torch.get_autocast_dtype(device))
-
-    @torch.jit.unused
-    def _multiplied(self, x: Tensor, sigma: Tensor, v: Tensor, u: Tensor, dtype: torch.dtype) -> Tensor:
-        product: Tensor = _ScaledProduct.apply(  # type: ignore[no-untyped-call]
-            x, self.weight, self.bias, self.gamma, sigma, v, u, dtype
-        )
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        with _without_autocast(device):
+            product: Tensor = _ScaledProduct.apply(  # type: ignore[no-untyped-call]
+                x, self.weight, self.bias, self.gamma, sigma, v, u, dtype
+            )
         return product
 
     @torch.jit.unused
@@ -185,11 +181,14 @@ class SpectralLinear(AffineMap):
         self.is_fixed = True
 
 
+def _without_autocast(device: str) -> AbstractContextManager[None]:
+    # Entering autocast to turn it off costs as much as one of the operations.
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
 @torch.jit.unused
 def _in_float32(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    if not torch.is_autocast_enabled(weight.device.type):  # Entering it costs as much as one of the operations.
-        return iterate(weight.float(), u.float())
-    with torch.autocast(weight.device.type, enabled=False):
+    with _without_autocast(weight.device.type):
         return iterate(weight.float(), u.float())
 
 
