@@ -39,6 +39,7 @@ MODULES: tuple[str, ...] = (
     "cpu_processes",
     "orphaned_ranks",
     "orphaned_loaders",
+    "batches_read_ahead",
     "tokenizer_languages",
     "score_command",
     "shared_tensors_in_ema",

@@ -47,6 +47,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "patches.short_max_tokens.batches_that_fit",
         "patches.dropped_sentences.keep_last_batch",
     ),
+    "fairseq.data.iterators.BackgroundConsumer.run": ("patches.batches_read_ahead.read_until_the_end",),
     "fairseq.data.iterators.EpochBatchIterator.state_dict": ("patches.resume_on_other_processes.state_with_share",),
     "fairseq.data.iterators.EpochBatchIterator.load_state_dict": ("patches.resume_on_other_processes.load_share",),
     # Its optimizer and schedule.
@@ -150,7 +151,10 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "fairseq.data.dictionary.Pool": ("patches.interrupted_workers.quiet_pool",),
     "fairseq.binarizer.Pool": ("patches.interrupted_workers.quiet_pool",),
     "fairseq_cli.interactive.buffered_read": ("patches.lines_at_returns.read_to_line_feeds",),
-    "fairseq_cli.interactive.main": ("patches.long_lines.translate_or_tell",),
+    "fairseq_cli.interactive.main": (
+        "search.processes.refuse_processes",
+        "patches.long_lines.translate_or_tell",
+    ),
     "fairseq_cli.interactive.make_batches": ("patches.long_lines.batches_of_what_fits",),
     "fairseq_cli.score.cli_main": ("patches.score_command.score_with_today_s_libraries",),
 }
