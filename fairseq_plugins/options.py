@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +12,12 @@ from typing import Any, NoReturn
 
 from fairseq_plugins.errors import UserError, nearest, unknown_name
 
-KINDS = {"int": "a whole number", "float": "a number", "<lambda>": "a number, or several with commas between them"}
+KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "<lambda>": "a number, or several with commas between them",
+}
 """Words for the types of options, by the names of their functions; some of fairseq's have no name."""
 
 LISTED = 60
@@ -176,6 +182,14 @@ def at_least(least: int) -> Callable[[str], int]:
         return int(text)
 
     return convert
+
+
+def finite(text: str) -> float:
+    """The type of an option that is a number, neither infinite nor NaN."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError("not a finite number")
+    return number
 
 
 def _name(action: argparse.Action) -> str:

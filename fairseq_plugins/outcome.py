@@ -32,7 +32,8 @@ def exit_code(command: Callable[[], int | None]) -> int:
             return command() or 0
         finally:
             # Notice a closed pipe here rather than while the interpreter shuts down.
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -8,13 +8,17 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from itertools import islice
-from typing import Any, TypeVar
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from typing import Any, Generic, NoReturn, TypeVar
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.orphans import end_with
 
 CHUNK = 2000
 """Lines per task of a worker."""
+FORK, SPAWN = "fork", "spawn"
+"""How Python starts a process."""
 
 Transform = Callable[[str], str]
 Given = TypeVar("Given")
@@ -35,29 +39,94 @@ def map_lines(
         at_once: lines per task of a worker; 0 means :data:`CHUNK`.
 
     Raises:
-        Exception: whatever the function raises.
+        Exception: whatever the function raises, or reading the lines does, after what was read before.
+        UserError: a worker was killed.
     """
     if workers == 1:
         yield from map(make(), lines)
         return
-    # fork: a spawned worker would import the whole package, which takes seconds.
-    context = multiprocessing.get_context("fork")
-    iterator = iter(lines)
-    with ProcessPoolExecutor(workers, context, _start, (make, os.getpid())) as pool:
-        waiting: deque[Future[list[Made]]] = deque()
-        others = set(multiprocessing.active_children())
+    pool: Workers[Given, Made] = Workers(make, workers, FORK)
+    try:
+        yield from pool.map(lines, at_once or CHUNK)
+    finally:
+        pool.end()
+
+
+class Workers(Generic[Given, Made]):
+    """Processes that apply one function to many items, in order, until :meth:`end`.
+
+    Args:
+        make: returns the function; called once in each process. Has to be picklable unless ``start`` is ``fork``.
+        count: number of processes.
+        start: ``fork``, which imports nothing again, or ``spawn`` where this process may have run threads of OpenMP,
+            which do not survive a fork.
+    """
+
+    def __init__(self, make: Callable[[], Callable[[Given], Made]], count: int, start: str) -> None:
+        self._count, self._start = count, start
+        context = multiprocessing.get_context(start)
+        self._pool = ProcessPoolExecutor(count, context, _start, (make, os.getpid()))
+
+    def map(self, items: Iterable[Given], at_once: int = 1) -> Iterator[Made]:
+        """The function of every item, as :func:`map_lines`; an error or an early end of it ends the processes."""
         try:
-            while chunk := list(islice(iterator, at_once or CHUNK)):
-                waiting.append(pool.submit(_work, chunk))
-                if len(waiting) > 2 * workers:
-                    yield from waiting.popleft().result()
-            while waiting:
-                yield from waiting.popleft().result()
+            yield from self._results(items, at_once)
+        except BrokenProcessPool:
+            self._kill()
+            hint = "; a script needs `if __name__ == '__main__':` around what starts it" if self._start == SPAWN else ""
+            raise UserError(
+                f"a worker process ended before its work was done: was it killed, or the memory full?{hint}"
+            ) from None
         except BaseException:
             # A worker would otherwise finish its task, which may take minutes.
-            for child in set(multiprocessing.active_children()) - others:
-                child.terminate()
+            self._kill()
             raise
+
+    def _results(self, items: Iterable[Given], at_once: int) -> Iterator[Made]:
+        waiting: deque[Future[list[Made]]] = deque()
+        groups = _groups(items, at_once)
+        problem: Exception | None = None
+        while problem is None:
+            try:
+                group = next(groups)
+            except StopIteration:
+                break
+            except Exception as error:
+                # Behind the results of what was read before it.
+                problem = error
+            else:
+                waiting.append(self._pool.submit(_work, group))
+            if len(waiting) > 2 * self._count:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+        if problem is not None:
+            raise problem
+
+    def end(self) -> None:
+        """End the processes."""
+        self._pool.shutdown()
+
+    def _kill(self) -> None:
+        for process in list((self._pool._processes or {}).values()):
+            process.terminate()
+
+
+def _groups(items: Iterable[Given], size: int) -> Iterator[list[Given]]:
+    """Put items together; those before an error come out before the error does."""
+    group: list[Given] = []
+    try:
+        for item in items:
+            group.append(item)
+            if len(group) == size:
+                yield group
+                group = []
+    except Exception:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
 
 
 def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
@@ -65,7 +134,15 @@ def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
     global _transform
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent, signal.SIGKILL)
-    _transform = make()
+    try:
+        _transform = make()
+    except Exception as error:
+        # Raised here, it would reach the parent as a broken pool.
+        _transform = partial(_raise, error)
+
+
+def _raise(error: Exception, _: object) -> NoReturn:
+    raise error
 
 
 def _work(lines: list[Any]) -> list[Any]:

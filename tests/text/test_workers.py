@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
@@ -37,6 +38,35 @@ def test_a_users_mistake_comes_out_of_a_worker() -> None:
 
     with pytest.raises(UserError, match="^a: no$"):
         list(workers.map_lines(lambda: refuse, ["a"], 2))
+
+
+def test_what_was_read_before_an_error_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "CHUNK", 3)
+
+    def lines():
+        yield from map(str, range(10))
+        raise UserError("no line 10")
+
+    for processes in (1, 2):
+        done: list[str] = []
+        with pytest.raises(UserError, match="^no line 10$"):
+            keep(workers.map_lines(lambda: str.upper, lines(), processes), done)
+        assert done == [str(number) for number in range(10)]
+
+
+def keep(lines: Iterable[str], done: list[str]) -> None:
+    for line in lines:
+        done.append(line)
+
+
+def test_a_mistake_before_the_first_line_and_a_killed_worker() -> None:
+    def refuse():
+        raise UserError("no model")
+
+    with pytest.raises(UserError, match="^no model$"):
+        list(workers.map_lines(refuse, ["a"], 2))
+    with pytest.raises(UserError, match=r"^a worker process ended .*: was it killed, or the memory full\?$"):
+        list(workers.map_lines(lambda: lambda line: os.kill(os.getpid(), signal.SIGKILL), ["a"], 2))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
