@@ -13,12 +13,14 @@ import multiprocessing
 import os
 import pickle
 import re
+import signal
 import sys
 import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,7 @@ def translate_in_processes(translate: Callable[[Any], Any], cfg: Any) -> Any:
         shares = [Path(folder) / str(rank) for rank in range(count)]
         counted = _run(cfg, shares)
         name = f"generate-{cfg.dataset.gen_subset}.txt"
-        texts = [(share / name).read_text(encoding="utf-8").splitlines() for share in shares if (share / name).exists()]
+        texts = [lines_of(share / name) for share in shares if (share / name).exists()]
     sentences = in_order(texts)
     scorer = scoring.build_scorer(cfg.scoring, tasks.setup_task(cfg.task).target_dictionary)
     for one in counted:
@@ -78,6 +80,23 @@ def translate_in_processes(translate: Callable[[Any], Any], cfg: Any) -> Any:
     seconds = time.monotonic() - began
     logger.info("%d processes translated %d sentences in %.1f s, their start included", count, len(sentences), seconds)
     return scorer
+
+
+def refuse_processes(translate: Callable[[Any], Any], cfg: Any) -> Any:
+    """``fairseq_cli.interactive.main``, which translates in one process.
+
+    Raises:
+        UserError: it was asked for several.
+    """
+    settings = cfg if isinstance(cfg, Namespace) else cfg.generation
+    if int(getattr(settings, "processes", 1)) != 1:
+        raise UserError("--processes splits a binarised test set: fairseq-generate and fairseq-deep translate have it")
+    return translate(cfg)
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file of fairseq; only a line feed ends one."""
+    return path.read_bytes().decode().removesuffix("\n").split("\n")
 
 
 def in_order(texts: Iterable[Sequence[str]]) -> dict[int, list[str]]:
@@ -135,7 +154,7 @@ def _run(cfg: Any, shares: Sequence[Path]) -> list[dict[str, Any]]:
             os.environ.update(environment(rank, len(shares), cfg.common.cpu, before))
             arguments = (plain, rank, len(shares), str(share), os.getpid())
             running.append(context.Process(target=_translate_share, args=arguments))
-            running[-1].start()
+            _start_without_interrupts(running[-1])
         _wait(running)
     finally:
         os.environ.clear()
@@ -152,6 +171,16 @@ def _run(cfg: Any, shares: Sequence[Path]) -> list[dict[str, Any]]:
         codes = [process.exitcode for process in running]
         raise RuntimeError(f"a process of --processes ended without a result; exit codes {codes}")
     return outcomes
+
+
+def _start_without_interrupts(process: BaseProcess) -> None:
+    """Start a process that Ctrl-C does not reach, not even while it imports: this one ends it."""
+    resource_tracker.ensure_running()  # which lets Ctrl-C through again when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _wait(running: Sequence[BaseProcess]) -> None:
@@ -193,7 +222,7 @@ def _translate_share(plain: dict[str, Any], rank: int, count: int, folder: str, 
         try:
             outcome = counts_of(generate.main(cfg))
         except ZeroDivisionError:  # fairseq divides by the time of a share without sentences
-            if in_order([Path(folder, f"generate-{cfg.dataset.gen_subset}.txt").read_text("utf-8").splitlines()]):
+            if in_order([lines_of(Path(folder, f"generate-{cfg.dataset.gen_subset}.txt"))]):
                 raise
     except Exception as error:
         mistake = users_mistake(error)

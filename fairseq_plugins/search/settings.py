@@ -20,7 +20,7 @@ from fairseq.dataclass.initialize import hydra_init
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
-from fairseq_cli import generate
+from fairseq_cli import generate, interactive
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
@@ -32,7 +32,7 @@ from fairseq_plugins.search.length_penalty import (
     GNMTSequenceScorer,
     checked_alpha,
 )
-from fairseq_plugins.search.processes import translate_in_processes
+from fairseq_plugins.search.processes import refuse_processes, translate_in_processes
 
 STOCK, GNMT = "fairseq", "gnmt"
 FORMS: Any = ChoiceEnum([STOCK, GNMT])
@@ -192,5 +192,6 @@ def register() -> None:
     wrap(FairseqTask, "build_generator", build_in_form)
     wrap(FairseqTask, "build_generator", lean.build_lean)
     wrap(generate, "main", translate_in_processes)
+    wrap(interactive, "main", refuse_processes)
     wrap(FairseqTask, "__init__", initialise_watched)
     wrap(Trainer, "__init__", refuse_in_training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,10 +13,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.scoring import bleu, build_scorer
 from fairseq.scoring.bleu import SacrebleuConfig, SacrebleuScorer
+from fairseq_cli import interactive
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.search import processes
 from fairseq_plugins.search.processes import add_counts, counts_of, environment, in_order
 from tests import models, toy
 
@@ -137,3 +142,31 @@ def test_processes_share_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [environment(rank, 3, False, {})["CUDA_VISIBLE_DEVICES"] for rank in range(3)] == ["0", "1", "0"]
     given = {"CUDA_VISIBLE_DEVICES": "4,6"}
     assert environment(1, 2, False, given) == {"CUDA_VISIBLE_DEVICES": "6"}
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    lines = ["H-0\t-0.5\ta\u2028b\x0bc\x85d\re", "P-0\t-0.1"]
+    (tmp_path / "text").write_bytes("".join(f"{line}\n" for line in lines).encode())
+    assert in_order([processes.lines_of(tmp_path / "text")]) == {0: lines}
+    (tmp_path / "text").write_bytes(b"")
+    assert in_order([processes.lines_of(tmp_path / "text")]) == {}
+
+
+def _report_blocked(path: Path) -> None:
+    path.write_text(str(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+
+
+def test_ctrl_c_does_not_reach_a_process_that_starts(tmp_path: Path) -> None:
+    """Otherwise it prints a trace of whatever it imports at that moment."""
+    process = multiprocessing.get_context("spawn").Process(target=_report_blocked, args=(tmp_path / "found",))
+    processes._start_without_interrupts(process)
+    process.join()
+    assert (tmp_path / "found").read_text() == "True"
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_interactive_translates_in_one(data: Path, checkpoint: Path) -> None:
+    words = [str(data), "--path", str(checkpoint), "--cpu", "--processes", "2", "--input", os.devnull]
+    parser = options.get_interactive_generation_parser()
+    with pytest.raises(UserError, match="--processes splits a binarised test set"):
+        interactive.main(convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words)))
