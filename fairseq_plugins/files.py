@@ -30,6 +30,7 @@ def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
     Raises:
         OSError: it cannot be made, or ``path`` holds something and ``overwrite`` is false.
     """
+    path = path.resolve()  # "." has no name, and a link is not what it leads to
     partial = path.with_name(path.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

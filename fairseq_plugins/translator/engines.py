@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
@@ -20,23 +21,10 @@ from omegaconf import OmegaConf
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.search.settings import GNMT, STOCK, GenerationConfigWithForm
-from fairseq_plugins.translator.package import Package, require_sums
+from fairseq_plugins.translator.package import FASTEST, Package, require_sums
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
 DEVICES = ("auto", "cpu", "gpu")
-FASTEST = ("int8", "int8_float16", "int8_bfloat16", "int8_float32", "float16", "bfloat16", "int16", "float32")
-"""Kinds of weights of CTranslate2, by the time that they take."""
-SEARCH: Mapping[str, Callable[[Any], Any]] = {
-    "beam": int,
-    "lenpen": float,
-    "lenpen_form": str,
-    "max_len_a": float,
-    "max_len_b": int,
-    "min_len": int,
-    "no_repeat_ngram_size": int,
-}
-"""Settings of a search that a package keeps; both engines have them all, but for the form of the length penalty."""
-
 BATCH = 4000
 """Most tokens of a batch unless it is set."""
 CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8 = 600, 150
@@ -58,7 +46,7 @@ class How:
     """How sentences are translated.
 
     Args:
-        search: values of :data:`SEARCH`.
+        search: values of :data:`~fairseq_plugins.translator.package.SEARCH`.
         batch: most tokens of a batch, pads among them; None lets the engine choose.
         device: one of :data:`DEVICES`.
         processes: how many do this at the same time on this machine.
@@ -97,6 +85,8 @@ class FairseqEngine(Engine):
         self.source, self.target = dictionaries.source_dictionary, dictionaries.target_dictionary
         self.device = _torch_device(how)
         self.model, self.how = model.to(self.device), how
+        # A search sets the model up for its steps.
+        self._lock = RLock()
         if how.processes > 1:
             torch.set_num_threads(max(1, core_count() // how.processes))
         self.task = TranslationTask(TranslationConfig(), self.source, self.target)
@@ -105,7 +95,11 @@ class FairseqEngine(Engine):
         self.label = f"{FAIRSEQ}, float32, {self.device.type}"
 
     def search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
-        """The best translation of each sentence, in order."""
+        """The best translation of each sentence, in order; threads take turns."""
+        with self._lock:
+            return self._search(sentences)
+
+    def _search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
         found: dict[int, Hypothesis] = {}
         for batch in batches([len(each) for each in numbers], self.how.batch or BATCH):
@@ -144,18 +138,19 @@ class CTranslate2Engine(Engine):
     Args:
         directory: the model.
         how: the search.
+        positions: target tokens that the model takes, the end of the sentence among them.
 
     Raises:
         UserError: it cannot be loaded here, or is not what was exported.
     """
 
-    def __init__(self, directory: Path, how: How) -> None:
+    def __init__(self, directory: Path, how: How, positions: int) -> None:
         import ctranslate2
 
         require_sums(directory)
         # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
         ctranslate2.set_log_level(logging.ERROR)
-        self.how = how
+        self.how, self.positions = how, positions
         device = _ctranslate2_device(how)
         threads = max(1, core_count() // how.processes) if how.processes > 1 else 0
         try:
@@ -171,22 +166,27 @@ class CTranslate2Engine(Engine):
         if self.translator.device == "cpu":
             of_int8 = self.translator.compute_type.startswith("int8")
             usual = CTRANSLATE2_BATCH_OF_INT8 if of_int8 else CTRANSLATE2_BATCH_ON_CPU
-        longest = int(search["max_len_a"] * max(map(len, sentences), default=0) + search["max_len_b"])
-        found = self.translator.translate_batch(
-            [list(each) for each in sentences],
-            beam_size=search["beam"],
-            length_penalty=search["lenpen"],
-            max_decoding_length=longest,
-            min_decoding_length=search["min_len"],
-            no_repeat_ngram_size=search["no_repeat_ngram_size"],
-            max_batch_size=self.how.batch or usual,
-            batch_type="tokens",
-            max_input_length=0,
-            # fairseq's search excludes the pad as well.
-            suppress_sequences=[[PAD]],
-            return_scores=True,
-        )
-        return [Hypothesis(each.hypotheses[0], each.scores[0]) for each in found]
+        lengths = [len(each) for each in sentences]
+        asked: list[tuple[int, Any]] = []
+        for batch in batches(lengths, self.how.batch or usual):
+            # As fairseq has it: of the longest sentence of the batch, its end included, and of the positions.
+            longest = int(search["max_len_a"] * (lengths[batch[0]] + 1) + search["max_len_b"])
+            answers = self.translator.translate_batch(
+                [list(sentences[place]) for place in batch],
+                beam_size=search["beam"],
+                length_penalty=search["lenpen"],
+                max_decoding_length=min(longest, self.positions - 1),
+                min_decoding_length=search["min_len"],
+                no_repeat_ngram_size=search["no_repeat_ngram_size"],
+                max_input_length=0,
+                # fairseq's search excludes the pad as well.
+                suppress_sequences=[[PAD]],
+                return_scores=True,
+                asynchronous=True,
+            )
+            asked += zip(batch, answers, strict=True)
+        found = {place: answer.result() for place, answer in asked}
+        return [Hypothesis(found[place].hypotheses[0], found[place].scores[0]) for place in range(len(sentences))]
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Log-probabilities under teacher forcing."""
@@ -215,14 +215,30 @@ def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:
         raise UserError(f"engine {wanted}: {obstacle}")
     if obstacle:
         return FAIRSEQ, f"{exported[0]} is not used: {obstacle}"
-    return wanted if wanted in exported else exported[0], ""
+    name, problems = _first_whole(package, [wanted] if wanted in exported else exported)
+    if name == FAIRSEQ and wanted != AUTO:
+        raise UserError(problems)
+    return name, "; ".join(problems)
+
+
+def _first_whole(package: Package, names: Sequence[str]) -> tuple[str, list[str]]:
+    """The first of these exports that is whole, else the package's own engine; and what is wrong with those before."""
+    problems = []
+    for name in names:
+        try:
+            package.require_engine(name)
+        except UserError as error:
+            problems.append(f"{name} is not used: {error}")
+        else:
+            return name, problems
+    return FAIRSEQ, problems
 
 
 def make_engine(package: Package, name: str, how: How) -> Engine:
     """Make the engine of this name, of :func:`choose`."""
     if name == FAIRSEQ:
         return FairseqEngine(package.model(), package.dictionaries(), how)
-    return CTranslate2Engine(package.directory / name, how)
+    return CTranslate2Engine(package.directory / name, how, package.content["positions"][1])
 
 
 def _obstacle(how: How) -> str:

@@ -24,9 +24,16 @@ from fairseq_plugins.options import IntermixedParser
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline.corpus import binarised
 from fairseq_plugins.pipeline.evaluate import configuration_of, languages_of
-from fairseq_plugins.translator.engines import FASTEST, CTranslate2Engine, FairseqEngine, How
+from fairseq_plugins.translator.engines import CTranslate2Engine, FairseqEngine, How
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of
-from fairseq_plugins.translator.package import Package, checksums, open_package, write_manifest, write_sums
+from fairseq_plugins.translator.package import (
+    FASTEST,
+    Package,
+    add_engine,
+    open_package,
+    require_replaceable,
+    write_sums,
+)
 from fairseq_plugins.translator.packaging import search_of
 
 SENTENCES, TRANSLATED, SHOWN = 64, 16, 3
@@ -74,7 +81,7 @@ def parser() -> IntermixedParser:
         "--quantization", choices=FASTEST, default="float32", help="how the weights are stored (default: float32)"
     )
     flags.add_argument("--data", type=Path, metavar="DIR", help="of a checkpoint: the directory with its dictionaries")
-    flags.add_argument("--force", action="store_true", help="overwrite OUT")
+    flags.add_argument("--force", action="store_true", help="overwrite OUT, an export")
     return flags
 
 
@@ -103,31 +110,30 @@ def export(args: argparse.Namespace) -> None:
         raise UserError("a checkpoint needs OUT: fairseq-deep export CHECKPOINT OUT")
     enters = args.out is None
     out: Path = args.out or args.model / f"ctranslate2-{args.quantization}"
-    if out.exists() and not args.force:
-        raise UserError(f"{out} exists; --force overwrites it")
+    require_replaceable(out, args.force, "an export", ("model.bin", "config.json"))
     subject = _of_package(package) if package else _of_checkpoint(args.model, args.data)
     if problems := obstacles_to_export(subject.model):
         hint = "fairseq-deep translate searches with this package's own code"
         raise UserError([*(f"no counterpart in CTranslate2: {problem}" for problem in problems), hint])
     plain = without_scaled_streams(subject.model, subject.options, subject.path)
     converter = ModelConverter(plain)
-    how = How({**subject.search, "lenpen_form": "fairseq"}, device="cpu")
+    how, positions = How({**subject.search, "lenpen_form": "fairseq"}, device="cpu"), subject.model.max_positions()[1]
     ours = FairseqEngine(subject.model, subject.dictionaries, how)
     sentences, targets = _sentences(subject, 0), _sentences(subject, 1)
     with TemporaryDirectory() as place:
         exact = Path(place, "float32")
         converter.convert(str(exact))
-        _prove(ours, CTranslate2Engine(exact, how), sentences, targets, f"{subject.path}, float32")
+        _prove(ours, CTranslate2Engine(exact, how, positions), sentences, targets, f"{subject.path}, float32")
     with whole_directory(out, overwrite=args.force) as partial:
         converter.convert(str(partial), quantization=args.quantization, force=True)
-        theirs = CTranslate2Engine(partial, how)
+        theirs = CTranslate2Engine(partial, how, positions)
         if args.quantization != "float32":
             _report(_differences(ours, theirs, sentences, targets), args.quantization)
         _show(ours, theirs, sentences[:TRANSLATED])
         if not enters:
             write_sums(partial)
     if package is not None and enters:
-        _enter(package, out, args.quantization)
+        add_engine(package.directory, out, args.quantization)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"{out}: {size / 1e6:.1f} MB")
 
@@ -210,9 +216,3 @@ def _show(ours: Any, theirs: Any, sentences: Any) -> None:
         print(f"  source       {' '.join(sentence)}")
         print(f"  fairseq      {here.score:8.4f}  {' '.join(here.tokens)}")
         print(f"  ctranslate2  {there.score:8.4f}  {' '.join(there.tokens)}")
-
-
-def _enter(package: Package, out: Path, quantization: str) -> None:
-    """Let the package know of a new engine."""
-    entry = {"quantization": quantization, "files": checksums(package.directory, out)}
-    write_manifest(package.directory, {**package.content, "engines": {**package.engines, out.name: entry}})

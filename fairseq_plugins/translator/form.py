@@ -16,6 +16,8 @@ from fairseq_plugins.text.truecase import recaser, truecaser_of
 CODES, VOCABULARY, TRUECASER = "codes", "vocabulary", "truecaser"
 """Files of a package: merges of subword-nmt or a model of sentencepiece; counts of subwords; a truecaser."""
 ENDS_OF_SENTENCES, ENDS_OF_CLAUSES = ".!?…。！？", ",;:，；："
+AFTER_AN_END = frozenset(ENDS_OF_SENTENCES + "\"'“”’»)]")
+"""What still belongs to the sentence before it."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,27 @@ class Form:
         detokenise = detokeniser(self.target) if self.tokeniser == "moses" else str
         return lambda tokens: detokenise(recase(post_process(" ".join(tokens), self.subwords)))
 
-    def cut(self, tokens: Sequence[str], longest: int) -> Iterator[Sequence[str]]:
-        """Cut tokens into parts of at most ``longest``.
+    def cut(self, tokens: Sequence[str], longest: int, usual: int | None = None) -> Iterator[Sequence[str]]:
+        """Cut tokens into parts of at most ``longest``; the parts together are the tokens.
 
-        A cut is at the last end of a sentence in the second half of a part, else of a clause, else at the last end of
-        a word, else anywhere. The parts together are the tokens.
+        More than ``usual`` tokens are cut into sentences first. A part that is still too long is cut at the last end of
+        a sentence in its second half, else of a clause, else at the last end of a word, else anywhere.
+
+        Args:
+            tokens: of a line.
+            longest: tokens of a part.
+            usual: tokens of the longest sentence that the model has been trained on; None if that is not known.
         """
+        start = 0
+        if usual is not None and len(tokens) > usual:
+            for place in range(1, len(tokens)):
+                ends = tokens[place - 1][-1] in ENDS_OF_SENTENCES and self._ends_word(tokens, place)
+                if ends and not AFTER_AN_END.issuperset(tokens[place]):
+                    yield from self._within(tokens[start:place], longest)
+                    start = place
+        yield from self._within(tokens[start:], longest)
+
+    def _within(self, tokens: Sequence[str], longest: int) -> Iterator[Sequence[str]]:
         start = 0
         while len(tokens) - start > longest:
             end = start + longest

@@ -5,23 +5,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Mapping
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import checksum, write_whole
+from fairseq_plugins.search.settings import GNMT, STOCK
 from fairseq_plugins.text.lines import read_lines
 from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.model import build, dictionaries_of, read_weights
 
-MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
+MANIFEST, WEIGHTS, CARD = "translator.json", "weights.safetensors", "README.md"
 SUMS = "SHA256SUMS"
 """In a directory without a manifest: what sha256sum prints, and checks with -c."""
 FORMAT = 1
 """Raised when an older version of this code could not read a new package."""
+SEARCH: Mapping[str, Callable[[Any], Any]] = {
+    "beam": int,
+    "lenpen": float,
+    "lenpen_form": str,
+    "max_len_a": float,
+    "max_len_b": int,
+    "min_len": int,
+    "no_repeat_ngram_size": int,
+}
+"""Settings of a search that a package keeps; both engines have them all, but for the form of the length penalty."""
+FASTEST = ("int8", "int8_float16", "int8_bfloat16", "int8_float32", "float16", "bfloat16", "int16", "float32")
+"""Kinds of weights of CTranslate2, by the time that they take."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +64,15 @@ class Package:
         """What ``fairseq-deep export`` has added, by the name of its directory."""
         return dict(self.content["engines"])
 
+    def require_engine(self, name: str) -> None:
+        """Check that the files of an engine are those that were exported.
+
+        Raises:
+            UserError: one is missing or another.
+        """
+        for file, expected in self.engines[name]["files"].items():
+            _check(self.directory / file, expected)
+
     def dictionaries(self) -> Any:
         """``source_dictionary`` and ``target_dictionary``."""
         form = self.form
@@ -64,6 +91,8 @@ class Package:
 def open_package(directory: Path) -> Package:
     """Open a package and check that its files are those that were packaged.
 
+    Its README may be edited, and its engines are checked when they are used, see :meth:`Package.require_engine`.
+
     Raises:
         UserError: it is absent, damaged, of a later format, or no package.
     """
@@ -74,20 +103,69 @@ def open_package(directory: Path) -> Package:
         raise UserError(
             f"{directory}: not a package: it has no {MANIFEST}; fairseq-deep package makes one of a training"
         )
-    try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
-        found = content["format"]
-        package = Package(directory, content)
-        if found == FORMAT:
-            _ = package.form, content["model"], content["search"], content["positions"]
-            files = [content["files"], *(engine["files"] for engine in package.engines.values())]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{manifest}: damaged: {type(error).__name__}: {error}") from None
-    if found != FORMAT:
-        raise UserError(f"{directory}: a package of format {found}; this version of fairseq-deep reads {FORMAT}")
-    for name, expected in (item for each in files for item in each.items()):
-        _check(directory / name, expected)
+    package = Package(directory, _read_manifest(manifest))
+    for name, expected in package.content["files"].items():
+        if name != CARD:
+            _check(directory / name, expected)
     return package
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """What ``translator.json`` says, with values that can be used."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = content["format"]
+        if found == FORMAT:
+            _ = Form(**content["text"]), content["model"], content["files"].items(), [*map(int, content["positions"])]
+            content["search"] = _checked_search(content["search"])
+            for engine in content["engines"].values():
+                _ = FASTEST.index(engine["quantization"]), engine["files"].items()
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: damaged: {type(error).__name__}: {error}") from None
+    if found != FORMAT:
+        raise UserError(f"{path.parent}: a package of format {found}; this version of fairseq-deep reads {FORMAT}")
+    return content
+
+
+def _checked_search(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a search, which a user may have edited."""
+    for name in found:
+        if name not in SEARCH:
+            raise UserError(unknown_name("setting of the search", name, SEARCH))
+    search: dict[str, Any] = {}
+    for name, kind in SEARCH.items():
+        try:
+            search[name] = kind(found[name])
+        except (ValueError, TypeError, KeyError):
+            raise UserError(f"search: {name}: not {kind.__name__}: {found.get(name)!r}") from None
+    if search["lenpen_form"] not in (STOCK, GNMT):
+        raise UserError(f"search: {unknown_name('lenpen_form', search['lenpen_form'], (STOCK, GNMT))}")
+    numbers = (search[name] for name in ("lenpen", "max_len_a"))
+    if search["beam"] < 1 or search["max_len_b"] < 0 or not all(map(math.isfinite, numbers)):
+        raise UserError("search: beam is at least 1, max_len_b at least 0, lenpen and max_len_a are finite")
+    return search
+
+
+def require_replaceable(out: Path, force: bool, kind: str, holds: Sequence[str]) -> None:
+    """Check that ``out`` is free, or that ``--force`` overwrites what can be made again.
+
+    Args:
+        out: the directory to make.
+        force: whether it may be overwritten.
+        kind: what is overwritten.
+        holds: files that every such thing has.
+
+    Raises:
+        UserError: it exists without ``force``, or is something else.
+    """
+    if not os.path.lexists(out):
+        return
+    if not force:
+        raise UserError(f"{out} exists; --force overwrites it")
+    if not out.is_dir() or (any(out.iterdir()) and not all((out / name).is_file() for name in holds)):
+        raise UserError(f"{out}: not {kind}, and --force overwrites nothing else; choose another OUT")
 
 
 def _check(path: Path, expected: str, source: str = MANIFEST) -> None:
@@ -96,6 +174,27 @@ def _check(path: Path, expected: str, source: str = MANIFEST) -> None:
         raise UserError(f"{path}: no such file; the {whole} is incomplete")
     if checksum(path) != expected:
         raise UserError(f"{path}: damaged: its SHA-256 is not the one in {source}")
+
+
+def add_engine(directory: Path, out: Path, quantization: str) -> None:
+    """Let a package know of the engine in ``out``, and forget those whose directories are gone."""
+    with _locked(directory):
+        content = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        engines = {name: entry for name, entry in content["engines"].items() if (directory / name).is_dir()}
+        engines[out.name] = {"quantization": quantization, "files": checksums(directory, out)}
+        write_manifest(directory, {**content, "engines": engines})
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Two exports at once both enter what they have made."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fairseq.data.data_utils import load_indexed_dataset
+
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, whole_directory
@@ -21,13 +23,21 @@ from fairseq_plugins.pipeline.run import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.text.description import SUBWORDS
-from fairseq_plugins.translator.engines import SEARCH
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of, write_weights
-from fairseq_plugins.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
+from fairseq_plugins.translator.package import (
+    CARD,
+    FORMAT,
+    MANIFEST,
+    SEARCH,
+    WEIGHTS,
+    checksums,
+    require_replaceable,
+    write_manifest,
+)
 
 NO_LICENCE = "not stated"
-CARD = """# {source} to {target}
+CARD_TEXT = """# {source} to {target}
 
 A translator made by `fairseq-deep package`: a Transformer of {encoder_layers} encoder and {decoder_layers} decoder
 layers (`{arch}`), {parameters:,} parameters, and everything that its text goes through.
@@ -68,7 +78,7 @@ def parser() -> OneLineParser:
     flags.add_argument("--lower-cased", action="store_true", default=None, help="all letters are small")
     flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, where DIR has none")
     flags.add_argument("--truecaser", type=Path, metavar="FILE", help="of truecased text: Moses' model")
-    flags.add_argument("--force", action="store_true", help="overwrite OUT")
+    flags.add_argument("--force", action="store_true", help="overwrite OUT, a package, and its exports")
     return flags
 
 
@@ -83,8 +93,7 @@ def package(args: argparse.Namespace) -> None:
     Raises:
         UserError: something of the translator is missing, contradicts the rest, or OUT exists.
     """
-    if args.out.exists() and not args.force:
-        raise UserError(f"{args.out} exists; --force overwrites it")
+    require_replaceable(args.out, args.force, "a package", (MANIFEST,))
     run = read_run(args.run) if args.run.is_dir() and is_run(args.run) else None
     checkpoint = _checkpoint(args, run)
     state = read_checkpoint(checkpoint)
@@ -94,6 +103,7 @@ def package(args: argparse.Namespace) -> None:
     args.data = args.data or (run.data if run else None)
     if args.data is None:
         raise UserError(f"{args.run}: nothing says what it was trained on; give --data DIR")
+    _require_outside(args.out, checkpoint, args.data)
     data_bin = binarised(args.data)
     source, target = languages_of(data_bin, config)
     settings = settings_of(args.data)
@@ -109,6 +119,7 @@ def package(args: argparse.Namespace) -> None:
         "text": asdict(form),
         "search": search_of(config.get("generation", {})),
         "positions": list(model.max_positions()),
+        "longest_trained": longest_trained(data_bin, source, target),
         "licence": args.licence,
         "updates": num_updates(state),
         "scores": _scores(run, checksum(checkpoint)[:12]) if run else [],
@@ -116,16 +127,34 @@ def package(args: argparse.Namespace) -> None:
         "model": options,
         "engines": {},
     }
+    exports = sorted(path.name for path in args.out.glob("ctranslate2-*"))
     with whole_directory(args.out, overwrite=args.force) as directory:
         for name, path in files.items():
             shutil.copyfile(path, directory / name)
         write_weights(state["model"], directory / WEIGHTS)
         (directory / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
         parameters = sum(each.numel() for each in model.parameters())
-        (directory / "README.md").write_text(_card(content, parameters), encoding="utf-8")
+        (directory / CARD).write_text(_card(content, parameters), encoding="utf-8")
         write_manifest(directory, {**content, "files": checksums(directory)})
     size = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
+    if exports:
+        print(f"its exports are gone: {', '.join(exports)}; fairseq-deep export makes them again")
+
+
+def _require_outside(out: Path, *inputs: Path) -> None:
+    for path in inputs:
+        if path.resolve().is_relative_to(out.resolve()):
+            raise UserError(f"{out} holds {path}; choose another OUT")
+
+
+def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
+    """Tokens of the longest source sentence of the training, without its end; None where DIR has no training set."""
+    for pair in (f"{source}-{target}", f"{target}-{source}"):
+        dataset = load_indexed_dataset(str(data_bin / f"train.{pair}.{source}"), None)
+        if dataset is not None:
+            return int(dataset.sizes.max()) - 1
+    return None
 
 
 def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,7 +217,7 @@ def _card(content: Mapping[str, Any], parameters: int) -> str:
         scores += [f"| {each['test_set']} | {one['name']} | {one['value']:.2f} |" for one in each["metrics"]]
     scores += ["", *(f"`{each['test_set']}`: `{each['signature']}`\n" for each in content["scores"])]
     plain = {name: value for name, value in text.items() if name not in ("source", "target") and value}
-    return CARD.format(
+    return CARD_TEXT.format(
         source=text["source"],
         target=text["target"],
         arch=content["architecture"],

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple
 
-from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.options import IntermixedParser, at_least
+from fairseq_plugins.errors import UserError, report, unknown_name
+from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.outcome import exit_code
-from fairseq_plugins.text.lines import decoded, open_bytes
-from fairseq_plugins.text.workers import map_lines
+from fairseq_plugins.text.lines import decoded, open_bytes, raw_lines
+from fairseq_plugins.text.workers import SPAWN, Workers, map_lines
 from fairseq_plugins.translator.engines import AUTO, DEVICES, Engine, How, choose, make_engine
 from fairseq_plugins.translator.package import Package, open_package
 
@@ -37,8 +39,20 @@ class Translation(NamedTuple):
     score: float
 
 
+class Translated(NamedTuple):
+    """The translations of a chunk.
+
+    Attributes:
+        lines: the translations, in order.
+        problem: why the next line is not translated; None if all are.
+    """
+
+    lines: list[Translation]
+    problem: UserError | None
+
+
 class Translator:
-    """A package of ``fairseq-deep package``, ready to translate.
+    """A package of ``fairseq-deep package``, ready to translate; several threads may use it, one after the other.
 
     Args:
         model: the directory.
@@ -46,10 +60,12 @@ class Translator:
         device: ``auto``, ``cpu`` or ``gpu``.
         beam, length_penalty: of the search; by default the package's.
         batch: most tokens of a batch, pads among them; by default what is fast for the engine.
-        too_long: what is done with a line of more tokens than ``longest``: ``split`` translates it in parts, ``refuse``
-            raises an error.
-        longest: in tokens; by default, and at most, what the model and the search take.
-        processes: how many processes share the work.
+        too_long: what is done with a line that is longer than those of the training: ``split`` translates it in parts,
+            ``refuse`` raises an error.
+        longest: tokens that are translated at once; at most what the model and the search take. By default a line that
+            is longer than every sentence of the training is translated sentence by sentence.
+        processes: how many processes share the work of :meth:`translate`. They are started by its first call, each with
+            imports and a model of its own, and ended by :meth:`close`.
 
     Raises:
         UserError: the directory is no whole package, or an option is not legal.
@@ -68,9 +84,9 @@ class Translator:
         longest: int | None = None,
         processes: int = 1,
     ) -> None:
-        for what, value, legal in (("device", device, DEVICES), ("too_long", too_long, (SPLIT, REFUSE))):
-            if value not in legal:
-                raise UserError(unknown_name(what, value, legal))
+        names = {"engine": engine, "device": device, "too_long": too_long}
+        numbers = {"beam": beam, "batch": batch, "longest": longest, "processes": processes}
+        _check_options(names, numbers, length_penalty)
         package = self.package = model if isinstance(model, Package) else open_package(Path(model))
         search = dict(package.content["search"])
         search.update({} if beam is None else {"beam": beam})
@@ -78,11 +94,14 @@ class Translator:
         self.processes, self.too_long = processes, too_long
         most = longest_of(package)
         self.longest = min(longest or most, most)
+        self.usual = None if longest else package.content.get("longest_trained")
         self._how = How(search, batch, device, processes)
         self.engine, self.remark = choose(package, engine, self._how)
         form = package.form
         self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
         self._engine: Engine | None = None
+        self._workers: Workers[Chunk, Translated] | None = None
+        self._options = {**names, **numbers, "length_penalty": length_penalty, "engine": self.engine}
         if processes == 1:
             self._start()
 
@@ -92,6 +111,20 @@ class Translator:
             self._engine = make_engine(self.package, self.engine, self._how)
         return self._engine
 
+    def close(self) -> None:
+        """End the processes; the next call of :meth:`translate` would start others."""
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.end()
+
+    def __enter__(self) -> Translator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def __str__(self) -> str:
         search, form = self._how.search, self._form
         engine = self._engine.label if self._engine else f"{self.engine}, {self.processes} processes"
@@ -99,35 +132,58 @@ class Translator:
         penalty = f"length penalty {search['lenpen']:g}"
         return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}{remark}"
 
-    def translate(self, texts: Sequence[str]) -> list[Translation]:
+    def translate(self, texts: Iterable[str]) -> list[Translation]:
         """Translate each text, in order.
 
         Raises:
-            UserError: a text is too long and ``too_long`` is ``refuse``.
+            UserError: a text is too long and ``too_long`` is ``refuse``, or is no legal Unicode.
+            TypeError: what is given is no list of texts.
         """
-        if isinstance(texts, str):
+        if isinstance(texts, str | bytes):
             raise TypeError("translate takes a list of texts, not one text")
+        lines = [_checked(text, number) for number, text in enumerate(texts, start=1)]
+        size = max(1, -(-len(lines) // (4 * self.processes))) if self.processes > 1 else max(1, len(lines))
+        chunks = (Chunk(start, lines[start : start + size]) for start in range(0, len(lines), size))
         if self.processes == 1:
-            return self._translate(Chunk(0, list(texts)))
-        size = max(1, -(-len(texts) // (4 * self.processes)))
-        chunks = (Chunk(start, list(texts[start : start + size])) for start in range(0, len(texts), size))
-        return [each for translated in self.stream(chunks) for each in translated]
+            return list(_joined(map(self._translate, chunks)))
+        if self._workers is None:
+            make = partial(_in_process, str(self.package.directory), self._options)
+            self._workers = Workers(make, self.processes, SPAWN)
+        try:
+            return list(_joined(self._workers.map(chunks)))
+        except BaseException:
+            # They have been ended, too.
+            self._workers = None
+            raise
 
     def stream(self, chunks: Iterable[Chunk]) -> Iterator[list[Translation]]:
-        """Translate chunks of lines, in order; no more are read than the processes work on, and two for each."""
-        return map_lines(lambda: self._translate, chunks, self.processes, at_once=1)
+        """Translate chunks of lines, in order; no more are read than the processes work on, and two for each.
 
-    def _translate(self, chunk: Chunk) -> list[Translation]:
+        Several processes are forked: only where nothing has been computed before, as on the command line.
+
+        Raises:
+            UserError: as :meth:`translate`, behind the lines before the one that is refused.
+        """
+        for lines, problem in map_lines(lambda: self._translate, chunks, self.processes, at_once=1):
+            yield lines
+            if problem is not None:
+                raise problem
+
+    def _translate(self, chunk: Chunk) -> Translated:
         parts: list[Sequence[str]] = []
         ends = []
+        problem = None
+        longest = min(self.longest, self.usual or self.longest)
         for number, line in enumerate(chunk.lines, start=chunk.before + 1):
             tokens = self._encode(line)
-            if len(tokens) > self.longest and self.too_long == REFUSE:
-                raise UserError(
-                    f"{chunk.name}: line {number}: {len(tokens):,} tokens, more than the {self.longest:,} that can be "
-                    f"translated at once; --too-long {SPLIT} cuts it into parts"
+            if len(tokens) > longest and self.too_long == REFUSE:
+                problem = UserError(
+                    f"{chunk.name}: line {number}: {len(tokens):,} tokens, more than the {longest:,} that "
+                    f"{'can be' if longest == self.longest else 'were trained to be'} translated at once; "
+                    f"--too-long {SPLIT} cuts it into parts"
                 )
-            parts += self._form.cut(tokens, self.longest) if tokens else []
+                break
+            parts += self._form.cut(tokens, self.longest, self.usual) if tokens else []
             ends.append(len(parts))
         found = self._start().search(parts) if parts else []
         translations = []
@@ -135,7 +191,42 @@ class Translator:
             mine = found[start:end]
             words = [word for each in mine for word in each.tokens]
             translations.append(Translation(self._decode(words), sum((each.score for each in mine), 0.0)))
-        return translations
+        return Translated(translations, problem)
+
+
+def _check_options(names: dict[str, str], numbers: dict[str, int | None], penalty: float | None) -> None:
+    for what, legal in (("device", DEVICES), ("too_long", (SPLIT, REFUSE))):
+        if names[what] not in legal:
+            raise UserError(unknown_name(what, str(names[what]), legal))
+    if not isinstance(names["engine"], str):
+        raise UserError(f"engine {names['engine']!r}: not a name")
+    for what, number in numbers.items():
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise UserError(f"{what} {number!r}: not a whole number of at least 1")
+    if penalty is not None and not (isinstance(penalty, int | float) and math.isfinite(penalty)):
+        raise UserError(f"length_penalty {penalty!r}: not a finite number")
+
+
+def _in_process(directory: str, options: dict[str, Any]) -> Callable[[Chunk], Translated]:
+    """What a process of :class:`Translator` does."""
+    return Translator(directory, **options)._translate
+
+
+def _joined(translated: Iterable[Translated]) -> Iterator[Translation]:
+    for lines, problem in translated:
+        yield from lines
+        if problem is not None:
+            raise problem
+
+
+def _checked(text: Any, number: int) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"text {number}: {type(text).__name__}, not str")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"text {number}: no legal Unicode: {text[error.start]!r} is half a character") from None
+    return text
 
 
 class Chunk(NamedTuple):
@@ -153,7 +244,7 @@ class Chunk(NamedTuple):
 
 
 def longest_of(package: Package) -> int:
-    """Most source tokens, without the end of the sentence, of which a model and its search lose nothing.
+    """Most source tokens, without the end of the sentence, that a model and its search take.
 
     A search that stops at a fixed length would lose the rest of a translation, which is about as long as its source.
     """
@@ -204,16 +295,22 @@ def parser() -> IntermixedParser:
     )
     flags.add_argument("--device", choices=DEVICES, default="auto", help="default: auto")
     flags.add_argument("--beam", type=at_least(1), metavar="N", help="default: as MODEL says")
-    flags.add_argument("--length-penalty", type=float, metavar="X", help="default: as MODEL says")
+    flags.add_argument("--length-penalty", type=finite, metavar="X", help="default: as MODEL says")
     flags.add_argument("--batch", type=at_least(1), metavar="TOKENS", help="default: what is fast for the engine")
     flags.add_argument("--processes", type=at_least(1), default=1, metavar="N", help="default: 1")
     flags.add_argument(
         "--too-long",
         choices=(SPLIT, REFUSE),
         default=SPLIT,
-        help="translate a line of more tokens than the model takes in parts, or refuse it (default: split)",
+        help="translate a line that is longer than those of the training in parts, or refuse it (default: split)",
     )
-    flags.add_argument("--longest", type=at_least(1), metavar="TOKENS", help="default: what the model takes")
+    flags.add_argument(
+        "--longest",
+        type=at_least(1),
+        metavar="TOKENS",
+        help="translate lines of so many tokens at once (default: a line that is longer than every sentence of the "
+        "training is cut into sentences, and a sentence where the model takes no more)",
+    )
     flags.add_argument(
         "--buffer", type=at_least(1), default=500, metavar="LINES", help="lines translated together (default: 500)"
     )
@@ -233,10 +330,15 @@ def translate(args: argparse.Namespace) -> None:
         OSError: the file cannot be read.
     """
     _log_to_errors()
+    for name, stream in ((STANDARD_INPUT, sys.stdin), ("standard output", sys.stdout)):
+        if stream is None and not (args.input and name == STANDARD_INPUT):
+            raise UserError(f"{name} is closed")
+    if args.input:
+        # Before the model is loaded.
+        open_bytes(args.input).close()
     progress = Progress()
     try:
-        with open_bytes(args.input) if args.input else nullcontext(sys.stdin.buffer) as stream:
-            _translate_stream(stream, args, progress)
+        _translate_stream(args, progress)
     except KeyboardInterrupt:
         progress.clear()
         print(f"interrupted; lines translated: {progress.done:,}", file=sys.stderr)
@@ -245,14 +347,16 @@ def translate(args: argparse.Namespace) -> None:
         progress.clear()
 
 
-def _translate_stream(stream: BinaryIO, args: argparse.Namespace, progress: Progress) -> None:
+def _translate_stream(args: argparse.Namespace, progress: Progress) -> None:
     dialogue = args.input is None and sys.stdin.isatty()
     options = ("engine", "device", "beam", "length_penalty", "batch", "too_long", "longest")
     # Several processes would wait for several lines.
     processes = 1 if dialogue else args.processes
     translator = Translator(args.model, processes=processes, **{name: getattr(args, name) for name in options})
     print(translator, file=sys.stderr)
-    lines: Iterable[bytes] = _prompted(stream, f"{translator.package.form.source}> ") if dialogue else stream
+    lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
+    if dialogue:
+        lines = _prompted(sys.stdin.buffer, f"{translator.package.form.source}> ")
     name = str(args.input or STANDARD_INPUT)
     for translated in translator.stream(chunks_of(lines, name, 1 if dialogue else args.buffer)):
         progress.clear()
@@ -268,7 +372,12 @@ def _prompted(stream: BinaryIO, prompt: str) -> Iterator[bytes]:
         if not line:
             print(file=sys.stderr)
             return
-        yield line
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            report(UserError(f"not UTF-8 (byte 0x{line[error.start]:02x})"))
+        else:
+            yield line
 
 
 def _log_to_errors() -> None:

@@ -66,7 +66,7 @@ def sentences(count: int, longest: int, seed: int) -> list[list[str]]:
 def exported(model: Any, path: Path, quantization: str | None = None) -> CTranslate2Engine:
     plain = without_scaled_streams(model, flat_options(model), path)
     ModelConverter(plain).convert(str(path), quantization=quantization)
-    return CTranslate2Engine(path, HOW)
+    return CTranslate2Engine(path, HOW, model.max_positions()[1])
 
 
 def flat_options(model: Any) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def test_a_search_finds_what_ours_finds(case: str, tmp_path: Path) -> None:
         table, end = model.decoder.output_projection.weight, dictionary().eos()
         table[end] = table[dictionary().index(words.most_common(1)[0][0])] + 0.01
     exported(model, tmp_path / "model")
-    here, there = ours.search(source), CTranslate2Engine(tmp_path / "model", how).search(source)
+    here, there = ours.search(source), CTranslate2Engine(tmp_path / "model", how, 1024).search(source)
     # At the limit of the length only ours counts the end.
     finished = [(a, b) for a, b in zip(here, there, strict=True) if len(a.tokens) < 19]
     assert len(finished) >= 3
@@ -214,17 +214,39 @@ def test_a_scaled_stream_that_cannot_be_folded_is_refused() -> None:
 
 def test_a_batch_is_small_on_a_cpu_unless_it_is_set(tmp_path: Path) -> None:
     engine: Any = exported(trained_with_options("post_ln"), tmp_path / "model")
-    seen: list[int] = []
-    engine.translator = SimpleNamespace(
-        device="cpu", translate_batch=lambda sentences, **search: seen.append(search["max_batch_size"]) or []
-    )
+    found = SimpleNamespace(result=lambda: SimpleNamespace(hypotheses=[["w"]], scores=[0.0]))
+    batches: list[int] = []
+
+    def translate_batch(sentences: list[list[str]], **_: object) -> list[Any]:
+        batches.append(len(sentences))
+        return [found] * len(sentences)
+
+    engine.translator = SimpleNamespace(device="cpu", translate_batch=translate_batch)
     cases = (
         (HOW, "cpu", "float32"),
         (HOW, "cpu", "int8_float32"),
         (replace(HOW, batch=77), "cpu", ""),
         (HOW, "cuda", ""),
     )
+    largest = []
     for how, device, kind in cases:
         engine.how, engine.translator.device, engine.translator.compute_type = how, device, kind
-        engine.search([["w1"]])
-    assert seen == [CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8, 77, BATCH]
+        batches.clear()
+        assert len(engine.search([["w1"]] * 5000)) == 5000
+        largest.append(batches[0])
+    assert largest == [CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8, 77, BATCH]
+
+
+def test_a_translation_ends_where_the_positions_do_and_as_fairseq_s_does(tmp_path: Path) -> None:
+    """Of a batch whose longest sentence, with its end, has n tokens it has at most a n + b."""
+    model = trained_with_options("post_ln", "--max-target-positions", "9", "--decoder-learned-pos")
+    with torch.no_grad():  # a translation never ends by itself
+        model.decoder.output_projection.weight[dictionary().eos()] = 0
+    exported(model, tmp_path / "model")
+    source = sentences(4, 12, seed=5)
+    for a, b in ((0.0, 4), (2.0, 1), (0.5, 1)):
+        how = How({**HOW.search, "beam": 2, "max_len_a": a, "max_len_b": b}, device="cpu", batch=1)
+        theirs = CTranslate2Engine(tmp_path / "model", how, model.max_positions()[1])
+        expected = [min(int(a * (len(each) + 1) + b), 8) for each in source]
+        assert [len(each.tokens) for each in theirs.search(source)] == expected
+        assert [len(each.tokens) for each in FairseqEngine(model, task(), how).search(source)] == expected

@@ -77,18 +77,18 @@ def test_an_export_whose_weights_have_changed_is_not_loaded(made: Made, tmp_path
     """CTranslate2 itself takes any numbers of the right shape."""
     out, how = tmp_path / "out", How({}, device="cpu")
     assert run(made.checkpoint, out, "--data", made.data)[0] == 0
-    assert engines.CTranslate2Engine(out, how).label.startswith("ctranslate2, float32")
+    assert engines.CTranslate2Engine(out, how, 1024).label.startswith("ctranslate2, float32")
     weights = bytearray((out / "model.bin").read_bytes())
     weights[len(weights) // 2] ^= 1
     (out / "model.bin").write_bytes(weights)
     with pytest.raises(UserError, match=r"model\.bin: damaged: its SHA-256 is not the one in SHA256SUMS$"):
-        engines.CTranslate2Engine(out, how)
+        engines.CTranslate2Engine(out, how, 1024)
     (out / "model.bin").unlink()
     with pytest.raises(UserError, match=r"model\.bin: no such file; the directory is incomplete$"):
-        engines.CTranslate2Engine(out, how)
+        engines.CTranslate2Engine(out, how, 1024)
     (out / "SHA256SUMS").write_text("nothing\n")
     with pytest.raises(UserError, match=r"SHA256SUMS: damaged: not the output of sha256sum$"):
-        engines.CTranslate2Engine(out, how)
+        engines.CTranslate2Engine(out, how, 1024)
 
 
 def test_a_failed_proof_leaves_nothing(package: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +140,52 @@ def test_which_engine_is_used(package: Path, run, monkeypatch: pytest.MonkeyPatc
     assert "pip install" in choose(opened, AUTO, how)[1]
 
 
-def test_a_damaged_export_is_not_used(package: Path, run) -> None:
+def test_a_damaged_export_is_not_used_and_can_be_made_again(made: Made, package: Path, run) -> None:
     assert run(package)[0] == 0
     with open(package / "ctranslate2-float32" / "model.bin", "ab") as stream:
         stream.write(b"x")
-    with pytest.raises(export.UserError, match=r"model\.bin: damaged"):
-        open_package(package)
-    shutil.rmtree(package / "ctranslate2-float32")
-    with pytest.raises(export.UserError, match="the package is incomplete"):
-        open_package(package)
+    [line] = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()[:1]
+    for problem in (
+        "damaged: its SHA-256 is not the one in translator.json",
+        "no such file; the package is incomplete",
+    ):
+        translator = Translator(package)
+        assert translator.engine == FAIRSEQ
+        assert f"(ctranslate2-float32 is not used: {package}/ctranslate2-float32/" in str(translator)
+        assert problem in str(translator)
+        assert translator.translate([line]) == Translator(package, engine=FAIRSEQ).translate([line])
+        with pytest.raises(UserError, match=problem.partition(":")[0]):
+            Translator(package, engine=CTRANSLATE2)
+        shutil.rmtree(package / "ctranslate2-float32", ignore_errors=True)
+    assert run(package, "--quantization", "int8")[0] == 0
+    assert open_package(package).engines.keys() == {"ctranslate2-int8"}
+    assert run(package)[0] == 0
+    assert Translator(package, engine="ctranslate2-float32").remark == ""
+
+
+def test_force_overwrites_an_export_only(package: Path, tmp_path: Path, run) -> None:
+    assert run(package, tmp_path / "out")[0] == 0
+    assert run(package, tmp_path / "out", "--force")[0] == 0
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").touch()
+    for path in (package, tmp_path / "mine", tmp_path / "mine" / "notes"):
+        before = sorted(path.rglob("*"))
+        code, _, errors = run(package, path, "--force")
+        assert (code, errors) == (
+            2,
+            f"error: {path}: not an export, and --force overwrites nothing else; choose another OUT\n",
+        )
+        assert sorted(path.rglob("*")) == before
+
+
+def test_two_exports_at_once_are_both_entered(package: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = export.add_engine
+
+    def after_another(directory: Path, out: Path, quantization: str) -> None:
+        monkeypatch.setattr(export, "add_engine", real)
+        assert run(package, "--quantization", "int16")[0] == 0
+        real(directory, out, quantization)
+
+    monkeypatch.setattr(export, "add_engine", after_another)
+    assert run(package, "--quantization", "int8")[0] == 0
+    assert open_package(package).engines.keys() == {"ctranslate2-int8", "ctranslate2-int16"}

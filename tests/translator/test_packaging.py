@@ -154,6 +154,63 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     return line
 
 
+def test_force_overwrites_a_package_only(
+    made: Made, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copyfile(made.checkpoint, tmp_path / "model.pt")
+    (package / "ctranslate2-int8").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    words: list[str | Path] = [tmp_path / "model.pt", "--data", made.data, "--force"]
+    expected = f"error: {tmp_path}: not a package, and --force overwrites nothing else; choose another OUT"
+    assert refusal(capsys, words[0], tmp_path, *words[1:]) == expected
+    shutil.copyfile(made.checkpoint, package / "model.pt")
+    message = refusal(capsys, package / "model.pt", package, *words[1:])
+    assert message == f"error: {package} holds {package}/model.pt; choose another OUT"
+    (package / "model.pt").unlink()
+    assert sorted(tmp_path.rglob("*")) == before
+    monkeypatch.chdir(package)
+    assert packaging.main([str(words[0]), ".", *map(str, words[1:])]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "its exports are gone: ctranslate2-int8; fairseq-deep export makes them again"
+    )
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    assert packaging.main([str(words[0]), str(tmp_path / "link"), *map(str, words[1:])]) == 0
+    assert open_package(tmp_path / "empty").content == open_package(package).content
+
+
+def test_it_keeps_the_length_of_the_longest_sentence_of_the_training(made: Made, tmp_path: Path) -> None:
+    lines = (made.data / "text" / "train.de").read_text(encoding="utf-8").splitlines()
+    assert open_package(made.package).content["longest_trained"] == max(len(line.split()) for line in lines)
+    assert packaging.longest_trained(made.data / "data-bin", "en", "de") == max(
+        len(line.split()) for line in (made.data / "text" / "train.en").read_text(encoding="utf-8").splitlines()
+    )
+    assert packaging.longest_trained(tmp_path, "de", "en") is None
+
+
+def test_its_readme_and_its_search_may_be_edited(package: Path) -> None:
+    (package / "README.md").write_text("mine")
+    manifest = package / "translator.json"
+    said = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**said, "search": {**said["search"], "beam": "4"}}))
+    assert open_package(package).content["search"]["beam"] == 4
+    for name, value, problem in (
+        ("beam", "four", "search: beam: not int: 'four'"),
+        ("baem", 4, "unknown setting of the search 'baem' (did you mean 'beam'?)"),
+        ("lenpen", float("nan"), "lenpen and max_len_a are finite"),
+        ("lenpen_form", "gmnt", "unknown lenpen_form 'gmnt' (did you mean 'gnmt'?)"),
+    ):
+        manifest.write_text(json.dumps({**said, "search": {**said["search"], name: value}}))
+        with pytest.raises(UserError) as found:
+            open_package(package)
+        assert str(found.value).startswith(f"{manifest}: ")
+        assert problem in str(found.value)
+    entry = {"quantization": "int7", "files": {}}
+    manifest.write_text(json.dumps({**said, "engines": {"ctranslate2-int7": entry}}))
+    with pytest.raises(UserError, match=r"translator\.json: damaged"):
+        open_package(package)
+
+
 def test_what_is_missing_is_said_and_nothing_is_left(
     made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

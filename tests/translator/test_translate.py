@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import math
 import os
 import pty
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -111,9 +114,10 @@ def test_a_package_knows_nothing_of_where_it_was_made(made: Made, package: Path)
     st.lists(st.sampled_from(["a@@", "b", ".", ",", "c@@", "d!"]), max_size=60),
     st.integers(min_value=1, max_value=20),
     st.sampled_from(["subword_nmt", "none"]),
+    st.none() | st.integers(min_value=1, max_value=20),
 )
-def test_a_cut_loses_nothing(tokens: list[str], longest: int, subwords: str) -> None:
-    parts = list(Form("de", "en", subwords=subwords).cut(tokens, longest))
+def test_a_cut_loses_nothing(tokens: list[str], longest: int, subwords: str, usual: int | None) -> None:
+    parts = list(Form("de", "en", subwords=subwords).cut(tokens, longest, usual))
     assert [token for part in parts for token in part] == tokens
     assert all(1 <= len(part) <= longest for part in parts if tokens)
     if subwords == "subword_nmt":
@@ -130,6 +134,31 @@ def test_a_cut_is_at_the_end_of_a_sentence_then_of_a_clause_then_of_a_word() -> 
     assert list(pieces.cut("▁a b ▁c d e".split(), 4)) == [["▁a", "b"], ["▁c", "d", "e"]]
 
 
+def test_more_than_usual_is_cut_into_sentences() -> None:
+    form = Form("de", "en", subwords="subword_nmt")
+    line = "a b . c d ! e f".split()
+    assert list(form.cut(line, 100, 7)) == [["a", "b", "."], ["c", "d", "!"], ["e", "f"]]
+    assert list(form.cut(line, 100, 8)) == list(form.cut(line, 100)) == [line]
+    # What still belongs to a sentence, a period inside of a word, and a sentence that is longer than usual.
+    assert list(form.cut("“ a . . ” b 1@@ .@@ 5 c d , e".split(), 100, 4)) == ["“ a . . ” b 1@@ .@@ 5 c d , e".split()]
+    assert list(form.cut("a . b c , d e".split(), 4, 4)) == [["a", "."], ["b", "c", ","], ["d", "e"]]
+    pieces = Form("de", "en", subwords="sentencepiece")
+    assert list(pieces.cut("▁a . ▁b .5 ▁c".split(), 9, 2)) == [["▁a", "."], ["▁b", ".5", "▁c"]]
+
+
+def test_a_paragraph_is_translated_sentence_by_sentence(made: Made) -> None:
+    translator = Translator(made.package)
+    sentences = ["Ja, eins zwei!", "Nein: drei vier!", "eins (oder vier)?"] * 3
+    [paragraph] = translator.translate([" ".join(sentences)])
+    parts = translator.translate(sentences)
+    assert paragraph.text.replace(" ", "") == "".join(part.text for part in parts).replace(" ", "")
+    assert paragraph.score == pytest.approx(sum(part.score for part in parts), abs=1e-4)
+    longest = translator.usual
+    with pytest.raises(UserError, match=f"text: line 1: .* more than the {longest} that were trained to be translated"):
+        Translator(made.package, too_long="refuse").translate([" ".join(sentences)])
+    assert Translator(made.package, longest=10_000).translate([" ".join(sentences)]) != [paragraph]
+
+
 def test_a_long_line_is_translated_in_parts_or_refused(made: Made, translate: Run) -> None:
     text = b"Ja, eins zwei!\nJa, eins zwei! Nein: drei vier.\n"
     code, out, _ = translate(made.package, "--longest", "8", given=text)
@@ -140,7 +169,7 @@ def test_a_long_line_is_translated_in_parts_or_refused(made: Made, translate: Ru
     # The detokeniser puts spaces by what stands on either side.
     assert second.replace(" ", "") == "".join(parts).replace(" ", "")
     code, out, errors = translate(made.package, "--longest", "8", "--too-long", "refuse", given=text)
-    assert (code, out) == (2, b"")
+    assert (code, out.decode()) == (2, first + "\n")
     assert "error: standard input: line 2: " in errors
     assert "more than the 8 that can be translated at once" in errors
 
@@ -203,9 +232,11 @@ def test_every_line_gets_the_translations_of_its_parts(lines: list[list[str]], l
     """With an engine that repeats its input, lines come out as they went in."""
     translator = object.__new__(Translator)
     translator.longest, translator.too_long, translator._form = longest, module.SPLIT, Form("de", "en")
+    translator.usual = None
     translator._encode, translator._decode = str.split, " ".join
     translator._engine = SimpleNamespace(search=lambda parts: [Hypothesis(list(part), -1.0) for part in parts])
-    found = translator._translate(Chunk(0, [" ".join(line) for line in lines]))
+    found, problem = translator._translate(Chunk(0, [" ".join(line) for line in lines]))
+    assert problem is None
     assert [each.text for each in found] == [" ".join(line) for line in lines]
     assert [each.score == 0 for each in found] == [not line for line in lines]
 
@@ -252,6 +283,100 @@ def test_a_damaged_package_is_not_used(package: Path, translate: Run) -> None:
 def test_an_illegal_value_in_python_is_refused(made: Made) -> None:
     with pytest.raises(UserError, match="unknown device 'gpus'.*did you mean 'gpu'"):
         Translator(open_package(made.package), device="gpus")
+    for name in ("beam", "batch", "longest", "processes"):
+        for value in (0, -1, 2.5, "5"):
+            with pytest.raises(UserError, match=f"^{name} {value!r}: not a whole number of at least 1$"):
+                Translator(made.package, **{name: value})
+    for penalty in (math.nan, math.inf, "1"):
+        with pytest.raises(UserError, match=f"^length_penalty {penalty!r}: not a finite number$"):
+            Translator(made.package, length_penalty=penalty)
+    with pytest.raises(UserError, match="engine None: not a name"):
+        Translator(made.package, engine=None)
+    translator = Translator(made.package)
+    for texts in ([None], [b"Ja"], ["Ja", 1]):
+        with pytest.raises(TypeError, match=f"^text {len(texts)}: .*, not str$"):
+            translator.translate(texts)
+    with pytest.raises(UserError, match="text 2: no legal Unicode: '.ud800' is half a character"):
+        translator.translate(["Ja", "\ud800"])
+    assert translator.translate(text for text in ["Ja, eins!"]) == translator.translate(["Ja, eins!"])
+
+
+def test_threads_take_turns(made: Made) -> None:
+    lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
+    translator = Translator(made.package)
+    alone = [translator.translate([line]) for line in lines]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda line: translator.translate([line]), lines)) == alone
+
+
+IN_PYTHON = """
+import sys, torch
+from fairseq_plugins import Translator
+from fairseq_plugins.translator import engines
+
+def main():
+    lines = sys.stdin.read().splitlines()
+    torch.set_num_threads(4)
+    alone = Translator(sys.argv[1]).translate(lines)
+    # A forked process would have four threads, too, and wait for those that its parent has.
+    engines.core_count = lambda: 8
+    with Translator(sys.argv[1], processes=2) as translator:
+        assert [each.text for each in translator.translate(lines)] == [each.text for each in alone]
+        first = set(translator._workers._pool._processes)
+        translator.translate(lines)
+        assert set(translator._workers._pool._processes) == first
+        for process in list(translator._workers._pool._processes.values()):
+            process.kill()
+        try:
+            translator.translate(lines)
+        except ValueError as error:
+            print(error)
+        assert translator.translate(lines[:2]) == translator.translate(lines[:2])
+    print("ended")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+def test_processes_in_python_stay_until_they_are_ended(made: Made, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(IN_PYTHON)
+    words = [sys.executable, "-W", "ignore", str(script), str(made.package)]
+    text = (made.data / "raw" / "test.de").read_bytes()
+    ended = subprocess.run(words, input=text, capture_output=True, check=False, timeout=300)
+    killed, last = ended.stdout.decode().splitlines()
+    assert (last, ended.returncode) == ("ended", 0)
+    assert killed.startswith("a worker process ended before its work was done: was it killed, or the memory full?")
+
+
+def test_what_cannot_be_read_or_written_gets_one_line(
+    made: Made, package: Path, translate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "not.gz").write_bytes(b"Ja, eins!\n")
+    (tmp_path / "half.gz").write_bytes(gzip.compress(b"Ja, eins!\n" * 100)[:-20])
+    for name in ("not.gz", "half.gz"):
+        code, _, errors = translate(package, tmp_path / name)
+        assert (code, errors.splitlines()[-1]) == (2, f"error: {tmp_path / name}: not a whole gzip file")
+    assert refusal(translate, package, "--length-penalty", "nan") == (
+        "error: --length-penalty nan: not a finite number (fairseq-deep translate --help says more)"
+    )
+    monkeypatch.setattr(sys, "stdin", None)
+    assert module.main([str(package)]) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "stdout", None)
+    assert module.main([str(package), str(tmp_path / "not.gz")]) == 2
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_lines_before_one_that_is_refused_are_translated(made: Made, translate: Run, processes: str) -> None:
+    lines = (made.data / "raw" / "test.de").read_bytes().splitlines(keepends=True)[:9]
+    words = ["--processes", processes, "--buffer", "2"]
+    for bad, flags in ((b"\xff\n", []), (b"eins " * 40 + b"\n", ["--too-long", "refuse"])):
+        code, out, errors = translate(made.package, *words, *flags, given=b"".join([*lines, bad, *lines]))
+        assert (code, out.count(b"\n")) == (2, 9)
+        assert errors.splitlines()[-1].startswith("error: standard input: line 10: ")
 
 
 COMMAND = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins.cli", "translate"]
@@ -286,9 +411,10 @@ def test_at_a_terminal_each_line_is_translated_when_it_is_entered(made: Made) ->
     child = subprocess.Popen(
         [*COMMAND, str(made.package)], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
+    os.write(ours, b"Ja, \xff!\n")
     os.write(ours, b"Ja, eins zwei!\n")
     assert child.stdout.readline().strip()
     os.write(ours, b"\x04")
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 0
-    assert errors.decode().splitlines()[1:] == ["de> de> "]
+    assert errors.decode().splitlines()[1:] == ["de> error: not UTF-8 (byte 0xff)", "de> de> "]
