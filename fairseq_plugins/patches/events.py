@@ -23,6 +23,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     # The recorder measures the update that the guard has accepted.
     "fairseq.trainer.Trainer.train_step": (
+        "training.returned_memory.step",
         "observe.recorder.recording.step",
         "observe.guard.installing.step",
         "patches.fp16_on_cpu.explain_overflow",

@@ -1,7 +1,7 @@
-"""Training: optimizers, a schedule, losses, exclusion from weight decay, and advice about settings.
+"""Training: optimizers, a schedule, losses, exclusion from weight decay, advice about settings, memory given back.
 
 The first three kinds register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a YAML key
-(``optimizer._name: radam``) mean the same; they also work with stock architectures. The others look at the model.
+(``optimizer._name: radam``) mean the same; they also work with stock architectures. The next two look at the model.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ def register() -> None:
         loss_in_chunks,
         mixed_precision,
         radam,
+        returned_memory,
         weight_decay,
     )
 
     weight_decay.install()
     mixed_precision.install()
     advice.install()
+    returned_memory.install()
