@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fairseq.data.data_utils import load_indexed_dataset
+from fairseq.data import indexed_dataset
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
@@ -24,7 +24,7 @@ from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.text.description import SUBWORDS
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
-from fairseq_plugins.translator.model import build, dictionaries_of, options_of, write_weights
+from fairseq_plugins.translator.model import build, dictionaries_of, options_of, read_dictionary, write_weights
 from fairseq_plugins.translator.package import (
     CARD,
     FORMAT,
@@ -150,10 +150,12 @@ def _require_outside(out: Path, *inputs: Path) -> None:
 
 def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     """Tokens of the longest source sentence of the training, without its end; None where DIR has no training set."""
+    words = read_dictionary(data_bin / f"dict.{source}.txt")
     for pair in (f"{source}-{target}", f"{target}-{source}"):
-        dataset = load_indexed_dataset(str(data_bin / f"train.{pair}.{source}"), None)
-        if dataset is not None:
-            return int(dataset.sizes.max()) - 1
+        path = str(data_bin / f"train.{pair}.{source}")
+        dataset = indexed_dataset.make_dataset(path, indexed_dataset.infer_dataset_impl(path), dictionary=words)
+        if dataset is not None and len(dataset):
+            return int(max(dataset.sizes)) - 1
     return None
 
 

@@ -185,6 +185,7 @@ def test_it_keeps_the_length_of_the_longest_sentence_of_the_training(made: Made,
     assert packaging.longest_trained(made.data / "data-bin", "en", "de") == max(
         len(line.split()) for line in (made.data / "text" / "train.en").read_text(encoding="utf-8").splitlines()
     )
+    shutil.copyfile(made.data / "data-bin" / "dict.de.txt", tmp_path / "dict.de.txt")
     assert packaging.longest_trained(tmp_path, "de", "en") is None
 
 
