@@ -5,11 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 from fairseq_plugins.errors import UserError
@@ -19,6 +22,7 @@ CHUNK = 2000
 """Lines per task of a worker."""
 FORK, SPAWN = "fork", "spawn"
 """How Python starts a process."""
+GUARD = "a script needs `if __name__ == '__main__':` around what starts several processes"
 
 Transform = Callable[[str], str]
 Given = TypeVar("Given")
@@ -63,9 +67,11 @@ class Workers(Generic[Given, Made]):
     """
 
     def __init__(self, make: Callable[[], Callable[[Given], Made]], count: int, start: str) -> None:
+        if start == SPAWN:
+            _require_script()
         self._count, self._start = count, start
         context = multiprocessing.get_context(start)
-        self._pool = ProcessPoolExecutor(count, context, _start, (make, os.getpid()))
+        self._pool = ProcessPoolExecutor(count, context, _start, (make, os.getpid(), start))
 
     def map(self, items: Iterable[Given], at_once: int = 1) -> Iterator[Made]:
         """The function of every item, as :func:`map_lines`; an error or an early end of it ends the processes."""
@@ -73,7 +79,7 @@ class Workers(Generic[Given, Made]):
             yield from self._results(items, at_once)
         except BrokenProcessPool:
             self._kill()
-            hint = "; a script needs `if __name__ == '__main__':` around what starts it" if self._start == SPAWN else ""
+            hint = f"; {GUARD}" if self._start == SPAWN else ""
             raise UserError(
                 f"a worker process ended before its work was done: was it killed, or the memory full?{hint}"
             ) from None
@@ -129,11 +135,37 @@ def _groups(items: Iterable[Given], size: int) -> Iterator[list[Given]]:
         yield group
 
 
-def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
+def _require_script() -> None:
+    """Check that a new process can import the script of this one.
+
+    Raises:
+        UserError: it is no file, or is imported by such a process right now.
+    """
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is not None and getattr(main, "__spec__", None) is None and not Path(file).exists():
+        raise UserError("several processes need a script that is a file: each of them imports it")
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UserError(GUARD)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended, whichever thread of the parent started it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _start(make: Callable[[], Callable[[Any], Any]], parent: int, start: str) -> None:
     """Set up a worker: it ignores Ctrl-C, which the parent handles, and ends with the parent."""
     global _transform
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with(parent, signal.SIGKILL)
+    if start == FORK:
+        end_with(parent, signal.SIGKILL)
+    else:
+        # end_with() would end it with the thread that started it.
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _transform = make()
     except Exception as error:

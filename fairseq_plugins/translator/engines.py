@@ -171,12 +171,13 @@ class CTranslate2Engine(Engine):
         for batch in batches(lengths, self.how.batch or usual):
             # As fairseq has it: of the longest sentence of the batch, its end included, and of the positions.
             longest = int(search["max_len_a"] * (lengths[batch[0]] + 1) + search["max_len_b"])
+            longest = min(longest, self.positions - 1)
             answers = self.translator.translate_batch(
                 [list(sentences[place]) for place in batch],
                 beam_size=search["beam"],
                 length_penalty=search["lenpen"],
-                max_decoding_length=min(longest, self.positions - 1),
-                min_decoding_length=search["min_len"],
+                max_decoding_length=longest,
+                min_decoding_length=min(search["min_len"], longest),
                 no_repeat_ngram_size=search["no_repeat_ngram_size"],
                 max_input_length=0,
                 # fairseq's search excludes the pad as well.

@@ -110,7 +110,8 @@ def export(args: argparse.Namespace) -> None:
         raise UserError("a checkpoint needs OUT: fairseq-deep export CHECKPOINT OUT")
     enters = args.out is None
     out: Path = args.out or args.model / f"ctranslate2-{args.quantization}"
-    require_replaceable(out, args.force, "an export", ("model.bin", "config.json"))
+    # What stands in a package in the place of an export was one, even if it is damaged.
+    require_replaceable(out, args.force, "an export", () if enters else ("model.bin", "config.json"))
     subject = _of_package(package) if package else _of_checkpoint(args.model, args.data)
     if problems := obstacles_to_export(subject.model):
         hint = "fairseq-deep translate searches with this package's own code"

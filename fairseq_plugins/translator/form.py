@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import unescape
+from itertools import pairwise
 from pathlib import Path
 
 from fairseq.data.data_utils import post_process
@@ -16,8 +19,8 @@ from fairseq_plugins.text.truecase import recaser, truecaser_of
 CODES, VOCABULARY, TRUECASER = "codes", "vocabulary", "truecaser"
 """Files of a package: merges of subword-nmt or a model of sentencepiece; counts of subwords; a truecaser."""
 ENDS_OF_SENTENCES, ENDS_OF_CLAUSES = ".!?…。！？", ",;:，；："
-AFTER_AN_END = frozenset(ENDS_OF_SENTENCES + "\"'“”’»)]")
-"""What still belongs to the sentence before it."""
+CLOSING, OPENING = "\"'“”’»)]", "„«‚([¿¡"
+"""Marks that stand behind the end of a sentence, and before its beginning; the first three of them may do both."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Form:
     def cut(self, tokens: Sequence[str], longest: int, usual: int | None = None) -> Iterator[Sequence[str]]:
         """Cut tokens into parts of at most ``longest``; the parts together are the tokens.
 
-        More than ``usual`` tokens are cut into sentences first. A part that is still too long is cut at the last end of
+        More than ``usual`` tokens are cut into sentences first. One that is still too long is cut at the last end of
         a sentence in its second half, else of a clause, else at the last end of a word, else anywhere.
 
         Args:
@@ -92,14 +95,43 @@ class Form:
             longest: tokens of a part.
             usual: tokens of the longest sentence that the model has been trained on; None if that is not known.
         """
-        start = 0
-        if usual is not None and len(tokens) > usual:
-            for place in range(1, len(tokens)):
-                ends = tokens[place - 1][-1] in ENDS_OF_SENTENCES and self._ends_word(tokens, place)
-                if ends and not AFTER_AN_END.issuperset(tokens[place]):
-                    yield from self._within(tokens[start:place], longest)
-                    start = place
-        yield from self._within(tokens[start:], longest)
+        sentences = self._sentences(tokens) if usual is not None and len(tokens) > usual else [tokens]
+        for sentence in sentences:
+            yield from self._within(sentence, longest)
+
+    def _sentences(self, tokens: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Cut before each word that begins a sentence: one behind an end that is neither a mark nor in lower case."""
+        start, ended = 0, False
+        seen: Counter[str] = Counter()
+        for begin, word in self._words(tokens):
+            mark = not any(map(str.isalnum, word))
+            if ended and (_opens(word, seen) if mark else self.lower_case or not word[0].islower()):
+                yield tokens[start:begin]
+                start, ended, seen = begin, False, Counter()
+            ended = self._ends_sentence(word) or (ended and mark)
+            seen[word] += 1
+        yield tokens[start:]
+
+    def _words(self, tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """Where each word begins, and what it is without the marks of subwords and the escapes of Moses."""
+        places = [0, *(place for place in range(1, len(tokens)) if self._ends_word(tokens, place)), len(tokens)]
+        for begin, end in pairwise(places):
+            parts = (
+                token.removesuffix("@@") if self.subwords == "subword_nmt" else token for token in tokens[begin:end]
+            )
+            yield begin, unescape("".join(parts).removeprefix("▁"))
+
+    def _ends_sentence(self, word: str) -> bool:
+        """Whether a sentence ends with this word; Moses leaves a period at the words that it does not end."""
+        plain = word.rstrip(CLOSING)
+        if not plain or plain[-1] not in ENDS_OF_SENTENCES:
+            return False
+        before = plain.rstrip(ENDS_OF_SENTENCES)
+        if self.tokeniser == "moses":
+            return not before
+        # Not of "3.", "z.B." and "J.", unless there is more than a period.
+        abbreviated = before.isdigit() or "." in before or (len(before) == 1 and before.isalpha())
+        return plain[-1] != "." or not abbreviated
 
     def _within(self, tokens: Sequence[str], longest: int) -> Iterator[Sequence[str]]:
         start = 0
@@ -122,6 +154,15 @@ class Form:
         if self.subwords == "subword_nmt":
             return not tokens[place - 1].endswith("@@")
         return self.subwords != "sentencepiece" or tokens[place].startswith("▁")
+
+
+def _opens(mark: str, seen: Mapping[str, int]) -> bool:
+    """Whether a mark behind the end of a sentence belongs to the next one, by those of the sentence so far."""
+    if mark in ('"', "'"):
+        return seen.get(mark, 0) % 2 == 0
+    if mark == "“":
+        return seen.get("„", 0) <= seen.get("“", 0)
+    return mark[0] in OPENING
 
 
 def form_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Form:

@@ -116,8 +116,12 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         found = content["format"]
         if found == FORMAT:
-            _ = Form(**content["text"]), content["model"], content["files"].items(), [*map(int, content["positions"])]
+            _ = Form(**content["text"]), content["model"], content["files"].items()
             content["search"] = _checked_search(content["search"])
+            source, target = content["positions"]
+            lengths = (source, target, content.get("longest_trained") or 1)
+            if not all(isinstance(length, int) and length > 0 for length in lengths):
+                raise UserError("damaged: positions and longest_trained are whole numbers of at least 1")
             for engine in content["engines"].values():
                 _ = FASTEST.index(engine["quantization"]), engine["files"].items()
     except UserError as error:
@@ -134,18 +138,29 @@ def _checked_search(found: Mapping[str, Any]) -> dict[str, Any]:
     for name in found:
         if name not in SEARCH:
             raise UserError(unknown_name("setting of the search", name, SEARCH))
-    search: dict[str, Any] = {}
-    for name, kind in SEARCH.items():
-        try:
-            search[name] = kind(found[name])
-        except (ValueError, TypeError, KeyError):
-            raise UserError(f"search: {name}: not {kind.__name__}: {found.get(name)!r}") from None
+    search = {name: _value(name, found.get(name)) for name in SEARCH}
     if search["lenpen_form"] not in (STOCK, GNMT):
         raise UserError(f"search: {unknown_name('lenpen_form', search['lenpen_form'], (STOCK, GNMT))}")
     numbers = (search[name] for name in ("lenpen", "max_len_a"))
-    if search["beam"] < 1 or search["max_len_b"] < 0 or not all(map(math.isfinite, numbers)):
-        raise UserError("search: beam is at least 1, max_len_b at least 0, lenpen and max_len_a are finite")
+    if search["beam"] < 1 or not all(map(math.isfinite, numbers)):
+        raise UserError("search: beam is at least 1, lenpen and max_len_a are finite")
+    if (
+        not 0 <= search["min_len"] <= search["max_len_b"]
+        or min(search["max_len_a"], search["no_repeat_ngram_size"]) < 0
+    ):
+        raise UserError("search: 0 <= min_len <= max_len_b; max_len_a and no_repeat_ngram_size are not negative")
     return search
+
+
+def _value(name: str, said: Any) -> Any:
+    kind = SEARCH[name]
+    try:
+        value = kind(said)
+        if kind is int and value != float(said):
+            raise ValueError(said)
+    except (ValueError, TypeError, OverflowError):
+        raise UserError(f"search: {name}: not {kind.__name__}: {said!r}") from None
+    return value
 
 
 def require_replaceable(out: Path, force: bool, kind: str, holds: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import argparse
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +152,25 @@ def _require_outside(out: Path, *inputs: Path) -> None:
 def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     """Tokens of the longest source sentence of the training, without its end; None where DIR has no training set."""
     words = read_dictionary(data_bin / f"dict.{source}.txt")
-    for pair in (f"{source}-{target}", f"{target}-{source}"):
-        path = str(data_bin / f"train.{pair}.{source}")
-        dataset = indexed_dataset.make_dataset(path, indexed_dataset.infer_dataset_impl(path), dictionary=words)
-        if dataset is not None and len(dataset):
-            return int(max(dataset.sizes)) - 1
-    return None
+    longest = None
+    # fairseq trains on train1, train2, ... as well.
+    for part in chain(["train"], map("train{}".format, count(1))):
+        found = [
+            _longest(f"{data_bin}/{part}.{pair}.{source}", words)
+            for pair in (f"{source}-{target}", f"{target}-{source}")
+        ]
+        if not any(found):
+            break
+        longest = max(longest or 0, *found)
+    return longest
+
+
+def _longest(path: str, words: Any) -> int:
+    kind = indexed_dataset.infer_dataset_impl(path)
+    if kind is None:
+        return 0
+    dataset = indexed_dataset.make_dataset(path, kind, dictionary=words)  # which owns the memory of its sizes
+    return int(max(dataset.sizes)) - 1
 
 
 def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:

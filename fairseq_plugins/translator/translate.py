@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
@@ -101,6 +102,7 @@ class Translator:
         self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
         self._engine: Engine | None = None
         self._workers: Workers[Chunk, Translated] | None = None
+        self._lock = RLock()
         self._options = {**names, **numbers, "length_penalty": length_penalty, "engine": self.engine}
         if processes == 1:
             self._start()
@@ -113,9 +115,10 @@ class Translator:
 
     def close(self) -> None:
         """End the processes; the next call of :meth:`translate` would start others."""
-        workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.end()
+        with self._lock:
+            workers, self._workers = self._workers, None
+            if workers is not None:
+                workers.end()
 
     def __enter__(self) -> Translator:
         return self
@@ -146,20 +149,22 @@ class Translator:
         chunks = (Chunk(start, lines[start : start + size]) for start in range(0, len(lines), size))
         if self.processes == 1:
             return list(_joined(map(self._translate, chunks)))
-        if self._workers is None:
-            make = partial(_in_process, str(self.package.directory), self._options)
-            self._workers = Workers(make, self.processes, SPAWN)
-        try:
-            return list(_joined(self._workers.map(chunks)))
-        except BaseException:
-            # They have been ended, too.
-            self._workers = None
-            raise
+        with self._lock:
+            if self._workers is None:
+                make = partial(_in_process, str(self.package.directory), self._options)
+                self._workers = Workers(make, self.processes, SPAWN)
+            try:
+                found = list(self._workers.map(chunks))
+            except BaseException:
+                # They have been ended, too.
+                self._workers = None
+                raise
+        return list(_joined(found))
 
     def stream(self, chunks: Iterable[Chunk]) -> Iterator[list[Translation]]:
         """Translate chunks of lines, in order; no more are read than the processes work on, and two for each.
 
-        Several processes are forked: only where nothing has been computed before, as on the command line.
+        With several processes it forks, so call it before anything has been computed, as the command line does.
 
         Raises:
             UserError: as :meth:`translate`, behind the lines before the one that is refused.
@@ -169,21 +174,23 @@ class Translator:
             if problem is not None:
                 raise problem
 
+    def _too_long(self, tokens: int) -> str:
+        limit = f"more than the {self.longest:,} that can be translated at once"
+        if tokens <= self.longest:
+            limit = f"and the longest sentence of the training has {self.usual:,}"
+        return f"{tokens:,} tokens, {limit}; --too-long {SPLIT} translates it in parts"
+
     def _translate(self, chunk: Chunk) -> Translated:
         parts: list[Sequence[str]] = []
         ends = []
         problem = None
-        longest = min(self.longest, self.usual or self.longest)
         for number, line in enumerate(chunk.lines, start=chunk.before + 1):
             tokens = self._encode(line)
-            if len(tokens) > longest and self.too_long == REFUSE:
-                problem = UserError(
-                    f"{chunk.name}: line {number}: {len(tokens):,} tokens, more than the {longest:,} that "
-                    f"{'can be' if longest == self.longest else 'were trained to be'} translated at once; "
-                    f"--too-long {SPLIT} cuts it into parts"
-                )
+            cut = list(self._form.cut(tokens, self.longest, self.usual)) if tokens else []
+            if len(cut) > 1 and self.too_long == REFUSE:
+                problem = UserError(f"{chunk.name}: line {number}: {self._too_long(len(tokens))}")
                 break
-            parts += self._form.cut(tokens, self.longest, self.usual) if tokens else []
+            parts += cut
             ends.append(len(parts))
         found = self._start().search(parts) if parts else []
         translations = []
@@ -308,8 +315,8 @@ def parser() -> IntermixedParser:
         "--longest",
         type=at_least(1),
         metavar="TOKENS",
-        help="translate lines of so many tokens at once (default: a line that is longer than every sentence of the "
-        "training is cut into sentences, and a sentence where the model takes no more)",
+        help="translate up to TOKENS at once (default: a line that is longer than every sentence of the training is "
+        "cut into sentences, and a sentence only where it exceeds the model's limit)",
     )
     flags.add_argument(
         "--buffer", type=at_least(1), default=500, metavar="LINES", help="lines translated together (default: 500)"
@@ -333,8 +340,8 @@ def translate(args: argparse.Namespace) -> None:
     for name, stream in ((STANDARD_INPUT, sys.stdin), ("standard output", sys.stdout)):
         if stream is None and not (args.input and name == STANDARD_INPUT):
             raise UserError(f"{name} is closed")
-    if args.input:
-        # Before the model is loaded.
+    if args.input and not args.input.is_fifo():
+        # A mistake is reported before the model is loaded.
         open_bytes(args.input).close()
     progress = Progress()
     try:

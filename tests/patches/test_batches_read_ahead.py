@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 READING = """
+import time
 import torch
 import fairseq_plugins
+from fairseq_plugins.patches import batches_read_ahead
 from fairseq.data.iterators import BufferedIterator
 
 class Batches:
@@ -18,22 +20,29 @@ class Batches:
         while True:
             yield torch.rand(400_000).sort()
 
-print(next(BufferedIterator({size}, Batches())).values.numel(), flush=True)
+batches = BufferedIterator(SIZE, Batches())
+print(next(batches).values.numel(), flush=True)
+"""
+WAITING = """
+while not batches._queue.full():
+    time.sleep(0.01)
+time.sleep(0.5)  # until the next batch waits for room
+began = time.monotonic()
+batches_read_ahead.stop_reading()
+print(time.monotonic() - began < batches_read_ahead.PATIENCE / 2, batches._consumer.is_alive())
 """
 
 
-def ended(size: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", READING.format(size=size)], capture_output=True, text=True
-    )
+def ended(program: str) -> tuple[int, str, str]:
+    words = [sys.executable, "-W", "ignore", "-c", program]
+    found = subprocess.run(words, capture_output=True, text=True)
+    return found.returncode, found.stdout, found.stderr
 
 
 def test_a_process_that_reads_ahead_ends_as_if_it_did_not() -> None:
     """Without the patch the thread is inside torch's sort when Python stops it: exit code -6."""
-    found = ended(1000)
-    assert (found.returncode, found.stdout, found.stderr) == (0, "400000\n", "")
+    assert ended(READING.replace("SIZE", "1000")) == (0, "400000\n", "")
 
 
 def test_a_thread_that_waits_for_room_ends_too() -> None:
-    found = ended(1)
-    assert (found.returncode, found.stdout, found.stderr) == (0, "400000\n", "")
+    assert ended(READING.replace("SIZE", "1") + WAITING) == (0, "400000\nTrue False\n", "")

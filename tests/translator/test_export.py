@@ -156,7 +156,11 @@ def test_a_damaged_export_is_not_used_and_can_be_made_again(made: Made, package:
         assert translator.translate([line]) == Translator(package, engine=FAIRSEQ).translate([line])
         with pytest.raises(UserError, match=problem.partition(":")[0]):
             Translator(package, engine=CTRANSLATE2)
-        shutil.rmtree(package / "ctranslate2-float32", ignore_errors=True)
+        (package / "ctranslate2-float32" / "model.bin").unlink(missing_ok=True)
+    assert "exists; --force overwrites it" in run(package)[2]
+    assert run(package, "--force")[0] == 0
+    assert Translator(package).engine == "ctranslate2-float32"
+    shutil.rmtree(package / "ctranslate2-float32")
     assert run(package, "--quantization", "int8")[0] == 0
     assert open_package(package).engines.keys() == {"ctranslate2-int8"}
     assert run(package)[0] == 0

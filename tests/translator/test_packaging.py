@@ -187,6 +187,10 @@ def test_it_keeps_the_length_of_the_longest_sentence_of_the_training(made: Made,
     )
     shutil.copyfile(made.data / "data-bin" / "dict.de.txt", tmp_path / "dict.de.txt")
     assert packaging.longest_trained(tmp_path, "de", "en") is None
+    for part, name in (("train", "test"), ("train1", "train")):
+        for end in ("bin", "idx"):
+            shutil.copyfile(made.data / "data-bin" / f"{name}.de-en.de.{end}", tmp_path / f"{part}.en-de.de.{end}")
+    assert packaging.longest_trained(tmp_path, "de", "en") == open_package(made.package).content["longest_trained"]
 
 
 def test_its_readme_and_its_search_may_be_edited(package: Path) -> None:
@@ -199,6 +203,10 @@ def test_its_readme_and_its_search_may_be_edited(package: Path) -> None:
         ("beam", "four", "search: beam: not int: 'four'"),
         ("baem", 4, "unknown setting of the search 'baem' (did you mean 'beam'?)"),
         ("lenpen", float("nan"), "lenpen and max_len_a are finite"),
+        ("max_len_b", float("inf"), "search: max_len_b: not int: inf"),
+        ("beam", 2.7, "search: beam: not int: 2.7"),
+        ("min_len", -3, "0 <= min_len <= max_len_b"),
+        ("min_len", 500, "0 <= min_len <= max_len_b"),
         ("lenpen_form", "gmnt", "unknown lenpen_form 'gmnt' (did you mean 'gnmt'?)"),
     ):
         manifest.write_text(json.dumps({**said, "search": {**said["search"], name: value}}))
@@ -207,9 +215,11 @@ def test_its_readme_and_its_search_may_be_edited(package: Path) -> None:
         assert str(found.value).startswith(f"{manifest}: ")
         assert problem in str(found.value)
     entry = {"quantization": "int7", "files": {}}
-    manifest.write_text(json.dumps({**said, "engines": {"ctranslate2-int7": entry}}))
-    with pytest.raises(UserError, match=r"translator\.json: damaged"):
-        open_package(package)
+    damages = [("engines", {"ctranslate2-int7": entry}), ("positions", [1024]), ("longest_trained", "53")]
+    for name, value in damages:
+        manifest.write_text(json.dumps({**said, name: value}))
+        with pytest.raises(UserError, match=r"translator\.json: damaged"):
+            open_package(package)
 
 
 def test_what_is_missing_is_said_and_nothing_is_left(

@@ -11,6 +11,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -134,16 +135,38 @@ def test_a_cut_is_at_the_end_of_a_sentence_then_of_a_clause_then_of_a_word() -> 
     assert list(pieces.cut("▁a b ▁c d e".split(), 4)) == [["▁a", "b"], ["▁c", "d", "e"]]
 
 
-def test_more_than_usual_is_cut_into_sentences() -> None:
-    form = Form("de", "en", subwords="subword_nmt")
-    line = "a b . c d ! e f".split()
-    assert list(form.cut(line, 100, 7)) == [["a", "b", "."], ["c", "d", "!"], ["e", "f"]]
-    assert list(form.cut(line, 100, 8)) == list(form.cut(line, 100)) == [line]
-    # What still belongs to a sentence, a period inside of a word, and a sentence that is longer than usual.
-    assert list(form.cut("“ a . . ” b 1@@ .@@ 5 c d , e".split(), 100, 4)) == ["“ a . . ” b 1@@ .@@ 5 c d , e".split()]
-    assert list(form.cut("a . b c , d e".split(), 4, 4)) == [["a", "."], ["b", "c", ","], ["d", "e"]]
-    pieces = Form("de", "en", subwords="sentencepiece")
-    assert list(pieces.cut("▁a . ▁b .5 ▁c".split(), 9, 2)) == [["▁a", "."], ["▁b", ".5", "▁c"]]
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("A b . C d ! E f", ["A b .", "C d !", "E f"]),
+        ("A@@ n 3@@ . M@@ ai k@@ am D@@ r@@ . M@@ üll@@ er . E@@ r g@@ ing .", None),
+        ("A . . . B", ["A . . .", "B"]),
+        ("A sagte : &quot; B . &quot; D@@ ann", ["A sagte : &quot; B . &quot;", "D@@ ann"]),
+        ("A . &quot; B . &quot; C", ["A .", "&quot; B . &quot;", "C"]),
+        ("A : „ B ! “ „ C ? “ D", ["A : „ B ! “", "„ C ? “", "D"]),
+        ("A : “ B . ” “ C . ” D", ["A : “ B . ”", "“ C . ”", "D"]),
+        ("A : „ B ! “ , sagte C .", ["A : „ B ! “ , sagte C ."]),
+        ("A &@@ #@@ 9@@ 1@@ ; B . &@@ #@@ 9@@ 3@@ ; C", ["A &@@ #@@ 9@@ 1@@ ; B . &@@ #@@ 9@@ 3@@ ;", "C"]),
+    ],
+)
+def test_more_than_usual_is_cut_into_sentences(text: str, sentences: list[str] | None) -> None:
+    """In the words of Moses, of which only a mark alone ends a sentence."""
+    form = Form("de", "en", tokeniser="moses", subwords="subword_nmt")
+    expected = sentences or ["A@@ n 3@@ . M@@ ai k@@ am D@@ r@@ . M@@ üll@@ er .", "E@@ r g@@ ing ."]
+    tokens = text.split()
+    assert [" ".join(part) for part in form.cut(tokens, 100, 4)] == expected
+    assert list(form.cut(tokens, 100, len(tokens))) == list(form.cut(tokens, 100)) == [tokens]
+
+
+def test_sentences_of_text_that_is_not_tokenised() -> None:
+    plain = Form("de", "en", subwords="sentencepiece")
+    line = "▁Am ▁3 . ▁Mai ▁kam ▁J . ▁B ach , ▁z . B . ▁Er ▁sagt : ▁„ Ja . “ ▁Dann ▁ging ▁er ▁2.5 ▁km ."
+    assert [" ".join(part) for part in plain.cut(line.split(), 100, 4)] == [
+        *("▁Am ▁3 . ▁Mai ▁kam ▁J . ▁B ach , ▁z . B . ▁Er ▁sagt : ▁„ Ja . “", "▁Dann ▁ging ▁er ▁2.5 ▁km .")
+    ]
+    lower = Form("de", "en", lower_case=True)
+    assert list(lower.cut("a. b? c".split(), 100, 2)) == [["a.", "b?"], ["c"]]
+    assert list(Form("de", "en").cut("Aa. bb? cc".split(), 100, 2)) == ["Aa. bb? cc".split()]
 
 
 def test_a_paragraph_is_translated_sentence_by_sentence(made: Made) -> None:
@@ -154,8 +177,13 @@ def test_a_paragraph_is_translated_sentence_by_sentence(made: Made) -> None:
     assert paragraph.text.replace(" ", "") == "".join(part.text for part in parts).replace(" ", "")
     assert paragraph.score == pytest.approx(sum(part.score for part in parts), abs=1e-4)
     longest = translator.usual
-    with pytest.raises(UserError, match=f"text: line 1: .* more than the {longest} that were trained to be translated"):
-        Translator(made.package, too_long="refuse").translate([" ".join(sentences)])
+    refusing = Translator(made.package, too_long="refuse")
+    with pytest.raises(
+        UserError, match=f"^text: line 1: .* tokens, and the longest sentence of the training has {longest};"
+    ):
+        refusing.translate([" ".join(sentences[:6])])
+    # One long sentence stays whole, as it does without.
+    assert refusing.translate(["eins " * 30]) == translator.translate(["eins " * 30])
     assert Translator(made.package, longest=10_000).translate([" ".join(sentences)]) != [paragraph]
 
 
@@ -310,7 +338,7 @@ def test_threads_take_turns(made: Made) -> None:
 
 
 IN_PYTHON = """
-import sys, torch
+import sys, threading, torch
 from fairseq_plugins import Translator
 from fairseq_plugins.translator import engines
 
@@ -331,7 +359,11 @@ def main():
             translator.translate(lines)
         except ValueError as error:
             print(error)
-        assert translator.translate(lines[:2]) == translator.translate(lines[:2])
+        found = []
+        thread = threading.Thread(target=lambda: found.append(translator.translate(lines[:2])))
+        thread.start()
+        thread.join()
+        assert found == [translator.translate(lines[:2])]
     print("ended")
 
 if __name__ == "__main__":
@@ -349,6 +381,15 @@ def test_processes_in_python_stay_until_they_are_ended(made: Made, tmp_path: Pat
     killed, last = ended.stdout.decode().splitlines()
     assert (last, ended.returncode) == ("ended", 0)
     assert killed.startswith("a worker process ended before its work was done: was it killed, or the memory full?")
+
+
+def test_a_pipe_with_a_name_is_read(made: Made, translate: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"Ja, eins!\n",))
+    writer.start()
+    code, out, _ = translate(made.package, tmp_path / "pipe")
+    writer.join()
+    assert (code, out) == (0, translate(made.package, given=b"Ja, eins!\n")[1])
 
 
 def test_what_cannot_be_read_or_written_gets_one_line(
@@ -373,7 +414,7 @@ def test_what_cannot_be_read_or_written_gets_one_line(
 def test_lines_before_one_that_is_refused_are_translated(made: Made, translate: Run, processes: str) -> None:
     lines = (made.data / "raw" / "test.de").read_bytes().splitlines(keepends=True)[:9]
     words = ["--processes", processes, "--buffer", "2"]
-    for bad, flags in ((b"\xff\n", []), (b"eins " * 40 + b"\n", ["--too-long", "refuse"])):
+    for bad, flags in ((b"\xff\n", []), (b"eins zwei! Eins " * 20 + b"\n", ["--too-long", "refuse"])):
         code, out, errors = translate(made.package, *words, *flags, given=b"".join([*lines, bad, *lines]))
         assert (code, out.count(b"\n")) == (2, 9)
         assert errors.splitlines()[-1].startswith("error: standard input: line 10: ")
