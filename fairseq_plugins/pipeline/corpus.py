@@ -34,6 +34,9 @@ class Corpus:
         return checksum(*self.files)
 
 
+DAMAGED = "{}: the index of a training file is damaged: prepare it again"
+
+
 def binarised(data: Path) -> Path:
     """The directory that fairseq reads: ``data-bin`` of a prepared directory, or ``data`` itself.
 
@@ -144,18 +147,25 @@ def _longest(training: list[Path], config: Any) -> int | None:
     positions = _positions(config)
     if len(positions) != len(training) or config.task.get("truncate_source"):
         return max(positions, default=None)
-    try:
-        sizes = [_sizes(path) for path in training]
-    except (AssertionError, AttributeError, ValueError, struct.error) as error:
-        raise UserError(f"{training[0].parent}: the index of a training file is damaged: prepare it again") from error
+    sizes = [lengths(path.with_suffix("")) for path in training]
+    if any(each is None for each in sizes):
+        raise UserError(DAMAGED.format(training[0].parent))
     taken = np.all([size <= limit for size, limit in zip(sizes, positions, strict=True)], axis=0)
     return int(np.max(np.max(sizes, axis=0)[taken], initial=1))
 
 
-def _sizes(binary: Path) -> Any:
+def lengths(prefix: Path, dictionary: Any = None) -> Any:
+    """Tokens of each sentence of a binarised text, its end included; None where fairseq finds no such text.
+
+    Raises:
+        UserError: its index is damaged.
+    """
     import numpy as np
     from fairseq.data.data_utils import load_indexed_dataset
 
-    # Copied: `sizes` is a view into a file that the dataset closes with itself.
-    dataset = load_indexed_dataset(str(binary.with_suffix("")))
-    return np.array(dataset.sizes)
+    try:
+        dataset = load_indexed_dataset(str(prefix), dictionary)
+        # Copied: `sizes` is a view into a file that the dataset closes with itself.
+        return None if dataset is None else np.array(dataset.sizes)
+    except (AssertionError, AttributeError, ValueError, struct.error) as error:
+        raise UserError(DAMAGED.format(prefix.parent)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,15 +11,13 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from fairseq.data import indexed_dataset
-
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline import averaging
-from fairseq_plugins.pipeline.corpus import binarised
+from fairseq_plugins.pipeline.corpus import binarised, lengths
 from fairseq_plugins.pipeline.evaluate import KINDS, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.run import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
@@ -94,6 +93,7 @@ def package(args: argparse.Namespace) -> None:
     Raises:
         UserError: something of the translator is missing, contradicts the rest, or OUT exists.
     """
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
     require_replaceable(args.out, args.force, "a package", (MANIFEST,))
     run = read_run(args.run) if args.run.is_dir() and is_run(args.run) else None
     checkpoint = _checkpoint(args, run)
@@ -155,22 +155,12 @@ def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     longest = None
     # fairseq trains on train1, train2, ... as well.
     for part in chain(["train"], map("train{}".format, count(1))):
-        found = [
-            _longest(f"{data_bin}/{part}.{pair}.{source}", words)
-            for pair in (f"{source}-{target}", f"{target}-{source}")
-        ]
-        if not any(found):
+        texts = [data_bin / f"{part}.{pair}.{source}" for pair in (f"{source}-{target}", f"{target}-{source}")]
+        found = [tokens for text in texts if (tokens := lengths(text, words)) is not None]
+        if not found:
             break
-        longest = max(longest or 0, *found)
+        longest = max(longest or 0, *(int(tokens.max()) - 1 for tokens in found))
     return longest
-
-
-def _longest(path: str, words: Any) -> int:
-    kind = indexed_dataset.infer_dataset_impl(path)
-    if kind is None:
-        return 0
-    dataset = indexed_dataset.make_dataset(path, kind, dictionary=words)  # which owns the memory of its sizes
-    return int(max(dataset.sizes)) - 1
 
 
 def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:
