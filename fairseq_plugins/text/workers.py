@@ -90,7 +90,7 @@ class Workers(Generic[Given, Made]):
 
     def _results(self, items: Iterable[Given], at_once: int) -> Iterator[Made]:
         waiting: deque[Future[list[Made]]] = deque()
-        groups = _groups(items, at_once)
+        groups = grouped(items, at_once)
         problem: Exception | None = None
         while problem is None:
             try:
@@ -118,15 +118,26 @@ class Workers(Generic[Given, Made]):
             process.terminate()
 
 
-def _groups(items: Iterable[Given], size: int) -> Iterator[list[Given]]:
-    """Put items together; those before an error come out before the error does."""
+def grouped(
+    items: Iterable[Given], size: int, weight: Callable[[Given], int] = lambda item: 0, heaviest: int = 1
+) -> Iterator[list[Given]]:
+    """Put items together; those before an error come out before the error does.
+
+    Args:
+        items: in order.
+        size: most items of a group.
+        weight: of an item.
+        heaviest: weight at which a group is full, whatever its size.
+    """
     group: list[Given] = []
+    total = 0
     try:
         for item in items:
             group.append(item)
-            if len(group) == size:
+            total += weight(item)
+            if len(group) == size or total >= heaviest:
                 yield group
-                group = []
+                group, total = [], 0
     except Exception:
         if group:
             yield group

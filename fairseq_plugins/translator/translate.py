@@ -18,7 +18,7 @@ from fairseq_plugins.errors import UserError, report, unknown_name
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.text.lines import decoded, open_bytes, raw_lines
-from fairseq_plugins.text.workers import SPAWN, Workers, map_lines
+from fairseq_plugins.text.workers import SPAWN, Workers, grouped, map_lines
 from fairseq_plugins.translator.engines import AUTO, DEVICES, Engine, How, choose, make_engine
 from fairseq_plugins.translator.package import Package, open_package
 
@@ -151,7 +151,7 @@ class Translator:
             return list(_joined(map(self._translate, chunks)))
         with self._lock:
             if self._workers is None:
-                make = partial(_in_process, str(self.package.directory), self._options)
+                make = partial(_in_process, self.package, self._options)
                 self._workers = Workers(make, self.processes, SPAWN)
             try:
                 found = list(self._workers.map(chunks))
@@ -214,9 +214,9 @@ def _check_options(names: dict[str, str], numbers: dict[str, int | None], penalt
         raise UserError(f"length_penalty {penalty!r}: not a finite number")
 
 
-def _in_process(directory: str, options: dict[str, Any]) -> Callable[[Chunk], Translated]:
-    """What a process of :class:`Translator` does."""
-    return Translator(directory, **options)._translate
+def _in_process(package: Package, options: dict[str, Any]) -> Callable[[Chunk], Translated]:
+    """What a process of :class:`Translator` does; the files of the package are checked already."""
+    return Translator(package, **options)._translate
 
 
 def _joined(translated: Iterable[Translated]) -> Iterator[Translation]:
@@ -266,21 +266,10 @@ def chunks_of(stream: Iterable[bytes], name: str, size: int) -> Iterator[Chunk]:
     Raises:
         UserError: a line is not UTF-8.
     """
-    lines: list[str] = []
-    number = characters = 0
-    try:
-        for number, line in enumerate(decoded(stream, name), start=1):
-            lines.append(line)
-            characters += len(line)
-            if len(lines) == size or characters >= MOST_CHARACTERS:
-                yield Chunk(number - len(lines), lines, name)
-                lines, characters = [], 0
-    except UserError:
-        if lines:
-            yield Chunk(number - len(lines), lines, name)
-        raise
-    if lines:
-        yield Chunk(number - len(lines), lines, name)
+    before = 0
+    for lines in grouped(decoded(stream, name), size, len, MOST_CHARACTERS):
+        yield Chunk(before, lines, name)
+        before += len(lines)
 
 
 def parser() -> IntermixedParser:
