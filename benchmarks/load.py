@@ -31,10 +31,10 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
+from fairseq_plugins.lines import in_step
 from fairseq_plugins.observe.guard import installing as guard
 from fairseq_plugins.observe.recorder import recording
 from fairseq_plugins.pipeline.fits import IMPORTS, bytes_in_memory, bytes_of_activations
-from fairseq_plugins.text.lines import in_step
 
 SHARES = (4, 2, 1)
 """The whole is divided by these."""

@@ -22,17 +22,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
     "interrupts": set(),
+    "lines": set(),
     "options": set(),
     "orphans": set(),
     "outcome": set(),
     "processor": set(),
     "starting": set(),
     "tables": set(),
+    "workers": set(),
     "text": set(),
     "archive": set(),
     "patches": {"archive", "text"},
     "core": set(),
-    "methods": {"core"},
+    "methods.shared": {"core"},
+    "methods": {"core", "methods.shared"},
     "training": {"core", "patches"},
     "search": {"core", "patches"},
     "checkpoints": {"archive", "core", "patches"},
@@ -49,7 +52,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
-BASE = {"errors", "files", "interrupts", "options", "orphans", "outcome", "processor", "starting", "tables"}
+BASE = {
+    *("errors", "files", "interrupts", "lines", "options", "orphans"),
+    *("outcome", "processor", "starting", "tables", "workers"),
+}
 
 
 def part_of(module: str) -> str:

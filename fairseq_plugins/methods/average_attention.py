@@ -11,9 +11,9 @@ from typing import Any
 from torch import nn
 
 from fairseq_plugins.core.attention import AttentionPlan
-from fairseq_plugins.core.averages import AverageAttention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
+from fairseq_plugins.methods.shared.averages import AverageAttention
 
 
 @part(

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.history import History
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
-from fairseq_plugins.core.state_buffer import BufferedStates, with_state
+from fairseq_plugins.methods.shared.state_buffer import BufferedStates, with_state
 
 
 class DepthWeightedAverage(History):
     """Mixes every ``dilation``-th state, the newest first, after every ``period``-th layer. Shapes ``(T, B, C)``.
 
     Starts as the identity, so as a plain Transformer. Entries of the weights that no mixture reads stay 0 and 1.
-    Averages of all states, after each layer, are one product each, see :mod:`fairseq_plugins.core.state_buffer`. Those
-    with a dilation or a period, and those of compiled code, are added up state by state.
+    Averages of all states, after each layer, are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`).
+    Those with a dilation or a period, and those of compiled code, are added up state by state.
     """
 
     def __init__(self, layers: int, dilation: int, period: int) -> None:

@@ -10,10 +10,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.bounded import BoundedNorm
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
+from fairseq_plugins.methods.shared.bounded import BoundedNorm
 
 PLACES = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.history import History
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
-from fairseq_plugins.core.state_buffer import BufferedStates, with_state
+from fairseq_plugins.methods.shared.state_buffer import BufferedStates, with_state
 
 PAPER = "Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787"
 
@@ -39,8 +39,8 @@ class LinearCombination(History):
     """The weights W and the L LayerNorms of one stack, and the code that both forms share.
 
     Autograd saves each state once, however many mixtures it enters, so memory grows linearly with depth. Mixtures of
-    all states by scalars are one product each, see :mod:`fairseq_plugins.core.state_buffer`. Those of a window or with
-    a weight in each dimension, and those of compiled code, are added up state by state.
+    all states by scalars are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`). Those of a window
+    or with a weight in each dimension, and those of compiled code, are added up state by state.
 
     Args:
         layers: L.

@@ -8,10 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairseq_plugins.core.bounded import BoundedNorm
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
+from fairseq_plugins.methods.shared.bounded import BoundedNorm
 
 ATTENTION, OTHERS = "dyt_attention_alpha", "dyt_alpha"
 

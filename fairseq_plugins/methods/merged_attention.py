@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_plugins.core.attention import AttentionPlan, ThreeMapsAttention, needs_cross_attention
-from fairseq_plugins.core.averages import RunningAverage
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Stack, method, part
+from fairseq_plugins.methods.shared.averages import RunningAverage
 
 
 class MergedAttention(ThreeMapsAttention):

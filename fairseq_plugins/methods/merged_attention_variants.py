@@ -14,9 +14,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan, ThreeMapsAttention, needs_cross_attention
-from fairseq_plugins.core.averages import AverageAttention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, method, part
+from fairseq_plugins.methods.shared.averages import AverageAttention
 
 
 class JoinedAttention(ThreeMapsAttention):

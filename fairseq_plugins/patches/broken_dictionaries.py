@@ -12,8 +12,8 @@ from typing import Any
 from fairseq.data.dictionary import Dictionary
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.wrapping import wrap
-from fairseq_plugins.text.lines import read_lines
 
 OVERWRITE = " #fairseq:overwrite"
 MARK = "\ufeff"

@@ -13,8 +13,8 @@ from contextlib import nullcontext
 from fairseq_cli import interactive
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import decoded
 from fairseq_plugins.patches.wrapping import wrap
-from fairseq_plugins.text.lines import decoded
 
 
 def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer_size: int) -> Iterator[list[str]]:

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError, report, unknown_name
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.lines import raw_lines
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.download import Downloads, chosen
 from fairseq_plugins.pipeline.workspace import Workspace, say
-from fairseq_plugins.text.lines import raw_lines
 
 
 @dataclass(frozen=True)

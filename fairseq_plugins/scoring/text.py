@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text.lines import read_lines
+from fairseq_plugins.lines import read_lines
 
 LOST_BY_BATCHES = 7
 """Maximum number of sentences that fairseq's batches of a multiple of 8 leave out of one decoding."""

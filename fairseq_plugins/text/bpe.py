@@ -11,10 +11,10 @@ from subword_nmt.apply_bpe import BPE, read_vocabulary
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.options import at_least
 from fairseq_plugins.text.command import add_files, add_workers, parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
-from fairseq_plugins.text.workers import map_lines
+from fairseq_plugins.workers import map_lines
 
 
 def learn(lines: Iterable[str], merges: int, name: str) -> list[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import whole_files
 from fairseq_plugins.text.command import parser_of
-from fairseq_plugins.text.lines import whole_files
 
 SPLITS = ("train", "valid", "test")
 SHARES = (90, 5, 5)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import in_step
 from fairseq_plugins.text.command import parser_of
-from fairseq_plugins.text.lines import in_step
 
 
 def check(paths: Sequence[Path]) -> tuple[int, int]:
     """Number of lines of parallel files, and of lines that are blank in at least one file.
 
     Raises:
-        UserError: as :func:`~fairseq_plugins.text.lines.in_step`, or if a file has only blank lines.
+        UserError: as :func:`~fairseq_plugins.lines.in_step`, or if a file has only blank lines.
     """
     count = blank = 0
     some_text = [False] * len(paths)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import in_step, whole_files
 from fairseq_plugins.options import at_least
 from fairseq_plugins.text.command import parser_of
-from fairseq_plugins.text.lines import in_step, whole_files
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines, whole_files
 from fairseq_plugins.text.command import parser_of
-from fairseq_plugins.text.lines import read_lines, whole_files
 
 
 def take_apart(path: Path, columns: Sequence[Path]) -> None:

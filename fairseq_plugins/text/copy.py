@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fairseq_plugins.lines import raw_lines, whole_files
 from fairseq_plugins.text.command import add_files, parser_of
-from fairseq_plugins.text.lines import raw_lines, whole_files
 
 
 def main(argv: Sequence[str]) -> int:

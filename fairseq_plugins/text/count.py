@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.command import parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
 
 
 def counted(*paths: Path) -> tuple[int, Counter[str]]:

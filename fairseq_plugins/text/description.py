@@ -15,10 +15,10 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.text.command import parser_of
-from fairseq_plugins.text.lines import read_lines
 from fairseq_plugins.text.lower_case import lower_case
-from fairseq_plugins.text.workers import Transform
+from fairseq_plugins.workers import Transform
 
 FILE = "text.json"
 TOKENISERS = ("moses", "none", "bytes")

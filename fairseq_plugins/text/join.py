@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.command import add_files, parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
 
 _END_OF_A_PART = re.compile("@@( |$)")
 KINDS = ("bpe", "sentencepiece")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.command import add_files, parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
 
 
 def lower_case(line: str) -> str:

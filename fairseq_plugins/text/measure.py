@@ -21,7 +21,7 @@ import numpy as np
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum
-from fairseq_plugins.text.lines import open_bytes
+from fairseq_plugins.lines import open_bytes
 
 BLOCK = 1 << 24
 """Bytes of text, or of binarised text, per block."""

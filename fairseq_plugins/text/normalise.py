@@ -8,10 +8,10 @@ from functools import cache
 
 from sacremoses import MosesPunctNormalizer
 
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text import moses
 from fairseq_plugins.text.command import add_files, add_workers, parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
-from fairseq_plugins.text.workers import map_lines
+from fairseq_plugins.workers import map_lines
 
 
 def without_control_characters(line: str) -> str:

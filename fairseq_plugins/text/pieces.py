@@ -9,10 +9,10 @@ from pathlib import Path
 import sentencepiece
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines, whole_files, write_lines
 from fairseq_plugins.options import at_least
 from fairseq_plugins.text.command import add_files, add_workers, parser_of
-from fairseq_plugins.text.lines import read_lines, whole_files, write_lines
-from fairseq_plugins.text.workers import Transform, map_lines
+from fairseq_plugins.workers import Transform, map_lines
 
 KINDS = ("unigram", "bpe")
 

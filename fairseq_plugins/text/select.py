@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.options import at_least
 from fairseq_plugins.text.command import add_files, parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
 
 
 def every(paths: Sequence[Path], step: int) -> Iterator[str]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.command import parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
 
 _SEGMENT = re.compile(r'<seg\b[^>]*?\bid="?([^">\s]*)"?[^>]*>(.*)</seg>', re.IGNORECASE)
 _OPENS = re.compile(r"<seg\b", re.IGNORECASE)

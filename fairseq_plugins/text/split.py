@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines, whole_files
 from fairseq_plugins.options import at_least
 from fairseq_plugins.text.command import parser_of
-from fairseq_plugins.text.lines import read_lines, whole_files
 
 
 def split(path: Path, rest: Path, taken: Path, every: int) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.command import add_files, parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
 
 METADATA = ("<url>", "<talkid>", "<keywords>")
 """Lines that contain one of them are not sentences."""

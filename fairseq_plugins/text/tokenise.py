@@ -12,13 +12,13 @@ import regex
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from sacremoses.indic import NUKTAS, VIRAMAS
 
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text import moses
 from fairseq_plugins.text.command import add_files, add_workers, parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
 from fairseq_plugins.text.lower_case import lower_case
 from fairseq_plugins.text.normalise import normaliser, without_control_characters
 from fairseq_plugins.text.truecase import recaser
-from fairseq_plugins.text.workers import Transform, map_lines
+from fairseq_plugins.workers import Transform, map_lines
 
 KINDS = ("moses", "none")
 

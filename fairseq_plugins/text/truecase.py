@@ -10,9 +10,9 @@ from pathlib import Path
 from sacremoses import MosesDetruecaser, MosesTruecaser
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.command import add_files, add_workers, parser_of
-from fairseq_plugins.text.lines import read_lines, write_lines
-from fairseq_plugins.text.workers import Transform, map_lines
+from fairseq_plugins.workers import Transform, map_lines
 
 
 def learn(lines: Iterable[str], model: Path) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import checksum, write_whole
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.search.settings import GNMT, STOCK
-from fairseq_plugins.text.lines import read_lines
 from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.model import build, dictionaries_of, read_weights
 

@@ -183,7 +183,7 @@ METHODS = (
     ),
     Break(
         "aan-mask",
-        PACKAGE + "core/averages.py",
+        PACKAGE + "methods/shared/averages.py",
         "(weights @ (values * valid).reshape(",
         "(weights @ values.reshape(",
         "pads on the left enter the average of the target",
@@ -191,7 +191,7 @@ METHODS = (
     ),
     Break(
         "aan-state",
-        PACKAGE + "core/averages.py",
+        PACKAGE + "methods/shared/averages.py",
         "totals + previous_sum, counts + previous_count",
         "totals + previous_sum, counts",
         "while decoding, the count of the words so far is always 1",
@@ -199,7 +199,7 @@ METHODS = (
     ),
     Break(
         "aan-gate",
-        PACKAGE + "core/averages.py",
+        PACKAGE + "methods/shared/averages.py",
         "of_input * query + of_average * average",
         "of_average * query + of_input * average",
         "the two gates are swapped",
@@ -335,7 +335,7 @@ METHODS = (
     ),
     Break(
         "bounded-value",
-        PACKAGE + "core/bounded.py",
+        PACKAGE + "methods/shared/bounded.py",
         "            value = ctx.value(x, alpha, shift)\n        gradient",
         "            pass\n        gradient",
         "second derivatives of DyT and Derf take the value of the function for a constant",
@@ -474,7 +474,7 @@ CORE = (
     ),
     Break(
         "reorder",
-        PACKAGE + "core/averages.py",
+        PACKAGE + "methods/shared/averages.py",
         "select(state, new_order)",
         "select(state, torch.arange(len(new_order)))",
         "the decoding state of an average does not follow the beams",
@@ -1214,11 +1214,11 @@ AROUND = (
     ),
     Break(
         "lines-lost-before-error",
-        PACKAGE + "text/workers.py",
+        PACKAGE + "workers.py",
         "                problem = error\n",
         "                raise\n",
         "lines that were read before an error of the input are not translated by several processes",
-        ("tests/text/test_workers.py", "tests/translator/test_translate.py"),
+        ("tests/test_workers.py", "tests/translator/test_translate.py"),
     ),
     Break(
         "threads-at-once",

@@ -9,9 +9,9 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from fairseq_plugins.core.averages import RunningAverage
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.model import DeepTransformerModel
+from fairseq_plugins.methods.shared.averages import RunningAverage
 from tests import models
 from tests.representatives import for_each
 from tests.rounding import assert_same_to_rounding, scale

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_plugins.core.averages import AverageAttention
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.methods.shared.averages import AverageAttention
 from tests import by_hand
 from tests.building import batch, count, logits, tiny
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_plugins.core.averages import RunningAverage, causal_average, full_average
 from fairseq_plugins.methods.merged_attention import MergedAttention
+from fairseq_plugins.methods.shared.averages import RunningAverage, causal_average, full_average
 from tests.building import batch, logits, tiny
 
 C, HEADS = 16, 2

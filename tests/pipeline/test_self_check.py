@@ -13,12 +13,12 @@ from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_plugins.demo.archives import write_archives
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline.self_check import References, Result, checked, write_check
 from fairseq_plugins.text.__main__ import main as steps
 from fairseq_plugins.text.bytes import tokens_of
 from fairseq_plugins.text.description import Description, described
 from fairseq_plugins.text.description import main as describe
-from fairseq_plugins.text.lines import read_lines
 from fairseq_plugins.text.normalise import normaliser
 from fairseq_plugins.text.ted import segments
 from fairseq_plugins.text.tokenise import Tokenisation

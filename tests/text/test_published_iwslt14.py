@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sacremoses import MosesTokenizer
 
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.bpe import load
-from fairseq_plugins.text.lines import read_lines, write_lines
 from fairseq_plugins.text.lower_case import lower_case
 from fairseq_plugins.text.ted import segments
 from fairseq_plugins.text.tokenise import Tokenisation, tokenised

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import decoded
 from fairseq_plugins.pipeline.commands import Commands
-from fairseq_plugins.text.lines import decoded
 from tests import hostile, processes
 from tests.processes import Ended
 from tests.translator.conftest import Made

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins import workers
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text import workers
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -73,7 +73,7 @@ def test_a_mistake_before_the_first_line_and_a_killed_worker() -> None:
 def test_a_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     program = (
         "import os, pathlib, sys, time\n"
-        "from fairseq_plugins.text.workers import map_lines\n"
+        "from fairseq_plugins.workers import map_lines\n"
         "def work(line):\n"
         "    pathlib.Path(sys.argv[1], str(os.getpid())).touch()\n"
         "    time.sleep(600)\n"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_plugins.core.state_buffer import BufferedStates
+from fairseq_plugins.methods.shared.state_buffer import BufferedStates
 from tests.building import tiny
 
 LAYERS, SHAPE = 4, (3, 2, 5)
