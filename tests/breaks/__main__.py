@@ -1,6 +1,8 @@
-"""Break each part of the package once and see whether a test notices: ``python -m tests.breaks``.
+"""Break the package and see whether a test notices: ``python -m tests.breaks``.
 
-Exit code 0 where each break was caught, 1 where one was not.
+Without options the forty breaks made by hand are checked. ``--mutants FILE`` and ``--since REVISION`` make breaks from
+the source: of a file, or of the lines that were changed since a revision. Exit code 0 where each break was caught, 1
+where one was not.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 
 from tests.breaks.checking import check, copy_of_tracked_files, failing_without_a_break, table
 from tests.breaks.listed import BREAKS, Break
+from tests.breaks.mutants import changed_lines, mutants_of, sample
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,27 +23,32 @@ ROOT = Path(__file__).resolve().parents[2]
 def parser() -> argparse.ArgumentParser:
     """Flags of this module."""
     flags = argparse.ArgumentParser(prog="python -m tests.breaks", description=__doc__)
-    flags.add_argument("--only", nargs="+", metavar="NAME", help="these breaks (default: all)")
+    which = flags.add_mutually_exclusive_group()
+    which.add_argument("--only", nargs="+", metavar="NAME", help="these of the breaks made by hand (default: all)")
+    which.add_argument("--mutants", nargs="+", metavar="FILE", help="mutants of these files of the package")
+    which.add_argument("--since", metavar="REVISION", help="mutants of the lines changed since this revision of git")
+    flags.add_argument("--most", type=int, default=30, help="draw so many mutants at most (default: %(default)s)")
+    flags.add_argument("--seed", type=int, default=1, help="of that draw (default: %(default)s)")
     flags.add_argument(
         "--select", default="not slow", metavar="MARKS", help="as pytest's -m, or all (default: 'not slow')"
     )
-    flags.add_argument(
-        "--tests", nargs="+", default=[], metavar="PATH", help="run these tests only; default: those of the break first"
-    )
-    flags.add_argument("--no-rest", action="store_true", help="run no tests but those that the break names")
     return flags
 
 
-def chosen(names: Sequence[str] | None) -> list[Break]:
-    """The breaks of these names.
+def chosen(args: argparse.Namespace) -> list[Break]:
+    """The breaks that the flags name.
 
     Raises:
-        ValueError: there is none of a name.
+        ValueError: no break has such a name.
     """
-    known = {one.name: one for one in BREAKS}
-    if unknown := [name for name in names or () if name not in known]:
-        raise ValueError(f"unknown break '{unknown[0]}'; legal values: {', '.join(known)}")
-    return [known[name] for name in names] if names else list(BREAKS)
+    if args.mutants or args.since:
+        lines = {file: None for file in args.mutants} if args.mutants else changed_lines(ROOT, args.since)
+        mutants = [mutant for file in sorted(lines) for mutant in mutants_of(ROOT, file, lines[file])]
+        return sample(mutants, args.most, args.seed)
+    by_hand = {broken.name: broken for broken in BREAKS}
+    if unknown := [name for name in args.only or () if name not in by_hand]:
+        raise ValueError(f"unknown break '{unknown[0]}'; legal values: {', '.join(by_hand)}")
+    return [by_hand[name] for name in args.only or by_hand]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = parser()
     args = flags.parse_args(argv)
     try:
-        breaks = chosen(args.only)
+        breaks = chosen(args)
     except ValueError as error:
         flags.error(str(error))
     outcomes = []
@@ -56,13 +64,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         copy = Path(directory)
         copy_of_tracked_files(ROOT, copy)
         for number, broken in enumerate(breaks, start=1):
-            outcome = check(broken, copy, args.select, args.tests, rest=not args.no_rest)
+            # Of the many mutants some change nothing, and all tests would run for each of these.
+            outcome = check(broken, copy, args.select, rest=broken.where is None)
             outcomes.append(outcome)
             said = outcome.caught_by or outcome.unclear or "no test"
             print(f"{number}/{len(breaks)} {broken.name}: {said} ({outcome.seconds:.0f} s)", flush=True)
-        always = failing_without_a_break([one.caught_by for one in outcomes if one.caught_by], copy)
+        always = failing_without_a_break([outcome.caught_by for outcome in outcomes if outcome.caught_by], copy)
     print(f"\n{table(outcomes, always)}")
-    caught = sum(bool(one.caught_by) and one.caught_by not in always for one in outcomes)
+    caught = sum(bool(outcome.caught_by) and outcome.caught_by not in always for outcome in outcomes)
     print(f"\n{caught} of {len(outcomes)} breaks caught")
     return 0 if caught == len(outcomes) else 1
 

@@ -57,9 +57,11 @@ def made(broken: Break, copy: Path) -> Iterator[None]:
     """
     file = copy / broken.file
     whole = file.read_text(encoding="utf-8")
-    if whole.count(broken.fragment) != 1:
+    if broken.where is None and whole.count(broken.fragment) != 1:
         raise ValueError(f"{broken.name}: the fragment occurs {whole.count(broken.fragment)} times in {broken.file}")
-    file.write_text(whole.replace(broken.fragment, broken.replacement), encoding="utf-8")
+    first = whole.index(broken.fragment, broken.where or 0)
+    changed = whole[:first] + broken.replacement + whole[first + len(broken.fragment) :]
+    file.write_text(changed, encoding="utf-8")
     try:
         yield
     finally:
@@ -75,18 +77,17 @@ def run_tests(copy: Path, arguments: Sequence[str], select: str) -> subprocess.C
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
 
 
-def check(broken: Break, copy: Path, select: str, tests: Sequence[str] = (), rest: bool = True) -> Outcome:
+def check(broken: Break, copy: Path, select: str, rest: bool = True) -> Outcome:
     """Break the copy and run its tests until one fails.
 
     Args:
         broken: the break.
         copy: the copied files.
         select: pytest's ``-m``, or ``all``.
-        tests: run these only; by default those of the break, then, where none fails, the others.
-        rest: whether the others run.
+        rest: whether the other tests run where none of the break's own fails.
     """
-    rounds = [[*tests]] if tests else [[*broken.tests]]
-    if rest and not tests:
+    rounds = [[*broken.tests]] if broken.tests else []
+    if rest or not rounds:
         rounds.append(["tests", *(f"--ignore={path}" for path in broken.tests)])
     start = time.monotonic()
     with made(broken, copy):
@@ -109,8 +110,8 @@ def failing_without_a_break(tests: Sequence[str], copy: Path) -> set[str]:
 def table(outcomes: Sequence[Outcome], always: set[str]) -> str:
     """One row for each break; ``always`` are the tests that fail without one, too."""
     lines = ["| break | what is wrong | caught by | seconds |", "|---|---|---|---:|"]
-    for one in outcomes:
-        by = f"`{one.caught_by}`" if one.caught_by else "could not run" if one.unclear else "**no test**"
-        by += " (fails without the break, too)" if one.caught_by in always else ""
-        lines.append(f"| {one.broken.name} | {one.broken.what} | {by} | {one.seconds:.0f} |")
+    for outcome in outcomes:
+        by = f"`{outcome.caught_by}`" if outcome.caught_by else "could not run" if outcome.unclear else "**no test**"
+        by += " (fails without the break, too)" if outcome.caught_by in always else ""
+        lines.append(f"| {outcome.broken.name} | {outcome.broken.what} | {by} | {outcome.seconds:.0f} |")
     return "\n".join(lines)
