@@ -8,7 +8,7 @@ fairseq_plugins`` only prints a line, ``python -m fairseq_plugins.text`` works o
 from __future__ import annotations
 
 # Before all else: Ctrl-C ends a command quietly from here on.
-from fairseq_plugins.starting import LATER
+from fairseq_plugins.process import LATER
 
 # isort: split
 import logging

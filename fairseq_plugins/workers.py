@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.orphans import end_with
+from fairseq_plugins.process import end_with
 
 CHUNK = 2000
 """Lines per task of a worker."""

@@ -14,20 +14,17 @@ from pathlib import Path
 import pytest
 
 import fairseq_plugins
-from fairseq_plugins import starting
+from fairseq_plugins import process
 
 PACKAGE = Path(fairseq_plugins.__file__).parent
 SETUP = PACKAGE.parent / "setup.py"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
-    "interrupts": set(),
     "lines": set(),
     "options": set(),
-    "orphans": set(),
-    "outcome": set(),
+    "process": set(),
     "processor": set(),
-    "starting": set(),
     "tables": set(),
     "workers": set(),
     "text": set(),
@@ -53,8 +50,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
 BASE = {
-    *("errors", "files", "interrupts", "lines", "options", "orphans"),
-    *("outcome", "processor", "starting", "tables", "workers"),
+    *("errors", "files", "lines", "options"),
+    *("process", "processor", "tables", "workers"),
 }
 
 
@@ -113,7 +110,7 @@ def test_each_way_to_import_is_seen(line: str, part: str) -> None:
 
 def test_what_registers_by_itself_imports_fairseq_no_sooner() -> None:
     """Else fairseq would be there before it is patched, and log as it likes."""
-    modules = [f"fairseq_plugins.{name}" for name in starting.BY_THEMSELVES]
+    modules = [f"fairseq_plugins.{name}" for name in process.BY_THEMSELVES]
     program = (
         f"import importlib, sys; sys.orig_argv[1:] = ['-m', {modules[0]!r}]\n"
         f"for name in {modules!r}:\n"

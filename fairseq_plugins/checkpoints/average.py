@@ -35,7 +35,7 @@ from fairseq_plugins.checkpoints.selection import (
 )
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 
 
 def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:

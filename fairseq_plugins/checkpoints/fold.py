@@ -48,9 +48,9 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.patches.damaged_settings import explained_by_settings
 from fairseq_plugins.patches.mismatched_checkpoints import explain
+from fairseq_plugins.process import exit_code
 
 STOCK_ARCH = "transformer"
 SMALLEST_SCALE = 1e-6

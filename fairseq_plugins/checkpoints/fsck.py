@@ -12,7 +12,7 @@ from pathlib import Path
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.tables import ABSENT, tabulated
 
 DAMAGED = 1

@@ -16,8 +16,7 @@ import fairseq_plugins
 from fairseq_plugins.archive import NON_FINITE_ALLOWED
 from fairseq_plugins.cli import stock
 from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.interrupts import at_once
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import at_once, exit_code
 
 
 def own(name: str, module: str, argv: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 
 USER_DIR = str(Path(__file__).resolve().parents[1])
 

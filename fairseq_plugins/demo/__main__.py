@@ -19,13 +19,13 @@ from fairseq_plugins.demo.recipe import configuration
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline.compare import How, compare, run_directory
 from fairseq_plugins.pipeline.prepare import Preparation
 from fairseq_plugins.pipeline.prepare_settings import Settings, sets_of
 from fairseq_plugins.pipeline.run import read_run
 from fairseq_plugins.pipeline.screen import Screen
 from fairseq_plugins.pipeline.workspace import Workspace
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.processor import core_count
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")

@@ -26,7 +26,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from fairseq_plugins.demo.corpus import pairs
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser, at_least
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 
 Files = dict[str, bytes]
 """Content by path inside an archive."""

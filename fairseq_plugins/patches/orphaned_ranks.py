@@ -11,7 +11,7 @@ from typing import Any
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_plugins.patches.wrapping import wrap
-from fairseq_plugins.starting import end_with_torchrun
+from fairseq_plugins.process import end_with_torchrun
 
 
 def call_main_until_alone(call_main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

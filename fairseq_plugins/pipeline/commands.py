@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
-from fairseq_plugins.orphans import end_with
+from fairseq_plugins.process import end_children, start_child
 from fairseq_plugins.text.__main__ import run_step
-
-GRACE_SECONDS = 2.0
-"""Time for a child to end by itself after Ctrl-C, which a terminal sends to parent and child."""
 
 
 class Commands:
@@ -63,15 +58,11 @@ class Commands:
             self._print(command, output, environment)
             return
         with open(output, "wb") if output is not None else nullcontext() as stream:
-            # close_fds=False: the child inherits the lock of workspace.py and keeps it.
-            child = subprocess.Popen(
-                command,
-                stdout=stream,
-                env={**os.environ, **(environment or {})},
-                close_fds=False,
-                preexec_fn=partial(end_with, os.getpid()),
-            )
-            code = _ended(child)
+            child = start_child(command, stdout=stream, env={**os.environ, **(environment or {})})
+            try:
+                code = child.wait()
+            finally:
+                end_children([child])
         if code:
             raise SystemExit(code if code > 0 else 128 - code)
 
@@ -81,19 +72,6 @@ class Commands:
         settings = [f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items()]
         redirection = [] if output is None else [">", shlex.quote(str(output))]
         print(" ".join([*settings, shlex.join(command), *redirection]), flush=True)
-
-
-def _ended(child: subprocess.Popen[bytes]) -> int:
-    """Wait for the child and return its exit code. If we are ended, end the child first."""
-    try:
-        return child.wait()
-    except BaseException:
-        # Ctrl-C at a terminal reaches the child, too; a signal to this process does not.
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_SECONDS)
-        child.terminate()
-        child.wait()
-        raise
 
 
 @contextmanager

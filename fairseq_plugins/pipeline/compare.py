@@ -21,12 +21,12 @@ from typing import IO
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import ScriptParser, at_least, given_again
-from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline import corpus, evaluate, train
 from fairseq_plugins.pipeline.checkout import checkout, configuration_file
-from fairseq_plugins.pipeline.commands import GRACE_SECONDS, Commands, interruptible
+from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.workspace import Workspace, say
+from fairseq_plugins.process import end_children, exit_code, start_child
 
 DIVERGED = 1
 """Exit code of a training whose loss was not finite."""
@@ -188,7 +188,7 @@ def train_all(
                     _begin(running, running.pop(child), child.returncode, output)
                 time.sleep(POLLED)
         finally:
-            _end(list(running))
+            end_children(list(running))
 
 
 def _steps(training: Training, how: How, tell: Callable[[str], None], evaluations: Sequence[Sequence[str]]) -> Steps:
@@ -217,9 +217,7 @@ def _begin(
     """Start the next step of a training after one that ended with ``code``; do nothing after the last."""
     with suppress(StopIteration):
         command = next(steps) if code is None else steps.send(code)
-        # close_fds=False: the child inherits the lock of workspace.py and keeps it.
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, close_fds=False)
-        running[child] = steps
+        running[start_child(command, stdin=subprocess.DEVNULL, stdout=output)] = steps
 
 
 def _print_all(steps: Steps) -> None:
@@ -229,17 +227,6 @@ def _print_all(steps: Steps) -> None:
         while True:
             Commands(dry_run=True).run(*command)
             command = steps.send(0)
-
-
-def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End all children. Ctrl-C at a terminal has reached them, too; a signal to this process has not."""
-    until = time.monotonic() + GRACE_SECONDS
-    for child in children:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(max(0.0, until - time.monotonic()))
-        child.terminate()
-    for child in children:
-        child.wait()
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -22,13 +22,13 @@ import fairseq_plugins
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.options import ScriptParser, at_least
-from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline import corpus, self_check
 from fairseq_plugins.pipeline.checkout import CONFIGS, commit
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.generated import write_perplexity, write_texts
 from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES, Run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.scoring.metrics import metric_named
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text import moses

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import ScriptParser, at_least
-from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline.checkout import CONFIGS, checkout
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.compare import Options, Training, report, require_slurm, run_directory, train_all
@@ -24,6 +23,7 @@ from fairseq_plugins.pipeline.evaluate import test_sets
 from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
 from fairseq_plugins.pipeline.smoke import smaller
 from fairseq_plugins.pipeline.workspace import Workspace
+from fairseq_plugins.process import exit_code
 
 SMOKE_ROWS = 2
 """Number of trainings of a table at toy size, which only tests the chain."""

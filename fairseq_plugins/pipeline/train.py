@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -33,8 +32,6 @@ from typing import Any
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import ScriptParser, at_least
-from fairseq_plugins.orphans import end_with
-from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration, taken_as_it_is
@@ -45,6 +42,7 @@ from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, cho
 from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION
 from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.pipeline.workspace import Workspace
+from fairseq_plugins.process import end_with, exit_code, start_child
 
 DEFAULT_PORT = 29500
 SHOWN = re.compile(rb"\| (train|train_inner|valid|WARNING) \|")
@@ -602,14 +600,14 @@ def _followed(command: Sequence[str], log: Path, since: int, environment: Mappin
     with open(log, "ab") as output, open(log, "rb") as lines:
         lines.seek(since)
         rest = b""
-        child = subprocess.Popen(
+        # Ctrl-C reaches the training through this process; it would otherwise log a traceback.
+        child = start_child(
             command,
+            ignores_interrupts=True,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
-            close_fds=False,  # it keeps the lock of RUN
-            preexec_fn=partial(_begin_as_child, os.getpid()),
         )
         try:
             while True:
@@ -624,12 +622,6 @@ def _followed(command: Sequence[str], log: Path, since: int, environment: Mappin
             # SIGTERM ends Python at once; checkpoints are whole at any time.
             child.terminate()
             child.wait()
-
-
-def _begin_as_child(parent: int) -> None:
-    """End with the parent, which ends the training at Ctrl-C; it would otherwise log a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with(parent)
 
 
 def _show(content: bytes) -> bytes:

@@ -20,7 +20,7 @@ from pathlib import Path
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser, at_least
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.scoring.forms import Forms
 from fairseq_plugins.scoring.inputs import sets_of
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, metric_named

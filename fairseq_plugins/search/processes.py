@@ -31,8 +31,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.orphans import end_with
-from fairseq_plugins.outcome import users_mistake
+from fairseq_plugins.process import end_with, users_mistake
 from fairseq_plugins.processor import core_count
 
 SENTENCE = re.compile(r"^[A-Z]-(\d+)[\t_]")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_directory
 from fairseq_plugins.options import IntermixedParser
-from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline.corpus import binarised
 from fairseq_plugins.pipeline.evaluate import configuration_of, languages_of
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.translator.engines import CTranslate2Engine, FairseqEngine, How
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of
 from fairseq_plugins.translator.package import (

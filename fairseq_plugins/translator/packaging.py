@@ -15,12 +15,12 @@ from fairseq_plugins.checkpoints.files import architecture, num_updates, read_ch
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, whole_directory
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.outcome import exit_code
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.corpus import binarised, lengths
 from fairseq_plugins.pipeline.evaluate import KINDS, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.run import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.text.description import SUBWORDS
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 from fairseq_plugins.errors import UserError, report, unknown_name
 from fairseq_plugins.lines import decoded, open_bytes, raw_lines
 from fairseq_plugins.options import IntermixedParser, at_least, finite
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.translator.engines import AUTO, DEVICES, Engine, How, choose, make_engine
 from fairseq_plugins.translator.package import Package, open_package
 from fairseq_plugins.workers import SPAWN, Workers, grouped, map_lines

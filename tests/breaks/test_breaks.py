@@ -11,7 +11,7 @@ import pytest
 from tests.breaks.__main__ import ROOT, chosen, parser
 from tests.breaks.checking import Outcome, check, copy_of_tracked_files, failing_without_a_break, made, table
 from tests.breaks.listed import BREAKS, Break
-from tests.breaks.mutants import changed_lines, mutants_of, sample, likely_tests
+from tests.breaks.mutants import changed_lines, likely_tests, mutants_of, sample
 
 
 @pytest.fixture

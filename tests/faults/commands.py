@@ -105,7 +105,7 @@ def _forget(environment: dict[str, str]) -> None:
     from hydra.core.global_hydra import GlobalHydra
     from tqdm import tqdm
 
-    from fairseq_plugins.interrupts import end_quietly
+    from fairseq_plugins.process import end_quietly
     from tests import toy
 
     end_quietly()

@@ -54,7 +54,7 @@ def test_whoever_ends_us_ends_the_command(tmp_path: Path) -> None:
 import sys
 sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
 WAIT = 'echo $$ >{tmp_path}/child.partial; mv {tmp_path}/child.partial {tmp_path}/child; read'
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 def job():
     with interruptible():

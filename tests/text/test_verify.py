@@ -16,7 +16,7 @@ from fairseq import options
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq_cli import preprocess
 
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.text import known_corpora, measure
 from fairseq_plugins.text.verify import main
 from tests import toy

@@ -30,7 +30,7 @@ from fairseq_plugins.observe.diagnostics.models import (
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings
 from fairseq_plugins.observe.diagnostics.trainings import Training
 from fairseq_plugins.options import IntermixedParser, at_least
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.tables import tabulated
 
 EVERYTHING = "all"

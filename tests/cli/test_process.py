@@ -12,10 +12,9 @@ from typing import NoReturn
 import pytest
 from torch.multiprocessing import ProcessRaisedException
 
-from fairseq_plugins import interrupts
+from fairseq_plugins import process
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.interrupts import INTERRUPTED, end_quietly, raise_again
-from fairseq_plugins.outcome import exit_code
+from fairseq_plugins.process import INTERRUPTED, end_quietly, exit_code, raise_again
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -137,8 +136,8 @@ def test_ctrl_c_while_a_command_imports_is_no_trace(
 
 def test_a_command_that_runs_gets_ctrl_c_as_an_exception() -> None:
     asked = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    begun = "from fairseq_plugins import interrupts; from fairseq_plugins.outcome import exit_code"
-    code = f"{begun}; interrupts.end_quietly(); {asked}; exit_code(lambda: exec('{asked}'))"
+    begun = "from fairseq_plugins.process import end_quietly, exit_code"
+    code = f"{begun}; end_quietly(); {asked}; exit_code(lambda: exec('{asked}'))"
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     command = [sys.executable, "-c", f"import sys; sys.orig_argv = ['', '-m', 'fairseq_plugins']; {code}"]
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
@@ -148,7 +147,7 @@ def test_a_command_that_runs_gets_ctrl_c_as_an_exception() -> None:
 def test_the_hook_for_ctrl_c_leaves_other_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda *error: seen.append(error))
-    monkeypatch.setattr(interrupts, "_installed", False)
+    monkeypatch.setattr(process, "_installed", False)
     end_quietly()
     raise_again()
     defect = RuntimeError("ours")

@@ -1,0 +1,252 @@
+"""How a process of this package starts and ends, and how it ends those that it has started.
+
+Ctrl-C while a command starts ends it at once and prints nothing: imports take seconds, and nothing is half made yet. A
+KeyboardInterrupt is not enough there: C code and destructors that run during an import turn it into another error, or
+swallow it. So this module is imported before all others, and imports only what is cheap.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from fairseq_plugins.errors import UserError
+
+PACKAGE = "fairseq_plugins"
+BY_THEMSELVES = (
+    "cli",
+    "text",
+    "demo.archives",
+)
+"""Modules that call :func:`fairseq_plugins.register` themselves when run with ``python -m``."""
+INTERRUPTED = 130
+"""128 + SIGINT, as in a shell."""
+READER_LEFT = 141
+"""128 + SIGPIPE: the result of writing into ``| head`` after ``head`` has ended."""
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+"""Errors of the system if nothing more can be written."""
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+GRACE_SECONDS = 2.0
+"""Time for a child to end by itself after Ctrl-C, which a terminal sends to parent and child."""
+
+_PR_SET_PDEATHSIG = 1
+_installed = False
+
+
+# --- the start ------------------------------------------------------------------------------------------------------
+
+
+def registers_later() -> bool:
+    """Return whether this process calls :func:`fairseq_plugins.register` itself, or never needs it.
+
+    ``sys.orig_argv`` is the interpreter's own command line. A worker spawned by such a process was started differently
+    (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
+    """
+    started_with = sys.orig_argv[1:]
+    by_itself = [["-m", f"{PACKAGE}.{module}"] for module in BY_THEMSELVES]
+    if started_with == ["-m", PACKAGE] or started_with[:2] in by_itself:
+        return True
+    return bool(started_with) and os.path.splitext(os.path.basename(started_with[0]))[0] == "fairseq-deep"
+
+
+def end_quietly() -> None:
+    """Let Ctrl-C end this process without a trace at any time, and at once until :func:`raise_again`."""
+    global _installed
+    previous = sys.excepthook
+
+    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            # The interpreter turns a SystemExit that leaves the hook into its exit code.
+            raise SystemExit(INTERRUPTED)
+        previous(kind, value, trace)
+
+    sys.excepthook = hook
+    _installed = True
+    _end_at_once()
+
+
+def raise_again() -> None:
+    """From here on Ctrl-C is a KeyboardInterrupt, as Python has it."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """For imports after the start of a command: Ctrl-C ends it at once; not where others have started the process."""
+    if _installed:
+        _end_at_once()
+    try:
+        yield
+    finally:
+        raise_again()
+
+
+def _end_at_once() -> None:
+    # Imported lazily: `signal` is the slowest import so far, and the excepthook covers the time until then.
+    import signal
+
+    # Not where Ctrl-C is ignored, as for what a shell runs in the background.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
+
+
+# --- parent and child -----------------------------------------------------------------------------------------------
+
+
+def end_with(parent: int, by: int | None = None) -> None:
+    """Let this process get a signal when its parent ends, even by SIGKILL; only Linux can do this.
+
+    An orphan would go on, and keep its directory locked.
+
+    Args:
+        parent: the process that started this one, which may have ended already.
+        by: the signal; default: SIGTERM.
+    """
+    import ctypes
+    import signal
+
+    if sys.platform == "linux":
+        number = int(by or signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), number)
+
+
+def end_with_torchrun() -> None:
+    """Let a rank end with the torchrun that has started it, which may be killed while the rank still imports."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with(os.getppid())
+
+
+def start_child(command: Sequence[str], *, ignores_interrupts: bool = False, **settings: Any) -> Popen[bytes]:
+    """Start a command that ends when this process does, and keeps the lock of a directory that this process holds.
+
+    Args:
+        command: the command and its arguments.
+        ignores_interrupts: whether Ctrl-C at the terminal is left to this process.
+        **settings: of ``subprocess.Popen``.
+    """
+    import ctypes  # noqa: F401  (not first in the copy of this process, whose threads may hold the import's lock)
+    import signal
+    import subprocess
+
+    parent = os.getpid()
+
+    def begin() -> None:
+        if ignores_interrupts:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_with(parent)
+
+    # A child that outlives a killed parent still works there, so it inherits the lock of workspace.py.
+    return subprocess.Popen(command, close_fds=False, preexec_fn=begin, **settings)
+
+
+def end_children(children: Collection[Popen[bytes]]) -> None:
+    """End all children: Ctrl-C at a terminal has reached them, too; a signal to this process has not."""
+    import subprocess
+    import time
+
+    until = time.monotonic() + GRACE_SECONDS
+    for child in children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, until - time.monotonic()))
+        child.terminate()
+    for child in children:
+        child.wait()
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def exit_code(command: Callable[[], int | None]) -> int:
+    """Run ``command`` and return the exit code; a ``SystemExit`` passes through.
+
+    A mistake of the user, or a training that has diverged, ends in one line.
+
+    Raises:
+        Exception: whatever ``command`` raises that is not a mistake of the user.
+    """
+    raise_again()
+    try:
+        try:
+            return command() or 0
+        finally:
+            # Notice a closed pipe here rather than while the interpreter shuts down.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        if not _stdout_is_broken():
+            raise
+        return READER_LEFT
+    except Exception as error:
+        mistake = users_mistake(error)
+        if mistake is None:
+            raise
+        from fairseq_plugins.errors import report
+
+        report(mistake)
+        return mistake.exit_code
+
+
+def users_mistake(error: Exception) -> UserError | None:
+    """Convert ``error`` to a UserError if the user can fix it; None if it is our bug."""
+    from fairseq_plugins.errors import UserError, raised_in_worker
+
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, MISSING) and error.strerror:
+        return UserError(f"{error.strerror}: {error.filename}")
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return UserError(f"{error.strerror}: {error.filename or 'nothing more can be written'}")
+    # fairseq raises "Dataset not found: ..." and "Model file not found: ..." with a message instead of a number.
+    if isinstance(error, MISSING) or (type(error) is OSError and error.errno is None):
+        return UserError(str(error))
+    if type(error).__name__ == "ProcessRaisedException":
+        return raised_in_worker(str(error))
+    # fairseq's commands check their options by assertions.
+    stated = isinstance(error, AssertionError) and bool(str(error))
+    return UserError(str(error)) if stated and _raised_by(error).startswith("fairseq_cli.") else None
+
+
+def _raised_by(error: Exception) -> str:
+    """Return the name of the module whose code raised ``error``."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return str(trace.tb_frame.f_globals.get("__name__", "")) if trace is not None else ""
+
+
+def _stdout_is_broken() -> bool:
+    """Return whether our own stdout is a closed pipe; if so, discard what is still unwritten."""
+    import select
+
+    output = sys.stdout.fileno()
+    poll = select.poll()
+    poll.register(output, 0)
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
+
+
+LATER = registers_later()
+if LATER:
+    end_quietly()
+    end_with_torchrun()
