@@ -69,7 +69,7 @@ setup(
         "speech": ["jiwer>=3.0"],
         "export": ["ctranslate2>=4.5"],
         "dev": [
-            "pytest",
+            "pytest>=9",
             "pytest-randomly",
             "pytest-xdist",
             "hypothesis",

@@ -125,14 +125,17 @@ def starts_from(parameter: NewParameter, options: Mapping[str, Any]) -> float:
     return float(number[0])
 
 
-@pytest.mark.parametrize("method", METHODS.values(), ids=name_of)
-def test_new_parameters_of_a_method_are_those_documented(method: Method) -> None:
-    model = generate.tiny_model(method)
-    parts = generate.parts_of(method)
-    if method.norm_module != "layer_norm":  # declarations are those of LayerNorms; other norms have no bias
-        names = tuple(name for name, _ in model.named_parameters())
-        parts = [replace(part, parameters=tuple(one for one in part.parameters if has(names, one))) for part in parts]
-    check(model, generate.stock_twin(method), parts, method.options)
+def test_new_parameters_of_a_method_are_those_documented(subtests: pytest.Subtests) -> None:
+    for method in METHODS.values():
+        with subtests.test(name_of(method)):
+            model = generate.tiny_model(method)
+            parts = generate.parts_of(method)
+            if method.norm_module != "layer_norm":  # declarations are those of LayerNorms; other norms have no bias
+                names = tuple(name for name, _ in model.named_parameters())
+                parts = [
+                    replace(part, parameters=tuple(one for one in part.parameters if has(names, one))) for part in parts
+                ]
+            check(model, generate.stock_twin(method), parts, method.options)
 
 
 def has(names: tuple[str, ...], parameter: NewParameter) -> bool:
@@ -140,10 +143,11 @@ def has(names: tuple[str, ...], parameter: NewParameter) -> bool:
     return not parameter.name.endswith(".norm.bias") or any(name.endswith(f".{parameter.name}") for name in names)
 
 
-@pytest.mark.parametrize("part", ADDS_PARAMETERS, ids=name_of)
-def test_new_parameters_of_a_part_are_those_documented(part: Part) -> None:
-    model = generate.tiny_model(METHODS["post_ln"], **{part.axis.value: part.name})
-    check(model, generate.stock_model(False, False), [part])
+def test_new_parameters_of_a_part_are_those_documented(subtests: pytest.Subtests) -> None:
+    for part in ADDS_PARAMETERS:
+        with subtests.test(name_of(part)):
+            model = generate.tiny_model(METHODS["post_ln"], **{part.axis.value: part.name})
+            check(model, generate.stock_model(False, False), [part])
 
 
 def test_an_undocumented_parameter_is_noticed() -> None:
@@ -216,39 +220,45 @@ def texts_of(method: Method) -> list[str]:
     return [method.equation, *method.departures]
 
 
-@pytest.mark.parametrize("method", METHODS.values(), ids=name_of)
-def test_formulas_are_well_formed(method: Method) -> None:
-    assert formulas(method.equation), "no formula"
-    mathtext = pytest.importorskip("matplotlib.mathtext", reason="matplotlib, which reads formulas, is not installed")
-    parser = mathtext.MathTextParser("agg")
-    for text in texts_of(method):
-        assert "$" not in re.sub(r"\$`(.+?)`\$", "", text), "a formula is written $`...`$"
-        for formula in formulas(text):
-            parser.parse(f"${formula}$")
+def test_formulas_are_well_formed(subtests: pytest.Subtests) -> None:
+    for method in METHODS.values():
+        with subtests.test(name_of(method)):
+            assert formulas(method.equation), "no formula"
+            mathtext = pytest.importorskip(
+                "matplotlib.mathtext", reason="matplotlib, which reads formulas, is not installed"
+            )
+            parser = mathtext.MathTextParser("agg")
+            for text in texts_of(method):
+                assert "$" not in re.sub(r"\$`(.+?)`\$", "", text), "a formula is written $`...`$"
+                for formula in formulas(text):
+                    parser.parse(f"${formula}$")
 
 
-@pytest.mark.parametrize("method", METHODS.values(), ids=name_of)
-def test_method_names_its_paper(method: Method) -> None:
-    address = r"https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/|proceedings\.mlr\.press/)"
-    assert re.search(rf"\b(19|20)\d\d, {address}", method.paper)
+def test_method_names_its_paper(subtests: pytest.Subtests) -> None:
+    for method in METHODS.values():
+        with subtests.test(name_of(method)):
+            address = r"https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/|proceedings\.mlr\.press/)"
+            assert re.search(rf"\b(19|20)\d\d, {address}", method.paper)
 
 
-@pytest.mark.parametrize("option", all_options(), ids=lambda option: option.name)
-def test_option_is_named_after_its_part_and_has_a_legal_default(option) -> None:  # type: ignore[no-untyped-def]
-    owners = [part for part in ALL_PARTS if option in part.options]
-    prefixes = {part.name for part in owners} | {part.axis.value for part in owners}
-    if option.name not in GENERAL_OPTIONS:
-        assert any(option.name.startswith(f"{prefix}_") for prefix in prefixes)
-    if option.choices:
-        assert option.default in option.choices
-    else:
-        assert isinstance(option.default, (int, float))
+def test_option_is_named_after_its_part_and_has_a_legal_default(subtests: pytest.Subtests) -> None:
+    for option in all_options():
+        with subtests.test(option.name):
+            owners = [part for part in ALL_PARTS if option in part.options]
+            prefixes = {part.name for part in owners} | {part.axis.value for part in owners}
+            if option.name not in GENERAL_OPTIONS:
+                assert any(option.name.startswith(f"{prefix}_") for prefix in prefixes)
+            if option.choices:
+                assert option.default in option.choices
+            else:
+                assert isinstance(option.default, (int, float))
 
 
-@pytest.mark.parametrize("part", [part for part in ALL_PARTS if part.conflicts.__name__ != "<lambda>"], ids=name_of)
-def test_what_a_part_refuses_is_on_the_page(part: Part) -> None:
-    givers = [giver for found in generate.refusals().values() for giver in found]
-    assert f"`--{part.axis.value.replace('_', '-')} {part.name}`" in givers
+def test_what_a_part_refuses_is_on_the_page(subtests: pytest.Subtests) -> None:
+    for part in [part for part in ALL_PARTS if part.conflicts.__name__ != "<lambda>"]:
+        with subtests.test(name_of(part)):
+            givers = [giver for found in generate.refusals().values() for giver in found]
+            assert f"`--{part.axis.value.replace('_', '-')} {part.name}`" in givers
 
 
 # fairseq -----------------------------------------------------------------------------------------------------------
