@@ -14,12 +14,14 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, write_whole
+from fairseq_plugins.lines import in_step
 from fairseq_plugins.options import ScriptParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.prepare_settings import LEGAL, Sets, Settings, every_of, require_only, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.text import moses
+from fairseq_plugins.text.overlap import shared_rows
 
 Stage = Callable[[Path], None]
 """Writes one file or directory to the path that it receives."""
@@ -64,6 +66,7 @@ class Preparation:
             language: [_file(prefix, language) for prefix in sets.train] for language in settings.languages
         }
         self._states: dict[Path, tuple[State, str]] = {}
+        self._require_own_places()
         self.fingerprints = list(self._fingerprints())
 
     def run(self) -> None:
@@ -76,6 +79,7 @@ class Preparation:
             # Settings contain fingerprints of the text. They are only written for checked text, so after bad text is
             # corrected the same directory can be used.
             if not (self.directory / SETTINGS).is_file():
+                self._require_own_text_of_each_set()
                 self._check_texts()
                 self._require_unchanged(self._states)
             self.workspace.remember([*self.settings.remembered(self.sets.every).items(), *self.fingerprints])
@@ -169,6 +173,17 @@ class Preparation:
 
     # ---- before the first stage ----------------------------------------------------------------------------------
 
+    def _require_own_places(self) -> None:
+        """Check that nothing given is where results are written: a file there would be taken for a finished one.
+
+        Raises:
+            UserError: it is.
+        """
+        places = [(self.directory / name).resolve() for name in ("raw", "text", "work", "data-bin")]
+        for _, path in self._files():
+            if any(path.resolve().is_relative_to(place) for place in places):
+                raise UserError(f"{path}: the results are written there; use another directory than {self.directory}")
+
     def _fingerprints(self) -> Iterable[tuple[str, str]]:
         """Fingerprints of the texts, by their names in the file ``settings``."""
         for name, path in self._files():
@@ -237,10 +252,48 @@ class Preparation:
             if given.raw is not None:
                 for language in self.settings.languages:
                     self.commands.text("check", _file(given.prefix, language), _file(given.raw, language))
+        self._report_overlap()
         untouched = (self.settings.tokeniser, self.settings.subwords, self.settings.given_subwords)
         if untouched == ("none", "none", ""):
             # Undeclared subwords would be scored with their marks.
             self.commands.text("marks", *self.training[source], *self.training[target])
+
+    def _require_own_text_of_each_set(self) -> None:
+        """Check that no validation or test set is a training text, by content; a test set may be used for validation.
+
+        Raises:
+            UserError: the two are the same.
+        """
+        if self.dry_run:
+            return
+        trained = {self._digests(prefix): prefix for prefix in self.sets.train}
+        validated = {self._digests(given.prefix) for name, given in self.sets.given.items() if name == "valid"}
+        for name, given in self.sets.given.items():
+            digests = self._digests(given.prefix)
+            if digests in trained:
+                raise UserError(
+                    f"{given.prefix}: the text of {name} is the training text {trained[digests]}; give one that the "
+                    f"model does not see in training{', or every-100th' if name == 'valid' else ''}"
+                )
+            if name != "valid" and digests in validated:
+                say(f"{name} is the text of valid: checkpoints are chosen on it")
+
+    def _digests(self, prefix: str) -> tuple[str, ...]:
+        return tuple(self._states[_file(prefix, language)][1] for language in self.settings.languages)
+
+    def _report_overlap(self) -> None:
+        """Say how many pairs of the other sets are in the training text, too."""
+        if self.dry_run:
+            return
+        training = (pair for paths in zip(*self.training.values(), strict=True) for pair in in_step(paths))
+        held_out = {
+            name: in_step([_file(given.prefix, language) for language in self.settings.languages])
+            for name, given in self.sets.given.items()
+        }
+        shared = {name: count for name, count in shared_rows(training, held_out).items() if count}
+        if shared:
+            pairs = ", ".join(f"{count:,} pairs of {name}" for name, count in shared.items())
+            say(f"also in the training text: {pairs}")
 
     def _describe(self) -> None:
         """Tokens, subwords and case of the text: as given, or as made here."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum
-from fairseq_plugins.lines import open_bytes
+from fairseq_plugins.lines import open_bytes, raw_lines
 
 BLOCK = 1 << 24
 """Bytes of text, or of binarised text, per block."""
@@ -252,6 +252,18 @@ def _decoded(block: bytes, file: File) -> str:
             line = file.rows + block.count(b"\n", 0, error.start) + 1
             file.faults.append(f"line {line:,} is not UTF-8 (byte 0x{block[error.start]:02x})")
         return block.decode(errors="replace")
+
+
+def rows_of(found: Directory, file: File) -> Iterator[bytes]:
+    """The rows of a measured file, which has no faults: lines without white space at their ends, or token numbers."""
+    from fairseq.data import data_utils
+
+    path = Path(found.path, file.path)
+    if file.kind != "binarised":
+        return map(bytes.strip, raw_lines(path))
+    with _quiet():
+        dataset = data_utils.load_indexed_dataset(str(path.with_suffix("")))
+    return (np.asarray(dataset[number]).tobytes() for number in range(file.rows))
 
 
 # Binarised text -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ variant, the data of another year, lost sentences.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -28,7 +28,8 @@ from fairseq_plugins.text.known_corpora import (
     corpora,
     recognise,
 )
-from fairseq_plugins.text.measure import Directory, File, measure
+from fairseq_plugins.text.measure import Directory, File, measure, rows_of
+from fairseq_plugins.text.overlap import shared_rows
 
 LEVELS = (BROKEN, DIFFERS, NOTE, SAME)
 """Order of printing, the worst first."""
@@ -52,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     expected = _expected(arguments.expect)
     found = measure(arguments.directory)
     recognised = recognise(found)
-    verdicts = [*faults(found), *judgement(found, recognised, expected)]
+    verdicts = [*faults(found), *leaks(found), *judgement(found, recognised, expected)]
     corpus = expected or recognised
     print(_json(found, corpus, verdicts) if arguments.json else report(found, corpus, verdicts))
     return int(any(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts))
@@ -152,6 +153,41 @@ def _other_dictionary(found: Directory) -> Iterator[Verdict]:
         if trained and vocabulary.counted and vocabulary.counted != trained:
             says = f"counts {vocabulary.counted:,} words, the training text has {trained:,}: made from another text"
             yield Verdict(NOTE, vocabulary.path, says)
+
+
+# Training text in other sets ----------------------------------------------------------------------------------------
+
+
+def leaks(found: Directory) -> Iterator[Verdict]:
+    """Validation and test sets that are the training text, or share pairs with it."""
+    for kind in ("text", "plain", "binarised"):
+        splits: dict[str, list[File]] = {}
+        for file in found.files:
+            if file.kind == kind and file.language in found.languages and not file.faults:
+                splits.setdefault(file.split, []).append(file)
+        whole = {name: files for name, files in splits.items() if len(files) == len(found.languages) > 1}
+        training = whole.pop("train", None)
+        if training is not None and whole:
+            yield from _leaks(found, training, whole)
+            return
+
+
+def _leaks(found: Directory, training: Sequence[File], others: Mapping[str, Sequence[File]]) -> Iterator[Verdict]:
+    def pairs(files: Sequence[File]) -> Iterator[tuple[bytes, ...]]:
+        return zip(*(rows_of(found, file) for file in files), strict=False)
+
+    def digests(files: Sequence[File]) -> list[str]:
+        return [file.sha256 for file in files]
+
+    validation = others.get("valid")
+    for name, files in others.items():
+        if digests(files) == digests(training):
+            yield Verdict(BROKEN, name, "the same text as train: what is measured on it says nothing")
+        elif validation is not None and files is not validation and digests(files) == digests(validation):
+            yield Verdict(NOTE, name, "the same text as valid, on which checkpoints are chosen")
+    for name, count in shared_rows(pairs(training), {name: pairs(files) for name, files in others.items()}).items():
+        if count:
+            yield Verdict(NOTE, name, f"{count:,} of {others[name][0].rows:,} pairs are also in train")
 
 
 # The corpus ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from fairseq_plugins.cli.main import main
+from fairseq_plugins.pipeline.commands import Commands
 from tests import toy
 from tests.scripts.fakes import without_binarising
 from tests.scripts.running import contents, refusal, run
@@ -173,8 +174,9 @@ def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
 ) -> None:
     for language in ("de", "en"):
         write(tmp_path / f"cut.{language}", [cut] * 20)
-        write(tmp_path / f"plain.{language}", ["eins, zwei"] * 20)
-    arguments = [tmp_path / "out", f"train={tmp_path}/cut", "valid=every-10th", f"test={tmp_path}/cut"]
+        write(tmp_path / f"test.{language}", [cut] * 10)
+        write(tmp_path / f"plain.{language}", ["eins, zwei"] * 10)
+    arguments = [tmp_path / "out", f"train={tmp_path}/cut", "valid=every-10th", f"test={tmp_path}/test"]
     settings = {"TOKENISER": "none", "SUBWORDS": "none", "PYTHON": without_binarising(tmp_path)}
     asked = refusal(SCRIPT, *arguments, **settings)
     assert asked.startswith(f"{tmp_path}/cut.de: contains '{'@@ ' if kind == 'bpe' else '▁'}', a subword mark: set ")
@@ -184,10 +186,10 @@ def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
     arguments += [f"test.raw={tmp_path}/plain", "test.changed=apostrophes,punctuation"]
     ended = run(SCRIPT, *arguments, **settings)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    for name, count in (("train", 18), ("valid", 2), ("test", 20)):
+    for name, count in (("train", 18), ("valid", 2), ("test", 10)):
         assert lines(tmp_path / "out" / "text" / f"{name}.de") == [cut] * count
         assert lines(tmp_path / "out" / "text" / f"{name}.tok.de") == ["eins , zwei"] * count
-    assert lines(tmp_path / "out" / "raw" / "test.en") == ["eins, zwei"] * 20
+    assert lines(tmp_path / "out" / "raw" / "test.en") == ["eins, zwei"] * 10
     assert json.loads((tmp_path / "out" / "text.json").read_text()) == {
         "tokeniser": "moses",
         "subwords": subwords,
@@ -206,11 +208,12 @@ def test_the_published_iwslt_numbers(real_corpus: Callable[[str], Path], tmp_pat
     for split in ("valid", "test"):
         for language in ("de", "en"):
             (tmp_path / f"{split}.{language}").write_bytes((published / f"{split}.tok.{language}").read_bytes())
+        (tmp_path / f"train.{language}").write_bytes((tmp_path / f"valid.{language}").read_bytes() * 2)
     out = tmp_path / "out"
     ended = run(
         SCRIPT,
         out,
-        f"train={tmp_path / 'valid'}",
+        f"train={tmp_path / 'train'}",
         f"valid={tmp_path / 'valid'}",
         f"test={tmp_path / 'test'}",
         TOKENISER="none",
@@ -427,6 +430,66 @@ def test_bad_text_is_one_line_that_names_the_file(
         }[kind]
     )
     assert not (tmp_path / "out" / "data-bin").exists()
+
+
+@pytest.fixture
+def splits(tmp_path: Path) -> Path:
+    """Training text of ten pairs; ``valid`` and ``test`` share one and two of their four with it."""
+    for language in ("de", "en"):
+        write(tmp_path / f"train.{language}", [f"{language} {number}" for number in range(10)])
+        write(tmp_path / f"valid.{language}", [f"{language} {number}" for number in (3, 20, 21, 22)])
+        write(tmp_path / f"test.{language}", ["", f"{language} 3", f"{language} 3", f"{language} 30"])
+    write(tmp_path / "half.de", ["de 1", "de 2"])
+    write(tmp_path / "half.en", ["en 2", "en 2"])
+    return tmp_path
+
+
+def stopped(*_: object, **__: object) -> None:
+    raise SystemExit
+
+
+def prepared_splits(splits: Path, *words: str) -> int:
+    return main(["prepare", f"{splits}/out", *words, "--tokeniser", "none", "--subwords", "none", "--workers", "1"])
+
+
+def test_pairs_of_the_training_text_in_other_sets_are_counted(
+    splits: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Commands, "deep", stopped)
+    words = ["--train", f"{splits}/train", "--valid", f"{splits}/valid", "--test", f"test={splits}/test"]
+    with pytest.raises(SystemExit):
+        prepared_splits(splits, *words, f"again={splits}/valid", f"half={splits}/half")
+    printed = capsys.readouterr().out.splitlines()
+    assert "also in the training text: 1 pairs of valid, 2 pairs of test, 1 pairs of again, 1 pairs of half" in printed
+    assert "again is the text of valid: checkpoints are chosen on it" in printed
+
+
+@pytest.mark.parametrize("name", ["valid", "test"])
+def test_the_training_text_is_no_validation_and_no_test_set(
+    splits: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for language in ("de", "en"):
+        write(splits / f"copy.{language}", lines(splits / f"train.{language}"))
+    prefixes = {"valid": "valid", "test": "test", name: "copy"}
+    words = ["--train", f"{splits}/valid", f"{splits}/train", "--test", f"test={splits}/{prefixes['test']}"]
+    if name == "test":
+        words[1] = f"{splits}/half"
+    assert prepared_splits(splits, *words, "--valid", f"{splits}/{prefixes['valid']}") == 2
+    advice = ", or every-100th" if name == "valid" else ""
+    line = (
+        f"error: {splits}/copy: the text of {name} is the training text {splits}/train; give one that the model does "
+    )
+    assert capsys.readouterr().err == f"{line}not see in training{advice}\n"
+    assert not (splits / "out" / "settings").exists()
+
+
+def test_text_where_the_results_are_written_is_refused(splits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be taken for the finished text in subwords."""
+    for language in ("de", "en"):
+        write(splits / "out" / "text" / f"train.{language}", ["a"])
+    assert prepared_splits(splits, "--train", f"{splits}/out/text/train", "--valid", f"{splits}/valid") == 2
+    line = f"error: {splits}/out/text/train.de: the results are written there; use another directory than {splits}/out"
+    assert capsys.readouterr().err == f"{line}\n"
 
 
 def test_a_second_job_is_kept_out(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

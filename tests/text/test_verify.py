@@ -425,9 +425,37 @@ def test_dictionary_of_another_text_is_noted(prepared: Path, verify: Callable[..
         write(path, [f"{word} {int(count) + 5}", *rest])
     result = verify(prepared)
     assert result.code == 0
-    # A joined dictionary is one dictionary; the other note is that the corpus is not a known one.
-    (note, _) = result.says("note")
+    # A joined dictionary is one dictionary.
+    (note,) = [line for line in result.says("note") if "data-bin" in line]
     assert note.startswith("data-bin/dict.de.txt: counts ")
+
+
+# Training text in other sets -----------------------------------------------------------------------------------------
+
+
+def test_pairs_of_the_training_text_in_other_sets(tmp_path: Path, verify: Callable[..., Result]) -> None:
+    for language in ("de", "en"):
+        write(tmp_path / f"train.{language}", (f"{language} {number}" for number in range(10)))
+        write(tmp_path / f"test.{language}", [f"{language} 3", f"{language} 3", f"{language} 4", f"{language} 30"])
+        write(tmp_path / f"valid.{language}", [f"{language} 40", f"{'de' if language == 'de' else 'other'} 5"])
+        write(tmp_path / f"dev2.{language}", lines_of(tmp_path / f"valid.{language}"))
+    assert verify(tmp_path).says("note")[:2] == [
+        "dev2: the same text as valid, on which checkpoints are chosen",
+        "test: 3 of 4 pairs are also in train",
+    ]
+
+
+def test_the_training_text_is_no_test_set(prepared: Path, verify: Callable[..., Result]) -> None:
+    assert verify(prepared).bad == []
+    for ending in ("bin", "idx"):
+        for language in ("de", "en"):
+            place = prepared / "data-bin"
+            shutil.copy(place / f"train.de-en.{language}.{ending}", place / f"test.de-en.{language}.{ending}")
+            shutil.copy(place / f"train.de-en.{language}.{ending}", place / f"valid.de-en.{language}.{ending}")
+    result = verify(prepared / "data-bin")
+    said = "the same text as train: what is measured on it says nothing"
+    assert (result.bad, result.code) == ([f"test: {said}", f"valid: {said}"], 1)
+    assert [line.split(" of ")[0] for line in result.says("note")[:2]] == ["test: 120", "valid: 120"]
 
 
 # Training sets that only their size tells apart ---------------------------------------------------------------------
