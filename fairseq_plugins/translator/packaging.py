@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, count
@@ -12,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.files import checksum, whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.corpus import binarised, lengths
+from fairseq_plugins.pipeline.ending import finished
 from fairseq_plugins.pipeline.evaluate import KINDS, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.run import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
@@ -105,6 +108,8 @@ def package(args: argparse.Namespace) -> None:
     if args.data is None:
         raise UserError(f"{args.run}: nothing says what it was trained on; give --data DIR")
     _require_outside(args.out, checkpoint, args.data)
+    if doubt := unfinished(state, run):
+        print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
     data_bin = binarised(args.data)
     source, target = languages_of(data_bin, config)
     settings = settings_of(args.data)
@@ -147,6 +152,29 @@ def _require_outside(out: Path, *inputs: Path) -> None:
     for path in inputs:
         if path.resolve().is_relative_to(out.resolve()):
             raise UserError(f"{out} holds {path}; choose another OUT")
+
+
+def unfinished(state: dict[str, Any], run: Run | None) -> str:
+    """Return what a user should know about the end of the training; empty if it ended as its settings say.
+
+    Args:
+        state: the checkpoint.
+        run: the directory of the training, which records its end; None if only the checkpoint is known.
+    """
+    ending = finished(run.directory) if run else None
+    if ending is not None:
+        return f"its training {ending.sentence()}" if ending.reason else ""
+    config = configuration_of(state)
+    settings = {**config.get("optimization", config["task"]), **config.get("checkpoint", {})}
+    updates, most_updates = num_updates(state) or 0, settings.get("max_update") or math.inf
+    epoch = (state.get("extra_state") or {}).get("train_iterator", {}).get("epoch", 1)
+    most_epochs = settings.get("max_epoch") or math.inf
+    if updates >= most_updates or epoch > most_epochs or most_updates == most_epochs:
+        return ""
+    limit = f"{most_updates:,} updates" if most_updates < math.inf else f"{most_epochs} epochs"
+    early = [name for name in ("patience", "stop_min_lr", "stop_time_hours") if (settings.get(name) or 0) > 0]
+    unless = f", unless {' or '.join(map(flag, early))} ended it" if early else ""
+    return f"its training has not finished{unless}: {updates:,} updates, in epoch {epoch}, of at most {limit}"
 
 
 def longest_trained(data_bin: Path, source: str, target: str) -> int | None:

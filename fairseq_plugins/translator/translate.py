@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 from fairseq_plugins.errors import UserError, report, unknown_name
-from fairseq_plugins.lines import decoded, open_bytes, raw_lines
+from fairseq_plugins.lines import decoded, open_bytes, raw_lines, write_all
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.translator.engines import AUTO, DEVICES, Engine, How, choose, make_engine
@@ -356,7 +356,7 @@ def _translate_stream(args: argparse.Namespace, progress: Progress) -> None:
     name = str(args.input or STANDARD_INPUT)
     for translated in translator.stream(chunks_of(lines, name, 1 if dialogue else args.buffer)):
         progress.clear()
-        sys.stdout.buffer.write("".join(f"{each.text}\n" for each in translated).encode())
+        write_all(sys.stdout.buffer, "".join(f"{each.text}\n" for each in translated).encode())
         sys.stdout.buffer.flush()
         progress.add(len(translated), shown=not dialogue)
 

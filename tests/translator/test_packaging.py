@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,50 @@ def test_scores_of_other_weights_are_left_out(run: Path, tmp_path: Path) -> None
     (run / "averaged.pt").unlink()
     assert packaged(run, tmp_path / "last")["scores"] == []
     assert len(read_run(run).evaluations) == 1
+
+
+@pytest.mark.parametrize(
+    ("optimization", "checkpoint", "doubt"),
+    [
+        ({"max_update": 20}, {}, ""),
+        ({"max_update": 200}, {}, "its training has not finished: 20 updates, in epoch 3, of at most 200 updates"),
+        ({"max_update": 200, "max_epoch": 2}, {"patience": -1}, ""),
+        ({"max_epoch": 4}, {}, "its training has not finished: 20 updates, in epoch 3, of at most 4 epochs"),
+        ({"stop_time_hours": 2}, {}, ""),
+        (
+            {"max_update": 9000, "stop_min_lr": 1e-9},
+            {"patience": 5},
+            "its training has not finished, unless --patience or --stop-min-lr ended it: "
+            "20 updates, in epoch 3, of at most 9,000 updates",
+        ),
+    ],
+)
+def test_a_training_that_has_not_finished_is_told(
+    optimization: dict[str, Any], checkpoint: dict[str, Any], doubt: str
+) -> None:
+    state = {"optimizer_history": [{"num_updates": 20}], "extra_state": {"train_iterator": {"epoch": 3}}}
+    by_group = {"cfg": {"task": {}, "optimization": optimization, "checkpoint": checkpoint}}
+    flat = {"args": Namespace(task="translation", **optimization, **checkpoint)}
+    assert packaging.unfinished({**state, **by_group}, None) == packaging.unfinished({**state, **flat}, None) == doubt
+
+
+def test_the_end_of_a_run_is_what_it_has_recorded(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A training that stopped early is finished, one that was interrupted or has diverged is not."""
+    state = torch.load(run / "averaged.pt", weights_only=False)
+    state["cfg"]["optimization"]["max_update"] = 200
+    torch.save(state, run / "averaged.pt")
+    capsys.readouterr()
+    packaged(run, tmp_path / "early")
+    assert capsys.readouterr().err == ""
+    (run / "finished").write_text('{"num_updates": 40, "epochs": 2, "outcome": "diverged", "reason": "loss 9.1"}')
+    packaged(run, tmp_path / "diverged")
+    expected = f"warning: {run}/averaged.pt: its training diverged after 40 updates, 2 epochs (loss 9.1)\n"
+    assert capsys.readouterr().err == expected
+    (run / "finished").unlink()
+    packaged(run, tmp_path / "interrupted")
+    assert f"warning: {run}/averaged.pt: its training has not finished: 40 updates, " in capsys.readouterr().err
 
 
 def test_the_search_is_the_configuration_s_and_else_fairseq_s() -> None:

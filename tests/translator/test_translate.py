@@ -420,6 +420,27 @@ def test_lines_before_one_that_is_refused_are_translated(made: Made, translate: 
         assert errors.splitlines()[-1].startswith("error: standard input: line 10: ")
 
 
+def test_a_stream_that_takes_some_of_the_bytes_gets_every_line(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``PYTHONUNBUFFERED=1`` makes standard output; a disk that is full is an error."""
+    lines = (made.data / "raw" / "test.de").read_bytes()
+    (tmp_path / "text").write_bytes(lines)
+
+    class Raw(io.FileIO):
+        def write(self, content: bytes) -> int:
+            return super().write(bytes(content[:7]))
+
+    def run(target: str | Path) -> int:
+        with Raw(target, "w") as raw:
+            monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=raw, flush=raw.flush))
+            return module.main([str(made.package), str(tmp_path / "text"), "--beam", "1"])
+
+    assert run(tmp_path / "out") == 0
+    assert (tmp_path / "out").read_bytes().count(b"\n") == lines.count(b"\n") == 24
+    assert run("/dev/full") == 2
+
+
 COMMAND = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins.cli", "translate"]
 
 
