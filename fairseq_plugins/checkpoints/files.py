@@ -18,7 +18,7 @@ from fairseq_plugins.files import whole_file
 # These belong to a training, not to weights: the optimiser's moments are of other weights, and the meters would make
 # two results from the same files differ by their timestamps.
 _OF_TRAINING = ("last_optimizer_state", "fsdp_metadata")
-_EXTRA_STATE_KEPT = ("train_iterator",)
+_EXTRA_STATE_KEPT = ("train_iterator", "trained_on")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ MODULES: tuple[str, ...] = (
     "damaged_settings",
     "dropped_sentences",
     "short_max_tokens",
+    "another_dictionary",
     "another_training",
     "two_trainings_at_once",
     "inexact_resume",

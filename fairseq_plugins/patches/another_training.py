@@ -11,7 +11,6 @@ and ``ema``, and ``common`` except the seed. A file that ``--restore-file`` name
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -27,14 +26,13 @@ from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
+from fairseq_plugins.patches.another_dictionary import TRAINED_ON, trained_on
 from fairseq_plugins.patches.two_trainings_at_once import raise_everywhere
 from fairseq_plugins.patches.unreadable_checkpoints import DEFAULT_RESTORE_FILE, plain_content
 from fairseq_plugins.patches.wrapping import wrap
 
 NAMED = 6
 """Maximum number of differences in a message."""
-TRAINED_ON = "trained_on"
-"""Key of languages and dictionaries in a checkpoint's extra state; its configuration does not have them."""
 
 OF_OTHER_GROUPS = frozenset(
     field.name
@@ -68,29 +66,6 @@ MAY_CHANGE = OF_OTHER_GROUPS | {
 TASK_SETTINGS = frozenset({"_name", "tokens_per_sample", "sample_break_mode", "lang_pairs"})
 
 
-def trained_on(task: Any) -> dict[str, str]:
-    """Return the languages of ``task``, and a fingerprint of each of its dictionaries."""
-    said = {}
-    for name in ("source_lang", "target_lang"):
-        if value := getattr(getattr(task, "cfg", None), name, None):
-            said[name] = str(value)
-    for name in ("source_dictionary", "target_dictionary"):
-        try:
-            symbols = getattr(getattr(task, name), "symbols", None)
-        except (AttributeError, NotImplementedError):  # this task has none
-            continue
-        if symbols is not None:
-            said[name] = hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return said
-
-
-def save_with_dictionaries(
-    save: Callable[..., Any], trainer: Trainer, filename: str, extra_state: dict[str, Any], *args: Any, **kwargs: Any
-) -> Any:
-    """``Trainer.save_checkpoint`` that also records the dictionaries of the weights."""
-    return save(trainer, filename, {**extra_state, TRAINED_ON: trained_on(trainer.task)}, *args, **kwargs)
-
-
 def differences(before: Mapping[str, Any], cfg: Any, trainer: Trainer) -> list[str]:
     """Return the differences between this training and that of the checkpoint ``before``, as phrases, names first.
 
@@ -99,16 +74,18 @@ def differences(before: Mapping[str, Any], cfg: Any, trainer: Trainer) -> list[s
     then: Any = before.get("cfg")
     now: Any = OmegaConf.to_container(trainer.cfg, resolve=True, enum_to_str=True)
     # Without one the checkpoint was written by fairseq before 1.0.
-    pairs = list(_settings(then, now, cfg)) if then else []
+    settings = _settings(then, now, cfg) if then else ()
+    values = [(name, _plain(old), _plain(new)) for name, old, new in settings]
+    # Not made plain: a fingerprint such as 0031e8453278 reads like a number.
     on = (before.get("extra_state") or {}).get(TRAINED_ON, {})
-    pairs += [(name, on[name], value) for name, value in trained_on(trainer.task).items() if name in on]
-    found: dict[tuple[str, str], str] = {}
-    for name, old, new in sorted(pairs, key=lambda pair: "." in pair[0]):
-        if (was := _plain(old)) != (is_now := _plain(new)):
+    values += [(name, on[name], value) for name, value in trained_on(trainer.task).items() if name in on]
+    changes: dict[tuple[str, str], str] = {}
+    for name, old, new in sorted(values, key=lambda value: "." in value[0]):
+        if old != new:
             # Reported once, even if a group repeats the setting of another.
-            change = f"{is_now}, was {was}"
-            found.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
-    return list(found.values())
+            change = f"{new}, was {old}"
+            changes.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
+    return list(changes.values())
 
 
 def _settings(then: Mapping[str, Any], now: Mapping[str, Any], cfg: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -199,6 +176,5 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
 
 
 def apply() -> None:
-    """Wrap the functions by which a training saves and resumes."""
-    wrap(Trainer, "save_checkpoint", save_with_dictionaries)
+    """Wrap the function by which a training resumes."""
     wrap(checkpoint_utils, "load_checkpoint", refuse_another)

@@ -81,7 +81,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "fairseq.models.ema.ema.EMA._step_internal": ("patches.shared_tensors_in_ema.average_each_tensor_once",),
     # Checkpoints.
     "fairseq.trainer.Trainer.state_dict": ("observe.guard.checkpoints.save",),
-    "fairseq.trainer.Trainer.save_checkpoint": ("patches.another_training.save_with_dictionaries",),
+    "fairseq.trainer.Trainer.save_checkpoint": ("patches.another_dictionary.save_with_dictionaries",),
     "fairseq.trainer.Trainer.load_checkpoint": (
         "observe.guard.checkpoints.load",
         "patches.validation_lost_at_resume.tell_schedule",
@@ -104,6 +104,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "patches.damaged_settings.load_or_explain",
         "patches.mismatched_checkpoints.load_or_explain",
         "patches.unreadable_checkpoints.require_files",
+        "patches.another_dictionary.load_for_its_data",
     ),
     "fairseq.file_io.PathManager.copy": ("patches.torn_checkpoints.copy_whole",),
     # Processes.

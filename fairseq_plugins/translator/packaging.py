@@ -17,6 +17,7 @@ from fairseq_plugins.checkpoints.files import architecture, num_updates, read_ch
 from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.files import checksum, whole_directory
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.patches.another_dictionary import recorded, refuse_dictionaries, trained_on
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.corpus import binarised, lengths
 from fairseq_plugins.pipeline.ending import finished
@@ -117,9 +118,9 @@ def package(args: argparse.Namespace) -> None:
     files = files_of(args, form, settings)
     files |= {f"dict.{language}.txt": data_bin / f"dict.{language}.txt" for language in (source, target)}
     options = options_of(state, checkpoint)
-    model = build(
-        options, state["model"], dictionaries_of(*(files[f"dict.{each}.txt"] for each in (source, target))), checkpoint
-    )
+    dictionaries = dictionaries_of(*(files[f"dict.{language}.txt"] for language in (source, target)))
+    refuse_dictionaries(checkpoint, recorded(state), trained_on(dictionaries), data_bin)
+    model = build(options, state["model"], dictionaries, checkpoint)
     content = {
         "format": FORMAT,
         "text": asdict(form),

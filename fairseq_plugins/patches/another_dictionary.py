@@ -1,0 +1,132 @@
+"""A model translates in the wrong direction, or with a dictionary of the same size in another order, without a message.
+
+fairseq compares only the number of words, so every word has another word's embedding: the text is fluent, and wrong.
+Here each checkpoint holds the languages of its training and a fingerprint of each dictionary, and every command that
+loads a model compares them with those that it uses. Checkpoints without them, such as stock fairseq's, are accepted,
+but not for the opposite direction. https://github.com/facebookresearch/fairseq/issues/2124
+"""
+
+from __future__ import annotations
+
+import hashlib
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.trainer import Trainer
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.unreadable_checkpoints import unchecked_content
+from fairseq_plugins.patches.wrapping import wrap
+
+TRAINED_ON = "trained_on"
+"""Key of languages and dictionaries in a checkpoint's extra state; its configuration does not have them."""
+LANGUAGES = ("source_lang", "target_lang")
+DICTIONARIES = ("source_dictionary", "target_dictionary")
+
+
+def settings_of(task: Any) -> Any:
+    """Return the settings of a task, which older ones keep as ``args``; None if it has neither."""
+    return getattr(task, "cfg", None) or getattr(task, "args", None)
+
+
+def trained_on(task: Any) -> dict[str, str]:
+    """Return the languages of ``task``, and a fingerprint of each of its dictionaries."""
+    said = {name: str(value) for name in LANGUAGES if (value := getattr(settings_of(task), name, None))}
+    for name in DICTIONARIES:
+        try:
+            symbols = getattr(getattr(task, name), "symbols", None)
+        except (AttributeError, NotImplementedError):  # this task has none
+            continue
+        if symbols is not None:
+            said[name] = hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return said
+
+
+def save_with_dictionaries(
+    save: Callable[..., Any], trainer: Trainer, filename: str, extra_state: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
+    """``Trainer.save_checkpoint`` that also records the dictionaries of the weights."""
+    return save(trainer, filename, {**extra_state, TRAINED_ON: trained_on(trainer.task)}, *args, **kwargs)
+
+
+def recorded(state: Any) -> dict[str, str]:
+    """Return what a checkpoint says of :func:`trained_on`: the languages alone if it is stock fairseq's."""
+    if not isinstance(state, Mapping):
+        return {}
+    if said := (state.get("extra_state") or {}).get(TRAINED_ON):
+        return dict(said)
+    settings = (state.get("cfg") or {}).get("task") or state.get("args") or {}
+    values = vars(settings) if isinstance(settings, Namespace) else settings
+    return {name: str(values[name]) for name in LANGUAGES if values.get(name)}
+
+
+def refuse_direction(path: str | Path, said: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Compare the languages of a checkpoint with those of a task.
+
+    Raises:
+        UserError: the task translates in the opposite direction.
+    """
+    before, asked = ([languages.get(name) for name in LANGUAGES] for languages in (said, now))
+    if all(before) and before[0] != before[1] and asked == before[::-1]:
+        source, target = before
+        raise UserError(
+            f"checkpoint {path} translates {source} to {target}, not {target} to {source}: "
+            f"give --source-lang {source} --target-lang {target}, or a checkpoint of the other direction"
+        )
+
+
+def refuse_dictionaries(path: str | Path, said: Mapping[str, str], now: Mapping[str, str], data: Any) -> None:
+    """Compare the dictionaries of a checkpoint with those of a task, read from ``data``.
+
+    Raises:
+        UserError: one has other words, or the same words in another order.
+    """
+    changed = [name for name in DICTIONARIES if name in said and name in now and said[name] != now[name]]
+    if changed:
+        which = " and the ".join(name.replace("_", " ") for name in changed)
+        raise UserError(
+            f"checkpoint {path} was not trained with the {which} of {data} (other words, or another order): give the "
+            "directory that it was trained on, or binarise the text with its dictionaries (--srcdict, --tgtdict)"
+        )
+
+
+def _recorded_in(path: str) -> dict[str, str]:
+    try:
+        return recorded(unchecked_content(path))
+    except UserError:
+        return {}  # what loads the file says more
+
+
+def load_for_its_data(
+    load: Callable[..., Any],
+    filenames: Sequence[str],
+    arg_overrides: Any = None,
+    task: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """``load_model_ensemble_and_task`` that compares languages and dictionaries; ``task`` is the checkpoint's if None.
+
+    Raises:
+        UserError: the model would translate in the opposite direction, or with dictionaries that are not its own.
+    """
+    said = {name: _recorded_in(name) for name in filenames if Path(name).is_file()}
+    if task is not None:
+        # First: the other direction may also have another number of words, which does not say so.
+        for path, training in said.items():
+            refuse_direction(path, training, trained_on(task))
+    loaded = load(filenames, arg_overrides, task, *args, **kwargs)
+    task = loaded[-1]
+    for path, training in said.items():
+        refuse_direction(path, training, trained_on(task))
+        refuse_dictionaries(path, training, trained_on(task), getattr(settings_of(task), "data", "the data"))
+    return loaded
+
+
+def apply() -> None:
+    """Wrap the function by which a training saves, and that by which all other commands load a model."""
+    wrap(Trainer, "save_checkpoint", save_with_dictionaries)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", load_for_its_data)
