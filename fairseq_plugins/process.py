@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from fairseq_plugins.errors import UserError
 
 PACKAGE = "fairseq_plugins"
-BY_THEMSELVES = (
-    "cli",
-    "text",
-    "demo.archives",
-)
+BY_THEMSELVES = ("cli", "text")
 """Modules that call :func:`fairseq_plugins.register` themselves when run with ``python -m``."""
 INTERRUPTED = 130
 """128 + SIGINT, as in a shell."""

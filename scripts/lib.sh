@@ -25,8 +25,10 @@ die() {
     exit 2
 }
 
+# A command that has started this script says it itself.
 interrupted() {
-    printf '\ninterrupted; the same command continues where this one stopped\n' >&2
+    [[ -n ${FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE-} ]] ||
+        printf '\ninterrupted; the same command continues where this one stopped\n' >&2
     exit 130
 }
 

@@ -14,6 +14,9 @@ from types import FrameType
 from fairseq_plugins.process import end_children, start_child
 from fairseq_plugins.text.__main__ import run_step
 
+SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
+"""The process whose interruption ends all others: Ctrl-C at a terminal reaches each, and one line is enough."""
+
 
 class Commands:
     """Runs the commands of a pipeline.
@@ -76,18 +79,24 @@ class Commands:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, and print once that the same command continues.
+    """Let SIGTERM end the block as Ctrl-C does, and print that the same command continues.
+
+    The commands that it starts leave that line to it.
 
     Raises:
         KeyboardInterrupt: at Ctrl-C or SIGTERM.
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
+    outermost = os.environ.setdefault(SAYS_HOW_TO_CONTINUE, str(os.getpid())) == str(os.getpid())
     try:
         yield
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command continues where this one stopped", file=sys.stderr)
+        if outermost:
+            print("\ninterrupted; the same command continues where this one stopped", file=sys.stderr)
         raise
     finally:
+        if outermost:
+            os.environ.pop(SAYS_HOW_TO_CONTINUE, None)
         signal.signal(signal.SIGTERM, before)
 
 

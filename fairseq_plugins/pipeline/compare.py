@@ -25,6 +25,7 @@ from fairseq_plugins.pipeline import corpus, evaluate, train
 from fairseq_plugins.pipeline.checkout import checkout, configuration_file
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.configuration import CHANGE
+from fairseq_plugins.pipeline.report import report_on
 from fairseq_plugins.pipeline.workspace import Workspace, say
 from fairseq_plugins.process import end_children, exit_code, start_child
 
@@ -94,6 +95,8 @@ def compare(
     """
     how = how or How()
     require_slurm(how.nodes)
+    if out.resolve() == data.resolve():
+        raise UserError(f"{out}: the prepared directory; give OUT another name")
     files = [configuration_file(config) for config in configs]
     _check_baseline(baseline, files)
     if not how.dry_run:
@@ -144,10 +147,13 @@ def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = (
     return out / name / f"seed{seed}"
 
 
-def report(runs: Sequence[Path], out: Path, baseline: str, how: How) -> None:
-    """Write the leaderboard of the runs."""
-    named = ["--baseline", baseline] if baseline else []
-    Commands(dry_run=how.dry_run).deep("report", *runs, *named, "--output", out / "report")
+def report(runs: Sequence[Path], out: Path, baseline: str, how: How, notes: Sequence[str] = ()) -> None:
+    """Print the report on the runs and write it to ``OUT/report``, with ``notes`` before its own."""
+    if how.dry_run:
+        named = ["--baseline", baseline] if baseline else []
+        Commands(dry_run=True).deep("report", *runs, *named, "--output", out / "report")
+    else:
+        report_on(runs, out / "report", baseline=baseline, notes=notes)
 
 
 # --- several trainings, some of them at a time ----------------------------------------------------------------------

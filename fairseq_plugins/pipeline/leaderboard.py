@@ -233,13 +233,13 @@ def printed_metrics(row: PublishedRow) -> list[str]:
     return row.metric.split(" ") if row.metric.startswith("ROUGE") else [row.metric]
 
 
-def named_baseline(groups: Sequence[Group], name: str | None) -> Group:
+def named_baseline(groups: Sequence[Group], name: str = "") -> Group:
     """The row that the others are tested against: by label or configuration; default: the first.
 
     Raises:
         UserError: there is no such row.
     """
-    if name is None:
+    if not name:
         return groups[0]
     wanted = name.removesuffix(".yaml")
     for group in groups:

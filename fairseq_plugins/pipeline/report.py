@@ -5,20 +5,19 @@ RUN is a directory of ``fairseq-deep run``, or one with such directories below i
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import logging
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import EXIT_CODE, UserError, report, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.pipeline import pictures
 from fairseq_plugins.pipeline.comparisons import Comparisons, compared
 from fairseq_plugins.pipeline.leaderboard import (
@@ -34,6 +33,7 @@ from fairseq_plugins.pipeline.leaderboard import (
 )
 from fairseq_plugins.pipeline.run import Run, find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import worst
+from fairseq_plugins.process import exit_code
 from fairseq_plugins.scoring.metrics import METRICS
 from fairseq_plugins.tables import (
     ABSENT,
@@ -75,6 +75,11 @@ class Report:
     comparisons: Comparisons | None
     notes: tuple[str, ...]
     speed: bool = True
+
+    @property
+    def several_seeds(self) -> bool:
+        """Whether there are means and deviations to explain."""
+        return any(len(group.members) > 1 for group in self.groups)
 
 
 @dataclass(frozen=True)
@@ -204,7 +209,8 @@ def sorted_groups(shown: Report, by: str) -> tuple[Group, ...]:
 
 def legend(shown: Report) -> Iterator[str]:
     """Explanations of the table, one line each."""
-    yield "±: standard deviation over the seeds (n - 1). Valid loss: negative log-likelihood in bits per target token."
+    deviations = "±: standard deviation over the seeds (n - 1). " if shown.several_seeds else ""
+    yield f"{deviations}Valid loss: negative log-likelihood in bits per target token."
     if shown.speed and any(_speed(group) for group in shown.groups):
         yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
     yield from _signatures(shown)
@@ -383,12 +389,14 @@ def draw(shown: Report, path: Path) -> bool:
     )
     curves = [pictures.Curve(group.label, mean_curve(group)) for group in shown.groups]
     pictures.draw_curves(axes[0][0], curves)
-    axes[0][0].set(title="validation loss, mean over the seeds", ylabel="bits per target token")
+    mean = ", mean over the seeds" if shown.several_seeds else ""
+    axes[0][0].set(title=f"validation loss{mean}", ylabel="bits per target token")
     pictures.add_legend(axes[0][0], pictures.BELOW)
     if scored:
         bars = [_bars(column, shown.groups) for column in scored]
         pictures.draw_bars(axes[0][1], bars, [group.label for group in shown.groups])
-        axes[0][1].set(title=f"{scored[0].metric}, mean and standard deviation over the seeds")
+        spread = ", mean and standard deviation over the seeds" if shown.several_seeds else ""
+        axes[0][1].set(title=f"{scored[0].metric}{spread}")
         if len(bars) > 1:
             pictures.add_legend(axes[0][1], pictures.BESIDE)
     pictures.save(pyplot, figure, path)
@@ -410,21 +418,53 @@ def _bars(column: Column, groups: Sequence[Group]) -> pictures.Bars:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def make_report(paths: Sequence[Path], args: argparse.Namespace) -> Report:
+def make_report(
+    paths: Sequence[Path],
+    *,
+    baseline: str = "",
+    scores: Sequence[str] = (),
+    sort: str = "",
+    samples: int = 1000,
+    speed: bool = True,
+    notes: Sequence[str] = (),
+) -> Report:
     """Read the runs and put the report together.
+
+    Args:
+        paths: trainings, or directories of trainings.
+        baseline: the row that the others are tested against; default: the first.
+        scores: their names; default: sacreBLEU, and what the papers print.
+        sort: a column of the table; default: rows keep the order of the runs.
+        samples: resamples of the paired bootstrap; 0 for no tests.
+        speed: whether to show machine-dependent columns.
+        notes: lines to put before the report's own.
 
     Raises:
         UserError: a path is not a run, or a name is unknown.
     """
     groups = gather([read_run(path) for path in find_runs(list(paths))])
-    columns = score_columns(groups, [name.strip() for name in args.scores.split(",") if name.strip()])
-    baseline = named_baseline(groups, args.baseline)
-    comparisons = compared(groups, columns, baseline, args.samples) if args.samples and len(groups) > 1 else None
-    notes = [*remarks(groups), *unlike(groups), *(comparisons.notes if comparisons else ())]
-    shown = Report(groups, columns, comparisons, tuple(dict.fromkeys(notes)), not args.without_speed)
-    if args.sort is None:
-        return shown
-    return Report(sorted_groups(shown, args.sort), columns, comparisons, shown.notes, shown.speed)
+    columns = score_columns(groups, scores)
+    first = named_baseline(groups, baseline)
+    comparisons = compared(groups, columns, first, samples) if samples and len(groups) > 1 else None
+    remarked = [*notes, *remarks(groups), *unlike(groups), *(comparisons.notes if comparisons else ())]
+    shown = Report(groups, columns, comparisons, tuple(dict.fromkeys(remarked)), speed)
+    return replace(shown, groups=sorted_groups(shown, sort)) if sort else shown
+
+
+def report_on(paths: Sequence[Path], directory: Path, **settings: Any) -> None:
+    """Print a report and write its files; ``settings`` are those of :func:`make_report`.
+
+    Raises:
+        UserError: a path is not a run, a name is unknown, or the files cannot be written.
+    """
+    logging.getLogger("sacrebleu").setLevel(logging.ERROR)
+    shown = make_report(paths, **settings)
+    drawn = write(shown, directory)
+    print(as_text(shown))
+    print(", ".join(str(directory / f"report.{ending}") for ending in ("md", "csv", "json", *["png"] * drawn)))
+    if not drawn:
+        print("no picture: matplotlib is not installed; pip install 'fairseq-deep[plots]'")
+    sys.stdout.flush()
 
 
 def write(shown: Report, directory: Path) -> bool:
@@ -446,16 +486,18 @@ def write(shown: Report, directory: Path) -> bool:
 
 def parser() -> OneLineParser:
     """Flags of ``fairseq-deep report``."""
-    about = (__doc__ or "").partition(": ")[2]
+    about = (__doc__ or "").partition(": ")[2].replace("``", "")
     flags = OneLineParser(prog="fairseq-deep report", description=about, allow_abbrev=False)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
     flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="default: report")
-    flags.add_argument("--baseline", metavar="NAME", help="row that the others are tested against; default: the first")
+    flags.add_argument(
+        "--baseline", default="", metavar="NAME", help="row that the others are tested against; default: the first"
+    )
     flags.add_argument("--scores", default="", metavar="A,B,…", help="default: sacreBLEU, and what the papers print")
-    flags.add_argument("--sort", metavar="COLUMN", help="as in the table's header, for instance valid-loss")
+    flags.add_argument("--sort", default="", metavar="COLUMN", help="as in the table's header, for instance valid-loss")
     flags.add_argument(
         "--samples",
-        type=int,
+        type=at_least(0),
         default=1000,
         metavar="N",
         help="resamples of the paired bootstrap; 0 for no tests; default: 1000",
@@ -464,29 +506,22 @@ def parser() -> OneLineParser:
     return flags
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    args = parser().read(argv)
-    if args.samples < 0:
-        raise UserError(f"--samples must be at least 0, not {args.samples}")
-    return args
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table and write the files; 0, or 2 after one line for each problem."""
-    logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    try:
-        args = _parse(argv)
-        shown = make_report(args.runs, args)
-        drawn = write(shown, args.output)
-    except UserError as error:
-        report(error)
-        return EXIT_CODE
-    print(as_text(shown))
-    files = [args.output / f"report.{ending}" for ending in ("md", "csv", "json", *(["png"] if drawn else []))]
-    print(", ".join(map(str, files)))
-    if not drawn:
-        print("no picture: matplotlib is not installed; pip install 'fairseq-deep[plots]'")
-    return 0
+    return exit_code(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> None:
+    args = parser().read(argv)
+    report_on(
+        args.runs,
+        args.output,
+        baseline=args.baseline,
+        scores=[name.strip() for name in args.scores.split(",") if name.strip()],
+        sort=args.sort,
+        samples=args.samples,
+        speed=not args.without_speed,
+    )
 
 
 if __name__ == "__main__":

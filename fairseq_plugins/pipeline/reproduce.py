@@ -1,46 +1,53 @@
 """``fairseq-deep reproduce PAPER TABLE [NAME ...]``: the trainings of a published table, from raw text to a report.
 
-Rows of a table that differ only in the printed score are one training. Each corpus is prepared by its script, so the
-command needs the repository or a directory of prepared corpora. The same command continues where it was stopped.
+Rows of a table that differ only in the printed score are one training. The scripts of a checkout prepare the corpora;
+without a checkout, ``--data`` must hold them. The same command continues where it was stopped.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import sys
 from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import ScriptParser, at_least
+from fairseq_plugins.pipeline import smoke
 from fairseq_plugins.pipeline.checkout import CONFIGS, checkout
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.compare import Options, Training, report, require_slurm, run_directory, train_all
 from fairseq_plugins.pipeline.evaluate import test_sets
 from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
-from fairseq_plugins.pipeline.smoke import smaller
 from fairseq_plugins.pipeline.workspace import Workspace
 from fairseq_plugins.process import exit_code
 
-SMOKE_ROWS = 2
-"""Number of trainings of a table at toy size, which only tests the chain."""
-
 
 class Wanted(NamedTuple):
-    """One training of a table; ``seeds`` are the paper's."""
+    """One training of a table; ``seeds`` are the paper's, ``overrides`` those of its row."""
 
     config: str
     seeds: tuple[int, ...]
     overrides: tuple[str, ...]
-    toy: tuple[str, ...] = ()
 
     @property
     def corpus(self) -> str:
         """The folder of the configuration."""
         return self.config.partition("/")[0]
+
+    @property
+    def file(self) -> Path:
+        """The YAML file."""
+        return CONFIGS / f"{self.config}.yaml"
+
+    @property
+    def names(self) -> set[str]:
+        """The names by which a user may choose it."""
+        return {self.config, *self.config.split("/")}
 
 
 def rows_of_table(paper: str, table: str) -> Sequence[PublishedRow]:
@@ -59,28 +66,26 @@ def trainings(rows: Iterable[PublishedRow], only: Sequence[str] = ()) -> list[Wa
     """The trainings of ``rows``, each once, in their order.
 
     Args:
-        rows: of one table.
+        rows: the rows of one table.
         only: corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``); all if empty.
 
     Raises:
         UserError: ``only`` contains an unknown name.
     """
-    all_of_them = [Wanted(*key) for key in dict.fromkeys((row.config, row.seeds, row.overrides) for row in rows)]
-    names = {name for wanted in all_of_them for name in _names(wanted)}
+    wanted = [Wanted(*key) for key in dict.fromkeys((row.config, row.seeds, row.overrides) for row in rows)]
+    names = {name for training in wanted for name in training.names}
     if problems := [unknown_name("row", name, names) for name in only if name not in names]:
         raise UserError(problems)
-    return [wanted for wanted in all_of_them if not only or _names(wanted).intersection(only)]
+    return [training for training in wanted if not only or training.names.intersection(only)]
 
 
-def _names(wanted: Wanted) -> set[str]:
-    return {wanted.config, wanted.corpus, wanted.config.partition("/")[2]}
-
-
-def at_toy_size(wanted: Sequence[Wanted]) -> list[Wanted]:
-    """The first trainings with one seed each, their models and budgets small enough for a test."""
-    return [
-        one._replace(seeds=one.seeds[:1], toy=smaller(CONFIGS / f"{one.config}.yaml")) for one in wanted[:SMOKE_ROWS]
-    ]
+def of_each_method(wanted: Sequence[Wanted]) -> list[Wanted]:
+    """The first training of each method on the first corpus, with one seed: enough to test the chain of a table."""
+    methods: dict[str, Wanted] = {}
+    for training in wanted:
+        if training.corpus == wanted[0].corpus:
+            methods.setdefault(smoke.architecture(training.file), training._replace(seeds=training.seeds[:1]))
+    return list(methods.values())
 
 
 # --- the corpora ----------------------------------------------------------------------------------------------------
@@ -92,30 +97,57 @@ SMOKE: Mapping[str, str] = {"TEST_SETS": "newstest2014", "VALID": "newstest2013"
 """Settings of a preparation at toy size: fewer test sets, and a validation set that is not empty with 500 pairs."""
 
 
-def prepare(corpus: str, place: Path, settings: Mapping[str, str], *, dry_run: bool) -> None:
+def script_of(corpus: str, place: Path) -> Path | None:
+    """The script that prepares a corpus; None if there is none, and ``place`` holds the prepared corpus.
+
+    Raises:
+        UserError: there is neither a script nor the prepared corpus.
+    """
+    top = checkout()
+    script = top / "scripts" / f"prepare_{SCRIPTS.get(corpus, (corpus,))[0]}.sh" if top else None
+    if script is not None and script.is_file():
+        return script
+    if (place / "data-bin").is_dir():
+        return None
+    why = f"no script prepares {corpus}" if top else "the scripts that prepare corpora are in a checkout"
+    raise UserError(
+        f"{place}: no such directory, and {why}; prepare the text with fairseq-deep prepare, and give the directory "
+        f"above {corpus} with --data"
+    )
+
+
+def prepare(script: Path, corpus: str, place: Path, settings: Mapping[str, str], *, dry_run: bool) -> None:
     """Prepare a corpus with its script, which skips finished stages.
 
     Args:
+        script: the script.
         corpus: the folder of its configurations.
         place: directory of the prepared corpus.
         settings: environment of the script.
         dry_run: the script only prints its commands.
 
     Raises:
-        UserError: the corpus is missing, and no script prepares it.
         SystemExit: the script failed and has printed its error.
     """
-    name, usual = SCRIPTS.get(corpus, (corpus, {}))
+    usual = SCRIPTS[corpus][1] if corpus in SCRIPTS else {}
+    chosen = {name: os.environ.get(name) or value for name, value in usual.items()}
+    Commands().run(script, place, environment={**chosen, **settings, "DRY_RUN": str(int(dry_run))})
+
+
+def small_archives(corpus: str, place: Path, sentences: int, workspace: Workspace) -> dict[str, str]:
+    """Write small archives with the published layout; return the settings of a preparation from them."""
     top = checkout()
-    script = top / "scripts" / f"prepare_{name}.sh" if top else None
-    if script is not None and script.is_file():
-        chosen = {key: os.environ.get(key) or value for key, value in usual.items()}
-        Commands().run(script, place, environment={**chosen, **settings, "DRY_RUN": str(int(dry_run))})
-    elif not (place / "data-bin").is_dir():
-        raise UserError(
-            f"{place}: no such directory, and no script {'here ' if top is None else ''}prepares {corpus}; prepare "
-            "your own text with fairseq-deep prepare"
-        )
+    assert top is not None, "only a checkout has scripts that prepare archives, and the tests that write small ones"
+
+    def write(target: Path) -> None:
+        if not workspace.dry_run:
+            writer = runpy.run_path(str(top / "tests" / "scripts" / "archives.py"))
+            writer["write_archives"](corpus, target, sentences)
+
+    workspace.make(place, write)
+    smaller_sets = {name: os.environ.get(name) or value for name, value in SMOKE.items()}
+    # The known checksums are those of the published files.
+    return {**smaller_sets, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
 
 
 def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Sequence[str]]:
@@ -143,7 +175,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> None:
-    flags = ScriptParser(prog="fairseq-deep reproduce", description=(__doc__ or "").partition(": ")[2])
+    flags = ScriptParser(
+        prog="fairseq-deep reproduce", description=(__doc__ or "").partition(": ")[2].replace("``", "")
+    )
     flags.add_argument("paper", metavar="PAPER", help="as in docs/reproduction.md: Admin")
     flags.add_argument("table", metavar="TABLE", help="as 'Table 2'")
     flags.add_argument(
@@ -175,7 +209,8 @@ def _main(argv: Sequence[str] | None) -> None:
         "--smoke",
         action=BooleanOptionalAction,
         default=False,
-        help="the whole chain at toy size, on small generated archives: minutes on a CPU",
+        help="the whole chain at toy size, one training of each method: minutes on a CPU; in a checkout the text is "
+        "generated, without one --data must hold it",
     )
     flags.add_argument("--smoke-sentences", type=at_least(1), default=400, metavar="N", help="default: 400")
     options = Options(flags)
@@ -187,27 +222,32 @@ def _reproduce(args: Namespace, options: Options) -> None:
     rows = rows_of_table(args.paper, args.table)
     wanted = trainings(rows, args.only)
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
+    notes = []
     if args.smoke:
-        wanted = at_toy_size(wanted)
+        wanted, notes = of_each_method(wanted), [smoke.NOTE]
         args.average = args.average or "last-updates=2"
         args.precision = "fp32" if args.precision == "auto" else args.precision
     settings = _settings(args.prepare)
     how = options.read(args)
     require_slurm(how.nodes)
     evaluations = [] if args.train_only else [shlex.split(words) for words in args.evaluate or [""]]
+    corpora = {corpus: (args.data or out / "data") / corpus for corpus in dict.fromkeys(one.corpus for one in wanted)}
+    scripts = {corpus: script_of(corpus, data) for corpus, data in corpora.items()}
     workspace = Workspace(out, dry_run=how.dry_run)
     runs: list[Path] = []
     with interruptible(), workspace.claimed():
         workspace.remember({"smoke": int(args.smoke)})
-        for corpus in dict.fromkeys(one.corpus for one in wanted):
-            data = (args.data or out / "data") / corpus
-            archives = _archives(corpus, out, args.smoke_sentences, workspace) if args.smoke else {}
-            prepare(corpus, data, {**archives, **settings.get(corpus, {})}, dry_run=how.dry_run)
-            some = list(_of_corpus(corpus, wanted, data, out, args.seeds))
-            named = evaluations if how.dry_run or not any(evaluations) else of_prepared(evaluations, data)
-            train_all(some, how, evaluations=named)
-            runs += [training.run for training in some]
-        report(runs, out, "", how)
+        for corpus, data in corpora.items():
+            if script := scripts[corpus]:
+                place = out / "archives" / corpus
+                small = small_archives(corpus, place, args.smoke_sentences, workspace) if args.smoke else {}
+                prepare(script, corpus, data, {**small, **settings.get(corpus, {})}, dry_run=how.dry_run)
+            on_corpus = [training for training in wanted if training.corpus == corpus]
+            seeded = list(_seeded(on_corpus, data, out / corpus, args.seeds, smaller=args.smoke))
+            prepared = evaluations if how.dry_run or not any(evaluations) else of_prepared(evaluations, data)
+            train_all(seeded, how, evaluations=prepared)
+            runs += [training.run for training in seeded]
+        report(runs, out, "", how, notes)
 
 
 def _settings(given: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -222,26 +262,14 @@ def _settings(given: Sequence[str]) -> dict[str, dict[str, str]]:
     return settings
 
 
-def _of_corpus(
-    corpus: str, wanted: Iterable[Wanted], data: Path, out: Path, seeds: Sequence[int]
-) -> Iterable[Training]:
-    for one in wanted:
-        if one.corpus == corpus:
-            config = CONFIGS / f"{one.config}.yaml"
-            for seed in seeds or one.seeds:
-                run = run_directory(out / corpus, config, seed, one.overrides)
-                yield Training(config, data, run, (f"common.seed={seed}", *one.overrides, *one.toy))
-
-
-def _archives(corpus: str, out: Path, sentences: int, workspace: Workspace) -> dict[str, str]:
-    """Write small archives with the published layout; return the settings of a preparation from them."""
-    place = out / "archives" / corpus
-    words = (sys.executable, "-m", "fairseq_plugins.demo.archives", corpus)
-    commands = Commands(dry_run=workspace.dry_run)
-    workspace.make(place, lambda target: commands.run(*words, target, "--sentences", sentences))
-    smaller_sets = {name: os.environ.get(name) or value for name, value in SMOKE.items()}
-    # The known checksums are those of the published files.
-    return {**smaller_sets, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
+def _seeded(
+    wanted: Iterable[Wanted], data: Path, out: Path, seeds: Sequence[int], *, smaller: bool
+) -> Iterator[Training]:
+    for training in wanted:
+        sizes = smoke.smaller(training.file) if smaller else ()
+        for seed in seeds or training.seeds:
+            run = run_directory(out, training.file, seed, training.overrides)
+            yield Training(training.file, data, run, (f"common.seed={seed}", *training.overrides, *sizes))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.commands import Commands
-from tests.scripts.running import environment
+from tests.scripts.running import ROOT, environment
 
 
 def test_a_step_of_text_runs_in_this_process(tmp_path: Path) -> None:
@@ -73,3 +73,34 @@ sys.exit(exit_code(job))
         assert job.wait() == 130
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "child").read_text()), 0)
+
+
+def test_ctrl_c_at_a_terminal_is_one_line_whatever_commands_it_reaches(tmp_path: Path) -> None:
+    script = tmp_path / "script.sh"
+    script.write_text(f"source {ROOT}/scripts/lib.sh; touch {tmp_path}/begun; sleep 60 & wait\n")
+    program = """
+import sys
+sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
+from fairseq_plugins.process import exit_code
+from fairseq_plugins.pipeline.commands import Commands, interruptible
+def job():
+    with interruptible():
+        Commands().run(*sys.argv[1:])
+sys.exit(exit_code(job))
+"""
+    ours = [sys.executable, "-c", program]
+    with subprocess.Popen(
+        [*ours, *ours, "bash", script],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as job:
+        while not (tmp_path / "begun").exists():
+            assert job.poll() is None
+            time.sleep(0.01)
+        os.killpg(job.pid, signal.SIGINT)
+        assert job.stderr is not None
+        assert job.stderr.read() == "\ninterrupted; the same command continues where this one stopped\n"
+        assert job.wait() == 130

@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from fairseq_plugins.pipeline import report
+from fairseq_plugins.demo import __main__ as demo
+from fairseq_plugins.pipeline import compare, report, reproduce
 from tests.pipeline.making import SIGNATURE, write_run, write_scores
 
 REFERENCES = [
@@ -319,7 +320,7 @@ def test_sorting(two_methods, capsys, column, first):
         (["--baseline", "pre_ln"], "unknown --baseline 'pre_ln' (did you mean 'pre_ln_6e6d'?)"),
         (["--scores", "sacrBLEU"], "unknown score 'sacrBLEU' (did you mean 'sacreBLEU'?)"),
         (["--whithout-speed"], "unknown option '--whithout-speed' (did you mean '--without-speed'?)"),
-        (["--samples", "-1"], "--samples must be at least 0, not -1"),
+        (["--samples", "-1"], "--samples -1: not a whole number of at least 0"),
     ],
 )
 def test_a_wrong_name_is_one_line(two_methods, capsys, arguments, message):
@@ -327,6 +328,14 @@ def test_a_wrong_name_is_one_line(two_methods, capsys, arguments, message):
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {message}")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [report, compare, reproduce, demo])
+def test_help_is_plain_text(capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    assert "`" not in capsys.readouterr().out
 
 
 def test_scores_can_be_chosen(two_methods, capsys):
@@ -355,11 +364,25 @@ def test_the_picture_shows_a_curve_a_row_and_a_bar_with_its_error(two_methods, c
     monkeypatch.setattr(pyplot, "close", drawn.append)
     made(two_methods, capsys, "--samples", "0")
     curves, bars = drawn[0].axes
+    assert curves.get_title() == "validation loss, mean over the seeds"
+    assert bars.get_title() == "sacreBLEU, mean and standard deviation over the seeds"
     assert [line.get_label() for line in curves.lines] == ["admin_6e6d", "pre_ln_6e6d"]
     assert list(curves.lines[0].get_ydata()) == [4.0]  # the mean of 3, 4 and 5
     assert len({(line.get_linestyle(), line.get_marker()) for line in curves.lines}) == 2
     assert [patch.get_height() for patch in bars.patches] == [36.0, 34.25]
     assert [label.get_text() for label in bars.get_xticklabels()] == ["admin_6e6d", "pre_ln_6e6d"]
+    monkeypatch.undo()
+    pyplot.close("all")
+
+
+def test_of_one_seed_nothing_is_called_a_mean(tmp_path, capsys, monkeypatch, pictures):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    drawn = []
+    monkeypatch.setattr(pyplot, "close", drawn.append)
+    write_run(tmp_path / "runs" / "a", scores={"sacreBLEU": 20.0})
+    _, out = made(tmp_path, capsys, "--samples", "0")
+    assert [axis.get_title() for axis in drawn[0].axes] == ["validation loss", "sacreBLEU"]
+    assert "±: standard deviation" not in out
     monkeypatch.undo()
     pyplot.close("all")
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from fairseq.data import Dictionary, indexed_dataset
 
-from fairseq_plugins.demo.archives import write_archives
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline.self_check import References, Result, checked, write_check
@@ -22,6 +21,7 @@ from fairseq_plugins.text.description import main as describe
 from fairseq_plugins.text.normalise import normaliser
 from fairseq_plugins.text.ted import segments
 from fairseq_plugins.text.tokenise import Tokenisation
+from tests.scripts.archives import write_archives
 from tests.scripts.running import run
 from tests.speech_to_text import audio
 

@@ -13,7 +13,7 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from fairseq_plugins.demo.archives import write_archives
+from tests.scripts.archives import write_archives
 from tests.scripts.fakes import without_binarising
 from tests.scripts.running import contents, refusal, run
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.demo.archives import write_archive
 from fairseq_plugins.text.bpe import learn
 from tests.scripts import made_archives as made
+from tests.scripts.archives import write_archive
 from tests.scripts.fakes import without_binarising
 from tests.scripts.server import Server, serving
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics import BLEU
 
+from fairseq_plugins.pipeline import reproduce, smoke
 from fairseq_plugins.pipeline.published import ROWS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -110,6 +111,40 @@ def test_dry_run_names_every_training_and_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_at_toy_size_a_table_has_each_of_its_methods(tmp_path: Path) -> None:
+    done = chain("admin_table2.sh", tmp_path / "out", "iwslt14_de_en", "wmt14_en_de", DRY_RUN="1")
+    assert done.returncode == 0
+    trained = [
+        line.partition(" run ")[2].split()[0]
+        for line in done.stdout.splitlines()
+        if " fairseq_plugins.cli run " in line
+    ]
+    assert [Path(config).parent.name + "/" + Path(config).stem for config in trained] == [
+        f"iwslt14_de_en/{method}_6e6d" for method in ("post_ln", "pre_ln", "admin")
+    ]
+
+
+def test_without_a_checkout_the_text_must_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reproduce, "checkout", lambda: None)
+    command = ["Admin", "Table 2", "admin_6e6d", "--smoke", "--out", str(tmp_path / "out"), "--data"]
+    command += [str(tmp_path / "data"), "--dry-run"]
+    assert reproduce.main(command) == 2
+    error = capsys.readouterr().err.splitlines()[0]
+    assert error == (
+        f"error: {tmp_path}/data/iwslt14_de_en: no such directory, and the scripts that prepare corpora are in a "
+        "checkout; prepare the text with fairseq-deep prepare, and give the directory above iwslt14_de_en with --data"
+    )
+    assert list(tmp_path.iterdir()) == []
+    for corpus in ("iwslt14_de_en", "wmt14_en_de", "wmt14_en_fr"):
+        (tmp_path / "data" / corpus / "data-bin").mkdir(parents=True)
+    assert reproduce.main(command) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert f"iwslt14_de_en/admin_6e6d.yaml {tmp_path}/data/iwslt14_de_en {tmp_path}/out/" in first
+    assert "optimization.max_update=24" in first
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "names"),
@@ -128,6 +163,7 @@ def test_from_archives_to_a_report(script: str, names: list[str], tmp_path: Path
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (row,) = report_of(out)
     assert (row["method"], row["updates"]) == (names[0].rpartition("/")[2], "24")
+    assert smoke.NOTE in (out / "report" / "report.md").read_text(encoding="utf-8")
     scores = {path.parent.name: path.parent for path in out.glob("*/*/seed*/evaluation/*/score.json")}
     assert len(scores) == (2 if script == "b2t_table4.sh" else 1), "Table 4 prints the validation set, too"
     for evaluation in scores.values():

@@ -1,8 +1,8 @@
 """Small archives with the layout of the published ones, for ``SMOKE=1``.
 
-``python -m fairseq_plugins.demo.archives CORPUS DIR`` writes the archives that the preparation script of CORPUS
-downloads, with the same names and files, so the script runs unchanged with ``ARCHIVE_DIR=DIR``. The text is always the
-embedded German-English corpus.
+:func:`write_archives` writes the archives that the preparation script of a corpus downloads, with the same names and
+files, so the script runs unchanged with ``ARCHIVE_DIR``. The text is always the demo's German-English corpus.
+``fairseq-deep reproduce --smoke`` calls it in a checkout.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import gzip
 import io
 import os
 import re
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,8 +24,6 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.demo.corpus import pairs
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.options import OneLineParser, at_least
-from fairseq_plugins.process import exit_code
 
 Files = dict[str, bytes]
 """Content by path inside an archive."""
@@ -310,25 +307,3 @@ def write_archives(corpus: str, directory: Path, count: int = 400) -> list[Path]
         write_archive(directory / name, files)
         written.append(directory / name)
     return written
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the archives; 0, or 2 after one line for each problem."""
-    summary = __doc__.partition(":")[0]
-    flags = OneLineParser(prog="python -m fairseq_plugins.demo.archives", description=summary)
-    flags.add_argument("corpus", metavar="CORPUS", help=", ".join(CORPORA))
-    flags.add_argument("directory", type=Path, metavar="DIR")
-    flags.add_argument(
-        "--sentences", type=at_least(1), default=400, metavar="N", help="training sentences; default: 400"
-    )
-
-    def write() -> None:
-        args = flags.read(argv)
-        for path in write_archives(args.corpus, args.directory, args.sentences):
-            print(path)
-
-    return exit_code(write)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
