@@ -14,7 +14,6 @@ import yaml
 
 from fairseq_plugins.demo import samples
 from fairseq_plugins.demo.corpus import write_corpus
-from fairseq_plugins.demo.progress import shown
 from fairseq_plugins.demo.recipe import configuration
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.files import write_whole
@@ -22,8 +21,8 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.compare import How, compare, run_directory
 from fairseq_plugins.pipeline.prepare import Preparation
 from fairseq_plugins.pipeline.prepare_settings import Settings, sets_of
+from fairseq_plugins.pipeline.progress import Screen, shown
 from fairseq_plugins.pipeline.run import read_run
-from fairseq_plugins.pipeline.screen import Screen
 from fairseq_plugins.pipeline.workspace import Workspace
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.processor import core_count
@@ -132,7 +131,7 @@ def run(args: Namespace) -> None:
         parallel=parallel,
         output=out / "commands.log",
     )
-    with shown(list(runs.values()), args.max_update, screen):
+    with shown(runs, screen):
         compare(data, out, configs, seeds=[args.seed], how=how, tell=screen.say)
     found = {method: read_run(directory) for method, directory in runs.items()}
     shown_samples = samples.blocks(data, (args.source_lang, args.target_lang), found)

@@ -16,7 +16,6 @@ from omegaconf import OmegaConf
 from fairseq_plugins.core.method import METHODS as REGISTERED
 from fairseq_plugins.demo import samples
 from fairseq_plugins.demo.__main__ import METHODS, _checked, _last_lines, _prepare, main, parser
-from fairseq_plugins.demo.progress import duration, status
 from fairseq_plugins.demo.recipe import configuration
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog
@@ -126,19 +125,6 @@ def test_the_last_lines_say_what_to_type_next(tmp_path: Path) -> None:
     assert "make demo DATA=DIR SRC=de TGT=en" in said[2]
     own = _last_lines(SimpleNamespace(data=tmp_path), tmp_path, "Seen: x.")  # type: ignore[arg-type]
     assert "README.md" in own[2]
-
-
-def test_a_training_at_a_glance() -> None:
-    log = TrainingLog()
-    assert status(log, 100) == "starting"
-    log.train_loss, log.valid_loss = {20: 5.0, 40: 4.25}, {40: 3.5}
-    log.tokens_per_second, log.updates_per_second = {40: 1200.0}, 0.5
-    assert status(log, 100) == "   40/100 updates  train loss 4.25  valid 3.50 bits/token  1,200 tokens/s  ETA 2:00"
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (75.4, "1:15"), (3599.7, "1h00"), (7260, "2h01")])
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 @pytest.fixture(scope="module")

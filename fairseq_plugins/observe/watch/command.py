@@ -18,7 +18,7 @@ from fairseq_plugins.observe.watch.logs import Watch
 from fairseq_plugins.observe.watch.spikes import DEVIATIONS, WINDOW
 from fairseq_plugins.observe.watch.summary import NAME, Summary, as_csv, as_json, figure, table
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.pipeline.screen import Screen
+from fairseq_plugins.pipeline.progress import Screen
 
 
 def parser() -> OneLineParser:

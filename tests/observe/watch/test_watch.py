@@ -24,7 +24,7 @@ from fairseq_plugins.observe.watch.logs import find_logs, names
 from fairseq_plugins.observe.watch.spikes import spikes
 from fairseq_plugins.observe.watch.summary import figure
 from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog, read_log
-from fairseq_plugins.pipeline.screen import Screen
+from fairseq_plugins.pipeline.progress import Screen
 from fairseq_plugins.pipeline.verdicts import judge
 from tests.pipeline.making import write_run
 
