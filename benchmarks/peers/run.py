@@ -77,7 +77,7 @@ def flags() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print a table: processor seconds of each toolkit, and its ratio to stock fairseq (the first) in the same round."""
+    """Print a table: processor seconds of each toolkit, and their ratio to the first one's in the same round."""
     args = flags()
     names = [name for name in args.toolkits.split(",") if args.work == "train" or name in SEARCHES]
     settings = {key: getattr(args, key) for key in ("layers", "width", "vocabulary", "sentences", "length")}
