@@ -51,7 +51,6 @@ MODULES: tuple[str, ...] = (
     "hydra_traces",
     "hydra_programs",
     "interrupted_workers",
-    "gradient_detector",
     "misspelt_options",
     "impossible_values",
     "executed_options",

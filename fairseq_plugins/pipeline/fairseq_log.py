@@ -34,6 +34,7 @@ _FLOATING_POINT = re.compile(r"FloatingPointError: (.+)$")
 _EXCEPTION = re.compile(
     r"^(?:\[rank\d+\]: ?)?((?!Error executing job)(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)$"
 )
+_ENDED = re.compile(r"^error: (?:diverged at update \d+: |(?=failed to train: ))(.+?)(?:; report: .*)?$")
 _ERROR_LINE = re.compile(r"^error: (.+)$")
 _SENTENCE = re.compile(r"^(?:D-(\d+)\t[^\t]*|T-(\d+))\t(.*)$")
 _LOSS = re.compile(r"Loss \(base 2\): ([\d.]+|nan|inf), Perplexity: ([\d.]+|nan|inf)")
@@ -83,7 +84,7 @@ class TrainingLog:
     guarded: dict[int, str] = field(default_factory=dict)
     """Messages of the divergence guard by update; the latest of each."""
     ended_by_guard: str = ""
-    """The guard's reason, if it ended the training and nothing was trained since."""
+    """Reason of a training that ended as diverged or failed to train, if nothing was trained since."""
     as_text: bool = False
     """Whether there is a record that is not JSON."""
     _updates_at_end: int = 0
@@ -105,6 +106,8 @@ class TrainingLog:
             self.not_finite = True
         if _LOSS_SCALE_EXHAUSTED in line:
             self.not_finite = self.loss_scale_exhausted = True
+        if match := _ENDED.search(line):
+            self.ended_by_guard = match[1]
         if _OVERFLOW in line:
             self.overflows += 1
         if _DONE in line:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.training import mixed_precision
 from tests import models, toy
 from tests.representatives import for_each
@@ -108,7 +108,7 @@ def test_a_gradient_that_is_not_finite_ends_the_training(
 ) -> None:
     """As in float32: there is no scale that could be lowered."""
     monkeypatch.setattr(torch.nn.LayerNorm, "forward", lambda self, x: x * float("inf"))
-    with pytest.raises(FloatingPointError):
+    with pytest.raises(Diverged):
         toy.train_toy(toy_data, tmp_path, *AMP, "2")
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -259,11 +259,19 @@ def _paper_job(figure: papers.PaperFigure, said: Namespace) -> Job:
     return _job(analyses.find(figure.analysis), subjects, args, prefix=figure.name, shows=figure.shows)
 
 
-def run(job: Job, directory: Path) -> list[Path]:
+def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> list[Path]:
     """Measure, print, write; the numbers before the plots.
+
+    Args:
+        job: what to measure.
+        directory: where to write.
+        inputs: files that are read, with their full paths.
 
     Returns:
         The written files.
+
+    Raises:
+        UserError: nothing can be written there, or an input would be overwritten.
     """
     result = _renamed(job.analysis.run(job.subjects, job.settings, **job.options), job)
     print(f"{job.prefix or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
@@ -277,6 +285,11 @@ def run(job: Job, directory: Path) -> list[Path]:
         "seed": job.settings.seed,
         job.analysis.of: [subject.about for subject in job.subjects],
     }
+    names = [f"{table.name}{suffix}" for table in result.tables for suffix in (".csv", ".json")]
+    names += [f"{figure.name}{suffix}" for figure in result.figures for suffix in (".png", ".pdf")]
+    for name in names:
+        if (directory / name).resolve() in inputs:
+            raise UserError(f"--output {directory}: {name} would overwrite an input; give another directory")
     with writing(directory):
         files = [path for table in result.tables for path in tables.write(table, directory, about)]
         if plots.available():
@@ -350,10 +363,12 @@ def diagnose(argv: Sequence[str]) -> int:
     args, model = parse(argv)
     todo = jobs(args, model)
     refused: list[str] = []
+    recorded = [file for job in todo for one in job.subjects if isinstance(one, Training) for file in one.files]
+    inputs = {path.resolve() for path in (*args.checkpoint, *recorded)}
     with output(args.output):
         for job in todo:
             try:
-                run(job, args.output)
+                run(job, args.output, inputs)
             except UserError as error:
                 if len(todo) == 1:
                     raise

@@ -23,6 +23,7 @@ from fairseq_plugins.observe.guard import precision
 from fairseq_plugins.observe.guard.guarding import ATTRIBUTE, guard_of
 from fairseq_plugins.observe.guard.places import not_finite
 from fairseq_plugins.observe.guard.report import DIRECTORY
+from fairseq_plugins.observe.guard.unguarded import refuse_broken_weights
 
 logger = logging.getLogger(__name__)
 
@@ -100,10 +101,13 @@ def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, 
     """``fairseq_cli.train.train``, the only function with the position in the data; saves a training that was ended.
 
     Raises:
-        Diverged: passed on.
+        Diverged: passed on, or the training is complete and its weights are not finite.
     """
     try:
-        return train(cfg, trainer, task, epoch_itr, *args)
+        valid_losses, should_stop = train(cfg, trainer, task, epoch_itr, *args)
+        if should_stop:
+            refuse_broken_weights(trainer, valid_losses)
+        return valid_losses, should_stop
     except Diverged:
         # A training cannot continue from weights that are not finite.
         if not cfg.checkpoint.no_save and not not_finite(trainer.get_model()):

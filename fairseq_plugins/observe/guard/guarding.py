@@ -8,25 +8,21 @@ all decide alike without communication.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.logging import metrics
 from fairseq.trainer import Trainer
-from torch import nn
 
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.observe.guard import ladder, precision, settings
 from fairseq_plugins.observe.guard.places import (
     GRADIENT,
-    FirstNotFinite,
     PlaceBands,
     backward_culprit,
     first_outside,
@@ -35,10 +31,19 @@ from fairseq_plugins.observe.guard.places import (
 )
 from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins
 from fairseq_plugins.observe.guard.rates import Rates
+from fairseq_plugins.observe.guard.repeating import (
+    LeftUpdate,
+    balanced_meters,
+    kept_buffers,
+    leave_if_repeated,
+    repeat,
+    reset_factor,
+)
 from fairseq_plugins.observe.guard.report import DIRECTORY, Incident, Reports
 from fairseq_plugins.observe.guard.signals import GRADIENT_SPIKE, NOT_FINITE, PLATEAU, Finding, Signals, Update
+from fairseq_plugins.observe.guard.unguarded import with_place
 from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
-from fairseq_plugins.observe.recorder.gradients import loss_scale
+from fairseq_plugins.observe.recorder.gradients import has_scale, loss_scale
 from fairseq_plugins.observe.recorder.recording import recorder_of
 from fairseq_plugins.pipeline.fairseq_log import guard_record
 
@@ -51,16 +56,12 @@ HISTORY = 200
 """Maximum number of updates in a report."""
 
 
-class Abnormal(Exception):
+class Abnormal(LeftUpdate):
     """Leaves an update that must not change the weights."""
 
     def __init__(self, update: Update, finding: Finding, rung: ladder.Rung) -> None:
         super().__init__(finding.reason)
         self.update, self.finding, self.rung = update, finding, rung
-
-
-class Repeated(Exception):
-    """Leaves an update that was repeated only for its statistics."""
 
 
 class Guard:
@@ -88,7 +89,6 @@ class Guard:
         self._outputs: list[dict[str, Any]] = []
         self._pending: Update | None = None
         self._incident: Incident | None = None
-        self._looking = False
         self._noting: Update | None = None
         self._begun = False
         self._directory = os.path.join(trainer.cfg.checkpoint.save_dir, DIRECTORY)
@@ -113,7 +113,7 @@ class Guard:
             recorder.observers.append(self.places)
         self._begun, self._outputs, self._pending = True, [], None
         try:
-            with _balanced_meters():
+            with balanced_meters():
                 result = train_step(trainer, samples, *args, **kwargs)
         except Abnormal as abnormal:
             if abnormal.rung.applied:
@@ -138,8 +138,7 @@ class Guard:
             Abnormal: the update must be left.
             Repeated: it was made only for its statistics.
         """
-        if self._looking:
-            raise Repeated
+        leave_if_repeated(trainer)
         if self._noting is not None:
             self._pending = self._noting
             return clip_grad_norm(trainer, *args, **kwargs)
@@ -174,7 +173,7 @@ class Guard:
             nll / (tokens or 1.0) / math.log(2),
             length,
             float(trainer.get_lr()),
-            None if not _has_scale(trainer) else loss_scale(trainer.optimizer),
+            None if not has_scale(trainer.optimizer) else loss_scale(trainer.optimizer),
             tokens,
         )
         self._history.append(update)
@@ -216,9 +215,8 @@ class Guard:
         self._tell(self._incident, update, finding, rung.says)
         if rung.action == settings.STOP:
             self._drop(trainer)
-            place = self._incident.place
-            where = f"; first in {place.name}" if place else ""
-            self._end(f"diverged at update {update.number}: {finding.reason}{where}", self._incident)
+            reason = with_place(finding.reason, update.learning_rate, self._incident.place)
+            self._end(f"diverged at update {update.number}: {reason}", self._incident)
 
     def _is_new_fault(self, finding: Finding) -> bool:
         """Return whether a large gradient has now become not finite: the failing module is not known yet."""
@@ -231,12 +229,12 @@ class Guard:
         if self._reports is None:
             return
         self._reports.write(incident, self._history)
-        place, how = incident.place, "stuck" if incident.finding.kind == PLATEAU else "first"
-        where = f"; {how} in {place.name}" if place else ""
-        detail = f" ({place.how})" if place else ""
-        text = f"{finding.reason}{where}{detail}; {says}{self._named(incident)}"
+        place, stuck = incident.place, incident.finding.kind == PLATEAU
+        where = f"; stuck in {place.name} ({place.how})" if place else ""
+        reason = finding.reason + where if stuck else with_place(finding.reason, update.learning_rate, place)
+        text = f"{reason}; {says}{self._named(incident)}"
         logger.warning("divergence guard: update %d: %s", update.number, text)
-        logger.info(guard_record(update.number, text, finding.reason + where if incident.ends else ""))
+        logger.info(guard_record(update.number, text, reason if incident.ends else ""))
 
     def _named(self, incident: Incident) -> str:
         """Return the path of the report; other processes than the first know only its directory."""
@@ -255,16 +253,11 @@ class Guard:
         """Repeat the same update under the hooks of the recorder and of the search for its place."""
         model, recorder = trainer.get_model(), recorder_of(trainer)
         assert recorder is not None
-        search = FirstNotFinite(model)
-        _reset_factor(trainer.optimizer)
         recorder.discard()
         recorder.start(trainer, samples)
-        self._looking = True
         try:
-            with _kept_buffers(model), contextlib.suppress(Repeated), search.hooked(), _balanced_meters():
-                train_step(trainer, samples)
+            search = repeat(train_step, trainer, samples)
         finally:
-            self._looking = False
             recorder.stop()
         incident = self._incident_of(abnormal, recorder.measured)
         # The last numbers of a failing run are the interesting ones, whatever the interval.
@@ -296,7 +289,7 @@ class Guard:
         recorder.start(trainer, samples)
         self._noting = abnormal.update
         try:
-            with _kept_buffers(trainer.get_model()):
+            with kept_buffers(trainer.get_model()):
                 result = train_step(trainer, samples, *args, **kwargs)
         finally:
             self._noting = None
@@ -313,7 +306,7 @@ class Guard:
         # Torch's scaler unscales once per update, and must be told that the update is over.
         if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
             scaler.update()
-        _reset_factor(trainer.optimizer)
+        reset_factor(trainer.optimizer)
         trainer.zero_grad()
 
     def _made(self, trainer: Trainer) -> None:
@@ -357,50 +350,8 @@ def guard_of(trainer: Trainer) -> Guard | None:
     return getattr(trainer, ATTRIBUTE, None)
 
 
-@contextlib.contextmanager
-def _balanced_meters() -> Iterator[None]:
-    """Close fairseq's meters if an exception passes; fairseq itself would not."""
-    counts = dict(metrics._active_aggregators_cnt)
-    active = dict(metrics._active_aggregators)
-    try:
-        yield
-    except (Abnormal, Repeated):
-        metrics._active_aggregators_cnt.clear()
-        metrics._active_aggregators_cnt.update(counts)
-        metrics._active_aggregators.clear()
-        metrics._active_aggregators.update(active)
-        raise
-
-
-@contextlib.contextmanager
-def _kept_buffers(model: nn.Module) -> Iterator[None]:
-    """Restore the buffers of ``model`` at the end: they must not count a repeated forward pass twice."""
-    buffers = [buffer.clone() for buffer in model.buffers()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, before in zip(model.buffers(), buffers, strict=True):
-                buffer.copy_(before)
-
-
-def _reset_factor(optimizer: Any) -> None:
-    """Reset the factor by which a dropped update has multiplied its gradients.
-
-    fairseq's optimizer for bfloat16 keeps that beside the gradients until a step, and ``zero_grad`` leaves it there.
-    """
-    if hasattr(optimizer, "_multiply_factor") and optimizer.scaler is None:
-        optimizer._multiply_factor = 1.0
-
-
 def _scalar(value: Any) -> Any:
     return value.detach().double().sum() if isinstance(value, torch.Tensor) else float(value)
-
-
-def _has_scale(trainer: Trainer) -> bool:
-    """Return whether the loss is scaled; on a CPU torch's scaler exists but does nothing."""
-    scaler = getattr(trainer.optimizer, "scaler", None)
-    return scaler is not None and bool(getattr(scaler, "is_enabled", lambda: True)())
 
 
 def _even_loss(task: Any) -> float:

@@ -9,7 +9,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.guard import checkpoints, precision, settings
+from fairseq_plugins.observe.guard import checkpoints, precision, settings, unguarded
 from fairseq_plugins.observe.guard.guarding import ATTRIBUTE, Guard, guard_of
 from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.patches.wrapping import wrap
@@ -49,10 +49,10 @@ def _refuse(cfg: Any, chosen: settings.Settings) -> None:
 
 
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.train_step`` under guard."""
+    """``Trainer.train_step`` that ends in one line, or under guard."""
     guard = guard_of(trainer)
     if guard is None:
-        return train_step(trainer, samples, *args, **kwargs)
+        return unguarded.step(train_step, trainer, samples, *args, **kwargs)
     return guard.step(train_step, trainer, samples, *args, **kwargs)
 
 
@@ -60,7 +60,7 @@ def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwa
     """``Trainer.clip_grad_norm``, where an update is judged."""
     guard = guard_of(trainer)
     if guard is None:
-        return clip_grad_norm(trainer, *args, **kwargs)
+        return unguarded.clip(clip_grad_norm, trainer, *args, **kwargs)
     return guard.judge(clip_grad_norm, trainer, *args, **kwargs)
 
 
@@ -88,6 +88,7 @@ def install() -> None:
     wrap(Trainer, "__init__", attach)
     wrap(Trainer, "train_step", step)
     wrap(Trainer, "clip_grad_norm", clip)
+    wrap(Trainer, "_check_grad_norms", unguarded.check_norms)
     wrap(Trainer, "_aggregate_logging_outputs", add_up)
     for name in ("lr_step_update", "lr_step", "lr_step_begin_epoch"):
         wrap(Trainer, name, schedule)

@@ -82,12 +82,12 @@ class Signals:
             minimum_reached: fairseq has given up lowering the loss scale.
         """
         if not math.isfinite(update.loss):
-            return Finding(NOT_FINITE, f"the loss is {_word(update.loss)}")
+            return Finding(NOT_FINITE, f"the loss is {in_words(update.loss)}")
         if minimum_reached:
             return Finding(COLLAPSE, "minimum loss scale reached")
         if not math.isfinite(update.norm):
             if update.loss_scale is None:
-                return Finding(NOT_FINITE, f"the gradient norm is {_word(update.norm)}")
+                return Finding(NOT_FINITE, f"the gradient norm is {in_words(update.norm)}")
             return self._fallen(update.loss_scale)
         loss, gradient = self._loss_spikes(update), self._gradient_spikes(update)
         if loss:
@@ -180,7 +180,8 @@ def _log(value: float) -> float:
     return math.log(max(value, 1e-30))
 
 
-def _word(value: float) -> str:
+def in_words(value: float) -> str:
+    """Return the word for a number that is not finite."""
     if math.isnan(value):
         return "not a number"
     return "infinite" if value > 0 else "minus infinity"

@@ -33,6 +33,12 @@ def loss_scale(optimizer: Any) -> float | None:
     return float(scaler.loss_scale if hasattr(scaler, "loss_scale") else scaler.get_scale())
 
 
+def has_scale(optimizer: Any) -> bool:
+    """Return whether the loss is scaled; on a CPU torch's scaler exists but does nothing."""
+    scaler = getattr(optimizer, "scaler", None)
+    return scaler is not None and bool(getattr(scaler, "is_enabled", lambda: True)())
+
+
 def remaining_factor(optimizer: Any) -> float:
     """Return the factor that the gradients still lack, between ``multiply_grads`` and clipping.
 

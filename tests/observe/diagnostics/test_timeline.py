@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import math
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.observe.diagnostics import plots, timeline, trainings
+from fairseq_plugins.observe.diagnostics import plots, tables, timeline, trainings
 from fairseq_plugins.observe.diagnostics.batches import zipf_batch
 from fairseq_plugins.observe.diagnostics.command import main
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
@@ -267,3 +268,26 @@ def test_copies_of_a_checkpoint_count_once(rezero: Path, no_plots: None, tmp_pat
         shutil.copy(rezero / "checkpoints" / "checkpoint_last.pt", tmp_path / "run" / name)
     assert main(["timeline", str(tmp_path / "run"), "--output", str(tmp_path / "out")]) == 0
     assert [row["update"] for row in rows(tmp_path / "out" / "timeline.csv")] == ["3"]
+
+
+def test_no_input_is_overwritten(no_plots: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "timeline-places.json", entry(1))
+    before = path.read_bytes()
+    assert main(["timeline", str(path), "--output", str(tmp_path)]) == 2
+    line = f"error: --output {tmp_path}: timeline-places.json would overwrite an input; give another directory"
+    assert capsys.readouterr().err.splitlines()[-1] == line
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_one_line(
+    no_plots: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tables, "write_whole", full)
+    path = write(tmp_path / "run" / "recorder.jsonl", entry(1))
+    assert main(["timeline", str(path), "--output", str(tmp_path / "out")]) == 2
+    line = f"error: --output {tmp_path / 'out'}: cannot be written: no space left on device"
+    assert capsys.readouterr().err.splitlines()[-1] == line

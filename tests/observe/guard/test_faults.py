@@ -79,11 +79,14 @@ def test_a_weight(training: Training, faults: Faults, arch: str) -> None:
 def test_stop(training: Training, faults: Faults, said: Callable[[], list[str]]) -> None:
     faults.weight(2, "decoder.layers.1.fc1.weight", INF)
     where = re.escape(str(training.directory / "run" / "divergence" / "update-2.md"))
-    message = f"^diverged at update 2: the loss is not a number; first in decoder.layers.1.ffn; report: {where}$"
+    place = r"first in decoder.layers.1.ffn \(.+\)"
+    message = rf"^diverged at update 2: the loss is not a number; learning rate \S+; {place}; report: {where}$"
     with pytest.raises(Diverged, match=message):
         training.run("run", *STOP)
     (line,) = said()
-    assert line.startswith("update 2: the loss is not a number; first in decoder.layers.1.ffn (the output of ")
+    assert line.startswith(
+        "update 2: the loss is not a number; learning rate 0.00125; first in decoder.layers.1.ffn (the out"
+    )
     assert "; stop: the training ends here; report: " in line
     # Weights that are not finite are of no use; none are saved.
     assert not list((training.directory / "run").rglob("*.pt"))
@@ -97,7 +100,9 @@ def test_a_gradient(training: Training, faults: Faults) -> None:
         module.register_forward_hook(lambda _, inputs, total: total.register_hook(lambda grad: grad * INF) and None)
 
     faults.before[2] = fault
-    with pytest.raises(Diverged, match="the gradient norm is not a number; first in decoder.layers.1.encoder_attn"):
+    with pytest.raises(
+        Diverged, match=r"the gradient norm is not a number; learning rate \S+; first in decoder.layers.1.encoder_attn"
+    ):
         training.run("run", *STOP, "--diagnostics-interval", "100")
     (entry,) = read(training.directory / "run" / "recorder.jsonl")
     assert (entry.update, entry.applied) == (2, False)
@@ -147,7 +152,7 @@ def test_a_loss_scale_that_is_looked_for_is_no_fault(training: Training, said: C
 
 @pytest.mark.usefixtures("_overflows_on_a_cpu")
 def test_a_loss_scale_at_its_minimum(training: Training) -> None:
-    with pytest.raises(Diverged, match="diverged at update 1: minimum loss scale reached; first in "):
+    with pytest.raises(Diverged, match="diverged at update 1: minimum loss scale reached; learning rate 0; first in "):
         training.run("run", *HALF, *STOP, "--fp16-init-scale", str(2**30), "--min-loss-scale", str(2**25))
     (report,) = reports(training.directory / "run")
     assert "| loss scale |" in report

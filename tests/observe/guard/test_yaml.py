@@ -65,7 +65,8 @@ def test_without_an_action_there_is_no_guard(toy_data: Path, tmp_path: Path, fau
 def test_stop_ends_the_training_with_a_report(toy_data: Path, tmp_path: Path, faults: Faults) -> None:
     faults.weight(2, "encoder.layers.0.fc1.weight", float("inf"))
     with pytest.raises(
-        Diverged, match="^diverged at update 2: the loss is not a number; first in encoder.layers.0.ffn"
+        Diverged,
+        match=r"^diverged at update 2: the loss is not a number; learning rate \S+; first in encoder.layers.0.ffn",
     ):
         toy.run_training(configured(toy_data.parent, tmp_path / "run", "criterion.divergence_action=stop"))
     (report,) = reports(tmp_path / "run" / "checkpoints")

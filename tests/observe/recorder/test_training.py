@@ -21,7 +21,7 @@ from fairseq_cli import train
 
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.errors import EXIT_CODE, UserError
+from fairseq_plugins.errors import EXIT_CODE, Diverged, UserError
 from fairseq_plugins.observe.recorder import Entry, read, recording, showing
 from tests import toy
 from tests.config.test_hydra import TINY, losses, recipe, run_hydra
@@ -290,7 +290,7 @@ def test_the_update_that_ends_a_training_is_recorded(
         self.observers.append(poison)
 
     monkeypatch.setattr(recording.Recorder, "__init__", with_observer)
-    with pytest.raises(FloatingPointError):
+    with pytest.raises(Diverged):
         recorded(toy_data, tmp_path, updates=3)
     first, last = read(tmp_path / "recorder.jsonl")
     assert (first.update, first.applied, last.update, last.applied) == (1, True, 2, False)
