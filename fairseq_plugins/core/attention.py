@@ -1,7 +1,7 @@
 """Attention: which attention sub-layers a layer has, and how they attend.
 
-Every attention has the signature of :meth:`Attention.attend`, so that the code of a layer does not depend on it and
-TorchScript can compile it. A part of this axis is built with ``build(depth, design) -> AttentionPlan``, once a layer.
+Every attention has the signature of :meth:`Attention.attend`, so that the code of a layer does not depend on it. A part
+of this axis is built with ``build(depth, design) -> AttentionPlan``, once a layer.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
 import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
@@ -43,13 +42,13 @@ class Attention(MultiheadAttention):
         self,
         query: Tensor,
         key: Tensor | None,
-        key_padding_mask: Tensor | None,
-        query_padding_mask: Tensor | None,
-        future_mask: Tensor | None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-        need_weights: bool,
-        need_head_weights: bool,
-        scores: Tensor | None,
+        key_padding_mask: Tensor | None = None,
+        query_padding_mask: Tensor | None = None,
+        future_mask: Tensor | None = None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
+        need_weights: bool = False,
+        need_head_weights: bool = False,
+        scores: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Attend.
 
@@ -81,15 +80,6 @@ class Attention(MultiheadAttention):
         )
         return output, weights, scores
 
-    def __prepare_scriptable__(self) -> Attention:
-        """Let ``torch.jit.script`` see a stock instance first.
-
-        ``MultiheadAttention.forward`` names its own class to call a static method. TorchScript resolves that name only
-        for a class that it has already compiled as a module, and a subclass does not count.
-        """
-        prime_torchscript()
-        return self
-
 
 class ThreeMapsAttention(Attention):
     """An attention whose q, k and v are drawn as three matrices, Xavier gain 1, under every base initialisation."""
@@ -101,18 +91,6 @@ class ThreeMapsAttention(Attention):
         super().reset_parameters()
         for projection in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(projection.weight, gain=self.xavier_input_gain)
-
-
-_primed = False
-
-
-def prime_torchscript() -> None:
-    """Compile one tiny stock attention, once per process. See :meth:`Attention.__prepare_scriptable__`."""
-    global _primed
-    if not _primed:
-        _primed = True
-        with torch.random.fork_rng(devices=[]):
-            torch.jit.script(MultiheadAttention(2, 1, self_attention=True))
 
 
 class HeadNorm(nn.Module):

@@ -7,7 +7,7 @@ them back at the first step, which silently undoes anything written into a param
 they are saved with the checkpoint, so the pass is not repeated on resume.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 import contextlib
 import logging

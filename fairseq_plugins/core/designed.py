@@ -55,7 +55,6 @@ class DesignedModel(BaseFairseqModel):
         """Name and module of each stack, the encoder first."""
         return [(stack.value, getattr(self, stack.value)) for stack in self.family.stacks]
 
-    @torch.jit.unused
     def see_first_batch(self, *inputs: Any) -> None:
         """Calibrate from data in the first training forward of a model that has never been trained.
 
@@ -72,7 +71,6 @@ class DesignedModel(BaseFairseqModel):
         # batch that does not fit into memory and goes on with the next.
         self.data_seen = True
 
-    @torch.jit.unused
     def run_stacks(self, *inputs: Any) -> None:
         """Run every layer on the inputs of a batch."""
         raise NotImplementedError

@@ -4,7 +4,7 @@ Output, gradient and random numbers are those of ``torch.nn.functional.dropout``
 one byte.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import Any
 
@@ -37,16 +37,10 @@ class LeanDropout(FairseqDropout):
         """Drop numbers of ``x``, of any shape, where fairseq's module would."""
         if self.p == 0 or not (self.training or self.apply_during_inference):
             return x
-        if not torch.jit.is_scripting():
-            if self.p < 1 and not x.is_cuda:
-                return _drop_out(x, self.p)
+        if self.p < 1 and not x.is_cuda:
+            dropped: Tensor = _DropOut.apply(x, self.p)  # type: ignore[no-untyped-call]
+            return dropped
         return F.dropout(x, p=self.p, training=True, inplace=inplace)
-
-
-@torch.jit.unused
-def _drop_out(x: Tensor, p: float) -> Tensor:
-    result: Tensor = _DropOut.apply(x, p)  # type: ignore[no-untyped-call]
-    return result
 
 
 def lean(module: FairseqDropout) -> LeanDropout:

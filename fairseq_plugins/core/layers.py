@@ -9,7 +9,7 @@ The first norm of a sub-layer has fairseq's name, whatever its place; a later on
 Legend: T time, S source time, B batch, C width.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.dropout import lean
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside
-from fairseq_plugins.core.sub_layers import LAST_MAP, LATER_PLACES, NORM_OF
-
-
-def _remove(layer: nn.Module, *names: str) -> None:
-    """Remove modules that the stock constructor has built."""
-    for name in names:
-        setattr(layer, name, None)
+from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, RESIDUAL_OF, later_norm
 
 
 def in_one_piece(x: Tensor) -> Tensor:
@@ -43,12 +37,12 @@ def in_one_piece(x: Tensor) -> Tensor:
 class Layer(nn.Module):
     """Mixin of both kinds of layers. List it before the fairseq class among the bases."""
 
-    # The place of the first norm of each sub-layer. TorchScript drops a branch that a constant disables.
-    __constants__ = [f"norm_{place.value}_{site.value}" for place in NormPlace for site in Site]
+    design: StackDesign
+    depth: int
+    norm_names: dict[Site, dict[NormPlace, str]]
+    """Names of the norms of each sub-layer by place, in the order of the forward pass, except one inside the branch."""
 
-    if TYPE_CHECKING:  # fairseq's modules have no types; TorchScript would take these for its own
-        design: StackDesign
-        depth: int
+    if TYPE_CHECKING:  # fairseq's modules have no types
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -59,39 +53,42 @@ class Layer(nn.Module):
             setattr(self, name, lean(getattr(self, name)))
         norms = {site: dict(design.norms(site, self.depth)) for site in sites}
         inside = {site: places.pop(NormPlace.INSIDE, None) for site, places in norms.items()}
-        for site in Site:
-            self._place_norms(site, norms.get(site, {}))
+        self.norm_names = {site: self._place_norms(site, norms.get(site, {})) for site in Site}
         design.set_biases(self)
         for site, factory in inside.items():
             if factory is not None:
                 owner, name = LAST_MAP[site]
                 norm_inside(self.get_submodule(owner), name, factory, design)
         design.set_weight_forms(self)
-        residuals = design.residuals(sites, self.depth)
-        for site in Site:
-            setattr(self, f"{site.value}_residual", residuals.get(site))
+        for site, residual in design.residuals(sites, self.depth).items():
+            setattr(self, RESIDUAL_OF[site], residual)
 
-    def _place_norms(self, site: Site, norms: dict[NormPlace, Any]) -> None:
-        first = next((place for place in NormPlace if place in norms), None)
+    def _place_norms(self, site: Site, norms: dict[NormPlace, Any]) -> dict[NormPlace, str]:
+        names: dict[NormPlace, str] = {}
         for place in NormPlace:
-            setattr(self, f"norm_{place.value}_{site.value}", place is first)
-        if first is None:
-            _remove(self, NORM_OF[site])
-        elif norms[first] is not layer_norm:  # fairseq has built that one
-            setattr(self, NORM_OF[site], norms[first](self.embed_dim))
-        for place in LATER_PLACES:
-            later = norms[place](self.embed_dim) if place in norms and place is not first else None
-            setattr(self, f"{site.value}_{place.value}_norm", later)
+            if place in norms:
+                names[place] = later_norm(site, place) if names else NORM_OF[site]
+                if names[place] != NORM_OF[site] or norms[place] is not layer_norm:  # fairseq has built that one
+                    setattr(self, names[place], norms[place](self.embed_dim))
+        if not names:
+            setattr(self, NORM_OF[site], None)
+        return names
 
-    # The three methods below repeat the same lines for each site: TorchScript does not accept a module as an argument.
+    def read(self, site: Site, stream: Tensor, side: Tensor | None) -> Tensor:
+        """Begin a sub-layer: return what its branch reads, ``(T, B, C)``, behind the norm before the branch."""
+        if side is not None:
+            stream = getattr(self, RESIDUAL_OF[site]).read(stream, side)
+        norms = self.norm_names[site]
+        return getattr(self, norms[NormPlace.BEFORE])(stream) if NormPlace.BEFORE in norms else stream
 
-    def join_self_attn(
-        self, branch: Tensor, stream: Tensor, layer_input: Tensor, side: Tensor | None
+    def join(
+        self, site: Site, output: Tensor, stream: Tensor, layer_input: Tensor, side: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """End a sub-layer: norm on the branch, residual connection, norm after the sum.
+        """End a sub-layer: dropout, norm on the branch, residual connection, norm after the sum.
 
         Args:
-            branch: output of the sub-layer after its dropout, ``(T, B, C)``, the shape of the others too.
+            site: which sub-layer.
+            output: output of the last map of the sub-layer, ``(T, B, C)``, the shape of the others too.
             stream: input of the sub-layer, before any LayerNorm.
             layer_input: input of the layer, before any LayerNorm.
             side: the side stream, if the stack has one.
@@ -99,54 +96,21 @@ class Layer(nn.Module):
         Returns:
             the stream and the side stream after the sub-layer.
         """
-        if self.norm_branch_self_attn:
-            branch = self.self_attn_layer_norm(branch)
-        if self.self_attn_branch_norm is not None:
-            branch = self.self_attn_branch_norm(branch)
+        residual, norms = getattr(self, RESIDUAL_OF[site]), self.norm_names[site]
+        branch = self.dropout_module(output)
+        if NormPlace.BRANCH in norms:
+            branch = getattr(self, norms[NormPlace.BRANCH])(branch)
         if side is not None:
-            side = self.self_attn_residual.carry(branch, stream, side)
-        x = self.self_attn_residual(branch, stream, layer_input)
-        if self.norm_after_self_attn:
-            x = self.self_attn_residual.after_norm(self.self_attn_layer_norm(x), layer_input)
-        if self.self_attn_after_norm is not None:
-            x = self.self_attn_residual.after_norm(self.self_attn_after_norm(x), layer_input)
+            side = residual.carry(branch, stream, side)
+        x = residual(branch, stream, layer_input)
+        if NormPlace.AFTER in norms:
+            x = residual.after_norm(getattr(self, norms[NormPlace.AFTER])(x), layer_input)
         return x, side
 
-    def join_encoder_attn(
-        self, branch: Tensor, stream: Tensor, layer_input: Tensor, side: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """See :meth:`join_self_attn`."""
-        if self.norm_branch_encoder_attn:
-            branch = self.encoder_attn_layer_norm(branch)
-        if self.encoder_attn_branch_norm is not None:
-            branch = self.encoder_attn_branch_norm(branch)
-        if side is not None:
-            side = self.encoder_attn_residual.carry(branch, stream, side)
-        x = self.encoder_attn_residual(branch, stream, layer_input)
-        if self.norm_after_encoder_attn:
-            x = self.encoder_attn_residual.after_norm(self.encoder_attn_layer_norm(x), layer_input)
-        if self.encoder_attn_after_norm is not None:
-            x = self.encoder_attn_residual.after_norm(self.encoder_attn_after_norm(x), layer_input)
-        return x, side
-
-    def feed_forward(self, x: Tensor, layer_input: Tensor, side: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Run the feed-forward sub-layer; returns the stream and, if there is one, the side stream after it."""
-        branch = x if side is None else self.ffn_residual.read(x, side)
-        branch = self.final_layer_norm(branch) if self.norm_before_ffn else branch
-        branch = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(branch))))
-        branch = self.dropout_module(branch)
-        if self.norm_branch_ffn:
-            branch = self.final_layer_norm(branch)
-        if self.ffn_branch_norm is not None:
-            branch = self.ffn_branch_norm(branch)
-        if side is not None:
-            side = self.ffn_residual.carry(branch, x, side)
-        x = self.ffn_residual(branch, x, layer_input)
-        if self.norm_after_ffn:
-            x = self.ffn_residual.after_norm(self.final_layer_norm(x), layer_input)
-        if self.ffn_after_norm is not None:
-            x = self.ffn_residual.after_norm(self.ffn_after_norm(x), layer_input)
-        return x, side
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """Map ``(T, B, C)`` to the output of the feed-forward sub-layer."""
+        output: Tensor = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
+        return output
 
 
 class EncoderLayer(Layer, TransformerEncoderLayerBase):
@@ -185,22 +149,14 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
         """
         layer_input = x
 
-        branch = x if side is None else self.self_attn_residual.read(x, side)
-        branch = self.self_attn_layer_norm(branch) if self.norm_before_self_attn else branch
-        branch, _, scores = self.self_attn.attend(
-            query=branch,
-            key=branch,
-            key_padding_mask=encoder_padding_mask,
-            query_padding_mask=encoder_padding_mask,
-            future_mask=None,
-            incremental_state=None,
-            need_weights=False,
-            need_head_weights=False,
-            scores=scores,
+        seen = self.read(Site.SELF, x, side)
+        output, _, scores = self.self_attn.attend(
+            seen, seen, encoder_padding_mask, query_padding_mask=encoder_padding_mask, scores=scores
         )
-        x, side = self.join_self_attn(self.dropout_module(branch), x, layer_input, side)
+        x, side = self.join(Site.SELF, output, x, layer_input, side)
 
-        x, side = self.feed_forward(x, layer_input, side)
+        output = self.feed_forward(self.read(Site.FFN, x, side))
+        x, side = self.join(Site.FFN, output, x, layer_input, side)
         return in_one_piece(x), scores, side
 
 
@@ -212,7 +168,7 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
         self.plan = design.attention(depth)
         super().__init__(cfg, no_encoder_attn)
         if self.plan.decoder_self is None:
-            _remove(self, "self_attn")
+            self.self_attn = None
         present = [Site.SELF] if self.self_attn is not None else []
         present += [Site.CROSS] if self.encoder_attn is not None else []
         self.put_together(*present, Site.FFN)
@@ -270,28 +226,23 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
         weights: Tensor | None = None
 
         if self.self_attn is not None:
-            branch = x if side is None else self.self_attn_residual.read(x, side)
-            branch = self.self_attn_layer_norm(branch) if self.norm_before_self_attn else branch
-            branch, weights, self_scores = self.self_attn.attend(
-                query=branch,
-                key=branch,
-                key_padding_mask=self_attn_padding_mask,
+            seen = self.read(Site.SELF, x, side)
+            output, _, self_scores = self.self_attn.attend(
+                seen,
+                seen,
+                self_attn_padding_mask,
                 query_padding_mask=self_attn_padding_mask,
                 future_mask=self_attn_mask,
                 incremental_state=incremental_state,
-                need_weights=False,
-                need_head_weights=False,
                 scores=self_scores,
             )
-            x, side = self.join_self_attn(self.dropout_module(branch), x, layer_input, side)
+            x, side = self.join(Site.SELF, output, x, layer_input, side)
 
         if self.encoder_attn is not None and encoder_out is not None:
-            branch = x if side is None else self.encoder_attn_residual.read(x, side)
-            branch = self.encoder_attn_layer_norm(branch) if self.norm_before_encoder_attn else branch
-            branch, weights, cross_scores = self.encoder_attn.attend(
-                query=branch,
-                key=encoder_out,
-                key_padding_mask=encoder_padding_mask,
+            output, weights, cross_scores = self.encoder_attn.attend(
+                self.read(Site.CROSS, x, side),
+                encoder_out,
+                encoder_padding_mask,
                 query_padding_mask=self_attn_padding_mask,
                 future_mask=self_attn_mask,
                 incremental_state=incremental_state,
@@ -299,7 +250,8 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
                 need_head_weights=need_attn,
                 scores=cross_scores,
             )
-            x, side = self.join_encoder_attn(self.dropout_module(branch), x, layer_input, side)
+            x, side = self.join(Site.CROSS, output, x, layer_input, side)
 
-        x, side = self.feed_forward(x, layer_input, side)
+        output = self.feed_forward(self.read(Site.FFN, x, side))
+        x, side = self.join(Site.FFN, output, x, layer_input, side)
         return in_one_piece(x), weights, self_scores, cross_scores, side

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
@@ -82,16 +81,8 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
         """Build the design's decoder."""
         return Decoder(cfg, tgt_dict, embed_tokens, cfg.designs[Stack.DECODER], no_encoder_attn=cfg.no_cross_attention)
 
-    # TorchScript supports neither super() nor **kwargs, so this repeats fairseq's body.
     def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None,
-        prev_output_tokens: Tensor,
-        return_all_hiddens: bool = True,
-        features_only: bool = False,
-        alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
+        self, src_tokens: Tensor, src_lengths: Tensor | None, prev_output_tokens: Tensor, **options: Any
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Translate under teacher forcing.
 
@@ -99,28 +90,15 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
             src_tokens: ``(B, S)``, left-padded.
             src_lengths: ``(B)``.
             prev_output_tokens: ``(B, T)``, the target shifted right.
-            return_all_hiddens: keep each encoder layer's output in the encoder's result.
-            features_only: skip the output projection.
-            alignment_layer: decoder layer whose cross-attention is returned, from 0; the last one by default.
-            alignment_heads: average only over this many heads, the first ones.
+            options: those of fairseq's model.
 
         Returns:
             logits ``(B, T, V)`` and a dictionary with ``attn`` and ``inner_states``.
         """
-        if not torch.jit.is_scripting():
-            self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
-        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens)
-        return self.decoder(
-            prev_output_tokens,
-            encoder_out=encoder_out,
-            features_only=features_only,
-            alignment_layer=alignment_layer,
-            alignment_heads=alignment_heads,
-            src_lengths=src_lengths,
-            return_all_hiddens=return_all_hiddens,
-        )
+        self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
+        result: tuple[Tensor, Any] = super().forward(src_tokens, src_lengths, prev_output_tokens, **options)
+        return result
 
-    @torch.jit.unused
     def run_stacks(self, src_tokens: Tensor, src_lengths: Tensor | None, prev_output_tokens: Tensor) -> None:
         """Run :meth:`forward` up to the output projection."""
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)

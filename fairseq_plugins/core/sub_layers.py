@@ -20,13 +20,19 @@ from fairseq_plugins.core.residual import Residual
 SUB_LAYER_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
 NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
 """Name of the first norm of each site, whatever its place."""
-LATER_PLACES = (NormPlace.BRANCH, NormPlace.AFTER)
-LATER_NORMS = tuple(f"{site.value}_{place.value}_norm" for site in Site for place in LATER_PLACES)
-"""Names of the norms after the first one."""
+RESIDUAL_OF = {site: f"{site.value}_residual" for site in Site}
+"""Name of the residual connection of each site."""
+
+
+def later_norm(site: Site, place: NormPlace) -> str:
+    """Return the name of a norm of a sub-layer that is not its first."""
+    return f"{site.value}_{place.value}_norm"
+
+
+LATER_NORMS = tuple(later_norm(site, place) for site in Site for place in (NormPlace.BRANCH, NormPlace.AFTER))
 LAST_MAP = {Site.SELF: ("self_attn", "out_proj"), Site.CROSS: ("encoder_attn", "out_proj"), Site.FFN: ("", "fc2")}
 """Module and linear map at the end of the branch of each site."""
 
-_RESIDUAL = "_residual"
 _SITES = {**{site.value: site for site in Site}, "fc": Site.FFN, "final": Site.FFN}
 """Prefixes of module names in a layer, and the site that each belongs to."""
 # The encoder for speech calls its list transformer_layers. Wrappers add a name that begins with an underscore.
@@ -113,20 +119,12 @@ def sub_layers(model: nn.Module) -> list[SubLayer]:
     for path, module in model.named_modules():
         place = place_of(path)
         if isinstance(module, Residual) and place is not None and place.site is not None:
-            layer = model.get_submodule(path.rpartition(".")[0])
-            norms = _norms_of(layer, place.site)
+            layer: Any = model.get_submodule(path.rpartition(".")[0])
+            norms = {at: getattr(layer, name) for at, name in layer.norm_names[place.site].items()}
             found.append(SubLayer(place.name, place.stack, place.number, place.site, layer, module, norms))
     return sorted(found, key=lambda sub: forward_order(sub.name))
 
 
-def _norms_of(layer: Any, site: Site) -> dict[NormPlace, nn.Module]:
-    """In the order of the forward pass."""
-    names = {place: f"{site.value}_{place.value}_norm" for place in LATER_PLACES}
-    names |= {place: NORM_OF[site] for place in NormPlace if getattr(layer, f"norm_{place.value}_{site.value}")}
-    found = {place: getattr(layer, names[place]) for place in NormPlace if place in names}
-    return {place: norm for place, norm in found.items() if norm is not None}
-
-
 def sites_of(layer: nn.Module) -> tuple[Site, ...]:
     """Return the sites at which ``layer`` has a sub-layer, in the order in which they run."""
-    return tuple(site for site in Site if getattr(layer, site.value + _RESIDUAL, None) is not None)
+    return tuple(site for site in Site if hasattr(layer, RESIDUAL_OF[site]))

@@ -5,7 +5,7 @@ paper. Its released code calls it ``--sampling-method worddrop``, with ``--enc-r
 ``--dec-replace-rate``; here it is ``--word-dropout ENCODER,DECODER``.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 import torch
 from torch import Tensor, nn

@@ -3,7 +3,7 @@
 Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, section 4.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 import math
 

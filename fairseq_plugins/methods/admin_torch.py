@@ -4,7 +4,7 @@ The package admin-torch of Admin's authors, https://github.com/microsoft/admin-t
 Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 import math
 

@@ -3,7 +3,7 @@
 Liu et al., Findings of ACL 2023, https://arxiv.org/abs/2305.02790: ``x' = LN(x + a_t F(x))``, ``a_t = min(1, t / T)``.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import Any
 

@@ -6,7 +6,7 @@ layer i, and the input of layer i + 1, or the output of the stack, is ``sum_{j <
 Legend: T time, B batch, C width, N layers.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class DepthWeightedAverage(History):
 
     Starts as the identity, so as a plain Transformer. Entries of the weights that no mixture reads stay 0 and 1.
     Averages of all states, after each layer, are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`).
-    Those with a dilation or a period, and those of compiled code, are added up state by state.
+    Those with a dilation or a period are added up state by state.
     """
 
     def __init__(self, layers: int, dilation: int, period: int) -> None:
@@ -35,9 +35,8 @@ class DepthWeightedAverage(History):
 
     def forward(self, states: list[Tensor]) -> Tensor:
         """Mix."""
-        if not torch.jit.is_scripting():
-            if isinstance(states, BufferedStates):
-                return states.mix()
+        if isinstance(states, BufferedStates):
+            return states.mix()
         last = len(states) - 1
         mixture = states[last]
         if last == 0 or last % self.period != 0:
@@ -50,15 +49,7 @@ class DepthWeightedAverage(History):
 
     def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """Store X_i."""
-        if not torch.jit.is_scripting():
-            if self.buffered:
-                return with_state(states, x, self.all_weights)
-        return states + [x]
-
-    @torch.jit.unused
-    def all_weights(self) -> Tensor:
-        """Return a, ``(N+1, N+1)``."""
-        return self.weight
+        return with_state(states, x, lambda: self.weight) if self.buffered else states + [x]
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:

@@ -9,7 +9,7 @@ layer k. The input of layer l + 1 and, for l = L, the output of the stack are
 Legend: T time, B batch, C width, L layers.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import Any
 
@@ -40,7 +40,7 @@ class LinearCombination(History):
 
     Autograd saves each state once, however many mixtures it enters, so memory grows linearly with depth. Mixtures of
     all states by scalars are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`). Those of a window
-    or with a weight in each dimension, and those of compiled code, are added up state by state.
+    or with a weight in each dimension are added up state by state.
 
     Args:
         layers: L.
@@ -60,9 +60,8 @@ class LinearCombination(History):
 
     def mix(self, states: list[Tensor]) -> Tensor:
         """Multiply the states by the row of W for their number: ``(T, B, C)``."""
-        if not torch.jit.is_scripting():
-            if isinstance(states, BufferedStates):
-                return states.mix()
+        if isinstance(states, BufferedStates):
+            return states.mix()
         row = len(states) - 1
         first = max(0, len(states) - self.window)
         weights = self.weight[row, first : row + 1]
@@ -76,16 +75,14 @@ class LinearCombination(History):
 
     def keep(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
         """Return ``states`` and ``x``, without states that no later mixture reads. It may change ``states``."""
-        if not torch.jit.is_scripting():
-            if self.buffered:
-                return with_state(states, x, self.all_weights)
+        if self.buffered:
+            return with_state(states, x, self.all_weights)
         kept = states + [x]
         out_of_sight = len(states) - self.window
         if out_of_sight >= 0:
             kept[out_of_sight] = x.new_empty(0)
         return kept
 
-    @torch.jit.unused
     def all_weights(self) -> Tensor:
         """Return W of a history without a window, ``(L+1, L+1)``; what is right of the diagonal has no meaning."""
         weights = self.weight.squeeze(2)
@@ -95,12 +92,8 @@ class LinearCombination(History):
         return torch.softmax(weights.masked_fill(later, float("-inf")), dim=1)
 
     def normalise(self, x: Tensor, number: int) -> Tensor:
-        """Apply LayerNorm ``number``, from 0, to ``x``. TorchScript unrolls the loop; it cannot index."""
-        result = x
-        for index, norm in enumerate(self.layer_norms):
-            if index == number:
-                result = norm(x)
-        return result
+        """Apply LayerNorm ``number``, from 0, to ``x``; there is none of number -1."""
+        return self.layer_norms[number](x) if number >= 0 else x
 
 
 class LinearCombinationPreLN(LinearCombination):

@@ -12,7 +12,7 @@ The shifts before the branches and on top of the stacks replace the LayerNorms; 
 replace its biases; s is the factor of another part and starts at 1.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from collections.abc import Iterator
 from types import MappingProxyType

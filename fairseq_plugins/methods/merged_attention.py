@@ -38,13 +38,13 @@ class MergedAttention(ThreeMapsAttention):
         self,
         query: Tensor,
         key: Tensor | None,
-        key_padding_mask: Tensor | None,
-        query_padding_mask: Tensor | None,
-        future_mask: Tensor | None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-        need_weights: bool,
-        need_head_weights: bool,
-        scores: Tensor | None,
+        key_padding_mask: Tensor | None = None,
+        query_padding_mask: Tensor | None = None,
+        future_mask: Tensor | None = None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
+        need_weights: bool = False,
+        need_head_weights: bool = False,
+        scores: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`."""
         values = self.v_proj(query)

@@ -6,7 +6,7 @@ Shleifer, Weston and Ott 2021, https://arxiv.org/abs/2110.09456, section 2::
     NormFFN(x) = LN(relu(LN(x) W_1 + b_1)) W_2 + b_2,      o = s x' + NormFFN(x'),   s = 1 unless ResScale is on
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any

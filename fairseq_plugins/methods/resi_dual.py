@@ -5,7 +5,7 @@ Xie et al. 2023, https://arxiv.org/abs/2304.14802, section 3::
     x_{k+1} = LN(x_k + F_k(x_k)),   d_{k+1} = d_k + s F_k(x_k),   d_0 = s x_0,   y = a x_L + LN(d_L)
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import Any
 

@@ -3,7 +3,7 @@
 Zhang and Sennrich, NeurIPS 2019, https://arxiv.org/abs/1910.07467, equation 4.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import Any
 
@@ -53,16 +53,10 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""
-        if not torch.jit.is_scripting():
-            if torch.is_grad_enabled():
-                return _normalise(x, self.weight, self.eps)
+        if torch.is_grad_enabled():
+            normed: Tensor = _Normalise.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
+            return normed
         return (x * _factor(x, self.eps)).type_as(x) * self.weight
-
-
-@torch.jit.unused
-def _normalise(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    result: Tensor = _Normalise.apply(x, weight, epsilon)  # type: ignore[no-untyped-call]
-    return result
 
 
 @part(

@@ -13,7 +13,7 @@ u and v.
 The gammas bound the logits of an attention then, so that it cannot collapse to a single word by growing weights.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -145,10 +145,8 @@ class SpectralLinear(AffineMap):
 
     def _follow(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Iterate in float32, under autocast too."""
-        if torch.jit.is_scripting():
+        with _without_autocast(weight.device.type):
             sigma, v, u = iterate(weight.float(), self.u.float())
-        else:
-            sigma, v, u = _in_float32(weight, self.u)
         # Layers that are computed again in the backward pass must start from the same u as the first time.
         if self.training and torch.is_grad_enabled():
             self.u.copy_(torch.where(u.any(), u, self.u))
@@ -156,13 +154,11 @@ class SpectralLinear(AffineMap):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
-        if not torch.jit.is_scripting():
-            # A GPU would have to be waited for, to learn the factor.
-            if not self.is_fixed and not x.is_cuda:
-                return self._scaled_product(x)
+        # On a GPU the factor would only be known after waiting for the device.
+        if not self.is_fixed and not x.is_cuda:
+            return self._scaled_product(x)
         return F.linear(x, self.matrix(), self.bias)
 
-    @torch.jit.unused
     def _scaled_product(self, x: Tensor) -> Tensor:
         sigma, v, u = self._follow(self.weight.detach())
         device = x.device.type
@@ -173,7 +169,6 @@ class SpectralLinear(AffineMap):
             )
         return product
 
-    @torch.jit.unused
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Scale the weight once: fairseq calls this before it translates with a loaded model."""
         with torch.no_grad():
@@ -184,12 +179,6 @@ class SpectralLinear(AffineMap):
 def _without_autocast(device: str) -> AbstractContextManager[None]:
     # Entering autocast to turn it off costs as much as one of the operations.
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
-
-
-@torch.jit.unused
-def _in_float32(weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    with _without_autocast(weight.device.type):
-        return iterate(weight.float(), u.float())
 
 
 MAPS = tuple(

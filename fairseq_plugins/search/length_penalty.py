@@ -11,7 +11,7 @@ At each step all open hypotheses have the same length, so a length penalty has n
 the search itself is fairseq's, with its own stopping rule, and the penalty ranks the results of the search.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of arguments as types.
+from __future__ import annotations
 
 import math
 from typing import Any
@@ -95,7 +95,7 @@ class GNMTRanking:
         prefix_tokens: Tensor | None = None,
         bos_token: int | None = None,
     ) -> list[list[dict[str, Tensor]]]:
-        """Return the hypotheses of each sentence, best first; TorchScript compiles this."""
+        """Return the hypotheses of each sentence, best first."""
         return self.rank(self._generate(sample, prefix_tokens, bos_token=bos_token))
 
     def generate(self, models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Tensor]]]:

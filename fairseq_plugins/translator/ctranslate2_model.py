@@ -216,7 +216,7 @@ def _new_stack(stack: Any) -> Any:
     return make(
         len(stack.layers),
         first.self_attn.num_heads,
-        pre_norm=not norms or first.norm_before_ffn,
+        pre_norm=not norms or NormPlace.BEFORE in first.norm_names[Site.FFN],
         no_final_norm=not has_top,
         activation=ACTIVATIONS[stack.cfg.activation_fn],
         layernorm_embedding=stack.layernorm_embedding is not None,

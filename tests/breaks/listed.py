@@ -202,8 +202,8 @@ BREAKS = (
     Break(
         "side-stream",
         PACKAGE + "core/layers.py",
-        "side = self.encoder_attn_residual.carry(branch, stream, side)",
-        "side = 1.0 * side",
+        "side = residual.carry(branch, stream, side)",
+        "side = side if site is Site.CROSS else residual.carry(branch, stream, side)",
         "the second stream misses the cross-attention",
         ("tests/core/test_new_structures.py",),
     ),

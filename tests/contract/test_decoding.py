@@ -149,23 +149,3 @@ def test_a_running_sum_without_its_reordering_fails(monkeypatch: pytest.MonkeyPa
     monkeypatch.delattr(RunningAverage, "reorder_incremental_state")
     with pytest.raises(RuntimeError, match="size of tensor"):
         search(concise("dsinit_matt"), cached=True)
-
-
-@pytest.mark.parametrize("optimised", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "case",
-    [
-        "post_ln",
-        *(pytest.param(case, marks=pytest.mark.slow) for case in ("admin", "dsinit_matt", "dsinit_matt_self")),
-        "scaled_aan_ffn",
-    ],
-)
-def test_the_compiled_generator_finds_the_same(case: str, optimised: bool) -> None:
-    """As it is compiled, and as torch rewrites that for speed while it runs."""
-    model = outspoken(case)
-    expected, _ = search(model, cached=True)
-    generator = SequenceGenerator([model], models.dictionary(), beam_size=BEAM, max_len_a=0, max_len_b=LONGEST)
-    data = models.batch(sentences=8)
-    with torch.no_grad(), torch.jit.optimized_execution(optimised):
-        found = torch.jit.script(generator)({"net_input": {"src_tokens": data.source, "src_lengths": data.lengths}})
-    assert difference(found, expected) < 1e-4

@@ -105,20 +105,6 @@ def test_layers_pass_on_tensors_in_one_piece(case: str) -> None:
     assert pieces == [True] * len(layers)
 
 
-@pytest.mark.parametrize("optimised", [False, pytest.param(True, marks=pytest.mark.slow)])
-@every_structure
-def test_torchscript_equals_eager(case: str, optimised: bool) -> None:
-    """As it is compiled, and as torch rewrites that for speed while it runs."""
-    model = models.trained(case).double()  # compiled code may add in another order
-    compiled = torch.jit.script(model)
-    with torch.no_grad(), torch.jit.optimized_execution(optimised):
-        for data in (models.batch(), models.batch(sentences=1)):  # with and without pads
-            expected, extra = model(*data.inputs)
-            found, found_extra = compiled(*data.inputs)
-            assert_same_to_rounding(found, expected, 1e-6)
-            assert_same_to_rounding(found_extra["attn"][0], extra["attn"][0], 1e-6)
-
-
 @every_structure
 def test_activation_checkpointing_equals_plain(case: str) -> None:
     plain = models.build(*models.CASES[case])

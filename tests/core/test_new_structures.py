@@ -105,11 +105,10 @@ def test_every_parameter_gets_a_gradient_and_norms_are_known_as_norms(toy: Metho
     assert all((id(p) in norms) == ("norm" in name) for name, p in model.named_parameters())
 
 
-def test_step_by_step_and_compiled_it_computes_the_same(toy: Method) -> None:
+def test_step_by_step_it_computes_the_same(toy: Method) -> None:
     model, data = stirred(build(toy)), building.batch()
     with torch.no_grad():
         full = model(*data)[0]
-        assert_same_to_rounding(torch.jit.script(model)(*data)[0], full)
         encoder_out = model.encoder(data.src_tokens, data.src_lengths)
         cache: dict[str, dict[str, Tensor]] = {}
         for step in range(1, data.prev_output_tokens.size(1) + 1):
@@ -149,7 +148,7 @@ def test_a_sub_layer_may_have_two_norms() -> None:
         torch.testing.assert_close(first(x, None)[0], feed(first, x + attend(first, x)))
         joined = second.self_attn_after_norm(6 * x + attend(second, x))
         torch.testing.assert_close(second(x, None)[0], feed(second, joined))
-    assert first.self_attn_after_norm is None
+    assert not hasattr(first, "self_attn_after_norm")
 
 
 def test_a_norm_inside_is_before_the_last_map_of_each_branch() -> None:

@@ -343,7 +343,7 @@ def test_what_is_out_of_the_window_is_forgotten(arch: str) -> None:
     assert [state.numel() for state in states] == [0, 0, 64, 64]
 
 
-# Half precision, TorchScript, messages -----------------------------------------------------------------------------
+# Half precision, messages ------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -356,22 +356,6 @@ def test_half_precision(arch: str, dtype: torch.dtype, options: dict[str, str]) 
     found = logits(model.to(dtype), batch())
     assert found.dtype == dtype
     torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.02 if dtype == torch.float16 else 0.15)
-
-
-@torch.no_grad()
-@every_form
-@pytest.mark.parametrize(
-    "options",
-    # Two of the options at once are every one but dlcl_init, which is a number like another to compiled code.
-    [pytest.param(one, marks=[] if len(one) == 2 else [pytest.mark.slow]) for one in OPTIONS[1:]],
-    ids=str,
-)
-def test_torchscript_with_options(arch: str, options: dict[str, str]) -> None:
-    model = tiny(arch, **options).double().eval()
-    spread(model)
-    with torch.jit.optimized_execution(False):  # torch's rewriting for speed: in tests/contract
-        found = torch.jit.script(model)(*batch())[0]
-    torch.testing.assert_close(found, logits(model, batch()), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -385,15 +385,6 @@ def test_step_by_step_is_the_whole_with_the_cache_of_stock(mode: str) -> None:
     assert described[0] == described[1]
 
 
-@pytest.mark.slow  # in the fast ones as a case of tests/contract
-@torch.no_grad()
-def test_torchscript_with_the_mean() -> None:
-    model = with_biases(tiny(ARCH, realformer_logits="mean")).double()
-    with torch.jit.optimized_execution(False):  # torch's rewriting for speed: in tests/contract
-        found = torch.jit.script(model)(*batch())[0]
-    torch.testing.assert_close(found, logits(model, batch()), rtol=0, atol=1e-6)
-
-
 def test_dropout_of_attention_follows_the_softmax() -> None:
     """Weights are dropped and scaled up; what is carried and what is returned are not."""
     module = with_biases(tiny(ARCH, attention_dropout=0.5)).decoder.layers[0].encoder_attn

@@ -13,7 +13,6 @@ from fairseq.models import build_model as build_any
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from torch import Tensor
 
-from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.length_penalty import (
     GNMTSequenceGenerator,
@@ -22,7 +21,6 @@ from fairseq_plugins.search.length_penalty import (
     gnmt_length_penalty,
 )
 from tests import models
-from tests.representatives import for_each
 from tests.search.searching import (
     gnmt,
     log_probability,
@@ -197,23 +195,6 @@ def test_each_hypothesis_keeps_its_own_alignment() -> None:
     for mine, theirs in zip(ours, stock, strict=True):
         alignment = {tuple(one["tokens"].tolist()): one["alignment"] for one in theirs}
         assert [one["alignment"] for one in mine] == [alignment[tuple(one["tokens"].tolist())] for one in mine]
-
-
-@for_each("case", ["post_ln", "admin", "dsinit_matt"], Axis.ATTENTION)
-def test_compiled_equals_eager(case: str) -> None:
-    model = models.trained(case)
-    with torch.no_grad():
-        model.decoder.output_projection.weight.mul_(4)
-    generator = GNMTSequenceGenerator([model], models.dictionary(), beam_size=4, max_len_b=12, len_penalty=0.6)
-    data = models.batch(sentences=6)
-    sample = {"net_input": {"src_tokens": data.source, "src_lengths": data.lengths}}
-    expected = generator(sample)
-    assert_scored_by_equation_14(expected, 0.6)
-    with torch.no_grad(), torch.jit.optimized_execution(False):  # torch's rewriting for speed: in tests/contract
-        found = torch.jit.script(generator)(sample)
-    for mine, theirs in zip(found, expected, strict=True):
-        assert words(mine) == words(theirs)
-        assert scores(mine) == pytest.approx(scores(theirs), abs=1e-4)
 
 
 def test_the_classes_stand_in_for_fairseq_s() -> None:

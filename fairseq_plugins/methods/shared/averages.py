@@ -5,7 +5,7 @@ average and of merged attention (Zhang, Xiong and Su, ACL 2018, https://arxiv.or
 Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365).
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,7 @@ from torch import Tensor, nn
 
 def select(state: dict[str, Tensor | None], order: Tensor) -> dict[str, Tensor | None]:
     """Return the rows ``order`` of every tensor of a decoding state."""
-    result: dict[str, Tensor | None] = {}
-    for name, value in state.items():
-        result[name] = None if value is None else value.index_select(0, order)
-    return result
+    return {name: None if value is None else value.index_select(0, order) for name, value in state.items()}
 
 
 def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -120,7 +117,6 @@ class RunningAverage(_Stateful):
         self.set_incremental_state(incremental_state, "average_state", new_state)
         return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
 
-    @torch.jit.export
     def reorder_incremental_state(
         self,
         incremental_state: dict[str, dict[str, Tensor | None]] | None,
@@ -177,13 +173,13 @@ class AverageAttention(nn.Module):
         self,
         query: Tensor,
         key: Tensor | None,
-        key_padding_mask: Tensor | None,
-        query_padding_mask: Tensor | None,
-        future_mask: Tensor | None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-        need_weights: bool,
-        need_head_weights: bool,
-        scores: Tensor | None,
+        key_padding_mask: Tensor | None = None,
+        query_padding_mask: Tensor | None = None,
+        future_mask: Tensor | None = None,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
+        need_weights: bool = False,
+        need_head_weights: bool = False,
+        scores: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
         average = self.average(query, query_padding_mask, incremental_state, future_mask is not None)

@@ -4,7 +4,7 @@ Autograd keeps x and the value of f. Left to itself, it would make more operatio
 argument of erf, too.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from typing import Any
 
@@ -37,9 +37,11 @@ class BoundedNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Squash."""
-        if not torch.jit.is_scripting():
-            if torch.is_grad_enabled():
-                return _squashed(self, x)
+        if torch.is_grad_enabled():
+            squashed: Tensor = _Squash.apply(  # type: ignore[no-untyped-call]
+                self, x, self.alpha, self.shift, self.weight, self.bias
+            )
+            return squashed
         return torch.addcmul(self.bias, self.weight, self.value(x, self.alpha, self.shift))
 
 
@@ -67,11 +69,3 @@ class _Squash(torch.autograd.Function):
         by_alpha = (by_inner * x).sum().view(1)
         by_shift = None if shift is None else by_inner.sum().view(1)
         return None, by_inner * alpha, by_alpha, by_shift, by_weight, rows.sum(0)
-
-
-@torch.jit.unused
-def _squashed(module: BoundedNorm, x: Tensor) -> Tensor:
-    result: Tensor = _Squash.apply(  # type: ignore[no-untyped-call]
-        module, x, module.alpha, module.shift, module.weight, module.bias
-    )
-    return result

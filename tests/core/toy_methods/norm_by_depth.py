@@ -1,6 +1,6 @@
 """A norm that knows its depth. As LayerNorm Scaling, arXiv 2502.05795."""
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 import math
 

@@ -3,7 +3,7 @@
 ``x' = LN(x + F(x))``, ``d' = d + F(x)``, ``d_0 = x_0``; the stack puts out ``x + LN(d)``.
 """
 
-# No `from __future__ import annotations`: TorchScript reads the annotations of module attributes as types.
+from __future__ import annotations
 
 from fairseq.modules import LayerNorm
 from torch import Tensor
