@@ -43,7 +43,7 @@ from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
-from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm
+from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm, norms_always
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
@@ -132,7 +132,7 @@ def _obstacles_at_residuals(model: DeepTransformerModel, name: str, stack: Any) 
     for one in residuals(model, name, stack):
         if one.scale is None:
             yield f"{one.name} cannot be folded: it does more than scale the stream and add the branch"
-        elif stack.design.norms_always(NormPlace.BEFORE) and not one.is_plain:
+        elif norms_always(stack.design, NormPlace.BEFORE) and not one.is_plain:
             yield f"{one.name} cannot be folded: with Pre-LN no LayerNorm on the stream can absorb its scale"
         elif vanishing := int((one.scale.abs() < SMALLEST_SCALE).sum()):
             yield (
@@ -193,7 +193,7 @@ def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str,
     stock = {name: value for name, value in vars(options).items() if name not in own}
     stock.update(_name=STOCK_ARCH, arch=STOCK_ARCH)
     for name, stack in model.stacks():
-        stock[f"{name}_normalize_before"] = stack.design.norms_always(NormPlace.BEFORE)
+        stock[f"{name}_normalize_before"] = norms_always(stack.design, NormPlace.BEFORE)
         stock[f"{name}_layers"] = len(stack.layers)
         stock[f"{name}_layers_to_keep"] = None
     return stock

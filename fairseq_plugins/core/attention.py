@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Site, Stack, part
-from fairseq_plugins.core.norm import NormedMap, call_maps, layer_norm_parameters
+from fairseq_plugins.core.norm import NormedMap, call_maps, layer_norm_parameters, norm_module
 
 
 class Attention(MultiheadAttention):
@@ -140,7 +140,7 @@ def with_normed_heads(site: Site, names: tuple[str, ...], design: StackDesign) -
     def build(*arguments: Any, **options: Any) -> nn.Module:
         attention = Attention(*arguments, **options)
         for name in names:
-            norm = design.norm_module(site)(attention.head_dim)
+            norm = norm_module(design, site)(attention.head_dim)
             setattr(attention, name, NormedHeads(getattr(attention, name), norm, attention.num_heads))
         call_maps(attention)
         return attention

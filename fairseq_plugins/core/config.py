@@ -32,7 +32,7 @@ from fairseq_plugins.core.method import (
     all_options,
     find_part,
 )
-from fairseq_plugins.core.norm import stock_top_norm
+from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.errors import UserError, flag, unknown_name
 
 Key = TypeVar("Key")
@@ -303,7 +303,7 @@ def design_of(config: Namespace, stack: Stack, parts: Mapping[Axis, Part], optio
 
 def has_stock_top(design: StackDesign) -> bool:
     """Return whether fairseq's constructor builds its own LayerNorm on top of the stack."""
-    return design.top_norm() is stock_top_norm
+    return top_norm(design) is stock_top_norm
 
 
 def nested_config(config: Namespace, designs: Mapping[Stack, StackDesign]) -> TransformerConfig:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fairseq_plugins.core import calibration, weight_decay
 from fairseq_plugins.core.architectures import fill_unset, method_preset
+from fairseq_plugins.core.assembly import initialise
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
 from fairseq_plugins.core.fields import Family
 from fairseq_plugins.core.initialisation import StackWeights
@@ -48,7 +49,7 @@ class DesignedModel(BaseFairseqModel):
         """Draw the first weights, and mark those that are excluded from weight decay."""
         with torch.no_grad():
             for stack, weights in stack_weights(self):
-                stack.design.initialise(weights)
+                initialise(weights, stack.design)
         weight_decay.mark(self, flat)
 
     def stacks(self) -> list[tuple[str, Any]]:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
+from fairseq_plugins.core import assembly
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.dropout import lean
 from fairseq_plugins.core.method import Site
-from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside
+from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside, placed_norms
 from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, RESIDUAL_OF, later_norm
 
 
@@ -51,16 +52,16 @@ class Layer(nn.Module):
         design = self.design
         for name in ("dropout_module", "activation_dropout_module"):
             setattr(self, name, lean(getattr(self, name)))
-        norms = {site: dict(design.norms(site, self.depth)) for site in sites}
+        norms = {site: placed_norms(design, site, self.depth) for site in sites}
         inside = {site: places.pop(NormPlace.INSIDE, None) for site, places in norms.items()}
         self.norm_names = {site: self._place_norms(site, norms.get(site, {})) for site in Site}
-        design.set_biases(self)
+        assembly.set_biases(self, design)
         for site, factory in inside.items():
             if factory is not None:
                 owner, name = LAST_MAP[site]
                 norm_inside(self.get_submodule(owner), name, factory, design)
-        design.set_weight_forms(self)
-        for site, residual in design.residuals(sites, self.depth).items():
+        assembly.set_weight_forms(self, design)
+        for site, residual in assembly.residuals(design, sites, self.depth).items():
             setattr(self, RESIDUAL_OF[site], residual)
 
     def _place_norms(self, site: Site, norms: dict[NormPlace, Any]) -> dict[NormPlace, str]:
@@ -125,7 +126,7 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """Build the design's attention instead of fairseq's."""
-        return self.design.attention(self.depth).encoder_self(
+        return assembly.attention(self.design, self.depth).encoder_self(
             embed_dim, cfg.encoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True
         )
 
@@ -165,7 +166,7 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
 
     def __init__(self, cfg: Any, design: StackDesign, depth: int, no_encoder_attn: bool = False) -> None:
         self.design, self.depth = design, depth
-        self.plan = design.attention(depth)
+        self.plan = assembly.attention(design, depth)
         super().__init__(cfg, no_encoder_attn)
         if self.plan.decoder_self is None:
             self.self_attn = None

@@ -16,14 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fairseq_plugins.errors import UserError, flag, unknown_name
-
-if TYPE_CHECKING:
-    from fairseq_plugins.core.design import StackDesign
-    from fairseq_plugins.core.norm import NormFactory
-    from fairseq_plugins.core.residual import SideStream
 
 Build = TypeVar("Build", bound=Callable[..., Any])
 
@@ -106,12 +101,14 @@ class Part:
         summary: one line for the documentation.
         options: settings of this part.
         parameters: what it adds to the state dict.
-        conflicts: takes the design of one stack and the whole configuration, returns one message per problem.
+        conflicts: takes the :class:`~fairseq_plugins.core.design.StackDesign` of one stack and the whole configuration,
+            returns one message per problem.
         advice: takes fairseq's whole configuration of a training, returns warnings, for settings that the paper advises
             against but that do not make a run wrong; see :mod:`fairseq_plugins.training.advice`.
         no_fold: why a model with this part cannot be folded into a plain stock Transformer; empty if it can.
-        top: for a norm, the factory of the norm on top of a stack; by default there is none.
-        side_stream: for a residual connection, makes the second stream of a stack; by default there is none.
+        top: for a norm, takes a design and returns the factory of the norm on top of a stack; by default there is none.
+        side_stream: for a residual connection, takes a design and makes the second stream of a stack; by default there
+            is none.
     """
 
     axis: Axis
@@ -120,11 +117,11 @@ class Part:
     summary: str
     options: tuple[Option, ...] = ()
     parameters: tuple[NewParameter, ...] = ()
-    conflicts: Callable[[StackDesign, Any], list[str]] = lambda design, config: []
+    conflicts: Callable[[Any, Any], list[str]] = lambda design, config: []
     advice: Callable[[Any], list[str]] = lambda config: []
     no_fold: str = ""
-    top: Callable[[StackDesign], NormFactory | None] = lambda design: None
-    side_stream: Callable[[StackDesign], SideStream | None] = lambda design: None
+    top: Callable[[Any], Any] = lambda design: None
+    side_stream: Callable[[Any], Any] = lambda design: None
 
 
 @dataclass(frozen=True)

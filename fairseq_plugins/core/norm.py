@@ -14,17 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.nn.functional as F
 from fairseq.modules import LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, part
 from fairseq_plugins.errors import UserError
-
-if TYPE_CHECKING:
-    from fairseq_plugins.core.design import StackDesign
 
 
 class NormPlace(str, Enum):
@@ -129,11 +127,37 @@ def made_of(factory: NormFactory, module: NormFactory) -> NormFactory:
     return module
 
 
+def norm_module(design: StackDesign, site: Site | None) -> NormFactory:
+    """Return the factory of the modules that stand where a LayerNorm would; ``site`` is None on top of the stack."""
+    factory: NormFactory = design.parts[Axis.NORM_MODULE].build(site, design)
+    return factory
+
+
+def placed_norms(design: StackDesign, site: Site, depth: int) -> dict[NormPlace, NormFactory]:
+    """Return the factories of the norms of one sub-layer, by place; ``depth`` of its layer counts from 1."""
+    places: NormPlaces = design.parts[Axis.NORM].build(site, depth, design)
+    return {place: made_of(factory, norm_module(design, site)) for place, factory in places.items()}
+
+
+def top_norm(design: StackDesign) -> NormFactory | None:
+    """Return the factory of the norm on top of the layers, if there is one."""
+    factory = design.parts[Axis.NORM].top(design)
+    return None if factory is None else made_of(factory, norm_module(design, None))
+
+
+def norms_always(design: StackDesign, place: NormPlace) -> bool:
+    """Return whether every sub-layer of the stack has a norm at ``place``."""
+    norm, depths = design.parts[Axis.NORM], range(1, design.layers + 1)
+    return all(place in norm.build(site, depth, design) for site in Site for depth in depths)
+
+
 def needs_norms(name: str) -> Callable[[StackDesign, Any], list[str]]:
     """Make ``conflicts`` for the norm module ``name``: without a place for it, it would have no effect."""
 
     def conflicts(design: StackDesign, config: Any) -> list[str]:
-        if design.has_replaceable_norms():
+        norm, depths = design.parts[Axis.NORM], range(1, design.layers + 1)
+        factories = [one for site in Site for depth in depths for one in norm.build(site, depth, design).values()]
+        if any(map(is_replaceable, factories)):
             return []
         place = design.choice(Axis.NORM)
         return [f"--norm-module {name} has no effect here: --norm {place} has no LayerNorm that it could replace"]

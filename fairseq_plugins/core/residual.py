@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Site, part
-from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.norm import NormPlace, norms_always
 
 
 class Residual(nn.Module):
@@ -112,7 +112,7 @@ def needs_norm_after(name: str) -> Callable[[StackDesign, Any], list[str]]:
     """
 
     def conflicts(design: StackDesign, config: Any) -> list[str]:
-        if design.norms_always(NormPlace.AFTER):
+        if norms_always(design, NormPlace.AFTER):
             return []
         place = design.choice(Axis.NORM)
         return [f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm post, not {place}"]

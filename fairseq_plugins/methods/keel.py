@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairseq_plugins.core.assembly import attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, norms_always
 from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledStream
 
 
 def first_site(design: StackDesign) -> Site:
     """Return the site of the first sub-layer of a stack; a decoder may be without self-attention."""
-    merged = design.stack is Stack.DECODER and design.attention(1).decoder_self is None
+    merged = design.stack is Stack.DECODER and attention(design, 1).decoder_self is None
     return Site.CROSS if merged else Site.SELF
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse norms that would leave a scaled stream without a LayerNorm after the sum."""
     norm = design.choice(Axis.NORM)
-    if norm == "keel" or design.norms_always(NormPlace.AFTER):
+    if norm == "keel" or norms_always(design, NormPlace.AFTER):
         return []
     return [f"--residual keel scales the stream for the LayerNorm after it: it needs --norm keel or post, not {norm}"]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.norm import NormPlace, layer_norm_parameters
+from fairseq_plugins.core.norm import NormPlace, layer_norm_parameters, norms_always
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream
 
 EPSILON = 1e-7
@@ -53,7 +53,7 @@ class DualStream(SideStream):
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse layers that are not Post-LN: their stream is the sum of all branches already."""
-    if design.norms_always(NormPlace.AFTER):
+    if norms_always(design, NormPlace.AFTER):
         return []
     place = design.choice(Axis.NORM)
     return [f"--residual resi_dual keeps the sum of all branches beside a Post-LN stream: use --norm post, not {place}"]

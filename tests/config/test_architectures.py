@@ -10,7 +10,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq_plugins.core.config import SIZE_FIELDS, plain_namespace, resolve
 from fairseq_plugins.core.method import METHODS, Axis, Stack
 from fairseq_plugins.core.model import DeepTransformerModel
-from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.core.norm import NormPlace, norms_always
 from tests.building import settings, tiny
 
 OURS = sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if model is DeepTransformerModel)
@@ -105,7 +105,7 @@ def test_an_option_takes_a_value_for_each_stack() -> None:
     assert (encoder.options.ds_init_alpha, decoder.options.ds_init_alpha) == (0.5, 2.0)
     assert (encoder.options.ds_init_rule, decoder.options.ds_init_rule) == ("released", "released")
     assert (encoder.choice(Axis.NORM), decoder.choice(Axis.NORM)) == ("pre", "post")
-    assert [design.norms_always(NormPlace.BEFORE) for design in (encoder, decoder)] == [True, False]
+    assert [norms_always(design, NormPlace.BEFORE) for design in (encoder, decoder)] == [True, False]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.checkpoints.fold import build_original
+from fairseq_plugins.core import assembly
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.initialisation import StackWeights
@@ -186,8 +187,8 @@ def _fingerprint(design: StackDesign, layer: Any, layers: int) -> float:
     drawn = copy.deepcopy(layer)
     torch.manual_seed(1)
     with torch.no_grad():
-        deeper.initialise(StackWeights([drawn], branches=5 * layers))
+        assembly.initialise(StackWeights([drawn], branches=5 * layers), deeper)
         total = sum(float(value.double().abs().sum()) for value in drawn.state_dict().values())
         ones = torch.ones(1, 1, design.width)
-        residuals = deeper.residuals(sites_of(layer), 1)
+        residuals = assembly.residuals(deeper, sites_of(layer), 1)
         return total + sum(float(j(ones, 2 * ones, 4 * ones).double().sum()) for j in residuals.values())
