@@ -26,7 +26,7 @@ from fairseq_plugins.pipeline.checkout import checkout, configuration_file
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.report import report_on
-from fairseq_plugins.pipeline.workspace import Workspace, say
+from fairseq_plugins.pipeline.workspace import Workspace, require_apart, say
 from fairseq_plugins.process import end_children, exit_code, start_child
 
 DIVERGED = 1
@@ -94,9 +94,8 @@ def compare(
         SystemExit: a command failed and has printed its error.
     """
     how = how or How()
+    require_apart(out, data, "OUT")
     require_slurm(how.nodes)
-    if out.resolve() == data.resolve():
-        raise UserError(f"{out}: the prepared directory; give OUT another name")
     files = [configuration_file(config) for config in configs]
     _check_baseline(baseline, files)
     if not how.dry_run:

@@ -114,7 +114,12 @@ def _composed(path: Path, overrides: Sequence[str]) -> Any:
             with initialize_config_dir(config_dir=str(path.parent.resolve()), version_base="1.1"):
                 return compose(path.stem, overrides=list(overrides))
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
-            raise UserError(f"{path}: {_one_line(error)}") from error
+            message = _one_line(error)
+            if " is not a ListConfig" in message:
+                key = message.rpartition("full_key: ")[2]
+                value = message.partition(f"{key}=")[2].partition(";")[0] or "VALUE"
+                raise UserError(f"{path}: {key} is a list, even of one value: {key}=[{value}]") from error
+            raise UserError(f"{path}: {message}") from error
         except UnicodeDecodeError as error:
             raise UserError(f"{path}: not UTF-8 (byte 0x{error.object[error.start]:02x})") from error
 

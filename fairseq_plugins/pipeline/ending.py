@@ -6,12 +6,8 @@ A divergence is a result: the same training would diverge again.
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
@@ -103,12 +99,3 @@ def _read(lines: list[str]) -> TrainingLog:
     for line in lines:
         log.take(line)
     return log
-
-
-def tell(lines: Sequence[str], stream: TextIO | None = None) -> None:
-    """Print ``lines``. If the reader has gone (``| head``), the training continues."""
-    stream = stream or sys.stdout
-    try:
-        print("\n".join(lines), file=stream, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

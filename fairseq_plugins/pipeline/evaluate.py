@@ -27,8 +27,9 @@ from fairseq_plugins.pipeline.checkout import CONFIGS, commit
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.generated import write_perplexity, write_texts
 from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES, Run, read_run
-from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
+from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
 from fairseq_plugins.process import exit_code
+from fairseq_plugins.processor import check_threads
 from fairseq_plugins.scoring.metrics import metric_named
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text import moses
@@ -511,6 +512,10 @@ def evaluate(args: argparse.Namespace) -> None:
             other settings; not every sentence was translated, once.
         SystemExit: a command failed and has printed its error.
     """
+    require_apart(args.run, args.data, "RUN")
+    if args.output is not None:
+        require_apart(args.output, args.data, "--output")
+    check_threads()
     if args.dry_run and not args.run.is_dir():
         print(f"# {args.run} does not exist yet, so its decoding settings are unknown")
         return

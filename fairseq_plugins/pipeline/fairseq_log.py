@@ -11,7 +11,7 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -197,15 +197,26 @@ def _keep(values: dict[int, float], record: dict[str, Any], updates: str, name: 
 
 
 class LogReader:
-    """Follows a growing log file. An incomplete line is read later; a file that became shorter is a new log."""
+    """Follows a growing log file. An incomplete line is read later; a file that became shorter is a new log.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the log, which may not exist yet.
+        since: bytes at its beginning that are not read.
+    """
+
+    def __init__(self, path: Path, since: int = 0) -> None:
         self.path = path
         self.log = TrainingLog()
-        self._offset = 0
+        self._offset = since
 
     def poll(self) -> TrainingLog:
         """Read what was written since the last call."""
+        for _ in self.lines():
+            pass
+        return self.log
+
+    def lines(self) -> Iterator[str]:
+        """Read what was written since the last call; each line comes out when :attr:`log` has read it."""
         try:
             with open(self.path, "rb") as stream:
                 if stream.seek(0, os.SEEK_END) < self._offset:
@@ -213,12 +224,12 @@ class LogReader:
                 stream.seek(self._offset)
                 new = stream.read()
         except FileNotFoundError:
-            return self.log
+            return
         whole = new[: new.rfind(b"\n") + 1]
         self._offset += len(whole)
         for line in whole.decode("utf-8", errors="replace").splitlines():
             self.log.take(line)
-        return self.log
+            yield line
 
 
 def read_log(path: Path) -> TrainingLog:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import shutil
 import sys
 import threading
@@ -17,10 +19,15 @@ from fairseq_plugins.pipeline.run import FINISHED, LOG
 
 SECONDS, SECONDS_ELSEWHERE = 1.0, 20.0
 """Seconds between two updates on a terminal, and in a file."""
+SAMPLES = 2
+"""Sample translations that are shown of each validation; fairseq logs one of each batch."""
+_SAMPLE = re.compile(r"example (hypothesis|reference): (.*)$")
 
 
 class Screen:
     """Prints permanent messages, and below them a block of lines that is redrawn.
+
+    If the reader of the output has gone (``| head``), the job of this process continues.
 
     Attributes:
         live: whether the output is a terminal; otherwise the block is never shown.
@@ -31,21 +38,41 @@ class Screen:
         self.live = self._stream.isatty()
         self._block: tuple[str, ...] = ()
         self._drawn = 0
+        self._printed_at = -math.inf
         self._lock = threading.Lock()
 
     def say(self, message: str) -> None:
         """Print a line that stays."""
-        with self._lock:
+        with self._writing():
             self._erase()
             print(message, file=self._stream, flush=True)
             self._draw()
 
     def show(self, lines: Sequence[str]) -> None:
         """Replace the block by ``lines``."""
-        with self._lock:
+        with self._writing():
             self._block = tuple(lines)
             self._erase()
             self._draw()
+
+    def renew(self, lines: Sequence[str]) -> None:
+        """Replace the block by ``lines``; where the output is no terminal, print those that are new, now and then."""
+        if self.live:
+            self.show(lines)
+        elif time.monotonic() - self._printed_at >= SECONDS_ELSEWHERE:
+            self._printed_at = time.monotonic()
+            before, self._block = self._block, tuple(lines)
+            for line in lines:
+                if line not in before:
+                    self.say(line)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def _erase(self) -> None:
         if self._drawn:
@@ -65,6 +92,40 @@ class Screen:
         self._drawn = len(lines)
 
 
+class Progress:
+    """What the user of one training sees while it runs: its status, validations with sample translations, warnings.
+
+    Args:
+        log: the log of the training.
+        since: bytes of ``log`` that earlier attempts wrote.
+        screen: where to show it.
+    """
+
+    def __init__(self, log: Path, since: int, screen: Screen) -> None:
+        self._reader, self._screen = LogReader(log, since), screen
+        self._samples: list[str] = []
+
+    def poll(self) -> None:
+        """Show what the training has logged since the last call."""
+        numbers = self._reader.log
+        for line in self._reader.lines():
+            if "| WARNING |" in line:
+                self._screen.say(line)
+            elif sample := _SAMPLE.search(line):
+                self._samples.append(f"  {sample[1]:<10}  {sample[2]}")
+            elif "| valid |" in line and numbers.valid_loss:
+                for shown_line in (_validation(numbers), *self._samples[: 2 * SAMPLES]):
+                    self._screen.say(shown_line)
+                self._samples.clear()
+        self._screen.renew([status(numbers)])
+
+
+def _validation(log: TrainingLog) -> str:
+    updates = max(log.valid_loss)
+    bleu = f", BLEU {log.valid_bleu[updates]:.2f}" if updates in log.valid_bleu else ""
+    return f"validation after {updates} updates: {log.valid_loss[updates]:.2f} bits/token{bleu}"
+
+
 @contextmanager
 def shown(runs: Mapping[str, Path], screen: Screen) -> Iterator[None]:
     """Show the progress of ``runs``, which are directories by name, until the block ends."""
@@ -82,21 +143,14 @@ def shown(runs: Mapping[str, Path], screen: Screen) -> Iterator[None]:
 def _follow(runs: Mapping[str, Path], screen: Screen, ended: threading.Event) -> None:
     readers = {name: LogReader(run / LOG) for name, run in runs.items()}
     width = max(map(len, runs), default=0)
-    last = -math.inf
     while not ended.wait(SECONDS):
-        if not screen.live and time.monotonic() - last < SECONDS_ELSEWHERE:
-            continue
-        last = time.monotonic()
-        lines = [
-            f"  {name:<{width}} {status(readers[name].poll())}"
-            for name, run in runs.items()
-            if run.is_dir() and not (run / FINISHED).exists()
-        ]
-        if screen.live:
-            screen.show(lines)
-        else:
-            for line in lines:
-                screen.say(line)
+        screen.renew(
+            [
+                f"  {name:<{width}} {status(readers[name].poll())}"
+                for name, run in runs.items()
+                if run.is_dir() and not (run / FINISHED).exists()
+            ]
+        )
 
 
 def status(log: TrainingLog) -> str:

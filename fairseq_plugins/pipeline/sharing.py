@@ -35,11 +35,18 @@ class Batches:
 
     @classmethod
     def of(cls, config: Any, processes: int, longest: int | None) -> Batches:
-        """The batches of one update of a configuration that was written for ``processes``."""
+        """The batches of one update of a configuration that was written for ``processes``.
+
+        Raises:
+            UserError: ``update_freq`` is empty or has a number below 1.
+        """
         dataset, task = config.dataset, config.task
+        frequencies = [int(number) for number in config.optimization.update_freq]
+        if min(frequencies, default=0) < 1:
+            raise UserError(f"optimization.update_freq has whole numbers of at least 1, as [2]; not {frequencies}")
         equal = task.get("sample_break_mode", "") in ("none", None)
         return cls(
-            tuple(processes * int(each) for each in config.optimization.update_freq),
+            tuple(processes * number for number in frequencies),
             dataset.max_tokens,
             dataset.batch_size,
             longest,

@@ -15,7 +15,6 @@ import multiprocessing
 import operator
 import os
 import platform
-import re
 import shlex
 import signal
 import subprocess
@@ -36,17 +35,18 @@ from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_o
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration, taken_as_it_is
 from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
-from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended, tell
+from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended
 from fairseq_plugins.pipeline.fits import check_size, gigabytes, size_of
 from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
+from fairseq_plugins.pipeline.progress import Progress, Screen
 from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION
 from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
-from fairseq_plugins.pipeline.workspace import Workspace
+from fairseq_plugins.pipeline.workspace import Workspace, require_apart
 from fairseq_plugins.process import end_with, exit_code, start_child
+from fairseq_plugins.processor import check_threads
+from fairseq_plugins.text.description import described
 
 DEFAULT_PORT = 29500
-SHOWN = re.compile(rb"\| (train|train_inner|valid|WARNING) \|")
-"""Lines of the log that are shown: progress and warnings."""
 POLLED = 0.3
 """Seconds between two reads of the log."""
 SET_HERE = {
@@ -86,8 +86,9 @@ class Request:
         address: host and port of machine 0; the port is None for any free one.
         precision: ``auto`` or a precision.
         tensorboard, wandb_project: additional logs.
+        valid_bleu: whether each validation translates; None as configured.
         checks: whether disk and memory are checked.
-        quiet: do not show the log.
+        quiet: do not show the progress.
         dry_run: only print the command.
     """
 
@@ -102,6 +103,7 @@ class Request:
     precision: str = "auto"
     tensorboard: bool = False
     wandb_project: str = ""
+    valid_bleu: bool | None = None
     checks: bool = True
     quiet: bool = False
     dry_run: bool = False
@@ -128,6 +130,13 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
         ),
         group.add_argument("--wandb-project", default="", metavar="NAME", help="log to Weights & Biases, too"),
         group.add_argument(
+            "--valid-bleu",
+            action=argparse.BooleanOptionalAction,
+            help="translation: BLEU and two sample translations at each validation, with beam 1 unless the "
+            "configuration sets another; they change no weight and choose no checkpoint; default: as configured "
+            "(task.eval_bleu)",
+        ),
+        group.add_argument(
             "--checks",
             action=argparse.BooleanOptionalAction,
             default=True,
@@ -137,7 +146,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--quiet",
             action=argparse.BooleanOptionalAction,
             default=False,
-            help="do not show the log",
+            help="do not show the progress",
         ),
     ]
 
@@ -147,7 +156,8 @@ def parser() -> ScriptParser:
     flags = ScriptParser(
         prog="fairseq-deep run",
         description="Train one configuration on all GPUs, or on the CPU without one; the same command resumes.",
-        epilog="Exit codes: 0 trained, 1 the loss was not finite, 2 an error (in one line), 130 interrupted.",
+        epilog="Exit codes: 0 trained; 1 diverged or failed to train: the loss was not finite, or the guard has ended "
+        "the training; 2 an error, in one line for each problem; 130 interrupted.",
     )
     flags.add_argument(
         "config", type=Path, metavar="CONFIG", help="a YAML file, or its name in configs/: multi30k_de_en/admin_3e3d"
@@ -184,6 +194,7 @@ def _request(args: argparse.Namespace) -> Request:
         precision=args.precision,
         tensorboard=args.tensorboard,
         wandb_project=args.wandb_project,
+        valid_bleu=args.valid_bleu,
         checks=args.checks,
         quiet=args.quiet,
         dry_run=args.dry_run,
@@ -204,17 +215,20 @@ def train(request: Request) -> int:
     Raises:
         UserError: as :func:`make_plan` and :func:`begun`, or the training ended by a mistake.
     """
+    require_apart(request.run, request.data, "RUN")
+    check_threads()
     # One directory per machine: a lock of another machine may be invisible here.
     place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
     with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
-        plan = _begun_in_a_copy(request)
-        tell(plan.lines)
+        plan, screen = _begun_in_a_copy(request), Screen()
+        for line in plan.lines:
+            screen.say(line)
         if plan.ending is not None:
             return plan.ending.exit_code
         if request.dry_run:
-            tell([shlex.join(plan.command)])
+            screen.say(shlex.join(plan.command))
             return 0
-        return _started(plan.command, request)
+        return _started(plan, request, screen)
 
 
 # --- the plan for this machine --------------------------------------------------------------------------------------
@@ -262,7 +276,8 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     size = size_of(config, precision.name, *tokens, on_cpu=machine.on_cpu)
     if request.checks:
         check_size(size, request.run, machine, sharing.processes)
-    fitted = _fitted(request, data, machine, sharing, (*sharing.overrides(config), *precision.overrides))
+    how = (*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config))
+    fitted = _fitted(request, data, machine, sharing, how)
     command = _command(request, recipe.file, machine, sharing, (*recipe.overrides, *fitted))
     record = _record(request, recipe.file, config, corpus, machine, sharing)
     record |= {"precision": precision.name, "tokens_per_update": batches.tokens, "parameters": size.parameters}
@@ -313,6 +328,32 @@ def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, ho
     if request.wandb_project:
         overrides.append(f"common.wandb_project={quoted(request.wandb_project)}")
     return tuple(overrides)
+
+
+def _bleu_of_validation(request: Request, config: Any) -> list[str]:
+    """The overrides with which each validation scores translations of this data, by its ``text.json``, or does not."""
+    task = config.task
+    if "eval_bleu" not in task:
+        if request.valid_bleu:
+            raise UserError(f"--valid-bleu is for the task translation; {task._name} has no BLEU at validation")
+        return []
+    if not (task.eval_bleu if request.valid_bleu is None else request.valid_bleu):
+        return ["task.eval_bleu=false"]
+    overrides = ["task.eval_bleu=true", "task.eval_bleu_print_samples=true"]
+    if json.loads(task.eval_bleu_args or "{}") == {}:
+        form = config.generation.get("lenpen_form", "fairseq")
+        search = {"beam": 1, **({} if form == "fairseq" else {"lenpen_form": form})}
+        overrides.append(f"task.eval_bleu_args={quoted(json.dumps(search))}")
+    if text := described(request.data):
+        words = "moses" if text.tokeniser == "moses" else "space"
+        languages = {"source_lang": task.source_lang, "target_lang": task.target_lang}
+        known = {name: language for name, language in languages.items() if language}
+        overrides += [
+            f"task.eval_bleu_detok={words}",
+            f"task.eval_bleu_detok_args={quoted(json.dumps(known if words == 'moses' else {}))}",
+            f"task.eval_bleu_remove_bpe={text.subwords}",
+        ]
+    return overrides
 
 
 def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str, ...]:
@@ -530,6 +571,8 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
+    # Whether a validation translates changes no weight.
+    own = {name for name in own if not name.startswith("task.eval_bleu")}
     if _is_longer(old, new):
         own -= {f"optimization.{name}" for name in LIMITS}
     # Some settings are copied from group to group (the learning rate); report each change once.
@@ -582,24 +625,25 @@ def read_record(run: Path) -> dict[str, Any] | None:
 # --- the training and its end ---------------------------------------------------------------------------------------
 
 
-def _started(command: Sequence[str], request: Request) -> int:
+def _started(plan: Plan, request: Request, screen: Screen) -> int:
     """Run the training, append its output to the log, and report its end."""
     log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
     log.touch()
     since = log.stat().st_size
-    code = _followed(command, log, since, {**os.environ, **_of_wandb(request)}, quiet=request.quiet)
+    # Only the first machine logs the numbers.
+    progress = None if request.quiet or request.rank else Progress(log, since, screen)
+    code = _followed(plan.command, log, {**os.environ, **_of_wandb(request)}, progress)
+    screen.show([])
     if request.rank:
         return code
     ending = say_how_it_ended(request.run, code, log, since)
-    tell([f"{request.run}: {ending.sentence()}"], sys.stderr if ending.exit_code else sys.stdout)
+    (Screen(sys.stderr) if ending.exit_code else screen).say(f"{request.run}: {ending.sentence()}")
     return ending.exit_code
 
 
-def _followed(command: Sequence[str], log: Path, since: int, environment: Mapping[str, str], *, quiet: bool) -> int:
-    """Run a command, show its log, and return its exit code as in a shell. If we are ended, it ends, too."""
-    with open(log, "ab") as output, open(log, "rb") as lines:
-        lines.seek(since)
-        rest = b""
+def _followed(command: Sequence[str], log: Path, environment: Mapping[str, str], progress: Progress | None) -> int:
+    """Run a command, show its progress, and return its exit code as in a shell. If we are ended, it ends, too."""
+    with open(log, "ab") as output:
         # Ctrl-C reaches the training through this process; it would otherwise log a traceback.
         child = start_child(
             command,
@@ -617,19 +661,12 @@ def _followed(command: Sequence[str], log: Path, since: int, environment: Mappin
                 except subprocess.TimeoutExpired:
                     pass
                 finally:
-                    rest = b"" if quiet else _show(rest + lines.read())
+                    if progress is not None:
+                        progress.poll()
         finally:
             # SIGTERM ends Python at once; checkpoints are whole at any time.
             child.terminate()
             child.wait()
-
-
-def _show(content: bytes) -> bytes:
-    """Show the lines that match :data:`SHOWN`; return the incomplete last line."""
-    *lines, rest = content.split(b"\n")
-    if shown := [line.decode("utf-8", errors="replace") for line in lines if SHOWN.search(line)]:
-        tell(shown)
-    return rest
 
 
 def _of_wandb(request: Request) -> dict[str, str]:

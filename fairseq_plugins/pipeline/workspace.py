@@ -138,6 +138,21 @@ class Workspace:
         return True
 
 
+def require_apart(results: Path, data: Path, name: str) -> None:
+    """Refuse to write results into the directory of the data.
+
+    Args:
+        results: the directory of the results.
+        data: a prepared directory, or the one that fairseq reads.
+        name: of the argument that is ``results``, for the message.
+
+    Raises:
+        UserError: they are the same directory.
+    """
+    if results.resolve() in {data.resolve(), (data / "data-bin").resolve()}:
+        raise UserError(f"{results}: the prepared directory; give {name} another name")
+
+
 def say(line: str) -> None:
     """Print a line before any child process prints."""
     print(line, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from fairseq_plugins.pipeline.fits import gigabytes, kept_checkpoints, length_of
 from fairseq_plugins.pipeline.machine import Machine, chosen
 from fairseq_plugins.pipeline.sharing import Batches, share
 from fairseq_plugins.pipeline.train import Plan, Request, begun, make_plan
+from fairseq_plugins.processor import check_threads
 from tests import toy
 from tests.processes import Command
 
@@ -327,6 +329,8 @@ def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
             ["PRECISION=fp16"],
             "PRECISION is not a configuration key: use --precision, or set it as an environment variable of a script",
         ),
+        (["optimization.lr=0.001"], r"optimization.lr is a list, even of one value: optimization.lr=\[0.001\]"),
+        (["optimization.update_freq=[0]"], r"update_freq has whole numbers of at least 1, as \[2\]; not \[0\]"),
         (["max_update"], "'max_update' is not of the form KEY=VALUE"),
         (
             ["optimizer._name=adan"],
@@ -414,6 +418,57 @@ def test_how_many_checkpoints_are_on_disk_at_once() -> None:
 def test_any_path_survives_hydra(text: str) -> None:
     parsed = OverridesParser.create().parse_override(f"task.data={quoted(text)}")
     assert parsed.value() == text
+
+
+@pytest.mark.parametrize("command", ["run", "evaluate"])
+def test_results_are_not_written_into_the_data(data: Path, tmp_path: Path, fairseq_deep: Command, command: str) -> None:
+    shutil.copytree(data, tmp_path / "data" / "data-bin")
+    words = [str(ADMIN)] if command == "run" else []
+    for data_again in (tmp_path / "data", tmp_path / "data" / "data-bin"):
+        places = [data_again, tmp_path / "data"]
+        ended = fairseq_deep(command, *words, *map(str, places if command == "evaluate" else places[::-1]))
+        assert (ended.code, ended.output) == (2, "")
+        assert ended.errors.startswith(f"error: {data_again}: the prepared directory; give RUN another name")
+        assert [path.name for path in (tmp_path / "data").iterdir()] == ["data-bin"]
+
+
+def test_threads_that_are_no_number(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "abc")
+    with pytest.raises(UserError, match="OMP_NUM_THREADS is 'abc', not a whole number of at least 1"):
+        train.train(Request(ADMIN, data, tmp_path / "run"))
+    for legal in ("", "2", "4,2"):
+        monkeypatch.setenv("OMP_NUM_THREADS", legal)
+        check_threads()
+
+
+# BLEU of validations ------------------------------------------------------------------------------------------------
+
+
+def test_bleu_of_validations_reads_the_text_of_the_data(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(data, tmp_path / "data" / "data-bin")
+    config = tmp_path / "plain.yaml"
+    config.write_text(re.sub(r"  (# BLEU|eval_bleu).*\n", "", ADMIN.read_text()))
+    (tmp_path / "data" / "text.json").write_text('{"tokeniser": "moses", "subwords": "sentencepiece"}')
+
+    def bleu(config: Path = config, **asked: object) -> dict[str, str]:
+        told = overrides(planned(tmp_path / "data", tmp_path / "run", config=config, **asked))
+        return {key.removeprefix("task.eval_bleu"): told[key] for key in told if "eval_bleu" in key}
+
+    assert bleu() == bleu(valid_bleu=False) == bleu(ADMIN, valid_bleu=False) == {"": "false"}
+    by_text = {
+        "": "true",
+        "_print_samples": "true",
+        "_detok": "moses",
+        "_detok_args": """'{"source_lang": "de", "target_lang": "en"}'""",
+        "_remove_bpe": "sentencepiece",
+    }
+    assert bleu(ADMIN) == by_text
+    assert bleu(valid_bleu=True) == {**by_text, "_args": """'{"beam": 1}'"""}
+
+
+def test_bleu_of_validations_is_not_the_identity_of_a_training(data: Path, tmp_path: Path) -> None:
+    with_bleu, without = (planned(data, tmp_path, *changes).record for changes in ((), ("task.eval_bleu=false",)))
+    train.check_unchanged(with_bleu, {**without, "overrides": with_bleu["overrides"]}, tmp_path)
 
 
 # How it ended ------------------------------------------------------------------------------------------------------
