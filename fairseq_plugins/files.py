@@ -1,4 +1,4 @@
-"""Files that are never seen half-written, and checksums of files."""
+"""Files that are never seen half-written nor written over what they are made of, and checksums of files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,36 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from fairseq_plugins.errors import UserError
+
+
+def require_no_input(output: Path, inputs: Iterable[Path]) -> None:
+    """Refuse to write a result over what it is made of, whatever other name or link leads there.
+
+    Raises:
+        UserError: ``output`` is one of ``inputs``, or a directory that contains one.
+    """
+    for path in inputs:
+        if output.resolve() == path.resolve() or (output.exists() and path.exists() and output.samefile(path)):
+            other_name = "" if output == path else f" ({path})"
+            raise UserError(f"{output}: the output is also an input{other_name}; choose another name")
+        if path.resolve().is_relative_to(output.resolve()):
+            raise UserError(f"{output}: the output contains the input {path}; choose another name")
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name to write to, renamed to ``path`` if the block succeeds; otherwise nothing changes."""
+    """Yield a temporary name to write to, renamed to ``path`` if the block succeeds; otherwise nothing changes.
+
+    A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        yield path
+        return
     partial = path.with_name(path.name + ".partial")
     try:
         yield partial

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.files import write_whole
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import require_no_input, write_whole
 
 
 def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:
@@ -33,3 +34,27 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(
         write_whole(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_result_is_never_written_over_what_it_is_made_of(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.touch()
+    (tmp_path / "hard").hardlink_to(text)
+    (tmp_path / "soft").symlink_to("text")
+    (tmp_path / "here").symlink_to(tmp_path)
+    for name in ("text", "hard", "soft", "here/text"):
+        with pytest.raises(UserError, match=f"/{name}: the output is also an input"):
+            require_no_input(tmp_path / name, [tmp_path / "absent", text])
+    with pytest.raises(UserError, match="the output contains the input"):
+        require_no_input(tmp_path / "here", [text])
+    require_no_input(tmp_path / "text.json", [text, tmp_path / "absent"])
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "through it")
+    assert os.read(reader, 100) == b"through it"
+    assert pipe.is_fifo()
+    os.close(reader)

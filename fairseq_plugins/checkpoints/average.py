@@ -34,6 +34,7 @@ from fairseq_plugins.checkpoints.selection import (
     last_checkpoints,
 )
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 
@@ -55,8 +56,7 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
     if not inputs:
         raise UserError("nothing to average: no checkpoint was given")
     require_file_name(output)
-    if output.resolve() in {path.resolve() for path in inputs}:
-        raise UserError(f"{output}: the output is also an input")
+    require_no_input(output, inputs)
     measured = measured_names()
     mean, sources = RunningMean(measured), []
     first: dict[str, Any] = {}

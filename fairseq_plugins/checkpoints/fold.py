@@ -47,6 +47,7 @@ from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm, norms_always
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.damaged_settings import explained_by_settings
 from fairseq_plugins.patches.mismatched_checkpoints import explain
@@ -336,8 +337,7 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> list[s
     Raises:
         UserError: the input cannot be read or folded, or the output exists.
     """
-    if output.resolve() == path.resolve():
-        raise UserError(f"{output}: the output is also the input")
+    require_no_input(output, [path])
     require_file_name(output)
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists; --force overwrites it")

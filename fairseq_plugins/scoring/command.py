@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.files import write_whole
+from fairseq_plugins.files import require_no_input, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.scoring.forms import Forms
-from fairseq_plugins.scoring.inputs import sets_of
+from fairseq_plugins.scoring.inputs import files_of, sets_of
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, metric_named
 from fairseq_plugins.scoring.scores import Scores, score_test_set
 from fairseq_plugins.scoring.several_sets import average_over
@@ -219,6 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _score(args: argparse.Namespace) -> None:
     for path in args.output or ():
         _format_of(path, args.format)
+        require_no_input(path, files_of(args))
     scored = {name: scores_of(test_set, args) for name, test_set in sets_of(args).items()}
     for name, scores in scored.items():
         for warning in scores.warnings:

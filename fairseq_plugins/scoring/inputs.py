@@ -37,6 +37,15 @@ def sets_of(args: argparse.Namespace) -> dict[str, Forms]:
     return {"": Forms(_read(systems, references), tokens, args.language_pair)}
 
 
+def files_of(args: argparse.Namespace) -> list[Path]:
+    """Return every file that the command line names as text to score."""
+    sets = [file for _, *files in args.sets or () for file in files]
+    named = [*args.files, *(args.systems or ()), *sets, *(args.tokenised_hypotheses or ())]
+    systems = systems_of(named) if named else {}
+    given = (args.references or (), args.tokenised_references or (), *systems.values())
+    return [path for paths in given for path in paths]
+
+
 def _several(args: argparse.Namespace) -> dict[str, Forms]:
     if args.tokenised_hypotheses or args.tokenised_references:
         raise UserError("--set takes plain text: --tokenised-hypotheses and --tokenised-references are for one set")

@@ -19,7 +19,7 @@ import torch
 
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import whole_directory
+from fairseq_plugins.files import require_no_input, whole_directory
 from fairseq_plugins.options import IntermixedParser
 from fairseq_plugins.pipeline.corpus import binarised
 from fairseq_plugins.pipeline.evaluate import configuration_of, languages_of
@@ -112,6 +112,7 @@ def export(args: argparse.Namespace) -> None:
     out: Path = args.out or args.model / f"ctranslate2-{args.quantization}"
     # What stands in a package in the place of an export was one, even if it is damaged.
     require_replaceable(out, args.force, "an export", () if enters else ("model.bin", "config.json"))
+    require_no_input(out, [args.model, *([args.data] if args.data else [])])
     subject = _of_package(package) if package else _of_checkpoint(args.model, args.data)
     if problems := obstacles_to_export(subject.model):
         hint = "fairseq-deep translate searches with this package's own code"

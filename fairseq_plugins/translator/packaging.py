@@ -15,7 +15,7 @@ from typing import Any
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError, flag
-from fairseq_plugins.files import checksum, whole_directory
+from fairseq_plugins.files import checksum, require_no_input, whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.another_dictionary import recorded, refuse_dictionaries, trained_on
 from fairseq_plugins.pipeline import averaging
@@ -108,7 +108,7 @@ def package(args: argparse.Namespace) -> None:
     args.data = args.data or (run.data if run else None)
     if args.data is None:
         raise UserError(f"{args.run}: nothing says what it was trained on; give --data DIR")
-    _require_outside(args.out, checkpoint, args.data)
+    require_no_input(args.out, [checkpoint, args.data])
     if doubt := unfinished(state, run):
         print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
     data_bin = binarised(args.data)
@@ -147,12 +147,6 @@ def package(args: argparse.Namespace) -> None:
     print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
     if exports:
         print(f"its exports are gone: {', '.join(exports)}; fairseq-deep export makes them again")
-
-
-def _require_outside(out: Path, *inputs: Path) -> None:
-    for path in inputs:
-        if path.resolve().is_relative_to(out.resolve()):
-            raise UserError(f"{out} holds {path}; choose another OUT")
 
 
 def unfinished(state: dict[str, Any], run: Run | None) -> str:

@@ -469,7 +469,7 @@ def test_an_existing_file_is_overwritten_only_by_force(tmp_path, capsys):
     assert "model" in read_checkpoint(output)
     before = path.read_bytes()
     assert main([str(path), str(path), "--force"]) == 2
-    assert "the output is also the input" in capsys.readouterr().err
+    assert "the output is also an input" in capsys.readouterr().err
     assert path.read_bytes() == before
 
 

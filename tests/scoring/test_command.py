@@ -174,6 +174,19 @@ def test_names_with_spaces_commas_and_equals_signs(run: Run, tmp_path: Path) -> 
             assert run(*arguments, "--metrics", "sacrebleu")[0] == 0
 
 
+def test_what_is_scored_is_never_overwritten(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to("a1")
+    before = {name: (tmp_path / name).read_text() for name in ("a1", "b1", "ref")}
+    systems = ["--systems", "a=a1,a2", "b=b1", "--references", "ref"]
+    tokens = ["a1", "ref", "--tokenised-hypotheses", "b1", "--tokenised-references", "ref"]
+    for arguments, output in ((["a1", "ref"], "a1"), (["a1", "ref"], "ref"), (systems, "link.json"), (tokens, "b1")):
+        code, _, errors = run(*arguments, "--metrics", "chrf", "--format", "json", "--output", output)
+        assert (code, errors.count("\n")) == (2, 1)
+        assert errors.startswith(f"error: {output}: the output is also an input")
+    assert {name: (tmp_path / name).read_text() for name in before} == before
+    assert (tmp_path / "link.json").is_symlink()
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

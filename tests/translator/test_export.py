@@ -170,6 +170,10 @@ def test_a_damaged_export_is_not_used_and_can_be_made_again(made: Made, package:
 def test_force_overwrites_an_export_only(package: Path, tmp_path: Path, run) -> None:
     assert run(package, tmp_path / "out")[0] == 0
     assert run(package, tmp_path / "out", "--force")[0] == 0
+    inside = tmp_path / "out" / "package"
+    shutil.copytree(package, inside)
+    assert run(inside, tmp_path / "out", "--force")[0] == 2
+    assert inside.exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").touch()
     for path in (package, tmp_path / "mine", tmp_path / "mine" / "notes"):

@@ -210,7 +210,7 @@ def test_force_overwrites_a_package_only(
     assert refusal(capsys, words[0], tmp_path, *words[1:]) == expected
     shutil.copyfile(made.checkpoint, package / "model.pt")
     message = refusal(capsys, package / "model.pt", package, *words[1:])
-    assert message == f"error: {package} holds {package}/model.pt; choose another OUT"
+    assert message == f"error: {package}: the output contains the input {package}/model.pt; choose another name"
     (package / "model.pt").unlink()
     assert sorted(tmp_path.rglob("*")) == before
     monkeypatch.chdir(package)
