@@ -41,7 +41,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe.recorder": {"core", "patches"},
     "observe.guard": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
     "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
-    "observe.watch": {"observe.diagnostics", "pipeline"},
     "translator": {"checkpoints", "core", "patches", "pipeline", "search", "text"},
     "demo": {"core", "pipeline", "scoring", ""},
     "doctor": {"core", "patches", "pipeline", ""},

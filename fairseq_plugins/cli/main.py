@@ -107,11 +107,6 @@ COMMANDS: Mapping[str, Command] = {
         "check checkpoints, and say which one a training can continue from", "fairseq_plugins.checkpoints.fsck"
     ),
     "report": Command("results of trainings in one table", "fairseq_plugins.pipeline.report", needs_fairseq=False),
-    "watch": Command(
-        "losses and gradient norms of trainings, while they run",
-        "fairseq_plugins.observe.watch.command",
-        needs_fairseq=False,
-    ),
     "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
     "fold": Command(
         "turn a checkpoint with a scaled residual stream into a stock Post-LN one",

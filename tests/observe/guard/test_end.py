@@ -1,4 +1,4 @@
-"""How a training that the guard ends looks from outside: to a shell, to scripts, and to who watches it."""
+"""How a training that the guard ends looks from outside: to a shell and to scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hydra.core.utils import JobReturn
 
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, raised_in_worker
-from fairseq_plugins.observe.watch import command as watch
 from fairseq_plugins.pipeline import ending
 from fairseq_plugins.pipeline.fairseq_log import guard_record, read_log
 from fairseq_plugins.pipeline.verdicts import judge
@@ -58,9 +57,7 @@ def test_one_line_one_code_and_one_report(ended: tuple[Path, int, str]) -> None:
     )
 
 
-def test_scripts_and_watch_call_it_diverged(
-    ended: tuple[Path, int, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scripts_and_report_call_it_diverged(ended: tuple[Path, int, str], tmp_path: Path) -> None:
     run, code, said = ended
     reason = error_line(said).split("diverged at update ")[1].split(": ", 1)[1].split("; report")[0]
     assert "; first in " in reason
@@ -71,11 +68,6 @@ def test_scripts_and_watch_call_it_diverged(
     assert ending.say_how_it_ended(finished.parent, code, log, since=0).exit_code == 1
     written = json.loads(finished.read_text())
     assert (written["outcome"], written["reason"]) == ("diverged", reason)
-    capsys.readouterr()
-    assert watch.main([str(log), "--output", str(tmp_path / "watch")]) == 0
-    assert f": {reason}\n" in capsys.readouterr().out
-    (seen,) = json.loads((tmp_path / "watch" / "watch.json").read_text())["runs"]
-    assert (seen["verdict"], len(seen["guarded"])) == ("diverged", 1)
 
 
 def test_a_run_that_failed_to_train_is_called_that(tmp_path: Path) -> None:
