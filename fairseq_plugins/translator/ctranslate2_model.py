@@ -212,7 +212,8 @@ def _new_stack(stack: Any) -> Any:
     first = stack.layers[0]
     is_decoder = hasattr(stack, "output_projection")
     make = transformer_spec.TransformerDecoderSpec if is_decoder else transformer_spec.TransformerEncoderSpec
-    projects = {"project_in_out": True} if is_decoder and stack.project_in_dim is not None else {}
+    # The mean of all heads is the attention of an alignment.
+    further = {"project_in_out": stack.project_in_dim is not None, "alignment_heads": 0} if is_decoder else {}
     return make(
         len(stack.layers),
         first.self_attn.num_heads,
@@ -221,7 +222,7 @@ def _new_stack(stack: Any) -> Any:
         activation=ACTIVATIONS[stack.cfg.activation_fn],
         layernorm_embedding=stack.layernorm_embedding is not None,
         rms_norm=not norms,
-        **projects,
+        **further,
     )
 
 

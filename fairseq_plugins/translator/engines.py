@@ -7,6 +7,7 @@ import multiprocessing
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
@@ -35,10 +36,37 @@ Tokens = Sequence[str]
 
 
 class Hypothesis(NamedTuple):
-    """A translation in tokens, and its score: log-probability (natural log) with the length penalty."""
+    """A translation in tokens.
+
+    Attributes:
+        tokens: without the end of the sentence.
+        score: log-probability (natural log) with the length penalty.
+        token_scores: log-probability (natural log) of each token and of the end of the sentence; empty unless wanted.
+        alignment: places, counted from 0, of each token and of the source token that it attends to most, the source
+            first; empty unless wanted.
+    """
 
     tokens: list[str]
     score: float
+    token_scores: Sequence[float] = ()
+    alignment: Sequence[tuple[int, int]] = ()
+
+
+class Wanted(NamedTuple):
+    """What a search returns of each sentence.
+
+    Attributes:
+        nbest: number of translations, the best first.
+        token_scores: whether each token has its log-probability.
+        alignment: whether each token has its source token.
+    """
+
+    nbest: int = 1
+    token_scores: bool = False
+    alignment: bool = False
+
+
+BEST = Wanted()
 
 
 @dataclass(frozen=True)
@@ -64,8 +92,12 @@ class Engine(ABC):
     label: str
 
     @abstractmethod
-    def search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
-        """The best translation of each sentence, in order; no sentence is empty."""
+    def search(self, sentences: Sequence[Tokens], wanted: Wanted = BEST) -> list[list[Hypothesis]]:
+        """The best translations of each sentence, in order; no sentence is empty.
+
+        Raises:
+            UserError: the model cannot give what is wanted.
+        """
 
     @abstractmethod
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
@@ -90,27 +122,42 @@ class FairseqEngine(Engine):
         if how.processes > 1:
             torch.set_num_threads(max(1, core_count() // how.processes))
         self.task = TranslationTask(TranslationConfig(), self.source, self.target)
-        settings = OmegaConf.structured(GenerationConfigWithForm(**how.search))
-        self.generator = self.task.build_generator([self.model], settings)
+        self.generators: dict[bool, Any] = {}
         self.label = f"{FAIRSEQ}, float32, {self.device.type}"
 
-    def search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
-        """The best translation of each sentence, in order; threads take turns."""
-        with self._lock:
-            return self._search(sentences)
-
-    def _search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
+    def search(self, sentences: Sequence[Tokens], wanted: Wanted = BEST) -> list[list[Hypothesis]]:
+        """The best translations of each sentence, in order; threads take turns."""
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
-        found: dict[int, Hypothesis] = {}
-        for batch in batches([len(each) for each in numbers], self.how.batch or BATCH):
-            sample = {"id": torch.tensor(batch), "net_input": self._inputs([numbers[index] for index in batch])}
-            sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
-            answers = self.task.inference_step(self.generator, [self.model], sample)
-            for index, hypotheses in zip(batch, answers, strict=True):
-                best = hypotheses[0]
-                words = [number for number in best["tokens"].tolist() if number != self.target.eos()]
-                found[index] = Hypothesis([self.target[number] for number in words], float(best["score"]))
+        found: dict[int, list[Hypothesis]] = {}
+        with self._lock:
+            generator = self._generator(wanted.alignment)
+            for batch in batches([len(sentence) for sentence in numbers], self.how.batch or BATCH):
+                sample = {"id": torch.tensor(batch), "net_input": self._inputs([numbers[index] for index in batch])}
+                sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
+                answers = self.task.inference_step(generator, [self.model], sample)
+                for index, answer in zip(batch, answers, strict=True):
+                    found[index] = [self._hypothesis(hypothesis, wanted) for hypothesis in answer[: wanted.nbest]]
         return [found[index] for index in range(len(sentences))]
+
+    def _generator(self, alignment: bool) -> Any:
+        """The search of fairseq; with ``alignment`` that of ``--print-alignment``, which keeps the attention."""
+        if alignment not in self.generators:
+            if alignment and not self._attends():
+                raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
+            settings = GenerationConfigWithForm(**self.how.search, print_alignment="hard" if alignment else None)
+            self.generators[alignment] = self.task.build_generator([self.model], OmegaConf.structured(settings))
+        return self.generators[alignment]
+
+    def _attends(self) -> bool:
+        """Whether the decoder returns the weights of its attention to the source."""
+        end = torch.tensor([[self.source.eos()]], device=self.device)
+        with torch.no_grad():
+            return self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0] is not None
+
+    def _hypothesis(self, found: Mapping[str, Any], wanted: Wanted) -> Hypothesis:
+        tokens = [self.target[number] for number in found["tokens"].tolist() if number != self.target.eos()]
+        scores = found["positional_scores"].tolist() if wanted.token_scores else ()
+        return Hypothesis(tokens, float(found["score"]), scores, found["alignment"] if wanted.alignment else ())
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Log-probabilities under teacher forcing, one sentence at a time."""
@@ -159,40 +206,65 @@ class CTranslate2Engine(Engine):
             raise UserError(f"{directory}: CTranslate2 cannot load it: {error}") from None
         self.label = f"{CTRANSLATE2}, {self.translator.compute_type}, {self.translator.device}"
 
-    def search(self, sentences: Sequence[Tokens]) -> list[Hypothesis]:
-        """The best translation of each sentence, in order."""
+    def search(self, sentences: Sequence[Tokens], wanted: Wanted = BEST) -> list[list[Hypothesis]]:
+        """The best translations of each sentence, in order."""
         search = self.how.search
         usual = BATCH
         if self.translator.device == "cpu":
             of_int8 = self.translator.compute_type.startswith("int8")
             usual = CTRANSLATE2_BATCH_OF_INT8 if of_int8 else CTRANSLATE2_BATCH_ON_CPU
-        lengths = [len(each) for each in sentences]
-        asked: list[tuple[int, Any]] = []
+        lengths = [len(sentence) for sentence in sentences]
+        asked: list[tuple[int, Any, Any]] = []
         for batch in batches(lengths, self.how.batch or usual):
             # As fairseq has it: of the longest sentence of the batch, its end included, and of the positions.
             longest = int(search["max_len_a"] * (lengths[batch[0]] + 1) + search["max_len_b"])
             longest = min(longest, self.positions - 1)
-            answers = self.translator.translate_batch(
-                [list(sentences[place]) for place in batch],
+            texts = [list(sentences[place]) for place in batch]
+            translate = partial(self.translator.translate_batch, texts, max_input_length=0, asynchronous=True)
+            answers = translate(
                 beam_size=search["beam"],
+                num_hypotheses=wanted.nbest,
                 length_penalty=search["lenpen"],
                 max_decoding_length=longest,
                 min_decoding_length=min(search["min_len"], longest),
                 no_repeat_ngram_size=search["no_repeat_ngram_size"],
-                max_input_length=0,
                 # fairseq's search excludes the pad as well.
                 suppress_sequences=[[PAD]],
                 return_scores=True,
-                asynchronous=True,
+                return_attention=wanted.alignment,
             )
-            asked += zip(batch, answers, strict=True)
-        found = {place: answer.result() for place, answer in asked}
-        return [Hypothesis(found[place].hypotheses[0], found[place].scores[0]) for place in range(len(sentences))]
+            firsts: Sequence[Any] = [None] * len(batch)
+            if wanted.alignment:
+                # CTranslate2 4.8 mixes up the sentences of a batch in the attention of the first step of a beam.
+                firsts = translate(beam_size=1, max_decoding_length=1, return_attention=True)
+            asked += zip(batch, answers, firsts, strict=True)
+        results = {place: _hypotheses(answer.result(), first and first.result()) for place, answer, first in asked}
+        found = [results[place] for place in range(len(sentences))]
+        if not wanted.token_scores:
+            return found
+        pairs = [(sentence, best.tokens) for sentence, nbest in zip(sentences, found, strict=True) for best in nbest]
+        scores = iter(self.score(*zip(*pairs, strict=True)))
+        return [[hypothesis._replace(token_scores=next(scores)) for hypothesis in nbest] for nbest in found]
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Log-probabilities under teacher forcing."""
-        source, target = [list(each) for each in sentences], [list(each) for each in targets]
-        return [each.log_probs for each in self.translator.score_batch(source, target, max_input_length=0)]
+        source, target = [list(sentence) for sentence in sentences], [list(sentence) for sentence in targets]
+        scored = self.translator.score_batch(
+            source, target, max_batch_size=BATCH, batch_type="tokens", max_input_length=0
+        )
+        return [sentence.log_probs for sentence in scored]
+
+
+def _hypotheses(result: Any, first: Any) -> list[Hypothesis]:
+    """What CTranslate2 has found; with the result of a first step also the alignment, as fairseq makes it."""
+    found = [Hypothesis(*each) for each in zip(result.hypotheses, result.scores, strict=True)]
+    if first is None:
+        return found
+    attention = [[*first.attention[0], *steps[1:]] for steps in result.attention]
+    return [
+        hypothesis._replace(alignment=[(row.index(max(row)), place) for place, row in enumerate(rows)])
+        for hypothesis, rows in zip(found, attention, strict=True)
+    ]
 
 
 def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:

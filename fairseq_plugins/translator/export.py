@@ -211,10 +211,10 @@ def _prove(ours: Any, theirs: Any, sentences: Any, targets: Any, name: str) -> N
 def _show(ours: Any, theirs: Any, sentences: Any) -> None:
     """Print translations of both engines side by side."""
     pairs = list(zip(sentences, ours.search(sentences), theirs.search(sentences), strict=True))
-    equal = sum(here.tokens == there.tokens for _, here, there in pairs)
+    equal = sum(here.tokens == there.tokens for _, [here], [there] in pairs)
     print(f"beam search: {equal} of {len(pairs)} translations are equal")
     # Those that differ first.
-    for sentence, here, there in sorted(pairs, key=lambda pair: pair[1].tokens == pair[2].tokens)[:SHOWN]:
+    for sentence, [here], [there] in sorted(pairs, key=lambda pair: pair[1][0].tokens == pair[2][0].tokens)[:SHOWN]:
         print(f"  source       {' '.join(sentence)}")
         print(f"  fairseq      {here.score:8.4f}  {' '.join(here.tokens)}")
         print(f"  ctranslate2  {there.score:8.4f}  {' '.join(there.tokens)}")

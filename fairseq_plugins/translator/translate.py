@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from heapq import nlargest
+from itertools import product
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -18,7 +21,17 @@ from fairseq_plugins.errors import UserError, report, unknown_name
 from fairseq_plugins.lines import decoded, open_bytes, raw_lines, write_all
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.translator.engines import AUTO, DEVICES, Engine, How, choose, make_engine
+from fairseq_plugins.translator.engines import (
+    AUTO,
+    BEST,
+    DEVICES,
+    Engine,
+    How,
+    Hypothesis,
+    Wanted,
+    choose,
+    make_engine,
+)
 from fairseq_plugins.translator.package import Package, open_package
 from fairseq_plugins.workers import SPAWN, Workers, grouped, map_lines
 
@@ -26,6 +39,8 @@ SPLIT, REFUSE = "split", "refuse"
 MOST_CHARACTERS = 1 << 20
 """Of the lines that are read before they are translated, whatever their number."""
 STANDARD_INPUT = "standard input"
+END = "</s>"
+"""fairseq's name for the end of a sentence."""
 
 
 class Translation(NamedTuple):
@@ -40,6 +55,55 @@ class Translation(NamedTuple):
     score: float
 
 
+class Candidate(NamedTuple):
+    """One of the translations of a line.
+
+    Attributes:
+        text, score: as of :class:`Translation`.
+        tokens: what the model wrote, with the end of each sentence, ``</s>``.
+        token_scores: log-probability (natural log) of each of the tokens; their sum, divided by their number to the
+            power of the length penalty, is the score of a line that was not cut.
+        alignment: pairs of places, counted from 0: of a source token, and of the token that attends to it most. Ends of
+            sentences have none; empty unless it was asked for.
+    """
+
+    text: str
+    score: float
+    tokens: list[str]
+    token_scores: list[float]
+    alignment: list[tuple[int, int]]
+
+
+class NBest(NamedTuple):
+    """The translations of a line, and what they are made of.
+
+    Attributes:
+        source: the line.
+        source_tokens: what the model read, without the ends of sentences.
+        candidates: the translations, the best first.
+    """
+
+    source: str
+    source_tokens: list[str]
+    candidates: list[Candidate]
+
+
+class Chunk(NamedTuple):
+    """Lines that are translated together.
+
+    Attributes:
+        before: number of lines before them.
+        lines: without their line ends.
+        name: of the text, for messages.
+        wanted: of each line.
+    """
+
+    before: int
+    lines: list[str]
+    name: str = "text"
+    wanted: Wanted = BEST
+
+
 class Translated(NamedTuple):
     """The translations of a chunk.
 
@@ -48,7 +112,7 @@ class Translated(NamedTuple):
         problem: why the next line is not translated; None if all are.
     """
 
-    lines: list[Translation]
+    lines: list[NBest]
     problem: UserError | None
 
 
@@ -142,26 +206,54 @@ class Translator:
             UserError: a text is too long and ``too_long`` is ``refuse``, or is no legal Unicode.
             TypeError: what is given is no list of texts.
         """
+        best = (line.candidates[0] for line in self._lines(texts, BEST))
+        return [Translation(candidate.text, candidate.score) for candidate in best]
+
+    def nbest(self, texts: Iterable[str], count: int = 1, alignment: bool = False) -> list[NBest]:
+        """Translate each text into its ``count`` best translations, with the log-probability of each token.
+
+        Args:
+            texts: in any order.
+            count: at most the beam.
+            alignment: whether each token also gets the source token that it attends to most.
+
+        Raises:
+            UserError, TypeError: as :meth:`translate`; ``count`` is not legal, or the model has no alignment.
+        """
+        return self._lines(texts, self.wanted(count, alignment))
+
+    def wanted(self, nbest: int = 1, alignment: bool = False) -> Wanted:
+        """What :meth:`nbest` and :meth:`stream` are to return.
+
+        Raises:
+            UserError: the search does not find so many.
+        """
+        beam = self._how.search["beam"]
+        if not isinstance(nbest, int) or not 1 <= nbest <= beam:
+            raise UserError(f"nbest {nbest!r}: a search of beam {beam} finds 1 to {beam} translations of a line")
+        return Wanted(nbest, True, alignment)
+
+    def _lines(self, texts: Iterable[str], wanted: Wanted) -> list[NBest]:
         if isinstance(texts, str | bytes):
             raise TypeError("translate takes a list of texts, not one text")
         lines = [_checked(text, number) for number, text in enumerate(texts, start=1)]
         size = max(1, -(-len(lines) // (4 * self.processes))) if self.processes > 1 else max(1, len(lines))
-        chunks = (Chunk(start, lines[start : start + size]) for start in range(0, len(lines), size))
+        chunks = (Chunk(at, lines[at : at + size], wanted=wanted) for at in range(0, len(lines), size))
         if self.processes == 1:
-            return list(_joined(map(self._translate, chunks)))
+            return [line for lines in _checked_parts(map(self._translate, chunks)) for line in lines]
         with self._lock:
             if self._workers is None:
                 make = partial(_in_process, self.package, self._options)
                 self._workers = Workers(make, self.processes, SPAWN)
             try:
-                found = list(self._workers.map(chunks))
+                translated = list(self._workers.map(chunks))
             except BaseException:
                 # They have been ended, too.
                 self._workers = None
                 raise
-        return list(_joined(found))
+        return [line for lines in _checked_parts(translated) for line in lines]
 
-    def stream(self, chunks: Iterable[Chunk]) -> Iterator[list[Translation]]:
+    def stream(self, chunks: Iterable[Chunk]) -> Iterator[list[NBest]]:
         """Translate chunks of lines, in order; no more are read than the processes work on, and two for each.
 
         With several processes it forks, so call it before anything has been computed, as the command line does.
@@ -169,10 +261,7 @@ class Translator:
         Raises:
             UserError: as :meth:`translate`, behind the lines before the one that is refused.
         """
-        for lines, problem in map_lines(lambda: self._translate, chunks, self.processes, at_once=1):
-            yield lines
-            if problem is not None:
-                raise problem
+        return _checked_parts(map_lines(lambda: self._translate, chunks, self.processes, at_once=1))
 
     def _too_long(self, tokens: int) -> str:
         limit = f"more than the {self.longest:,} that can be translated at once"
@@ -192,13 +281,44 @@ class Translator:
                 break
             parts += cut
             ends.append(len(parts))
-        found = self._start().search(parts) if parts else []
-        translations = []
-        for start, end in zip([0, *ends], ends, strict=False):
-            mine = found[start:end]
-            words = [word for each in mine for word in each.tokens]
-            translations.append(Translation(self._decode(words), sum((each.score for each in mine), 0.0)))
-        return Translated(translations, problem)
+        found = self._start().search(parts, chunk.wanted) if parts else []
+        lines = [
+            self._nbest(line, parts[start:end], found[start:end], chunk.wanted)
+            for line, start, end in zip(chunk.lines, [0, *ends], ends, strict=False)
+        ]
+        return Translated(lines, problem)
+
+    def _nbest(self, line: str, parts: list[Sequence[str]], found: list[list[Hypothesis]], wanted: Wanted) -> NBest:
+        """The best translations of a line, each made of one translation of each of its parts."""
+        best: list[tuple[Hypothesis, ...]] = [()]
+        for alternatives in found:
+            longer = ((*before, hypothesis) for before, hypothesis in product(best, alternatives))
+            best = nlargest(wanted.nbest, longer, key=_score)
+        candidates = []
+        for hypotheses in best:
+            text = self._decode([word for hypothesis in hypotheses for word in hypothesis.tokens])
+            candidates.append(Candidate(text, _score(hypotheses), *_tokens(parts, hypotheses)))
+        return NBest(line, [token for part in parts for token in part], candidates)
+
+
+def _score(hypotheses: Sequence[Hypothesis]) -> float:
+    return sum((hypothesis.score for hypothesis in hypotheses), 0.0)
+
+
+def _tokens(
+    parts: Sequence[Sequence[str]], hypotheses: Sequence[Hypothesis]
+) -> tuple[list[str], list[float], list[tuple[int, int]]]:
+    """Tokens with the ends of sentences, their log-probabilities, and the alignment of the translation of a line."""
+    tokens: list[str] = []
+    scores: list[float] = []
+    alignment: list[tuple[int, int]] = []
+    before = 0
+    for part, hypothesis in zip(parts, hypotheses, strict=True):
+        alignment += [(before + source, len(tokens) + target) for source, target in hypothesis.alignment]
+        tokens += [*hypothesis.tokens, END]
+        scores += hypothesis.token_scores
+        before += len(part)
+    return tokens, scores, alignment
 
 
 def _check_options(names: dict[str, str], numbers: dict[str, int | None], penalty: float | None) -> None:
@@ -219,9 +339,9 @@ def _in_process(package: Package, options: dict[str, Any]) -> Callable[[Chunk], 
     return Translator(package, **options)._translate
 
 
-def _joined(translated: Iterable[Translated]) -> Iterator[Translation]:
+def _checked_parts(translated: Iterable[Translated]) -> Iterator[list[NBest]]:
     for lines, problem in translated:
-        yield from lines
+        yield lines
         if problem is not None:
             raise problem
 
@@ -236,20 +356,6 @@ def _checked(text: Any, number: int) -> str:
     return text
 
 
-class Chunk(NamedTuple):
-    """Lines that are translated together.
-
-    Attributes:
-        before: number of lines before them.
-        lines: without their line ends.
-        name: of the text, for messages.
-    """
-
-    before: int
-    lines: list[str]
-    name: str = "text"
-
-
 def longest_of(package: Package) -> int:
     """Most source tokens, without the end of the sentence, that a model and its search take.
 
@@ -260,7 +366,7 @@ def longest_of(package: Package) -> int:
     return int(min([*limits, search["max_len_b"]] if search["max_len_a"] == 0 else limits))
 
 
-def chunks_of(stream: Iterable[bytes], name: str, size: int) -> Iterator[Chunk]:
+def chunks_of(stream: Iterable[bytes], name: str, size: int, wanted: Wanted = BEST) -> Iterator[Chunk]:
     """Lines of UTF-8 in chunks of ``size`` lines, or of fewer where they are long; lines end at the line feed alone.
 
     Raises:
@@ -268,7 +374,7 @@ def chunks_of(stream: Iterable[bytes], name: str, size: int) -> Iterator[Chunk]:
     """
     before = 0
     for lines in grouped(decoded(stream, name), size, len, MOST_CHARACTERS):
-        yield Chunk(before, lines, name)
+        yield Chunk(before, lines, name, wanted)
         before += len(lines)
 
 
@@ -310,6 +416,19 @@ def parser() -> IntermixedParser:
     flags.add_argument(
         "--buffer", type=at_least(1), default=500, metavar="LINES", help="lines translated together (default: 500)"
     )
+    flags.add_argument(
+        "--json",
+        action="store_true",
+        help="print a JSON object for each line: its translations, their tokens and the log-probability of each token",
+    )
+    flags.add_argument(
+        "--nbest", type=at_least(1), metavar="N", help="print the N best translations of each line; means --json"
+    )
+    flags.add_argument(
+        "--alignment",
+        action="store_true",
+        help="print for each token the source token that it attends to most; means --json",
+    )
     return flags
 
 
@@ -349,16 +468,32 @@ def _translate_stream(args: argparse.Namespace, progress: Progress) -> None:
     # Several processes would wait for several lines.
     processes = 1 if dialogue else args.processes
     translator = Translator(args.model, processes=processes, **{name: getattr(args, name) for name in options})
+    in_json = args.json or args.alignment or args.nbest is not None
+    wanted = translator.wanted(args.nbest or 1, args.alignment) if in_json else BEST
     print(translator, file=sys.stderr)
     lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
     if dialogue:
         lines = _prompted(sys.stdin.buffer, f"{translator.package.form.source}> ")
     name = str(args.input or STANDARD_INPUT)
-    for translated in translator.stream(chunks_of(lines, name, 1 if dialogue else args.buffer)):
+    for translated in translator.stream(chunks_of(lines, name, 1 if dialogue else args.buffer, wanted)):
         progress.clear()
-        write_all(sys.stdout.buffer, "".join(f"{each.text}\n" for each in translated).encode())
+        texts = (_json(line, args.alignment) if in_json else line.candidates[0].text for line in translated)
+        write_all(sys.stdout.buffer, "".join(f"{text}\n" for text in texts).encode())
         sys.stdout.buffer.flush()
         progress.add(len(translated), shown=not dialogue)
+
+
+def _json(line: NBest, alignment: bool) -> str:
+    """A line of ``--json``, with log-probabilities of four digits, as fairseq prints them."""
+    candidates = []
+    for candidate in line.candidates:
+        scores = {
+            "score": round(candidate.score, 4),
+            "token_scores": [round(score, 4) for score in candidate.token_scores],
+        }
+        content = {**candidate._asdict(), **scores}
+        candidates.append(content if alignment else {name: content[name] for name in content if name != "alignment"})
+    return json.dumps({**line._asdict(), "candidates": candidates}, ensure_ascii=False)
 
 
 def _prompted(stream: BinaryIO, prompt: str) -> Iterator[bytes]:

@@ -29,6 +29,7 @@ from fairseq_plugins.translator.engines import (
     CTranslate2Engine,
     FairseqEngine,
     How,
+    Wanted,
 )
 from fairseq_plugins.translator.export import LARGEST_DIFFERENCE
 from tests.models import CASES, configuration, dictionary, task, trained
@@ -163,17 +164,57 @@ def test_a_search_finds_what_ours_finds(case: str, tmp_path: Path) -> None:
     how = How({**HOW.search, "beam": 1, "lenpen": 0.0}, device="cpu")
     source = sentences(20, 12, seed=5)
     ours = FairseqEngine(model, task(), how)
-    words = Counter(token for each in ours.search(source) for token in each.tokens[3:])
+    words = Counter(token for [best] in ours.search(source) for token in best.tokens[3:])
     with torch.no_grad():  # so that translations end: the end becomes as probable as the most frequent word
         table, end = model.decoder.output_projection.weight, dictionary().eos()
         table[end] = table[dictionary().index(words.most_common(1)[0][0])] + 0.01
     exported(model, tmp_path / "model")
-    here, there = ours.search(source), CTranslate2Engine(tmp_path / "model", how, 1024).search(source)
+    engines, wanted = (ours, CTranslate2Engine(tmp_path / "model", how, 1024)), Wanted(1, True, True)
+    here, there = (engine.search(source, wanted) for engine in engines)
     # At the limit of the length only ours counts the end.
-    finished = [(a, b) for a, b in zip(here, there, strict=True) if len(a.tokens) < 19]
+    finished = [(a, b) for [a], [b] in zip(here, there, strict=True) if len(a.tokens) < 19]
     assert len(finished) >= 3
     assert [a.tokens for a, _ in finished] == [b.tokens for _, b in finished]
     assert all(-LARGEST_DIFFERENCE < b.score - a.score < 0.2 * len(a.tokens) + 0.2 for a, b in finished)
+    assert [a.alignment for a, _ in finished] == [b.alignment for _, b in finished]
+    assert all([place for _, place in a.alignment] == list(range(len(a.tokens))) for a, _ in finished)
+    assert all(a.token_scores == pytest.approx(b.token_scores, abs=LARGEST_DIFFERENCE) for a, b in finished)
+    assert all(a.score == pytest.approx(sum(a.token_scores), abs=1e-4) for a, _ in finished)
+    assert [best.tokens for [best] in ours.search(source)] == [best.tokens for [best] in here]
+
+
+def test_several_translations_are_the_best_of_the_beam(tmp_path: Path) -> None:
+    """Each of them once, the best first, and the first is the translation; by both engines."""
+    model = trained_with_options("admin")
+    source = sentences(6, 9, seed=5)
+    for engine in (FairseqEngine(model, task(), HOW), exported(model, tmp_path / "model")):
+        found = engine.search(source, Wanted(3, True))
+        for best, nbest in zip(engine.search(source), found, strict=True):
+            assert len({tuple(hypothesis.tokens) for hypothesis in nbest}) == 3
+            scores = [hypothesis.score for hypothesis in nbest]
+            assert scores == sorted(scores, reverse=True)
+            assert nbest[0].score >= best[0].score - LARGEST_DIFFERENCE
+            assert all(len(hypothesis.token_scores) == len(hypothesis.tokens) + 1 for hypothesis in nbest)
+        assert [nbest[0].tokens for nbest in found] == [best[0].tokens for best in engine.search(source)]
+
+
+def test_an_alignment_is_the_same_in_a_batch_and_with_any_beam(tmp_path: Path) -> None:
+    """The first token, too: CTranslate2 gives it the attention of another sentence."""
+    model = trained_with_options("admin")
+    source = sentences(6, 9, seed=5)
+    for engine in (FairseqEngine(model, task(), HOW), exported(model, tmp_path / "model")):
+        together = engine.search(source, Wanted(2, alignment=True))
+        alone = [engine.search([sentence], Wanted(2, alignment=True))[0] for sentence in source]
+        found = [[hypothesis.alignment for hypothesis in nbest] for nbest in together]
+        assert found == [[hypothesis.alignment for hypothesis in nbest] for nbest in alone]
+        assert len({alignment[0] for nbest in found for alignment in nbest}) > 1
+
+
+def test_a_model_without_cross_attention_has_no_alignment() -> None:
+    model = trained_with_options("admin")
+    model.decoder.forward = lambda *given, **named: (torch.zeros(1, 1, 8), {"attn": [None]})
+    with pytest.raises(UserError, match="^--alignment: this model has no cross-attention"):
+        FairseqEngine(model, task(), HOW).search([["w1"]], Wanted(alignment=True))
 
 
 @pytest.fixture(scope="module")
@@ -248,5 +289,5 @@ def test_a_translation_ends_where_the_positions_do_and_as_fairseq_s_does(tmp_pat
         how = How({**HOW.search, "beam": 2, "max_len_a": a, "max_len_b": b}, device="cpu", batch=1)
         theirs = CTranslate2Engine(tmp_path / "model", how, model.max_positions()[1])
         expected = [min(int(a * (len(each) + 1) + b), 8) for each in source]
-        assert [len(each.tokens) for each in theirs.search(source)] == expected
-        assert [len(each.tokens) for each in FairseqEngine(model, task(), how).search(source)] == expected
+        for engine in (theirs, FairseqEngine(model, task(), how)):
+            assert [len(best.tokens) for [best] in engine.search(source)] == expected

@@ -290,7 +290,7 @@ def test_every_fault_is_refused_by_line_and_byte(fault: str) -> None:
 def test_unequal_sides_are_refused_by_every_command_that_reads_two(place: Place) -> None:
     de, en = place.write("text.de", b"eins\nzwei\n"), place.write("text.en", b"1\n2\n3\n")
     sides = ["-s", "de", "-t", "en", "--trainpref", place.here / "text", "--destdir", place.here / "bin"]
-    sets = ["--train", place.here / "text", "--valid", place.here / "text"]
+    sets = ["--train", place.here / "text", "--valid", place.made.data.parent / "raw" / "valid"]
     for words in (["preprocess", *sides], ["prepare", place.here / "made", *sets], ["score", de, en]):
         ended = place.deep(*words)
         assert ended.code == 2

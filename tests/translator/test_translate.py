@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,10 +26,18 @@ from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.text.tokenise import detokeniser
 from fairseq_plugins.translator import translate as module
-from fairseq_plugins.translator.engines import Hypothesis, batches
+from fairseq_plugins.translator.engines import Hypothesis, Wanted, batches
 from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.package import open_package
-from fairseq_plugins.translator.translate import Chunk, Translation, Translator, chunks_of, longest_of
+from fairseq_plugins.translator.translate import (
+    Candidate,
+    Chunk,
+    NBest,
+    Translation,
+    Translator,
+    chunks_of,
+    longest_of,
+)
 from tests import toy
 from tests.translator.conftest import MOST, Made
 
@@ -97,6 +105,47 @@ def test_in_python_with_scores(made: Made) -> None:
     assert translator.translate([]) == []
     with pytest.raises(TypeError, match="list of texts"):
         translator.translate("eins")
+
+
+def test_the_n_best_translations_with_scores_and_alignments(made: Made, translate: Run) -> None:
+    text = ["Ja, eins zwei!", "", "Nein: drei."]
+    translator = fairseq_plugins.Translator(made.package)
+    found = translator.nbest(text, 3, alignment=True)
+    assert [(line.source, len(line.candidates)) for line in found] == [(text[0], 3), ("", 1), (text[2], 3)]
+    assert found[1] == NBest("", [], [Candidate("", 0.0, [], [], [])])
+    for line, best in zip(found, translator.translate(text), strict=True):
+        assert line.candidates[0][:2] == (best.text, pytest.approx(best.score, abs=1e-5))
+    for line in found:
+        for candidate in line.candidates:
+            # fairseq's formula, with a length penalty of 1.
+            mean = sum(candidate.token_scores) / max(1, len(candidate.tokens))
+            assert candidate.score == pytest.approx(mean, abs=1e-5)
+            assert {place for place, _ in candidate.alignment} <= set(range(len(line.source_tokens)))
+            assert [place for _, place in candidate.alignment] == list(range(len(candidate.tokens) - 1))
+    code, out, _ = translate(made.package, "--nbest", "3", "--alignment", given="\n".join(text).encode())
+    printed = [json.loads(line) for line in out.decode().splitlines()]
+    assert (code, [line["source"] for line in printed]) == (0, text)
+    assert printed == [json.loads(module._json(line, True)) for line in found]
+    assert printed[0]["candidates"][0]["alignment"] == [list(pair) for pair in found[0].candidates[0].alignment]
+    [line] = map(json.loads, translate(made.package, "--json", given=text[0].encode())[1].splitlines())
+    assert line["candidates"][0].keys() == {"text", "score", "tokens", "token_scores"}
+    assert "error: nbest 6: a search of beam 5 finds 1 to 5 translations of a line" in refusal(
+        translate, made.package, "--nbest", "6"
+    )
+
+
+def test_alignments_are_those_of_print_alignment(made: Made, tmp_path: Path) -> None:
+    """The numbers that ``fairseq-generate --print-alignment`` prints in its lines A and P, there to the base of 2."""
+    flags = ["--beam", "5", "--max-len-b", str(MOST), "--print-alignment", "hard"]
+    toy.translate_toy(made.data / "data-bin", made.checkpoint, tmp_path, *flags)
+    printed = (tmp_path / "generate-test.txt").read_text(encoding="utf-8").splitlines()
+    lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(Translator(made.package).nbest(lines, alignment=True)):
+        [alignment] = [row.split("\t")[1] for row in printed if row.startswith(f"A-{number}\t")]
+        [scores] = [row.split("\t")[1] for row in printed if row.startswith(f"P-{number}\t")]
+        [best] = line.candidates
+        assert " ".join(f"{source}-{target}" for source, target in best.alignment) == alignment
+        assert best.token_scores == pytest.approx([float(score) * math.log(2) for score in scores.split()], abs=1e-3)
 
 
 def test_a_package_knows_nothing_of_where_it_was_made(made: Made, package: Path) -> None:
@@ -262,11 +311,33 @@ def test_every_line_gets_the_translations_of_its_parts(lines: list[list[str]], l
     translator.longest, translator.too_long, translator._form = longest, module.SPLIT, Form("de", "en")
     translator.usual = None
     translator._encode, translator._decode = str.split, " ".join
-    translator._engine = SimpleNamespace(search=lambda parts: [Hypothesis(list(part), -1.0) for part in parts])
+    translator._engine = SimpleNamespace(search=lambda parts, wanted: [[repeated(part)] for part in parts])
     found, problem = translator._translate(Chunk(0, [" ".join(line) for line in lines]))
     assert problem is None
-    assert [each.text for each in found] == [" ".join(line) for line in lines]
-    assert [each.score == 0 for each in found] == [not line for line in lines]
+    for line, (source, tokens, [candidate]) in zip(lines, found, strict=True):
+        assert source == candidate.text == " ".join(line)
+        assert tokens == line
+        assert (candidate.score == 0) == (not line)
+        # Each token is that of the source at the place which its alignment names, whatever the part.
+        assert [(line[a], candidate.tokens[b]) for a, b in candidate.alignment] == [(word, word) for word in line]
+        assert len(candidate.tokens) == len(candidate.token_scores)
+
+
+def repeated(part: Sequence[str]) -> Hypothesis:
+    places = range(len(part))
+    return Hypothesis(list(part), -1.0, [-0.5] * (len(part) + 1), list(zip(places, places, strict=True)))
+
+
+def test_the_best_translations_of_a_line_are_made_of_those_of_its_parts() -> None:
+    found = {"a": [(-1.0, "A"), (-1.5, "B")], "b": [(-2.0, "C"), (-2.1, "D"), (-9.0, "E")]}
+    translator = object.__new__(Translator)
+    translator._decode = " ".join
+    parts = [[Hypothesis([text], score) for score, text in found[part]] for part in "ab"]
+    nbest = translator._nbest("a b", [["a"], ["b"]], parts, Wanted(3))
+    assert [(each.text, round(each.score, 6)) for each in nbest.candidates] == [
+        *[("A C", -3.0), ("A D", -3.1), ("B C", -3.5)]
+    ]
+    assert nbest.candidates[0].tokens == ["A", "</s>", "C", "</s>"]
 
 
 # --- what goes wrong -------------------------------------------------------------------------------------------------
