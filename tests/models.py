@@ -24,6 +24,8 @@ from fairseq.tasks.speech_to_text import SpeechToTextTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
 
+from fairseq_plugins.core.architectures import refusals
+from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
 from fairseq_plugins.core.residual import Residual
@@ -130,6 +132,12 @@ def speech_to_text(words: int = WORDS) -> SpeechToTextTask:
     made = SpeechToTextTask.__new__(SpeechToTextTask)
     made.tgt_dict = dictionary(words)
     return made
+
+
+@functools.cache
+def methods_of(model: type[DesignedModel]) -> list[str]:
+    """The methods that the family of a model can have, and ``deep``, the model without one."""
+    return ["deep", *(name for name, method in METHODS.items() if not refusals(model.config_class, method))]
 
 
 # Models from settings ------------------------------------------------------------------------------------------------

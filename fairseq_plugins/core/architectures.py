@@ -1,13 +1,14 @@
 """Architectures: presets of the registered methods in each family of models, and their registration with fairseq.
 
-A method is an architecture of every family in which its preset makes sense; a preset that a part refuses is not
-registered. No method is named here.
+Every method is an architecture of every family, in every size and depth; who asks for one that makes no sense is told
+why. No method is named here.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
@@ -40,7 +41,8 @@ def method_preset(method: Method | None) -> Preset:
 def fill_unset(config: Any, family: Family, stock_arch: str, preset: Mapping[str, Any]) -> None:
     """Fill unset values of ``config`` (a Namespace or a DictConfig): from ``preset``, then as fairseq completes it.
 
-    Some widths and rates follow others that the user may have said, as the stock architecture has it, so it is asked.
+    Some stock defaults depend on values that the user has set, the decoder's width on the encoder's for instance, so
+    fairseq's own architecture function fills those.
     """
     said = {name: getattr(config, name, None) for name in family.presettable}
     known = {name: preset[name] for name in family.presettable if name in preset}
@@ -59,69 +61,63 @@ def _fill(config: Any, preset: Mapping[str, Any]) -> None:
             setattr(config, name, value)
 
 
-def _presets(family: Family, method: Method | None) -> Iterator[tuple[str, str, Preset]]:
-    """Yield suffix, fairseq architecture and further presets, for every size and depth."""
-    chosen = method_preset(method)
-    for size_suffix, size in family.sizes.items():
-        for depth_suffix, depth in family.depths.items() if size.depths else [("", {})]:
-            yield size_suffix + depth_suffix, size.stock, {**size.changes, **chosen, **depth}
+def preset_of(family: Family, method: Method | None, suffix: str) -> tuple[str, Preset]:
+    """Return fairseq's architecture for a size and a depth, and what this package presets beyond it."""
+    size, depth = family.shapes[suffix]
+    return size.stock, {**size.changes, **method_preset(method), **depth}
 
 
 def architecture_presets(family: Family, method: Method | None) -> dict[str, Preset]:
     """Return all presets of every size and depth, by architecture suffix."""
-    return {
-        suffix: {**stock_sizes(family, stock_arch, _sizes_in(family, preset)), **preset}
-        for suffix, stock_arch, preset in _presets(family, method)
-    }
+    presets = {}
+    for suffix in family.shapes:
+        stock_arch, preset = preset_of(family, method, suffix)
+        known = {name: preset[name] for name in family.presettable if name in preset}
+        presets[suffix] = {**stock_sizes(family, stock_arch, known), **preset}
+    return presets
 
 
-def _sizes_in(family: Family, preset: Mapping[str, Any]) -> Preset:
-    return {name: preset[name] for name in family.presettable if name in preset}
+def fill_architecture(config_class: Any, method: Method | None, suffix: str, config: Any) -> None:
+    """Fill unset values of ``config``, as an architecture does.
+
+    Raises:
+        UserError: every problem of the configuration, and a method that this family cannot have.
+    """
+    family: Family = config_class.family
+    unknown = [name for name in method.options if name not in config_class.__dataclass_fields__] if method else []
+    if unknown:
+        raise UserError([f"{family.model} has no setting '{name}'" for name in unknown])
+    fill_unset(config, family, *preset_of(family, method, suffix))
+    resolve(plain_namespace(config, config_class), family)
 
 
 def refusals(config_class: Any, method: Method) -> list[str]:
-    """Return why ``method`` is not supported in a family; empty if it is."""
-    family: Family = config_class.family
-    unknown = [name for name in method.options if name not in config_class.__dataclass_fields__]
-    if unknown:
-        return [f"{family.model} has no setting '{name}'" for name in unknown]
-    config = Namespace(**architecture_presets(family, method)[""])
+    """Return why a family cannot have ``method``; empty if it can."""
     try:
-        resolve(plain_namespace(config, config_class), family)
+        fill_architecture(config_class, method, "", Namespace())
     except UserError as error:
         return list(error.problems)
     return []
 
 
-def methods_of(config_class: Any) -> list[Method]:
-    """Return the methods that are architectures of a family."""
-    return [method for method in METHODS.values() if not refusals(config_class, method)]
-
-
-def _architecture(config_class: Any, stock_arch: str, preset: Preset) -> Callable[[Any], None]:
-    """Make an architecture function for fairseq, which fills unset values, then reports every problem at once."""
-    family: Family = config_class.family
-
-    def fill(config: Any) -> None:
-        fill_unset(config, family, stock_arch, preset)
-        resolve(plain_namespace(config, config_class), family)
-
-    return fill
-
-
 def register_family(model: Any) -> None:
-    """Register a model and all architectures of its family with fairseq. Call after the methods are imported."""
+    """Register a model and the architectures of its family with fairseq. Call after the methods are imported.
+
+    Every method is one. Whether it makes sense in the family is found out when it is asked for: that takes a thousand
+    times as long as to register its name.
+    """
     family: Family = model.family
     config_class = model.config_class = make_config_class(family)
     register_model(family.model, dataclass=config_class)(model)
-    # fairseq registers an architecture named after the model that does nothing; this one writes the resolved choices
-    # into the configuration, so that a checkpoint keeps its meaning if a preset is corrected later.
     named: list[tuple[str, Method | None]] = [(family.model, None)]
-    named += [(method.name + family.suffix, method) for method in methods_of(config_class)]
+    named += [(method.name + family.suffix, method) for method in METHODS.values()]
     for prefix, method in named:
-        for suffix, stock_arch, preset in _presets(family, method):
-            fill = _architecture(config_class, stock_arch, preset)
+        for suffix in family.shapes:
+            fill = partial(fill_architecture, config_class, method, suffix)
             if prefix + suffix == family.model:
+                # fairseq registers an architecture named after the model that does nothing; this one writes the
+                # resolved choices into the configuration, so that a checkpoint keeps its meaning if a preset is
+                # corrected later.
                 ARCH_CONFIG_REGISTRY[family.model] = fill
             else:
                 register_model_architecture(family.model, prefix + suffix)(fill)

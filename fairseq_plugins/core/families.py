@@ -6,7 +6,7 @@ import functools
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_plugins.core.architectures import refusals, register_family
+from fairseq_plugins.core.architectures import register_family
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.method import METHODS
@@ -32,17 +32,8 @@ def require_architecture(arch: str | None, setting: str) -> None:
     """
     if arch in ARCH_MODEL_REGISTRY:
         return
-    hint = _why_not(arch or "") or nearest(arch or "", list(ARCH_MODEL_REGISTRY))
+    hint = nearest(arch or "", list(ARCH_MODEL_REGISTRY))
     problem = f"{setting} is missing" if arch is None else f"unknown {setting} '{arch}'{hint}"
     patterns = " or ".join(f"METHOD{model.family.suffix}" for model in MODELS)
     methods = ", ".join(sorted(METHODS))
     raise UserError(f"{problem}; legal: {patterns} with METHOD one of {methods}, their sizes, and fairseq's own")
-
-
-def _why_not(arch: str) -> str:
-    """Return why the method in ``arch`` is not an architecture of its family; empty if ``arch`` names no such pair."""
-    for model in MODELS:
-        name, suffix, _ = arch.partition(model.family.suffix)
-        if suffix and name in METHODS and (reasons := refusals(model.config_class, METHODS[name])):
-            return f" ({'; '.join(reasons)})"
-    return ""

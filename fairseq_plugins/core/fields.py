@@ -16,7 +16,7 @@ import dataclasses
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Optional, Union, get_args, get_origin
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -91,6 +91,15 @@ class Family:
     complete: Callable[[Namespace], None] = lambda values: None
     problems: Callable[[Namespace], list[str]] = lambda values: []
     depths: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[Size, Mapping[str, Any]]]:
+        """Size and settings of the depth of every architecture of a method, by its suffix."""
+        return {
+            of_size + of_depth: (size, depth)
+            for of_size, size in self.sizes.items()
+            for of_depth, depth in (self.depths.items() if size.depths else [("", {})])
+        }
 
     @property
     def defaults(self) -> dict[str, Any]:

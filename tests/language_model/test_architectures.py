@@ -20,11 +20,12 @@ from omegaconf import OmegaConf
 from fairseq_plugins.core.architectures import refusals
 from fairseq_plugins.core.config import plain_namespace, resolve
 from fairseq_plugins.core.language_model import LANGUAGE_MODEL, DeepTransformerLanguageModel
-from fairseq_plugins.core.method import METHODS, Method, Stack
+from fairseq_plugins.core.method import METHODS, Axis, Method, Stack
 from fairseq_plugins.errors import UserError
 from tests.building import settings
 from tests.language_model import text
 from tests.language_model.building import WORDS, build, task, tiny
+from tests.models import methods_of
 
 CONFIG = DeepTransformerLanguageModel.config_class
 OURS = [name for name, model in ARCH_MODEL_REGISTRY.items() if model is DeepTransformerLanguageModel]
@@ -41,25 +42,21 @@ SIZES: dict[str, tuple[int, int, int, int, float, str]] = {
 
 
 def test_which_architectures_there_are() -> None:
-    """Without cross-attention there is no merged attention, and a decoder alone is no hybrid of two stacks."""
-    names = {name.removesuffix("_transformer_lm") for name in OURS if name.endswith("_transformer_lm")}
-    assert {"deep", "post_ln", "pre_ln", "admin", "b2t", "ds_init", "rezero", "gpt2_norm"} <= names
-    assert not {"dsinit_matt", "hybrid_ln"} & names
-    assert set(OURS) == {f"{name}_transformer_lm{size}" for name in names for size in SIZES}
+    assert set(OURS) == {f"{name}_transformer_lm{size}" for name in ("deep", *METHODS) for size in SIZES}
     assert {ARCH_MODEL_NAME_REGISTRY[arch] for arch in OURS} == {"deep_transformer_lm"}
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_method_is_left_out_only_where_it_is_refused(method: str) -> None:
-    registered = f"{method}_transformer_lm" in OURS
-    said = refusals(CONFIG, METHODS[method])
-    assert registered == (said == [])
-    if not registered:
-        options = {name: str(value) for name, value in METHODS[method].options.items()}
-        axes = {axis: getattr(METHODS[method], axis) for axis in ("norm", "residual", "attention", "history", "init")}
-        with pytest.raises(UserError) as caught:
-            tiny("deep_transformer_lm", **axes, **options, bias=METHODS[method].bias)
-        assert list(caught.value.problems) == said
+def test_a_method_that_makes_no_sense_is_refused_when_it_is_asked_for() -> None:
+    """Without cross-attention there is no merged attention, and a decoder alone is no hybrid of two stacks."""
+    refused = set(METHODS) - set(methods_of(DeepTransformerLanguageModel))
+    assert refused == {"dsinit_matt", "dsinit_matt_self", "dsinit_matt_aan", "hybrid_ln", "t_fixup"}
+    for method in refused:
+        axes = {axis.value: METHODS[method].choice(axis) for axis in Axis}
+        with pytest.raises(UserError) as by_parts:
+            tiny("deep_transformer_lm", **axes)
+        with pytest.raises(UserError) as by_name:
+            settings(f"{method}_transformer_lm_gpt")
+        assert by_name.value.problems == by_parts.value.problems
 
 
 def test_a_preset_of_a_setting_that_only_another_family_has_is_no_language_model() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor, nn
@@ -22,6 +21,7 @@ from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from tests.language_model import text
 from tests.language_model.building import task, tiny, tokens
+from tests.models import methods_of
 from tests.representatives import for_each
 
 UPDATES = 12
@@ -40,11 +40,7 @@ ADAPTIVE = (
     "--ddp-backend",
     "legacy_ddp",  # as that criterion demands
 )
-METHODS = [
-    name.removesuffix(LANGUAGE_MODEL.suffix)
-    for name, model in ARCH_MODEL_REGISTRY.items()
-    if model is DeepTransformerLanguageModel and name.endswith(LANGUAGE_MODEL.suffix)
-]
+METHODS = methods_of(DeepTransformerLanguageModel)
 """Every method that is a language model, and the model without one."""
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
@@ -137,12 +136,12 @@ def test_every_parameter_is_trained() -> None:
 
 
 def test_a_language_model_is_refused_in_one_line() -> None:
-    with pytest.raises(UserError) as refused:
-        settings("deep_transformer_lm", init="t_fixup", norm="none")
-    assert refused.value.problems == (
-        "--init t_fixup has no published rule for a language model: choose another --init",
-    )
-    assert "t_fixup_transformer_lm" not in ARCH_MODEL_REGISTRY
+    for arch, choices in (("deep", {"init": "t_fixup", "norm": "none"}), ("t_fixup", {})):
+        with pytest.raises(UserError) as refused:
+            settings(f"{arch}_transformer_lm", **choices)
+        assert refused.value.problems == (
+            "--init t_fixup has no published rule for a language model: choose another --init",
+        )
 
 
 def training(name: str, values: dict[str, Any]) -> DictConfig:

@@ -51,11 +51,11 @@ def parse_training(*flags: str) -> object:
         (("data",), "--arch is missing; legal: METHOD_transformer or "),
         (
             ("data", "--arch", "dsinit_matt_transformer_lm"),
-            "unknown --arch 'dsinit_matt_transformer_lm' (--attention matt is part of the cross-attention, ",
+            "--attention matt is part of the cross-attention, and a language model has none",
         ),
         (
             ("data", "--arch", "t_fixup_transformer_lm_gpt"),
-            "unknown --arch 't_fixup_transformer_lm_gpt' (--init t_fixup has no published rule for a language ",
+            "--init t_fixup has no published rule for a language model",
         ),
     ],
 )

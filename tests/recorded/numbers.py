@@ -56,8 +56,8 @@ class Update(NamedTuple):
 
 def architecture(family: str, case: str) -> str | None:
     """The architecture of a method in another family than translation, if it is one there."""
-    name = case + SUFFIXES[family]
-    return name if name in ARCH_MODEL_REGISTRY else None
+    model = ARCH_MODEL_REGISTRY[f"deep{SUFFIXES[family]}"]
+    return case + SUFFIXES[family] if case in models.methods_of(model) else None
 
 
 def families(case: str) -> list[str]:

@@ -18,10 +18,10 @@ from fairseq.tasks.speech_to_text import SpeechToTextTask
 from fairseq_cli import hydra_train, train
 from hydra import compose, initialize_config_dir
 
-from fairseq_plugins.core.architectures import refusals
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError
+from tests.models import methods_of
 from tests.speech_to_text import audio
 from tests.speech_to_text.test_stock_model import TINY, build, settings
 
@@ -40,10 +40,8 @@ SIZES = {
 
 
 def test_which_architectures_there_are() -> None:
-    names = {name.removesuffix("_s2t_transformer") for name in OURS if name.endswith("_s2t_transformer")}
-    fitting = {name for name, method in METHODS.items() if not refusals(DeepS2TTransformerModel.config_class, method)}
-    assert names == {"deep", *fitting}
-    assert {"b2t", "post_ln", "pre_ln", "hybrid_ln", "admin", "dsinit_matt", "rezero"} <= names
+    names = ["deep", *METHODS]
+    assert methods_of(DeepS2TTransformerModel) == names
     assert set(OURS) == {f"{name}_s2t_transformer{size}" for name in names for size in SIZES}
     assert {ARCH_MODEL_NAME_REGISTRY[arch] for arch in OURS} == {"deep_s2t_transformer"}
 

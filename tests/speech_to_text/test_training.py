@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks.speech_to_text import SpeechToTextTask
 from torch import Tensor
 
@@ -17,16 +16,13 @@ from fairseq_plugins.core.calibration import Calibrated
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError
+from tests.models import methods_of
 from tests.representatives import for_each
 from tests.speech_to_text import audio
 from tests.speech_to_text.test_stock_model import TINY, build, speech
 
 UPDATES = 10
-METHODS = [
-    name.removesuffix(SPEECH_TO_TEXT.suffix)
-    for name, model in ARCH_MODEL_REGISTRY.items()
-    if model is DeepS2TTransformerModel and name.endswith(SPEECH_TO_TEXT.suffix)
-]
+METHODS = methods_of(DeepS2TTransformerModel)
 """Every method, and the model without one."""
 CTC = ("--criterion", "label_smoothed_cross_entropy_with_ctc", "--label-smoothing", "0.1", "--ctc-weight", "0.3")
 
