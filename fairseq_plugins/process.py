@@ -172,17 +172,18 @@ def end_children(children: Collection[Popen[bytes]]) -> None:
 def exit_code(command: Callable[[], int | None]) -> int:
     """Run ``command`` and return the exit code; a ``SystemExit`` passes through.
 
-    A mistake of the user, or a training that has diverged, ends in one line.
+    A mistake of the user, or a training that has diverged, ends in one line; so does a result that cannot be written.
 
     Raises:
         Exception: whatever ``command`` raises that is not a mistake of the user.
     """
     raise_again()
+    _write_completely()
     try:
         try:
             return command() or 0
         finally:
-            # Notice a closed pipe here rather than while the interpreter shuts down.
+            # Notice a closed pipe or a full disk here rather than while the interpreter shuts down.
             if sys.stdout is not None:
                 sys.stdout.flush()
     except KeyboardInterrupt:
@@ -190,6 +191,7 @@ def exit_code(command: Callable[[], int | None]) -> int:
     except BrokenPipeError:
         if not _stdout_is_broken():
             raise
+        _discard_output()
         return READER_LEFT
     except Exception as error:
         mistake = users_mistake(error)
@@ -198,7 +200,21 @@ def exit_code(command: Callable[[], int | None]) -> int:
         from fairseq_plugins.errors import report
 
         report(mistake)
+        _discard_output()
         return mistake.exit_code
+
+
+def _write_completely() -> None:
+    """Give standard output a buffer of a line if ``PYTHONUNBUFFERED`` has left it without one.
+
+    Python ignores how much of a text an unbuffered file has taken: a disk that fills would cut results silently.
+    """
+    import io
+
+    output = sys.stdout
+    if isinstance(getattr(output, "buffer", None), io.RawIOBase):
+        settings: dict[str, Any] = {"encoding": output.encoding, "errors": output.errors, "closefd": False}
+        sys.stdout = open(output.fileno(), "w", buffering=1, **settings)
 
 
 def users_mistake(error: Exception) -> UserError | None:
@@ -230,16 +246,22 @@ def _raised_by(error: Exception) -> str:
 
 
 def _stdout_is_broken() -> bool:
-    """Return whether our own stdout is a closed pipe; if so, discard what is still unwritten."""
+    """Return whether our own stdout is a closed pipe."""
     import select
 
     output = sys.stdout.fileno()
     poll = select.poll()
     poll.register(output, 0)
-    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
-    return True
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _discard_output() -> None:
+    """Discard what cannot be written: the interpreter would try once more at its end, and print a trace."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 LATER = registers_later()

@@ -193,7 +193,7 @@ def write(content: Content, args: argparse.Namespace) -> None:
         UserError: the suffix of a file has no known format, or the file cannot be written.
     """
     if not args.output:
-        sys.stdout.write(FORMATS[args.format or "text"](content))
+        print(FORMATS[args.format or "text"](content), end="")
         return
     for path in args.output:
         try:

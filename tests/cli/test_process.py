@@ -156,3 +156,27 @@ def test_the_hook_for_ctrl_c_leaves_other_errors_alone(monkeypatch: pytest.Monke
     with pytest.raises(SystemExit) as ended:
         sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert ended.value.code == 130
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_result_that_a_full_disk_has_not_taken_is_one_line_and_code_2(unbuffered: str, tmp_path: Path) -> None:
+    """On /dev/full nothing can be written; the limit lets the first part of the help through, as a disk that fills."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
+    call = "from fairseq_plugins.cli.main import run; import sys; sys.argv[1:] = {!r}; run()"
+    unwritten = "error: {}: nothing more can be written\n"
+    for before, words, output, cause in (
+        ("", ["--help"], Path("/dev/full"), "No space left on device"),
+        ("", ["score", "--help"], Path("/dev/full"), "No space left on device"),
+        (limit, ["--help"], tmp_path / "out", "File too large"),
+    ):
+        with open(output, "wb") as stream:
+            done = subprocess.run(
+                [sys.executable, "-c", before + call.format(words)],
+                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+                cwd=CHECKOUT,
+                stdout=stream,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert (done.returncode, done.stderr) == (2, unwritten.format(cause))
