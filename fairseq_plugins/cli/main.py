@@ -141,6 +141,11 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UserError(_unknown_command(name))
     command = COMMANDS[name]
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        # torch's libraries would end the process with a line about themselves.
+        raise UserError("the current directory has been deleted: change to another one") from None
     if command.needs_fairseq:
         _register()
     with _weights_that_are_not_finite(name, rest):

@@ -229,3 +229,15 @@ def test_a_yaml_file_that_is_no_text(
     assert main(["hydra-train", "--config-dir", str(tmp_path), "--config-name", "x"]) == 2
     assert capfd.readouterr().err == f"error: {tmp_path}/x.yaml: {line}\n"
     assert calls == []
+
+
+def test_a_deleted_directory_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[list[str]]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["fsck", "checkpoints"]) == 2
+    assert capsys.readouterr().err == "error: the current directory has been deleted: change to another one\n"
+    assert calls == []
