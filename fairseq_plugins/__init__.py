@@ -8,7 +8,7 @@ fairseq_plugins`` only prints a line, ``python -m fairseq_plugins.text`` works o
 from __future__ import annotations
 
 # Before all else: Ctrl-C ends a command quietly from here on.
-from fairseq_plugins.process import LATER
+from fairseq_plugins.process import LATER, print_utf_8
 
 # isort: split
 import logging
@@ -25,6 +25,7 @@ def register() -> None:
     The imports are here because they import fairseq and torch, which takes seconds. Order matters: fairseq is patched
     before anything else looks at it.
     """
+    print_utf_8()
     _log_as_fairseq_does()
     from fairseq_plugins import patches
 

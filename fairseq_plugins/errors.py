@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 EXIT_CODE = 2
@@ -34,6 +34,10 @@ class UserError(ValueError):
     def __reduce__(self) -> tuple[type[UserError], tuple[tuple[str, ...]]]:
         # Another process gets the problems one by one, as they were.
         return type(self), (self.problems,)
+
+
+EXPLANATIONS: list[Callable[[BaseException], UserError | None]] = []
+"""Functions that know the one line for errors of other packages, and return None for all others."""
 
 
 class Diverged(UserError):
@@ -76,18 +80,28 @@ def report(error: UserError) -> None:
 
 
 def install_hook() -> None:
-    """Make an uncaught :class:`UserError` end any command, stock ``fairseq-train`` too, with one line and its code."""
+    """Make a mistake of the user end any command, stock ``fairseq-train`` too, with one line and its code."""
     previous = sys.excepthook
     if getattr(previous, "handles_user_errors", False):
         return
+    from fairseq_plugins.process import users_mistake
 
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        if not isinstance(value, UserError):
+        # Only in a command of fairseq: the programs of others may show what they like for a missing file.
+        in_command = isinstance(value, Exception) and _comes_from(trace, "fairseq_cli.")
+        mistake = users_mistake(value) if in_command else value
+        if not isinstance(mistake, UserError):
             previous(kind, value, trace)
             return
-        report(value)
+        report(mistake)
         # The interpreter turns a SystemExit that leaves the hook into its exit code.
-        raise SystemExit(value.exit_code)
+        raise SystemExit(mistake.exit_code)
 
     hook.handles_user_errors = True  # type: ignore[attr-defined]
     sys.excepthook = hook
+
+
+def _comes_from(trace: TracebackType | None, package: str) -> bool:
+    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(package):
+        trace = trace.tb_next
+    return trace is not None

@@ -69,6 +69,14 @@ def end_quietly() -> None:
     _end_at_once()
 
 
+def print_utf_8() -> None:
+    """Read and print UTF-8 where the locale says ASCII, as in a bare container; all else is the user's choice."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        encoding = str(getattr(stream, "encoding", None)).lower()
+        if encoding in ("ascii", "us-ascii", "ansi_x3.4-1968") and hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8")
+
+
 def raise_again() -> None:
     """From here on Ctrl-C is a KeyboardInterrupt, as Python has it."""
     import signal
@@ -217,12 +225,15 @@ def _write_completely() -> None:
         sys.stdout = open(output.fileno(), "w", buffering=1, **settings)
 
 
-def users_mistake(error: Exception) -> UserError | None:
+def users_mistake(error: BaseException) -> UserError | None:
     """Convert ``error`` to a UserError if the user can fix it; None if it is our bug."""
-    from fairseq_plugins.errors import UserError, raised_in_worker
+    from fairseq_plugins.errors import EXPLANATIONS, UserError, raised_in_worker
 
     if isinstance(error, UserError):
         return error
+    for explain in EXPLANATIONS:
+        if mistake := explain(error):
+            return mistake
     if isinstance(error, MISSING) and error.strerror:
         return UserError(f"{error.strerror}: {error.filename}")
     if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -237,7 +248,7 @@ def users_mistake(error: Exception) -> UserError | None:
     return UserError(str(error)) if stated and _raised_by(error).startswith("fairseq_cli.") else None
 
 
-def _raised_by(error: Exception) -> str:
+def _raised_by(error: BaseException) -> str:
     """Return the name of the module whose code raised ``error``."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -266,5 +277,6 @@ def _discard_output() -> None:
 
 LATER = registers_later()
 if LATER:
+    print_utf_8()
     end_quietly()
     end_with_torchrun()

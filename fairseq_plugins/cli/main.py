@@ -49,7 +49,7 @@ READ_WEIGHTS = (
 )
 """The commands that have that option: one for all of them, and for every process that they start."""
 COMMANDS: Mapping[str, Command] = {
-    "train": Command("train a model", "fairseq_cli.train", stock.with_user_dir),
+    "train": Command("train a model", "fairseq_cli.train", stock.train),
     "hydra-train": Command("train a model from a YAML file", "fairseq_cli.hydra_train", stock.hydra_train),
     "generate": Command("translate a binarised test set", "fairseq_cli.generate", stock.with_user_dir),
     "interactive": Command("translate lines of text", "fairseq_cli.interactive", stock.with_user_dir),
@@ -141,15 +141,22 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UserError(_unknown_command(name))
     command = COMMANDS[name]
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        # torch's libraries would end the process with a line about themselves.
-        raise UserError("the current directory has been deleted: change to another one") from None
+    _require_usable_surroundings()
     if command.needs_fairseq:
         _register()
     with _weights_that_are_not_finite(name, rest):
         return command.runner(name, command.module, rest)
+
+
+def _require_usable_surroundings() -> None:
+    """Refuse what the libraries answer with lines about themselves: OpenMP, and torch in a deleted directory."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UserError("the current directory has been deleted: change to another one") from None
+    threads = os.environ.get("OMP_NUM_THREADS", "").strip()
+    if not all(number.strip().isdecimal() and int(number) > 0 for number in threads.split(",") if threads):
+        raise UserError(f"OMP_NUM_THREADS={threads}: must be a whole number of at least 1")
 
 
 @contextmanager

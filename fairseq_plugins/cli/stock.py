@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.cli.short_log import short_log
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.process import exit_code
@@ -20,8 +21,11 @@ from fairseq_plugins.process import exit_code
 USER_DIR = str(Path(__file__).resolve().parents[1])
 
 
-HYDRA_CHATTER = r"\s*(hydra\.experimental|The version_base|In 'config'|'.+' is validated|The strict flag)"
-"""Beginnings of the warnings that Hydra prints on every run about fairseq's calls."""
+CHATTER = (
+    r"\s*(hydra\.experimental|The version_base|In 'config'|'.+' is validated|The strict flag|"
+    r"'pin_memory' argument|`torch\.cuda\.amp\.autocast|Support for mismatched)"
+)
+"""Beginnings of the warnings that Hydra and torch print on every run about fairseq's calls."""
 
 
 def plain(name: str, module: str, argv: Sequence[str]) -> int:
@@ -34,7 +38,7 @@ def plain(name: str, module: str, argv: Sequence[str]) -> int:
 @contextmanager
 def _without_chatter() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", HYDRA_CHATTER, UserWarning)
+        warnings.filterwarnings("ignore", CHATTER)
         yield
 
 
@@ -47,6 +51,12 @@ def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
     given, rest = take_option(argv, "--user-dir")
     _refuse_other_user_dir(given)
     return plain(name, module, ["--user-dir", USER_DIR, *rest])
+
+
+def train(name: str, module: str, argv: Sequence[str]) -> int:
+    """Run ``fairseq-train`` with a log that begins with a few lines instead of hundreds."""
+    with short_log():
+        return with_user_dir(name, module, argv)
 
 
 def validate(name: str, module: str, argv: Sequence[str]) -> int:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 
 MODULES: tuple[str, ...] = (
+    "messages",
     "refused_checkpoints",
     "refused_broadcast",
     "unreadable_checkpoints",
@@ -27,6 +28,7 @@ MODULES: tuple[str, ...] = (
     "dropped_sentences",
     "short_max_tokens",
     "another_dictionary",
+    "prepared_directory",
     "another_training",
     "two_trainings_at_once",
     "inexact_resume",

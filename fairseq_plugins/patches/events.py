@@ -39,6 +39,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer.lr_step_update": ("observe.guard.installing.schedule",),
     "fairseq.logging.progress_bar.BaseProgressBar._format_stats": ("observe.recorder.showing.without_diagnostics",),
     "fairseq.logging.progress_bar.JsonProgressBar._format_stats": ("observe.recorder.showing.without_diagnostics",),
+    "fairseq.tasks.setup_task": ("patches.prepared_directory.setup_on_binarised",),
     # Its batches.
     "fairseq.trainer.Trainer.get_train_iterator": ("patches.short_max_tokens.train_on_all",),
     "fairseq.trainer.Trainer.get_valid_iterator": ("patches.validation_on_training_data.iterator_of_its_own",),
@@ -106,9 +107,12 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "patches.unreadable_checkpoints.require_files",
         "patches.another_dictionary.load_for_its_data",
     ),
+    "fairseq.checkpoint_utils.torch_persistent_save": ("patches.torn_checkpoints.save_or_leave_nothing",),
+    "fairseq.checkpoint_utils._torch_persistent_save": ("patches.torn_checkpoints.save_once",),
     "fairseq.file_io.PathManager.copy": ("patches.torn_checkpoints.copy_whole",),
     # Processes.
     "fairseq.distributed.utils.call_main": (
+        "patches.messages.call_main_explained",
         "patches.impossible_values.refuse_configuration",
         "patches.orphaned_ranks.call_main_until_alone",
         "patches.cpu_processes.call_main_anywhere",
@@ -121,6 +125,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     # Options and configurations.
     "fairseq.options.parse_args_and_arch": (
+        "patches.fp16_on_cpu.warn_of_translation",
         "patches.impossible_values.refuse_flags",
         "patches.misspelt_options.parse_in_one_line",
         "patches.polynomial_decay_by_flag.length_of_training",

@@ -9,6 +9,7 @@ https://github.com/facebookresearch/hydra/issues/3361.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from yaml import MarkedYAMLError
 
 from fairseq_plugins.errors import UserError, nearest, report
 from fairseq_plugins.patches.wrapping import wrap
+
+SCALAR_FOR_LIST = re.compile(r"Error merging override ([\w.]+)=([^\[;]+);.* is not a ListConfig")
 
 
 class _ResultOrExit:
@@ -61,7 +64,10 @@ def configuration_error(error: BaseException) -> UserError | None:
         texts = [str(error)] + ([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])
         lines = [line.strip() for text in texts for line in text.splitlines()]
         said = [line for line in lines if line and not line.startswith(("object_type=", "reference_type="))]
-        return UserError("; ".join(dict.fromkeys(said)))
+        text = "; ".join(dict.fromkeys(said))
+        if scalar := SCALAR_FOR_LIST.search(text):
+            text = f"{scalar[1]} is a list of values: give {scalar[1]}=[{scalar[2]}]"
+        return UserError(text)
     return None
 
 

@@ -6,6 +6,7 @@ Here flags and YAML files are checked before anything is loaded. Not reported up
 from __future__ import annotations
 
 import ast
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.patches.wrapping import wrap
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,8 @@ def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable
         UserError: a setting has an impossible value.
     """
     _refuse((key, key.rpartition(".")[2], value) for key, value in settings(cfg))
+    if cfg.optimization.lr and not any(cfg.optimization.lr):
+        logger.warning("the learning rate is 0 (--lr, optimization.lr): the weights will not change")
     return call_main(cfg, main, **kwargs)
 
 

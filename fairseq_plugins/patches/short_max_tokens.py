@@ -55,6 +55,8 @@ def batches_that_fit(
 
 def longest_accepted(trainer: Trainer) -> int:
     """Return the longest training sentence that the model has positions for, in tokens; 0 if that is unknown."""
+    if trainer.cfg.dataset.train_subset not in trainer.task.datasets:
+        return 0
     dataset = trainer.task.dataset(trainer.cfg.dataset.train_subset)
     positions = utils.resolve_max_positions(trainer.task.max_positions(), trainer.model.max_positions())
     try:

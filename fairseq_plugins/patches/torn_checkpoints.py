@@ -1,7 +1,8 @@
-"""A kill while a checkpoint is saved leaves an incomplete ``checkpoint_last.pt``, from which nothing resumes.
+"""A kill or a full disk while a checkpoint is saved leaves an incomplete ``checkpoint_last.pt``, or a partial file.
 
 The first name of a checkpoint is renamed when the file is whole, but its other names are copied in place: the last, the
-best, the best by metric. An interrupted copy (a kill, a full disk) has destroyed the whole file that was there.
+best, the best by metric. An interrupted copy has destroyed the whole file that was there. On a full disk fairseq tries
+three times, behind what it has written before, and logs a stack trace.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 
 
@@ -31,6 +35,31 @@ def copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, *args: An
         Path(partial).unlink(missing_ok=True)
 
 
+def save_or_leave_nothing(save: Callable[..., Any], obj: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
+    """``torch_persistent_save``, which calls itself with a stream for a name without a directory.
+
+    Raises:
+        UserError: the system refuses, for instance because the disk is full; no partial file is left.
+    """
+    try:
+        return save(obj, filename, *args, **kwargs)
+    except BaseException as error:
+        Path(f"{filename}.tmp").unlink(missing_ok=True)
+        refusal: BaseException | None = error
+        while refusal is not None and not isinstance(refusal, OSError):
+            refusal = refusal.__context__  # torch raises another error when it closes the partial archive
+        if refusal is None:
+            raise
+        raise UserError(f"checkpoint {filename} cannot be written: {refusal.strerror or refusal}") from error
+
+
+def save_once(save: Callable[..., Any], obj: Any, stream: Any) -> Any:
+    """``_torch_persistent_save`` without further tries, which would write behind the first."""
+    return save(obj, stream) if isinstance(stream, str) else torch.save(obj, stream)
+
+
 def apply() -> None:
-    """Wrap the one function that copies checkpoints."""
+    """Wrap the functions that write and copy checkpoints."""
+    wrap(checkpoint_utils, "torch_persistent_save", save_or_leave_nothing)
+    wrap(checkpoint_utils, "_torch_persistent_save", save_once)
     wrap(PathManager, "copy", copy_whole)

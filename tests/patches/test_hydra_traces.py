@@ -11,6 +11,7 @@ from hydra._internal import utils as hydra_utils
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches import hydra_traces
@@ -62,6 +63,13 @@ def with_a_tag() -> None:
     yaml.safe_load("a: 1\nb: !!python/object/apply:os.getcwd []\n")
 
 
+def number_for_list() -> None:
+    try:
+        OmegaConf.structured(OptimizationConfig).lr = 0.001
+    except OmegaConfBaseException as error:
+        raise HydraException(f"Error merging override lr=0.001\n{error}") from error
+
+
 def refused_by_hydra() -> None:
     raise HydraException("Error parsing override 'foo'\nmissing EQUAL")
 
@@ -81,6 +89,7 @@ def refused_by_hydra() -> None:
             "<unicode string>: line 2: could not determine a constructor for the tag "
             "'tag:yaml.org,2002:python/object/apply:os.getcwd'",
         ),
+        (number_for_list, "lr is a list of values: give lr=[0.001]"),
         (refused_by_hydra, "Error parsing override 'foo'; missing EQUAL"),
     ],
 )

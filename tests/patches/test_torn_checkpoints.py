@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import io
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
+from fairseq_plugins.errors import UserError
 from tests import toy
 
 
@@ -70,3 +75,33 @@ def test_a_copy_is_the_file(tmp_path: Path) -> None:
     assert PathManager.copy(str(tmp_path / "a"), str(tmp_path / "b"), overwrite=True)
     assert (tmp_path / "b").read_bytes() == b"new"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_full_disk_leaves_no_partial_file_and_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full(io.BytesIO):
+        def write(self, _data: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(time, "sleep", lambda _seconds: pytest.fail("it tried again"))
+    path = tmp_path / "checkpoint1.pt"
+
+    def full(name: str, mode: str) -> Full:
+        Path(name).write_bytes(b"the beginning")
+        return Full()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PathManager, "open", full)
+        with pytest.raises(UserError, match=f"^checkpoint {path} cannot be written: No space left on device$"):
+            checkpoint_utils.torch_persistent_save({"model": torch.ones(9)}, str(path))
+    assert list(tmp_path.iterdir()) == []
+    assert caplog.records == []
+    checkpoint_utils.torch_persistent_save({"model": torch.ones(9)}, str(path))
+    assert torch.load(path, weights_only=True)["model"].sum() == 9
+
+
+def test_another_error_is_not_a_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(AttributeError, match="local object"):
+        checkpoint_utils.torch_persistent_save({"model": lambda: None}, str(tmp_path / "checkpoint1.pt"))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,35 @@
+"""The directory that ``fairseq-deep prepare`` has made, in place of the ``data-bin`` in it, ends in a stack trace.
+
+Every command takes both here, as the commands of this package do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fairseq import tasks
+
+from fairseq_plugins.patches.wrapping import wrap
+
+BINARISED = "data-bin"
+
+
+def binarised(data: str) -> str:
+    """Return ``data``, or the binarised data in it if ``data`` is a prepared directory."""
+    inner = Path(data) / BINARISED
+    return str(inner) if inner.is_dir() and not any(Path(data).glob("dict.*txt")) else data
+
+
+def setup_on_binarised(setup_task: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:
+    """``setup_task``, which every command calls before it reads data; checkpoints hold the directory that is read."""
+    data = getattr(cfg, "data", None)
+    if isinstance(data, str) and (inner := binarised(data)) != data:
+        cfg.data = inner
+    return setup_task(cfg, *args, **kwargs)
+
+
+def apply() -> None:
+    """Wrap the function that makes every task."""
+    wrap(tasks, "setup_task", setup_on_binarised)

@@ -1,0 +1,91 @@
+"""What commands print beside their results: a short log at the start of a training, in an encoding that can hold it."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.cli.short_log import Shortened, short_log
+from fairseq_plugins.process import print_utf_8
+from tests import toy
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy.binarise(tmp_path_factory.mktemp("log"))
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_a_training_begins_with_few_lines(
+    level: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = io.StringIO()
+    root = logging.getLogger()
+    monkeypatch.setattr(sys, "stdout", printed)
+    monkeypatch.setattr(root, "handlers", [logging.StreamHandler(printed)])
+    monkeypatch.setattr(root, "level", level)
+    monkeypatch.setattr(logging.getLogger("fairseq_cli.train"), "handlers", [])
+    file = tmp_path / "log.txt"
+    flags = [*toy.TINY_MODEL, *toy.RECIPE, "--arch", "admin_transformer", "--max-update", "1", "--save-dir"]
+    toy.forget_earlier_trainings()
+    assert main(["train", str(data), *flags, str(tmp_path / "saved"), "--log-file", str(file)]) == 0
+    lines = printed.getvalue().splitlines()
+    expected = (
+        "model admin_transformer, encoder_layers 2, decoder_layers 2, encoder_embed_dim 16, criterion "
+        "label_smoothed_cross_entropy, optimizer adam, lr [0.005], lr_scheduler inverse_sqrt, warmup_updates 4, "
+        f"max_tokens 120, update_freq [1], max_update 1, max_epoch 0, seed 3, save_dir {tmp_path}/saved"
+    )
+    whole = file.read_text(encoding="utf-8")
+    assert "DeepTransformerModel(\n" in whole
+    assert whole.startswith("{'_name': None, 'common': {")
+    if level == logging.DEBUG:
+        assert "DeepTransformerModel(" in lines
+        assert expected not in lines
+        return
+    assert lines[0] == expected
+    assert "DeepTransformerModel(" not in lines
+    start = lines.index("Start iterating over samples")
+    assert start < 30
+    for kept in ("num. shared model params: 12,448 (num. trained: 12,448)", f"{data} train de-en 120 examples"):
+        assert kept in lines[:start]
+    assert not [handler for handler in root.handlers if handler.filters]
+
+
+def test_only_what_is_printed_is_shortened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    handlers: list[logging.Handler] = [logging.FileHandler(tmp_path / "x"), logging.StreamHandler(sys.stdout)]
+    monkeypatch.setattr(logging.getLogger(), "handlers", handlers)
+    monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
+    with short_log():
+        assert [[type(one) for one in handler.filters] for handler in handlers] == [[], [Shortened]]
+    handlers[0].close()
+
+
+@pytest.mark.parametrize(("encoding", "expected"), [("ascii", "utf-8"), ("latin-1", "latin-1"), ("utf-8", "utf-8")])
+def test_text_is_printed_as_utf_8_where_there_is_no_locale(
+    encoding: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stdin", None)
+    print_utf_8()
+    assert stream.encoding == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["fairseq_plugins.cli generate", "fairseq_cli.generate"])
+def test_generate_without_a_locale(module: str, data: Path, tmp_path: Path) -> None:
+    model = toy.train_toy(data, tmp_path, "--max-update", "1", arch="admin_transformer")
+    own = [] if "plugins" in module else ["--user-dir", "fairseq_plugins"]
+    words = [*module.split(), str(data), "--path", str(model), "--cpu", "--beam", "1", *own]
+    none = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+    root = Path(__file__).resolve().parents[2]
+    ended = subprocess.run([sys.executable, "-m", *words], capture_output=True, cwd=root, env={**os.environ, **none})
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert "fünf" in ended.stdout.decode("utf-8")

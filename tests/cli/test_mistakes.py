@@ -1,0 +1,202 @@
+"""What a user can mend is one line and exit code 2, in ``fairseq-deep`` and in stock's commands with ``--user-dir``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.cli.stock import USER_DIR
+from fairseq_plugins.errors import EXIT_CODE, UserError
+from fairseq_plugins.patches.messages import run_or_explain
+from tests import toy
+
+MODEL = "run/checkpoint_last.pt"
+TRAINING = " ".join([*toy.TINY_MODEL, *toy.RECIPE, "--arch post_ln_transformer --max-update 1 --save-dir saved"])
+UNCHECKED = f"{TRAINING} --disable-validation"
+GENERATION = f"--cpu --beam 1 --max-len-b 3 --path {MODEL}"
+VALIDATION = f"--cpu --max-tokens 400 --path {MODEL}"
+
+NOT_THERE = "No such file or directory: nowhere"
+RAW = (
+    "text: holds raw text (train.de, train.en), not binarised data: binarise it with `fairseq-deep preprocess` or "
+    "`fairseq-deep prepare`, and give the directory that this makes"
+)
+NO_DATA = "run: holds no binarised data with the languages in its file names; give -s and -t, or another DIR"
+NO_SPLIT = "data-bin: holds no set 'tst' (did you mean 'test'?); it holds: test, train, valid"
+NO_BATCH = "Must specify batch size either with --max-tokens or --batch-size"
+NO_PATH = "--path is required: the checkpoint of the model, or several with colons between them"
+
+MISTAKES: Mapping[str, Mapping[str, str]] = {
+    "train": {
+        f"nowhere {UNCHECKED}": NOT_THERE,
+        f"text {UNCHECKED}": RAW,
+        f"run {UNCHECKED}": NO_DATA,
+        f"data-bin {UNCHECKED} --train-subset tst": NO_SPLIT,
+        f"data-bin {TRAINING} --valid-subset tst": NO_SPLIT,
+        f"data-bin {UNCHECKED} -s fr -t en": "No such file or directory: data-bin/dict.fr.txt",
+        f"data-bin {UNCHECKED.replace('--max-tokens 120', '')}": NO_BATCH,
+        f"data-bin {UNCHECKED} --update-freq 0": "--update-freq must be at least 1, not [0]",
+    },
+    "generate": {
+        f"nowhere {GENERATION}": NOT_THERE,
+        f"text {GENERATION}": RAW,
+        f"data-bin {GENERATION} --gen-subset tst": NO_SPLIT,
+        "data-bin --cpu": "--path required for generation!",
+        f"data-bin {GENERATION} --path absent.pt": "no such checkpoint: absent.pt",
+    },
+    "interactive": {
+        f"nowhere {GENERATION} --input lines": NOT_THERE,
+        f"data-bin {GENERATION} --input nolines": "No such file or directory: nolines",
+        "data-bin --cpu --input lines": NO_PATH,
+    },
+    "validate": {
+        f"nowhere {VALIDATION} --task translation": NOT_THERE,
+        f"data-bin {VALIDATION} --task translation --valid-subset tst": NO_SPLIT,
+        "data-bin --cpu --max-tokens 400 --task translation": NO_PATH,
+        f"data-bin --cpu --path {MODEL} --task translation": NO_BATCH,
+    },
+    "eval-lm": {
+        f"nowhere {VALIDATION}": "No such file or directory: nowhere/dict.txt",
+        "words --cpu": NO_PATH,
+    },
+}
+"""By command, what it is given and what it says."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared directory: raw text and ``data-bin``; a model, a line of text, a dictionary of a language model."""
+    directory = tmp_path_factory.mktemp("mistakes")
+    data = toy.binarise(directory)
+    toy.train_toy(data, directory / "run", "--max-update", "1", arch="post_ln_transformer")
+    (directory / "lines").write_text("eins\n", encoding="utf-8")
+    (directory / "words").mkdir()
+    (directory / "words" / "dict.txt").write_text("eins 1\n", encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def _there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    toy.forget_earlier_trainings()
+
+
+def deep(command: str, words: Sequence[str]) -> int:
+    """``fairseq-deep COMMAND``."""
+    return main([command, *words])
+
+
+def stock(command: str, words: Sequence[str]) -> int:
+    """The command of fairseq itself, as the interpreter ends it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", [f"fairseq-{command}", *words, "--user-dir", USER_DIR])
+        try:
+            import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main()
+        except Exception as error:
+            with pytest.raises(SystemExit) as ended:
+                sys.excepthook(type(error), error, error.__traceback__)
+            return int(str(ended.value.code))
+    return 0
+
+
+@pytest.mark.parametrize("run", [deep, stock])
+@pytest.mark.parametrize("command", MISTAKES)
+def test_each_is_one_line(
+    command: str, run: Callable[[str, Sequence[str]], int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended = {}
+    for words in MISTAKES[command]:
+        capfd.readouterr()
+        code = run(command, words.split())
+        lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith(("error: ", "Traceback"))]
+        ended[words] = (code, lines)
+    assert ended == {words: (EXIT_CODE, [f"error: {line}"]) for words, line in MISTAKES[command].items()}
+
+
+def test_validate_without_a_task_is_told_so_in_stocks_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert stock("validate", f"data-bin {VALIDATION}".split()) == EXIT_CODE
+    assert capfd.readouterr().err.endswith("error: --task is required, as in --task translation\n")
+    assert deep("validate", f"data-bin {VALIDATION}".split()) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("train", UNCHECKED),
+        ("generate", GENERATION),
+        ("interactive", f"{GENERATION} --input lines"),
+        ("validate", VALIDATION),
+    ],
+)
+def test_a_prepared_directory_is_taken_for_the_data_in_it(command: str, words: str, tmp_path: Path) -> None:
+    assert deep(command, [".", *words.replace("--save-dir saved", f"--save-dir {tmp_path}").split()]) == 0
+
+
+def test_an_error_elsewhere_keeps_its_trace() -> None:
+    """Other programs import this package, too, and a missing file of theirs is theirs."""
+    seen: list[object] = []
+    code = "import sys, fairseq_plugins; sys.__excepthook__ = sys.excepthook; open('absent')"
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)},
+    )
+    assert seen == []
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "FileNotFoundError: [Errno 2] No such file or directory: 'absent'"
+
+
+def test_a_rank_passes_on_the_line() -> None:
+    def missing() -> None:
+        raise FileNotFoundError(2, "No such file or directory", "data-bin/dict.de.txt")
+
+    with pytest.raises(UserError, match="^No such file or directory: data-bin/dict.de.txt$"):
+        run_or_explain(missing)
+    with pytest.raises(KeyError):
+        run_or_explain(lambda: {}["ours"])
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "warning"),
+    [
+        (
+            "generate",
+            f"data-bin {GENERATION} --fp16",
+            "--fp16 on a CPU rounds to 16 bits",
+        ),
+        ("interactive", f"data-bin {GENERATION} --fp16 --input lines", "--fp16 on a CPU rounds to 16 bits"),
+        ("train", f"data-bin {UNCHECKED} --lr 0", "the learning rate is 0 (--lr, optimization.lr): the weights will"),
+    ],
+)
+def test_what_works_and_is_hardly_meant_is_a_warning(
+    command: str, words: str, warning: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert deep(command, words.replace("--save-dir saved", f"--save-dir {tmp_path}").split()) == 0
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert [line for line in warnings if line.startswith(warning)], warnings
+
+
+@pytest.mark.parametrize("threads", ["abc", "0", "-1", "4,x", "2."])
+def test_a_number_of_threads_that_openmp_would_ignore(
+    threads: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    assert main(["report"]) == EXIT_CODE
+    assert capfd.readouterr().err == f"error: OMP_NUM_THREADS={threads}: must be a whole number of at least 1\n"
+
+
+@pytest.mark.parametrize("threads", ["", "1", "4,2"])
+def test_a_number_of_threads(threads: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    assert main(["report"]) == EXIT_CODE
+    assert "OMP_NUM_THREADS" not in capfd.readouterr().err
