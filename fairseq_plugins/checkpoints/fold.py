@@ -337,8 +337,8 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> list[s
     Raises:
         UserError: the input cannot be read or folded, or the output exists.
     """
-    require_no_input(output, [path])
     require_file_name(output)
+    require_no_input(output, [path])
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists; --force overwrites it")
     state = read_checkpoint(path)

@@ -74,7 +74,7 @@ COMMANDS: Mapping[str, Command] = {
     "demo": Command(
         "train six methods, or any others, on a small corpus and compare them", "fairseq_plugins.demo.__main__"
     ),
-    "doctor": Command("check this environment for problems", "fairseq_plugins.doctor.report", needs_fairseq=False),
+    "doctor": Command("check this environment for problems", "fairseq_plugins.doctor", needs_fairseq=False),
     "verify-data": Command("identify and check a corpus", "fairseq_plugins.text.verify"),
     "diagnose": Command(
         "the papers' analyses of a method or a checkpoint", "fairseq_plugins.observe.diagnostics.command"
