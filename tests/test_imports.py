@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "lines": set(),
     "options": set(),
+    "plots": set(),
     "process": set(),
     "processor": set(),
     "tables": set(),
@@ -49,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
 BASE = {
-    *("errors", "files", "lines", "options"),
+    *("errors", "files", "lines", "options", "plots"),
     *("process", "processor", "tables", "workers"),
 }
 

@@ -114,6 +114,8 @@ def run(args: Namespace) -> None:
         SystemExit: a command failed and has printed its error.
     """
     methods, cpu = _checked(args)
+    # Hide the warnings of libraries.
+    logging.getLogger().setLevel(logging.WARNING)
     out: Path = args.out.resolve()
     screen = Screen()
     screen.say(f"{len(methods)} methods, {args.encoder_layers}-{args.decoder_layers} layers, results in {out}")
@@ -283,8 +285,6 @@ def _gpu_present() -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; 0, 2 for bad input, 130 when interrupted, or the code of a command that failed."""
-    # Hide the warnings of libraries.
-    logging.getLogger().setLevel(logging.WARNING)
     return exit_code(lambda: run(parser().read(argv)))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq_plugins.checkpoints.selection import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, numbered_checkpoints
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.recipes import published_rows
+from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.run import Run
 
 LAST = "checkpoint_last.pt"

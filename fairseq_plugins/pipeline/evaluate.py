@@ -441,7 +441,7 @@ def _language_of(directory: Path, name: str) -> str:
 
 def _scored_as(run: Run) -> str:
     """Summaries are trained as translations; only the metric of the published row shows that they are summaries."""
-    from fairseq_plugins.pipeline.recipes import published_rows
+    from fairseq_plugins.pipeline.published import published_rows
 
     return "summarisation" if any(row.metric.startswith("ROUGE") for row in published_rows(run)) else "translation"
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.pipeline.outcomes import DIVERGED, FAILED_TO_TRAIN
-
+DIVERGED, FAILED_TO_TRAIN = "diverged", "failed to train"
+"""How a training fails."""
 # Ignore the log prefix. Records are flat JSON. A killed run may leave a torn line that the next run appends to, so take
 # the last object on the line.
 _RECORD = re.compile(r"(\{[^{}]*\})\s*$")

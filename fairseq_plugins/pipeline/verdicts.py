@@ -1,27 +1,63 @@
-"""The outcome of a run, in one or two words, and the reason."""
+"""The verdict on a training: did it diverge, fail to train, or train? In one or two words, with the reason."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from fairseq_plugins.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.pipeline.outcomes import (
-    DIVERGED,
-    FAILED_TO_TRAIN,
-    OK,
-    UNKNOWN,
-    Verdict,
-    entropy,
-    learned_nothing,
-    unigram_entropy,
-)
+from fairseq_plugins.pipeline.fairseq_log import DIVERGED, FAILED_TO_TRAIN, TrainingLog
 from fairseq_plugins.pipeline.run import Run
 
-NOT_FINISHED, NOT_EVALUATED = "not finished", "not evaluated"
+OK, UNKNOWN, NOT_FINISHED, NOT_EVALUATED = "ok", "unknown", "not finished", "not evaluated"
+MARGIN = 0.05
+"""A model whose loss is at most this share below the entropy of single tokens has learned only their frequencies."""
 LINES = 200_000
 """Number of training sentences for the token frequencies; more would not change the verdict."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of a training, one of the words above, and the reason."""
+
+    outcome: str
+    reason: str
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the training diverged or failed to train."""
+        return self.outcome in (DIVERGED, FAILED_TO_TRAIN)
+
+
+def verdict_of(run: Run) -> Verdict:
+    """The verdict on a run: that on its training, or ``not evaluated``."""
+    verdict = verdict_on_training(run)
+    scored = any(evaluation.metrics for evaluation in run.evaluations.values())
+    if scored or verdict.outcome in (DIVERGED, FAILED_TO_TRAIN, NOT_FINISHED):
+        return verdict
+    return Verdict(NOT_EVALUATED, "fairseq-deep evaluate has not scored it")
+
+
+def verdict_on_training(run: Run) -> Verdict:
+    """The verdict on a training, scored or not: not finite, not finished, nothing learned, or ok."""
+    finished = run.finished or {}
+    outcome = finished.get("outcome") or run.log.failure
+    if outcome in (DIVERGED, FAILED_TO_TRAIN):
+        return Verdict(outcome, str(finished.get("reason") or run.log.divergence))
+    if run.finished is None:
+        wanted = updates_wanted(run)
+        return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
+    return judge(run.log, _entropy_of_targets(run))
+
+
+def updates_wanted(run: Run) -> int | None:
+    """Limit of updates, from ``run.json``, else from the log; None without a limit."""
+    wanted = run.configured("optimization", "max_update")
+    return wanted if isinstance(wanted, int) and wanted else run.log.max_update
 
 
 def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
@@ -40,64 +76,62 @@ def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
     return Verdict(FAILED_TO_TRAIN if learned_nothing(final, unigram_entropy) else OK, reason)
 
 
-def verdict_on_training(run: Run) -> Verdict:
-    """The verdict on a training, scored or not: not finite, not finished, nothing learned, or ok."""
-    outcome = (run.finished or {}).get("outcome") or run.log.failure
-    if outcome in (DIVERGED, FAILED_TO_TRAIN):
-        return Verdict(outcome, str((run.finished or {}).get("reason") or run.log.divergence))
-    if run.finished is None:
-        wanted = updates_wanted(run)
-        return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
-    return judge(run.log, _entropy(run))
+# --- token frequencies ----------------------------------------------------------------------------------------------
 
 
-def updates_wanted(run: Run) -> int | None:
-    """Limit of updates, from ``run.json``, else from the log; None without a limit."""
-    wanted = run.configured("optimization", "max_update")
-    return wanted if isinstance(wanted, int) and wanted else run.log.max_update
+def learned_nothing(loss: float, entropy: float) -> bool:
+    """Whether a model has learned only token frequencies.
+
+    Args:
+        loss: negative log-likelihood per token.
+        entropy: that of the target tokens, in the same unit.
+    """
+    return loss >= (1 - MARGIN) * entropy
 
 
-def verdict_of(run: Run) -> Verdict:
-    """The verdict on a run: that on its training, or ``not evaluated``."""
-    verdict = verdict_on_training(run)
-    if verdict.outcome in (DIVERGED, NOT_FINISHED):
-        return verdict
-    scored = any(evaluation.metrics for evaluation in run.evaluations.values())
-    if verdict.outcome != FAILED_TO_TRAIN and not scored:
-        return Verdict(NOT_EVALUATED, "fairseq-deep evaluate has not scored it")
-    return verdict
+def unigram_entropy(lines: Iterable[str]) -> float:
+    """Entropy of the token distribution, in bits per token, with one ``</s>`` per line, as in fairseq.
+
+    It is the loss of a model that has learned only token frequencies.
+
+    Raises:
+        ValueError: there is no line.
+    """
+    counts: Counter[str | None] = Counter()
+    for line in lines:
+        counts.update(line.split())
+        counts[None] += 1
+    return entropy(counts.values())
 
 
-def worst(outcomes: list[str]) -> str:
-    """One cell for several runs: the common outcome, else each with the number of its runs."""
-    distinct = sorted(set(outcomes), key=lambda outcome: (outcome != OK, outcome))
-    if len(distinct) == 1:
-        return distinct[0]
-    return ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in distinct)
+def entropy(counts: Iterable[int]) -> float:
+    """Entropy of a distribution given by counts, in bits.
+
+    Raises:
+        ValueError: all counts are zero, or there is none.
+    """
+    positive = [count for count in counts if count]
+    total = sum(positive)
+    if not total:
+        raise ValueError("no text to take the entropy of")
+    return sum(-count / total * math.log2(count / total) for count in positive)
 
 
-def _entropy(run: Run) -> float | None:
+def _entropy_of_targets(run: Run) -> float | None:
     """Entropy of the target tokens of the training data, in bits; None if the data is missing."""
     if run.data is None:
         return None
     language = run.configured("task", "target_lang")
-    return _of_text(run.data / "text" / f"train.{language}") if language else _of_dictionary(run.data)
+    return _entropy_of_file(run.data / (f"text/train.{language}" if language else "data-bin/dict.txt"))
 
 
 @cache
-def _of_text(path: Path) -> float | None:
+def _entropy_of_file(path: Path) -> float | None:
+    """Entropy of a text, or of a language model's dictionary, which has the counts of the training text."""
     try:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
+            if path.name == "dict.txt":
+                return entropy(int(line.rsplit(" ", 1)[1]) for line in lines if " " in line)
             return unigram_entropy(islice(lines, LINES))
-    except (OSError, ValueError):
-        return None
-
-
-@cache
-def _of_dictionary(data: Path) -> float | None:
-    """Entropy from a language model's dictionary, which has the counts of the training text."""
-    try:
-        lines = (data / "data-bin" / "dict.txt").read_text(encoding="utf-8").splitlines()
-        return entropy(int(line.rsplit(" ", 1)[1]) for line in lines if " " in line)
     except (OSError, ValueError):
         return None

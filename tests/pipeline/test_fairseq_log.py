@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog, guard_record
-from fairseq_plugins.pipeline.outcomes import DIVERGED, FAILED_TO_TRAIN, OK, UNKNOWN, unigram_entropy
-from fairseq_plugins.pipeline.verdicts import judge
+from fairseq_plugins.pipeline.fairseq_log import DIVERGED, FAILED_TO_TRAIN, LogReader, TrainingLog, guard_record
+from fairseq_plugins.pipeline.verdicts import OK, UNKNOWN, judge, unigram_entropy
 
 PREFIX = "2026-01-02 03:04:05 | INFO |"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairseq_plugins.pipeline.run import read_run
-from fairseq_plugins.pipeline.verdicts import verdict_of, worst
+from fairseq_plugins.pipeline.verdicts import verdict_of
 from tests.pipeline.making import write_run
 
 
@@ -59,8 +59,3 @@ def test_the_frequencies_of_a_language_model_are_in_its_dictionary(tmp_path):
 
 def test_without_training_text_nothing_is_claimed(tmp_path):
     assert verdict_of(read_run(write_run(tmp_path / "run", scores={"sacreBLEU": 1.0}))).outcome == "unknown"
-
-
-def test_verdicts_of_several_seeds():
-    assert worst(["ok", "ok"]) == "ok"
-    assert worst(["diverged", "ok", "ok"]) == "2 ok, 1 diverged"

@@ -18,9 +18,9 @@ from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import Backward, watched_backward
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.plots import Bars, Figure, Panel
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, each, ratio
 from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+from fairseq_plugins.plots import Bars, Figure, Panel
 
 
 class Block(NamedTuple):

@@ -17,8 +17,9 @@ from typing import Any
 
 from fairseq.data import Dictionary
 
+from fairseq_plugins import plots
 from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.observe.diagnostics import analyses, papers, plots, tables, trainings
+from fairseq_plugins.observe.diagnostics import analyses, papers, tables, trainings
 from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
 from fairseq_plugins.observe.diagnostics.models import (
     Subject,
@@ -292,7 +293,7 @@ def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> list[Path]:
             raise UserError(f"--output {directory}: {name} would overwrite an input; give another directory")
     with writing(directory):
         files = [path for table in result.tables for path in tables.write(table, directory, about)]
-        if plots.available():
+        if plots.load_pyplot():
             files += [path for figure in result.figures for path in plots.draw(figure, directory)]
     print(f"files: {', '.join(path.name for path in files)}\n", flush=True)
     return files
@@ -373,7 +374,7 @@ def diagnose(argv: Sequence[str]) -> int:
                 if len(todo) == 1:
                     raise
                 refused += error.problems
-    if not plots.available():
+    if not plots.load_pyplot():
         print(plots.NO_MATPLOTLIB, file=sys.stderr)
     print(f"written to {args.output}")
     if refused:

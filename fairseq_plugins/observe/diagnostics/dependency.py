@@ -24,9 +24,9 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.observation import Visit, recording, replaced_outputs
-from fairseq_plugins.observe.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
 from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, each
 from fairseq_plugins.observe.diagnostics.tables import cells, of_matrices
+from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 LINEAR_IN_SUMMANDS = (nn.LayerNorm, nn.RMSNorm)
 """Norms that are linear once their divisor is given."""

@@ -18,7 +18,6 @@ from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.observation import recording
-from fairseq_plugins.observe.diagnostics.plots import Figure, Line, Lines, Panel
 from fairseq_plugins.observe.diagnostics.results import (
     BY_LAYER,
     BY_SUB_LAYER,
@@ -30,6 +29,7 @@ from fairseq_plugins.observe.diagnostics.results import (
     ratio,
 )
 from fairseq_plugins.observe.diagnostics.tables import Table, cells
+from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
 LABEL_SMOOTHING = 0.1
 LAYER = "layer"

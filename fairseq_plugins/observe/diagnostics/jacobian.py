@@ -15,9 +15,9 @@ from torch import Tensor
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.plots import Figure, Line, Lines, Panel
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, each
 from fairseq_plugins.observe.diagnostics.tables import Table, cells
+from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
 LARGEST = 4096
 """Maximum number of rows of a Jacobian: 64 MiB and a minute or two on one core."""

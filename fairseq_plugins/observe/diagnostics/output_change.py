@@ -22,10 +22,10 @@ from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.observe.diagnostics.observation import recording
-from fairseq_plugins.observe.diagnostics.plots import Figure, Line, Lines, Panel
 from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings
 from fairseq_plugins.observe.diagnostics.tables import cells, of_records
 from fairseq_plugins.options import at_least
+from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
 RANDOM_SIZE, GRADIENT_SIZE = 1e-4, 1e-6
 """Change of each weight, as in the authors' code."""

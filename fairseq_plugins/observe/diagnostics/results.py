@@ -11,8 +11,8 @@ import torch
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.plots import Figure
 from fairseq_plugins.observe.diagnostics.tables import Table
+from fairseq_plugins.plots import Figure
 
 STACKS = tuple(stack.value for stack in Stack)
 BY_SUB_LAYER = "sub-layer, from the bottom"

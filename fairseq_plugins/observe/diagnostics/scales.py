@@ -16,9 +16,9 @@ from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
 from fairseq_plugins.observe.diagnostics.results import BY_SUB_LAYER, STACKS, Analysis, Result, Settings, each
 from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 DEAD = 0.01
 """Below this absolute weight a branch adds almost nothing: its gate is dead."""

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairseq_plugins.core.sub_layers import forward_order, place_of
-from fairseq_plugins.observe.diagnostics.plots import Figure, HeatMap, Line, Lines, Panel
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings
 from fairseq_plugins.observe.diagnostics.scales import DEAD, dead_gates
 from fairseq_plugins.observe.diagnostics.tables import Cell, Table, cells
 from fairseq_plugins.observe.diagnostics.trainings import CHECKPOINTS, Training
 from fairseq_plugins.observe.recorder.entries import Entry
+from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 UPDATES = "updates"
 SHARE = "branch_by_stream"

@@ -17,9 +17,9 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.plots import Figure, Panel, Ranges
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, ratio
 from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+from fairseq_plugins.plots import Figure, Panel, Ranges
 
 
 class Matrix(NamedTuple):

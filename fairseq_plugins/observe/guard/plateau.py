@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_plugins.observe.guard.bands import Band
 from fairseq_plugins.observe.guard.signals import PLATEAU, Finding
-from fairseq_plugins.pipeline.outcomes import FAILED_TO_TRAIN, entropy, learned_nothing
+from fairseq_plugins.pipeline.verdicts import FAILED_TO_TRAIN, entropy, learned_nothing
 
 logger = logging.getLogger(__name__)
 

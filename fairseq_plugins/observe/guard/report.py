@@ -11,7 +11,7 @@ from pathlib import Path
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.observe.guard.places import Place, Row
 from fairseq_plugins.observe.guard.signals import COLLAPSE, GRADIENT_SPIKE, NOT_FINITE, PLATEAU, SPIKE, Finding, Update
-from fairseq_plugins.pipeline.pictures import LOOKS, load_pyplot, save
+from fairseq_plugins.plots import LOOKS, load_pyplot, save
 
 logger = logging.getLogger(__name__)
 
@@ -203,5 +203,6 @@ def draw(incident: Incident, history: Sequence[Update], path: Path) -> bool:
     axes[-1].set_xticks(list(ticks), [str(shown[tick].number) for tick in ticks])
     axes[-1].set_xlabel("update (x: not finite)")
     figure.suptitle(f"update {incident.update.number}: {incident.place.name if incident.place else 'abnormal'}")
-    save(pyplot, figure, path)
+    save(figure, path)
+    pyplot.close(figure)
     return True

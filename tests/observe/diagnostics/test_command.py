@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from fairseq_plugins import plots
 from fairseq_plugins.core.method import METHODS, Axis
-from fairseq_plugins.observe.diagnostics import analyses, jacobian, papers, plots
+from fairseq_plugins.observe.diagnostics import analyses, jacobian, papers
 from fairseq_plugins.observe.diagnostics.analyses import OF_MODELS, REGISTRY
 from fairseq_plugins.observe.diagnostics.command import jobs, main, parse
 from fairseq_plugins.observe.diagnostics.models import of_checkpoint
@@ -42,7 +43,7 @@ def checkpoints(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
 @pytest.fixture
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers only: a plot takes longer than what it shows."""
-    monkeypatch.setattr(plots, "available", lambda: False)
+    monkeypatch.setattr(plots, "load_pyplot", lambda: None)
 
 
 def rows(path: Path) -> list[dict[str, str]]:

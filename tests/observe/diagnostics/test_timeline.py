@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.observe.diagnostics import plots, tables, timeline, trainings
+from fairseq_plugins import plots
+from fairseq_plugins.observe.diagnostics import tables, timeline, trainings
 from fairseq_plugins.observe.diagnostics.batches import zipf_batch
 from fairseq_plugins.observe.diagnostics.command import main
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
@@ -28,7 +29,7 @@ EVERY_UPDATE = (
 
 @pytest.fixture
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "available", lambda: False)
+    monkeypatch.setattr(plots, "load_pyplot", lambda: None)
 
 
 @pytest.fixture(scope="module")

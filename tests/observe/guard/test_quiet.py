@@ -14,7 +14,7 @@ from fairseq_plugins.errors import Diverged
 from fairseq_plugins.observe.guard import plateau
 from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins, target_entropy
 from fairseq_plugins.observe.recorder import read
-from fairseq_plugins.pipeline.outcomes import unigram_entropy
+from fairseq_plugins.pipeline.verdicts import unigram_entropy
 from tests import toy
 from tests.config.test_hydra import losses
 from tests.observe.guard.common import checkpoint, differing, reports

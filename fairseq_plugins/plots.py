@@ -1,0 +1,403 @@
+"""Figures that are readable without colour: plain data until they are drawn. Only they need matplotlib, an extra."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fairseq_plugins.files import whole_file
+
+NO_MATPLOTLIB = "no plots: matplotlib is not installed (pip install 'fairseq-deep[plots]'); all numbers are written"
+LOOKS = (
+    ("-", "o", "#000000"),
+    ("--", "s", "#0072b2"),
+    ("-.", "^", "#d55e00"),
+    (":", "D", "#009e73"),
+    ("-", "v", "#cc79a7"),
+    ("--", "<", "#e69f00"),
+    ("-.", ">", "#56b4e9"),
+)
+"""Line style, marker, colour. The colours run from dark to light in grey and are safe for the colour-blind."""
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
+HEIGHT, TILTED = 3.2, 0.6
+"""Size of one panel in inches, and of the names below it if they are tilted."""
+BAR, WIDE, WIDEST = 0.11, 9.0, 24.0
+"""Inches of one bar or range, of a panel without room for another beside it, and of the widest panel."""
+NAME = 34
+"""Letters in a line of a name; the names of trainings with changed settings are long."""
+MOST_ROWS = 8
+"""Maximum number of rows of panels; with more, a row has twice as many."""
+LEGEND_COLUMNS, LEGEND_ROW = 4, 0.18
+"""Names in one row of a legend, and its height in inches."""
+LOG_TICKS = ((8.0, range(1, 10)), (1e4, (1, 2, 5)), (math.inf, (1,)))
+"""Multiples of powers of ten with tick labels, by the maximum ratio of the ends of an axis."""
+MOST_MARKERS = 12
+MOST_NAMED = 18
+"""Maximum number of rows of a heat map with room for their names."""
+MOST_WRITTEN = 8
+"""Maximum numbers of rows and columns for values inside a heat map."""
+
+Point = tuple[float, float]
+Styles = Mapping[str, tuple[str, str, str]]
+"""Line style, marker and colour by name."""
+
+
+def load_pyplot() -> Any | None:
+    """``matplotlib.pyplot`` without a screen; None if matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def looks() -> Iterator[tuple[str, str, str]]:
+    """Infinite sequence of curve styles; the first 28 differ.
+
+    After the last colour, the colours repeat with the next line style and another marker.
+    """
+    styles, markers = list(dict.fromkeys(style for style, *_ in LOOKS)), [marker for _, marker, _ in LOOKS]
+    for number in itertools.count():
+        again, place = divmod(number, len(LOOKS))
+        style, _, colour = LOOKS[place]
+        yield (styles[(styles.index(style) + again) % len(styles)], markers[(place + 3 * again) % len(markers)], colour)
+
+
+# --- panels ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points under a name; a guide is drawn thin and grey."""
+
+    label: str
+    points: Sequence[Point]
+    guide: bool = False
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A panel of lines."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    log_x: bool = False
+    log_y: bool = False
+    x_ticks: Sequence[str] = ()
+
+    @property
+    def labels(self) -> list[str]:
+        """The names in the legend."""
+        return [line.label for line in self.lines if not line.guide]
+
+    def draw(self, axis: Any, styles: Styles) -> None:
+        """Draw each line with its own line style and marker."""
+        zeros = []
+        for line in self.lines:
+            points = [(x, y) for x, y in line.points if not (self.log_y and y <= 0)]
+            xs, ys = [x for x, _ in points], [y for _, y in points]
+            if line.guide:
+                axis.plot(xs, ys, color="0.6", linewidth=1, linestyle=(0, (1, 1)), label=line.label)
+                continue
+            zeros += [line.label] if line.points and not points else []
+            style, marker, colour = styles[line.label]
+            axis.plot(
+                xs,
+                ys,
+                linestyle=style,
+                marker=marker,
+                color=colour,
+                markersize=4,
+                label=in_lines(line.label),
+                markevery=max(1, len(points) // MOST_MARKERS),
+            )
+        axis.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
+        _name_zeros(axis, zeros)
+        if self.log_x:
+            axis.set_xscale("log")
+            _plain_numbers(axis.xaxis)
+        elif all(float(x).is_integer() for line in self.lines for x, _ in line.points):
+            axis.xaxis.get_major_locator().set_params(integer=True)
+        if self.log_y:
+            axis.set_yscale("log")
+            _plain_numbers(axis.yaxis)
+        if self.x_ticks:
+            axis.set_xticks(range(1, len(self.x_ticks) + 1), self.x_ticks, rotation=60, ha="right", fontsize=7)
+        axis.grid(alpha=0.3)
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A panel of one matrix; None is hatched. Row 0 is at the bottom.
+
+    Columns are at whole numbers from ``first_column`` on, or at those of ``columns``, which increase. With ``log`` the
+    shades are logarithmic, and every value and limit is above zero.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    value_label: str
+    values: Sequence[Sequence[float | None]]
+    first_column: int = 1
+    limits: tuple[float | None, float | None] = (None, None)
+    columns: Sequence[float] = ()
+    row_names: Sequence[str] = ()
+    log: bool = False
+
+    @property
+    def labels(self) -> list[str]:
+        """The names in the legend: there are none."""
+        return []
+
+    def draw(self, axis: Any, styles: Styles) -> None:
+        """Draw the matrix in shades of grey, with its values if they are few."""
+        values = [[math.nan if value is None else value for value in row] for row in self.values]
+        rows, columns = len(values), len(values[0])
+        places = self.columns or range(self.first_column, self.first_column + columns)
+        # Rasterised: a PDF with a rectangle for each cell of a long training would not open.
+        image = axis.pcolormesh(
+            _edges(places),
+            _edges(range(1, rows + 1)),
+            values,
+            cmap="gray_r",
+            rasterized=True,
+            norm="log" if self.log else None,
+            shading="flat",
+        )
+        image.set_clim(*self.limits)
+        axis.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
+        axis.locator_params(axis="x", integer=True)
+        if self.row_names:
+            every = math.ceil(rows / MOST_NAMED)
+            axis.set_yticks(range(1, rows + 1, every), self.row_names[::every], fontsize=6)
+        else:
+            axis.locator_params(axis="y", integer=True)
+        axis.patch.set(hatch="////", edgecolor="0.8")  # no value is not the same as zero
+        bar = axis.figure.colorbar(image, ax=axis)
+        bar.set_label(self.value_label, fontsize=8)
+        bar.ax.tick_params(labelsize=8, which="both")
+        if max(rows, columns) <= MOST_WRITTEN and not self.columns:
+            self._write_values(axis, image.norm)
+
+    def _write_values(self, axis: Any, darkness: Callable[[float], float]) -> None:
+        for y, row in enumerate(self.values, start=1):
+            for x, value in enumerate(row, start=self.first_column):
+                if value is not None:
+                    colour = "white" if darkness(value) > 0.5 else "black"
+                    axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A panel of bars: for each category one of every series; None leaves a gap.
+
+    Attributes:
+        title: its title.
+        y_label: what the bars measure.
+        categories: names below the groups of bars.
+        series: the name of each series, and its heights.
+        base: where the bars begin.
+        errors: half the length of the error bars of each series; None for no error bar.
+    """
+
+    title: str
+    y_label: str
+    categories: Sequence[str]
+    series: Sequence[tuple[str, Sequence[float | None]]]
+    base: float = 0.0
+    errors: Sequence[Sequence[float | None]] = ()
+
+    @property
+    def labels(self) -> list[str]:
+        """The names in the legend."""
+        return [label for label, _ in self.series]
+
+    def draw(self, axis: Any, styles: Styles) -> None:
+        """Draw the bars of each series with their own shade and hatch."""
+        width = 0.8 / len(self.series)
+        for number, (label, heights) in enumerate(self.series):
+            errors = self.errors[number] if self.errors else [None] * len(heights)
+            axis.bar(
+                [place + (number - (len(self.series) - 1) / 2) * width for place in range(len(heights))],
+                [math.nan if height is None else height - self.base for height in heights],
+                width,
+                bottom=self.base,
+                yerr=[error or math.nan for error in errors] if any(errors) else None,
+                capsize=3,
+                color=str(0.25 + 0.65 * number / max(1, len(self.series) - 1)),
+                edgecolor="black",
+                linewidth=0.6,
+                hatch=HATCHES[number % len(HATCHES)],
+                label=label,
+            )
+        axis.axhline(self.base, color="black", linewidth=0.8)
+        _name_categories(axis, self)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """A panel of least, median and largest value: for each category one of every series; the axis is logarithmic."""
+
+    title: str
+    y_label: str
+    categories: Sequence[str]
+    series: Sequence[tuple[str, Sequence[tuple[float, float, float] | None]]]
+
+    @property
+    def labels(self) -> list[str]:
+        """The names in the legend."""
+        return [label for label, _ in self.series]
+
+    def draw(self, axis: Any, styles: Styles) -> None:
+        """Draw a marker at each median, and a bar from the least to the largest value."""
+        step, zeros = 0.8 / len(self.series), []
+        for number, (label, values) in enumerate(self.series):
+            _, marker, colour = styles[label]
+            known = [(place, value) for place, value in enumerate(values) if value is not None and value[1] > 0]
+            places = [place + (number - (len(self.series) - 1) / 2) * step for place, _ in known]
+            middles = [middle for _, (_, middle, _) in known]
+            reach = [[m - low for _, (low, m, _) in known], [high - m for _, (_, m, high) in known]]
+            axis.errorbar(places, middles, yerr=reach, fmt=marker, color=colour, markersize=4, capsize=2, label=label)
+            zeros += [label] if values and not known else []
+        axis.set_yscale("log")
+        _plain_numbers(axis.yaxis)
+        _name_categories(axis, self)
+        _name_zeros(axis, zeros)
+
+
+Panel = Lines | HeatMap | Bars | Ranges
+
+
+def in_lines(name: str) -> str:
+    """Break a long name, so that it leaves room for what it names."""
+    return "\n".join(textwrap.wrap(name, NAME))
+
+
+def _name_zeros(axis: Any, labels: Sequence[str]) -> None:
+    """Name series of zeros below the axis: a logarithmic axis cannot show them, and they are not missing."""
+    if labels:
+        text = textwrap.fill(f"0 throughout: {', '.join(labels)}", width=int(14 * axis.figure.get_figwidth() / 2))
+        axis.set_xlabel("\n".join(filter(None, [axis.get_xlabel(), text])))
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Label a logarithmic axis with 0.02 and not with 2 x 10^-2."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    multiples = next(some for span, some in LOG_TICKS if high <= span * low)
+    axis.set_major_locator(LogLocator(subs=multiples, numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _edges(places: Sequence[float]) -> list[float]:
+    """The edges half-way between neighbours, with the same distance outside."""
+    if len(places) == 1:
+        return [places[0] - 0.5, places[0] + 0.5]
+    middles = [(left + right) / 2 for left, right in itertools.pairwise(places)]
+    return [2 * places[0] - middles[0], *middles, 2 * places[-1] - middles[-1]]
+
+
+def _name_categories(axis: Any, panel: Bars | Ranges) -> None:
+    names = [in_lines(name) for name in panel.categories]
+    axis.set_xticks(range(len(names)), names, rotation=45, ha="right", fontsize=7)
+    axis.set(title=panel.title, ylabel=panel.y_label)
+    axis.set_axisbelow(True)
+    axis.grid(axis="y", alpha=0.3)
+
+
+# --- figures --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels in rows of ``columns``, each ``width`` inches wide; ``share_y``: one scale for ``row`` or ``all``."""
+
+    name: str
+    title: str
+    panels: Sequence[Panel]
+    columns: int = 2
+    width: float = 4.6
+    share_y: Literal["none", "row", "all"] = "none"
+
+    @property
+    def labels(self) -> list[str]:
+        """Every name in the legend once."""
+        return list(dict.fromkeys(label for panel in self.panels for label in panel.labels))
+
+    @property
+    def layout(self) -> tuple[int, int, tuple[float, float]]:
+        """Rows, columns, and width and height in inches."""
+        barred = [panel for panel in self.panels if isinstance(panel, (Bars, Ranges))]
+        width = max([self.width, *(BAR * len(panel.series) * len(panel.categories) for panel in barred)])
+        width = min(WIDEST, width)
+        wanted = 2 * self.columns if len(self.panels) > MOST_ROWS * self.columns else self.columns
+        columns = 1 if width > WIDE else min(wanted, len(self.panels))
+        rows = math.ceil(len(self.panels) / columns)
+        tilted = barred or any(isinstance(panel, Lines) and panel.x_ticks for panel in self.panels)
+        height = rows * (HEIGHT + (TILTED if tilted else 0))
+        return rows, columns, (width * columns, height + 0.8 + len(self.labels) / LEGEND_COLUMNS * LEGEND_ROW)
+
+
+def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf")) -> list[Path]:
+    """Write a figure as ``NAME.ENDING``; equal numbers make equal files.
+
+    Returns:
+        The written files; none if the figure has no panels.
+    """
+    if not figure.panels:
+        return []
+    pyplot = load_pyplot()
+    assert pyplot is not None
+    rows, columns, size = figure.layout
+    canvas, axes = pyplot.subplots(
+        rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=figure.share_y
+    )
+    canvas.suptitle(figure.title, fontsize=11)
+    styles = dict(zip(figure.labels, looks(), strict=False))
+    for axis, panel in zip(axes.flat, figure.panels, strict=False):
+        panel.draw(axis, styles)
+        axis.title.set_fontsize(10)
+        axis.xaxis.label.set_fontsize(8)
+        axis.yaxis.label.set_fontsize(8)
+    for axis in axes.flat[len(figure.panels) :]:
+        axis.set_visible(False)
+    _add_legend(canvas, axes)
+    files = [directory / f"{figure.name}.{ending}" for ending in endings]
+    for path in files:
+        save(canvas, path)
+        canvas.set_layout_engine("none")  # laid out once; with many panels that takes as long as drawing them
+    pyplot.close(canvas)
+    return files
+
+
+def _add_legend(canvas: Any, axes: Any) -> None:
+    """Draw a legend below the panels with every name once."""
+    named = {
+        label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    if named:
+        # About 15 characters an inch in this size, and 8 of them for the sample of the line and the gap.
+        longest = max(len(line) for label in named for line in label.split("\n"))
+        columns = min(LEGEND_COLUMNS, max(1, int(15 * canvas.get_figwidth()) // (longest + 8)))
+        canvas.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+
+
+def save(canvas: Any, path: Path) -> None:
+    """Write a figure of matplotlib as PNG or PDF, whole or not at all, without program and date."""
+    ending = path.suffix[1:]
+    metadata = {"Software": None} if ending == "png" else {"CreationDate": None, "Producer": None, "Creator": None}
+    with whole_file(path) as partial:
+        canvas.savefig(partial, format=ending, dpi=100, metadata=metadata)
