@@ -81,7 +81,6 @@ CPU_TABLES = {
     "optimizer": Table("Adam by lists of tensors, and in one pass", "optimizer_time.py", (), 25),
     "decode": Table("Beam search, 6-6 layers, by search and precision", "decode_time.py", words("--layers 6"), 9),
     "decode-12-12": Table("Beam search, 12-12 layers, by search and precision", "decode_time.py", (), 9),
-    "processes": Table("One test set in two processes", "processes_time.py", (), 5),
 }
 _BATCH = "--device cuda --sentences 512 --length 8 --vocabulary 32000"
 _DEEP = f"--device cuda --precision fp16 --sentences 128 --together 4 --methods {DEEP}"

@@ -63,7 +63,6 @@ MODULES: tuple[str, ...] = (
     "half_binarised",
     "unchecked_text",
 )
-""":mod:`~fairseq_plugins.patches.events` has the order of wrappers of the same function."""
 
 
 def apply() -> None:

@@ -177,4 +177,4 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
 
 def apply() -> None:
     """Wrap the function by which a training resumes."""
-    wrap(checkpoint_utils, "load_checkpoint", refuse_another)
+    wrap(checkpoint_utils, "load_checkpoint", refuse_another, order=30)

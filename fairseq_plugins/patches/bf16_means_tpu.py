@@ -35,4 +35,4 @@ def tpu_only_when_asked(
 
 def apply() -> None:
     """Wrap the parser of every command except ``fairseq-hydra-train``."""
-    wrap(options, "parse_args_and_arch", tpu_only_when_asked)
+    wrap(options, "parse_args_and_arch", tpu_only_when_asked, order=60)

@@ -115,6 +115,6 @@ def gather_in_main_memory(
 
 def apply() -> None:
     """Wrap the start of every command, the wrapper of the model, and the gathering of logs."""
-    wrap(distributed_utils, "call_main", call_main_anywhere)
+    wrap(distributed_utils, "call_main", call_main_anywhere, order=40)
     wrap(distributed_utils, "all_gather_list", gather_in_main_memory)
     wrap(distributed_fairseq_model, "DistributedDataParallel", parallel_on_module_device)

@@ -119,4 +119,4 @@ def load_or_explain(load: Callable[..., Any], filenames: Sequence[str], *args: A
 
 def apply() -> None:
     """Wrap the function by which all commands but ``fairseq-train`` load a model."""
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", load_or_explain)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", load_or_explain, order=10)

@@ -46,4 +46,4 @@ def keep_last_batch(
 
 def apply() -> None:
     """Wrap ``data_utils.batch_by_size``, through which every data set and task makes its batches."""
-    wrap(data_utils, "batch_by_size", keep_last_batch)
+    wrap(data_utils, "batch_by_size", keep_last_batch, order=20)

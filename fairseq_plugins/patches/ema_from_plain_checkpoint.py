@@ -42,5 +42,5 @@ def weights_for_average(load: Callable[..., dict[str, Any]], *args: Any, **kwarg
 
 def apply() -> None:
     """Wrap the trainer's loading and the reading of a file in it."""
-    wrap(Trainer, "load_checkpoint", say_what_is_wanted)
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", weights_for_average)
+    wrap(Trainer, "load_checkpoint", say_what_is_wanted, order=40)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", weights_for_average, order=10)

@@ -25,4 +25,4 @@ def count_from_start(load: Callable[..., Any], trainer: Trainer, *args: Any, **k
 
 def apply() -> None:
     """Wrap the trainer's loading."""
-    wrap(Trainer, "load_checkpoint", count_from_start)
+    wrap(Trainer, "load_checkpoint", count_from_start, order=30)

@@ -62,6 +62,6 @@ def warn_of_translation(parse: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 def apply() -> None:
     """Wrap the trainer's start and its step, and the parser of all other commands."""
-    wrap(options, "parse_args_and_arch", warn_of_translation)
-    wrap(Trainer, "__init__", refuse_flat_masters)
-    wrap(Trainer, "train_step", explain_overflow)
+    wrap(options, "parse_args_and_arch", warn_of_translation, order=10)
+    wrap(Trainer, "__init__", refuse_flat_masters, order=60)
+    wrap(Trainer, "train_step", explain_overflow, order=40)

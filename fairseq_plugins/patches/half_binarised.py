@@ -138,4 +138,4 @@ def whole_or_nothing(main: Callable[..., Any], args: Namespace) -> None:
 
 def apply() -> None:
     """Wrap the command, which fairseq looks up after the plugin is loaded."""
-    wrap(preprocess, "main", whole_or_nothing)
+    wrap(preprocess, "main", whole_or_nothing, order=20)

@@ -148,5 +148,5 @@ def _refuse(given: Iterable[tuple[str, str, Any]]) -> None:
 
 def apply() -> None:
     """Wrap the parser, and the start of commands that have no flags."""
-    wrap(options, "parse_args_and_arch", refuse_flags)
-    wrap(distributed_utils, "call_main", refuse_configuration)
+    wrap(options, "parse_args_and_arch", refuse_flags, order=20)
+    wrap(distributed_utils, "call_main", refuse_configuration, order=20)

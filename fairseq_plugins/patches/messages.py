@@ -133,4 +133,4 @@ def apply() -> None:
     """Let the end of every command ask :func:`explain`, and wrap the start of every command."""
     if explain not in EXPLANATIONS:
         EXPLANATIONS.append(explain)
-    wrap(distributed_utils, "call_main", call_main_explained)
+    wrap(distributed_utils, "call_main", call_main_explained, order=10)

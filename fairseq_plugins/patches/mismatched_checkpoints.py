@@ -89,5 +89,5 @@ def load_or_explain(load: Callable[..., Any], filenames: Sequence[str], *args: A
 
 def apply() -> None:
     """Wrap the functions by which ``fairseq-train`` and all other commands load a model."""
-    wrap(Trainer, "load_checkpoint", restore_or_explain)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", load_or_explain)
+    wrap(Trainer, "load_checkpoint", restore_or_explain, order=50)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", load_or_explain, order=20)

@@ -94,6 +94,6 @@ def score_in_one_line(get_parser: Callable[[], ArgumentParser]) -> ArgumentParse
 
 def apply() -> None:
     """Wrap the functions that fairseq calls after it has imported a user directory."""
-    wrap(options, "parse_args_and_arch", parse_in_one_line)
+    wrap(options, "parse_args_and_arch", parse_in_one_line, order=30)
     wrap(options, "add_preprocess_args", preprocess_in_one_line)
     wrap(score, "get_parser", score_in_one_line)

@@ -22,4 +22,4 @@ def call_main_until_alone(call_main: Callable[..., Any], *args: Any, **kwargs: A
 
 def apply() -> None:
     """Wrap the start of every command."""
-    wrap(distributed_utils, "call_main", call_main_until_alone)
+    wrap(distributed_utils, "call_main", call_main_until_alone, order=30)

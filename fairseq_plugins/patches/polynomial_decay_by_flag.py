@@ -59,5 +59,5 @@ def build_with_length(build: Callable[..., None], schedule: Any, cfg: Any, *args
 
 def apply() -> None:
     """Wrap the parser of every command except ``fairseq-hydra-train``, and the schedule itself."""
-    wrap(options, "parse_args_and_arch", length_of_training)
+    wrap(options, "parse_args_and_arch", length_of_training, order=40)
     wrap(PolynomialDecayLRSchedule, "__init__", build_with_length)

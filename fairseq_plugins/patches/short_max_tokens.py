@@ -89,5 +89,5 @@ def train_on_all(get_train_iterator: Callable[..., Any], trainer: Trainer, *args
 
 def apply() -> None:
     """Wrap the batcher, and the training iterator, which filters before it calls the batcher."""
-    wrap(data_utils, "batch_by_size", batches_that_fit)
+    wrap(data_utils, "batch_by_size", batches_that_fit, order=10)
     wrap(Trainer, "get_train_iterator", train_on_all)

@@ -30,4 +30,4 @@ def languages_of_data(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
 def apply() -> None:
     """Wrap the parser of every command except ``fairseq-hydra-train``, whose users name the languages."""
-    wrap(options, "parse_args_and_arch", languages_of_data)
+    wrap(options, "parse_args_and_arch", languages_of_data, order=50)

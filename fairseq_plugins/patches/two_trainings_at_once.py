@@ -111,5 +111,5 @@ def call_and_release(call_main: Callable[..., None], *args: Any, **kwargs: Any) 
 
 def apply() -> None:
     """Wrap the function by which a training looks for checkpoints, and the start of every command."""
-    wrap(checkpoint_utils, "load_checkpoint", claim_and_load)
-    wrap(distributed_utils, "call_main", call_and_release)
+    wrap(checkpoint_utils, "load_checkpoint", claim_and_load, order=20)
+    wrap(distributed_utils, "call_main", call_and_release, order=50)

@@ -164,4 +164,4 @@ def check_first(main: Callable[..., Any], args: Namespace) -> Any:
 
 def apply() -> None:
     """Wrap the command, which fairseq looks up after the plugin is loaded."""
-    wrap(preprocess, "main", check_first)
+    wrap(preprocess, "main", check_first, order=10)

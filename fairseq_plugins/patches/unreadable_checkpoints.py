@@ -143,6 +143,6 @@ def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwa
 
 def apply() -> None:
     """Wrap the three functions by which every command reads a checkpoint."""
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_or_explain)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", require_files)
-    wrap(checkpoint_utils, "load_checkpoint", require_restore_file)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_or_explain, order=20)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", require_files, order=30)
+    wrap(checkpoint_utils, "load_checkpoint", require_restore_file, order=40)

@@ -31,4 +31,4 @@ def load_and_stop(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs
 
 def apply() -> None:
     """Wrap the last step before the loop over epochs."""
-    wrap(checkpoint_utils, "load_checkpoint", load_and_stop)
+    wrap(checkpoint_utils, "load_checkpoint", load_and_stop, order=10)

@@ -48,6 +48,6 @@ def load_counts(load: Callable[..., None], schedule: Any, state: dict[str, Any])
 
 def apply() -> None:
     """Wrap the trainer's loading, and the state of the schedule that depends on the validation."""
-    wrap(Trainer, "load_checkpoint", tell_schedule)
+    wrap(Trainer, "load_checkpoint", tell_schedule, order=20)
     wrap(ReduceLROnPlateauLRSchedule, "state_dict", save_counts)
     wrap(ReduceLROnPlateauLRSchedule, "load_state_dict", load_counts)

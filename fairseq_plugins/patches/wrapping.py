@@ -1,4 +1,4 @@
-"""Wrap a function of fairseq where fairseq looks it up: each wrapper once, in a stated order."""
+"""Wrap a function of fairseq where fairseq looks it up: each wrapper once, in an order that the wrappers state."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from fairseq_plugins.patches.events import ORDER
-
 Wrapper = Callable[..., Any]
 WRAPPERS = "fairseq_plugins_wrappers"
-"""Attribute of a wrapped function: its wrappers, the outermost first."""
+"""Attribute of a wrapped function: its wrappers with their places, the outermost first."""
 
 
 def full_name(owner: Any, name: str) -> str:
@@ -19,46 +17,46 @@ def full_name(owner: Any, name: str) -> str:
 
 
 def name_of(wrapper: Wrapper) -> str:
-    """Return the name of a wrapper in :data:`~fairseq_plugins.patches.events.ORDER`."""
+    """Return the name of a wrapper, relative to this package."""
     return f"{wrapper.__module__}.{wrapper.__qualname__}".removeprefix("fairseq_plugins.")
 
 
 def wrappers_of(function: Any) -> tuple[str, ...]:
     """Return the names of the wrappers around ``function``, the outermost first."""
-    return tuple(map(name_of, getattr(function, WRAPPERS, ())))
+    return tuple(name_of(wrapper) for _, wrapper in getattr(function, WRAPPERS, ()))
 
 
-def wrap(owner: Any, name: str, wrapper: Wrapper) -> None:
-    """Put ``wrapper(original, ...)`` around ``owner.name``, in the order of ``ORDER``; repeating it does nothing.
+def wrap(owner: Any, name: str, wrapper: Wrapper, order: int = 0) -> None:
+    """Put ``wrapper(original, ...)`` around ``owner.name``; repeating it does nothing.
 
     Args:
         owner: the module or class on which fairseq looks the function up.
         name: the attribute.
         wrapper: called with the wrapped function first, then the caller's arguments.
+        order: its place among several wrappers of the function, whoever wraps first. The one with the least is the
+            outermost: it is called first and sees the result last.
 
     Raises:
-        ValueError: the function has other wrappers, and the order does not name this one.
+        ValueError: another wrapper of the function has the same place.
     """
-    found = vars(owner).get(name)
-    wrappers: list[Wrapper] = getattr(found, WRAPPERS, [])
-    if name_of(wrapper) in map(name_of, wrappers):
+    wrapped = vars(owner).get(name)
+    if name_of(wrapper) in wrappers_of(wrapped):
         return
-    wrappers.append(wrapper)
-    order = ORDER.get(full_name(owner, name), ())
-    if len(wrappers) > 1 and (missing := set(map(name_of, wrappers)) - set(order)):
-        wrappers.remove(wrapper)
-        raise ValueError(f"{full_name(owner, name)}: patches/events.py does not list {', '.join(sorted(missing))}")
-    if len(wrappers) > 1:
-        wrappers.sort(key=lambda one: order.index(name_of(one)))
-    else:
+    wrappers: list[tuple[int, Wrapper]] = getattr(wrapped, WRAPPERS, [])
+    for place, known in wrappers:
+        if place == order:
+            raise ValueError(f"{full_name(owner, name)}: {name_of(known)} and {name_of(wrapper)} have order {order}")
+    wrappers.append((order, wrapper))
+    wrappers.sort(key=lambda placed: placed[0])
+    if len(wrappers) == 1:
         setattr(owner, name, _wrapped(getattr(owner, name), wrappers))
 
 
-def _wrapped(original: Any, wrappers: list[Wrapper]) -> Any:
+def _wrapped(original: Any, wrappers: list[tuple[int, Wrapper]]) -> Any:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         inner = original
-        for wrapper in reversed(wrappers):
+        for _, wrapper in reversed(wrappers):
             inner = functools.partial(wrapper, inner)
         return inner(*args, **kwargs)
 

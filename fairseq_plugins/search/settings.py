@@ -20,7 +20,6 @@ from fairseq.dataclass.initialize import hydra_init
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
-from fairseq_cli import generate, interactive
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
@@ -32,7 +31,6 @@ from fairseq_plugins.search.length_penalty import (
     GNMTSequenceScorer,
     checked_alpha,
 )
-from fairseq_plugins.search.processes import refuse_processes, translate_in_processes
 
 STOCK, GNMT = "fairseq", "gnmt"
 FORMS: Any = ChoiceEnum([STOCK, GNMT])
@@ -69,10 +67,6 @@ class GenerationConfigWithForm(GenerationConfig):
             "help": "of the linear maps while translating on a CPU; float32_packed is float32 with weights in another "
             "order, faster; bf16 and int8 are faster still and not exact"
         },
-    )
-    processes: int = field(
-        default=1,
-        metadata={"help": "number of processes of this machine that share a test set (fairseq-generate)"},
     )
 
 
@@ -189,9 +183,7 @@ def register() -> None:
     declared = FairseqConfig.__dataclass_fields__["generation"]
     declared.type = declared.default = GenerationConfigWithForm
     hydra_init()
-    wrap(FairseqTask, "build_generator", build_in_form)
-    wrap(FairseqTask, "build_generator", lean.build_lean)
-    wrap(generate, "main", translate_in_processes)
-    wrap(interactive, "main", refuse_processes)
+    wrap(FairseqTask, "build_generator", build_in_form, order=10)
+    wrap(FairseqTask, "build_generator", lean.build_lean, order=20)
     wrap(FairseqTask, "__init__", initialise_watched)
-    wrap(Trainer, "__init__", refuse_in_training)
+    wrap(Trainer, "__init__", refuse_in_training, order=50)

@@ -44,4 +44,4 @@ def give(
 
 def install() -> None:
     """Let fairseq's trainer give the advice; a second call changes nothing."""
-    wrap(Trainer, "__init__", give)
+    wrap(Trainer, "__init__", give, order=30)

@@ -133,6 +133,6 @@ def without_scale(build: Callable[..., AMPOptimizer], cfg: Any, params: Any, **k
 
 def install() -> None:
     """Wrap what builds trainer and optimizer, and what keeps activations; a second call changes nothing."""
-    wrap(Trainer, "__init__", build_mixed)
+    wrap(Trainer, "__init__", build_mixed, order=70)
     wrap(AMPOptimizer, "build_optimizer", without_scale)
     wrap(CheckpointFunction, "forward", recompute_alike)

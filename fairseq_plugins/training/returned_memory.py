@@ -69,4 +69,4 @@ def step(train: Callable[..., Any], trainer: Any, *given: Any, **named: Any) -> 
 
 def install() -> None:
     """Wrap a training's updates; a second call changes nothing."""
-    wrap(Trainer, "train_step", step)
+    wrap(Trainer, "train_step", step, order=10)

@@ -137,7 +137,7 @@ def _in_words(names: list[str]) -> str:
 
 def install() -> None:
     """Wrap the functions that build and load optimizers; a second call changes nothing."""
-    wrap(Trainer, "__init__", refuse)
+    wrap(Trainer, "__init__", refuse, order=40)
     wrap(optim, "build_optimizer", split)
     wrap(FP16Optimizer, "build_optimizer", split_flat)
     wrap(FairseqOptimizer, "load_state_dict", load)

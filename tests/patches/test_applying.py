@@ -13,12 +13,84 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins import patches
 from fairseq_plugins.patches import wrapping
-from fairseq_plugins.patches.events import ORDER
+
+SEVERAL: dict[str, tuple[str, ...]] = {
+    "fairseq.trainer.Trainer.__init__": (
+        "observe.recorder.recording.attach",
+        "observe.guard.installing.attach",
+        "training.advice.give",
+        "training.weight_decay.refuse",
+        "search.settings.refuse_in_training",
+        "patches.fp16_on_cpu.refuse_flat_masters",
+        "training.mixed_precision.build_mixed",
+    ),
+    "fairseq.trainer.Trainer.train_step": (
+        "training.returned_memory.step",
+        "observe.recorder.recording.step",
+        "observe.guard.installing.step",
+        "patches.fp16_on_cpu.explain_overflow",
+    ),
+    "fairseq.trainer.Trainer.clip_grad_norm": (
+        "observe.recorder.recording.clip",
+        "observe.guard.installing.clip",
+    ),
+    "fairseq.data.data_utils.batch_by_size": (
+        "patches.short_max_tokens.batches_that_fit",
+        "patches.dropped_sentences.keep_last_batch",
+    ),
+    "fairseq.trainer.Trainer.load_checkpoint": (
+        "observe.guard.checkpoints.load",
+        "patches.validation_lost_at_resume.tell_schedule",
+        "patches.ema_interval_at_resume.count_from_start",
+        "patches.ema_from_plain_checkpoint.say_what_is_wanted",
+        "patches.mismatched_checkpoints.restore_or_explain",
+    ),
+    "fairseq.checkpoint_utils.load_checkpoint": (
+        "patches.update_after_the_last.load_and_stop",
+        "patches.two_trainings_at_once.claim_and_load",
+        "patches.another_training.refuse_another",
+        "patches.unreadable_checkpoints.require_restore_file",
+    ),
+    "fairseq.checkpoint_utils.load_checkpoint_to_cpu": (
+        "patches.ema_from_plain_checkpoint.weights_for_average",
+        "patches.unreadable_checkpoints.load_or_explain",
+    ),
+    "fairseq.checkpoint_utils.load_model_ensemble_and_task": (
+        "patches.damaged_settings.load_or_explain",
+        "patches.mismatched_checkpoints.load_or_explain",
+        "patches.unreadable_checkpoints.require_files",
+        "patches.another_dictionary.load_for_its_data",
+    ),
+    "fairseq.distributed.utils.call_main": (
+        "patches.messages.call_main_explained",
+        "patches.impossible_values.refuse_configuration",
+        "patches.orphaned_ranks.call_main_until_alone",
+        "patches.cpu_processes.call_main_anywhere",
+        "patches.two_trainings_at_once.call_and_release",
+    ),
+    "fairseq.options.parse_args_and_arch": (
+        "patches.fp16_on_cpu.warn_of_translation",
+        "patches.impossible_values.refuse_flags",
+        "patches.misspelt_options.parse_in_one_line",
+        "patches.polynomial_decay_by_flag.length_of_training",
+        "patches.tokenizer_languages.languages_of_data",
+        "patches.bf16_means_tpu.tpu_only_when_asked",
+    ),
+    "fairseq.tasks.fairseq_task.FairseqTask.build_generator": (
+        "search.settings.build_in_form",
+        "search.lean.build_lean",
+    ),
+    "fairseq_cli.preprocess.main": (
+        "patches.unchecked_text.check_first",
+        "patches.half_binarised.whole_or_nothing",
+    ),
+}
+"""Functions with several wrappers, the outermost first."""
 
 
 def test_every_module_is_listed() -> None:
     found = {module.name for module in pkgutil.iter_modules(patches.__path__)}
-    assert found - {"events", "wrapping"} == set(patches.MODULES)
+    assert found - {"wrapping"} == set(patches.MODULES)
     assert len(set(patches.MODULES)) == len(patches.MODULES)
 
 
@@ -28,31 +100,25 @@ def test_repeating_changes_nothing() -> None:
     assert (data_utils.batch_by_size, Trainer.train_step, Trainer.__init__) == before
 
 
-def test_what_runs_around_each_function_is_what_events_says() -> None:
-    for full_name, order in ORDER.items():
-        *path, name = full_name.split(".")
-        found = pkgutil.resolve_name(".".join(path))
-        assert wrapping.full_name(found, name) == full_name
-        assert wrapping.wrappers_of(getattr(found, name)) == order, full_name
-
-
-def test_every_wrapped_function_is_in_events() -> None:
-    wrapped = set()
+def test_what_runs_around_a_function_runs_in_this_order() -> None:
+    around = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("fairseq", "fairseq_cli", "hydra"):
             owners = [module, *(kind for kind in vars(module).values() if isinstance(kind, type))]
-            wrapped |= {
-                wrapping.full_name(owner, attribute)
+            around |= {
+                wrapping.full_name(owner, attribute): wrapping.wrappers_of(value)
                 for owner in owners
                 for attribute, value in list(vars(owner).items())
-                if wrapping.wrappers_of(value) and not attribute.endswith("build_generator")
+                if len(wrapping.wrappers_of(value)) > 1
             }
-    # A function is known by other names where a module has imported it.
-    originals = {wrapping.wrappers_of(pkgutil.resolve_name(name)) for name in wrapped}
-    assert originals <= set(ORDER.values())
+    # A function is known by other names where a module has imported it, and a task may have a search of its own.
+    assert {name: wrappers for name, wrappers in around.items() if name in SEVERAL} == SEVERAL
+    assert {wrappers for wrappers in around.values() if "search.settings.build_or_refuse" not in wrappers} <= set(
+        SEVERAL.values()
+    )
 
 
-def test_the_order_of_events_decides_whoever_wraps_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_decides_whoever_wraps_first() -> None:
     class Owner:
         @staticmethod
         def letters() -> str:
@@ -67,13 +133,11 @@ def test_the_order_of_events_decides_whoever_wraps_first(monkeypatch: pytest.Mon
     def c(inner: Callable[[], str]) -> str:
         return "c" + inner()
 
-    name = wrapping.full_name(Owner, "letters")
-    monkeypatch.setattr(wrapping, "ORDER", {name: (wrapping.name_of(a), wrapping.name_of(b))})
-    wrapping.wrap(Owner, "letters", b)
-    wrapping.wrap(Owner, "letters", a)
+    wrapping.wrap(Owner, "letters", b, order=20)
+    wrapping.wrap(Owner, "letters", a, order=10)
     assert Owner.letters() == "ab"
-    with pytest.raises(ValueError, match=r"patches/events.py does not list .*<locals>\.c$"):
-        wrapping.wrap(Owner, "letters", c)
+    with pytest.raises(ValueError, match=r"letters: .*<locals>\.b and .*<locals>\.c have order 20$"):
+        wrapping.wrap(Owner, "letters", c, order=20)
     assert Owner.letters() == "ab"
     assert inspect.unwrap(Owner.letters)() == ""
 

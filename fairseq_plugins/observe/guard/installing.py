@@ -85,13 +85,13 @@ def schedule(act: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: An
 
 def install() -> None:
     """Hook the guard into fairseq's trainer; a second call changes nothing."""
-    wrap(Trainer, "__init__", attach)
-    wrap(Trainer, "train_step", step)
-    wrap(Trainer, "clip_grad_norm", clip)
+    wrap(Trainer, "__init__", attach, order=20)
+    wrap(Trainer, "train_step", step, order=30)
+    wrap(Trainer, "clip_grad_norm", clip, order=20)
     wrap(Trainer, "_check_grad_norms", unguarded.check_norms)
     wrap(Trainer, "_aggregate_logging_outputs", add_up)
     for name in ("lr_step_update", "lr_step", "lr_step_begin_epoch"):
         wrap(Trainer, name, schedule)
     wrap(Trainer, "state_dict", checkpoints.save)
-    wrap(Trainer, "load_checkpoint", checkpoints.load)
+    wrap(Trainer, "load_checkpoint", checkpoints.load, order=10)
     wrap(training_command, "train", checkpoints.keep_last)

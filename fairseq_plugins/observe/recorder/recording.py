@@ -204,6 +204,6 @@ def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwa
 
 def install() -> None:
     """Let fairseq's trainer record; a second call changes nothing."""
-    wrap(Trainer, "__init__", attach)
-    wrap(Trainer, "train_step", step)
-    wrap(Trainer, "clip_grad_norm", clip)
+    wrap(Trainer, "__init__", attach, order=10)
+    wrap(Trainer, "train_step", step, order=20)
+    wrap(Trainer, "clip_grad_norm", clip, order=10)
