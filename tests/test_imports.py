@@ -21,6 +21,7 @@ SETUP = PACKAGE.parent / "setup.py"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
+    "integrity": set(),
     "lines": set(),
     "options": set(),
     "plots": set(),
@@ -29,14 +30,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": set(),
     "workers": set(),
     "text": set(),
-    "archive": set(),
-    "patches": {"archive", "text"},
+    "patches": {"integrity", "text"},
     "core": set(),
     "methods.shared": {"core"},
     "methods": {"core", "methods.shared"},
     "training": {"core", "patches"},
     "search": {"core", "patches"},
-    "checkpoints": {"archive", "core", "patches"},
+    "checkpoints": {"integrity", "core", "patches"},
     "scoring": {"text", ""},
     "pipeline": {"checkpoints", "core", "patches", "text", "scoring", ""},
     "observe.recorder": {"core", "patches"},
@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "translator": {"checkpoints", "core", "patches", "pipeline", "search", "text"},
     "demo": {"core", "pipeline", "scoring", ""},
     "doctor": {"core", "patches", "pipeline", ""},
-    "cli": {"archive", "checkpoints", "patches", "core", "text", "demo", "pipeline", ""},
+    "cli": {"integrity", "checkpoints", "patches", "core", "text", "demo", "pipeline", ""},
     "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""

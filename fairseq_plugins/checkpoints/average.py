@@ -16,7 +16,6 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_plugins.archive.content import require_finite, weights_hash
 from fairseq_plugins.checkpoints.files import (
     architecture,
     memory_of,
@@ -35,6 +34,7 @@ from fairseq_plugins.checkpoints.selection import (
 )
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
+from fairseq_plugins.integrity import require_finite, weights_hash
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 

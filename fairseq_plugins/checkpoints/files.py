@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.archive.content import SHA256, require_content, weights_hash
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
+from fairseq_plugins.integrity import SHA256, plain_content, weights_hash
 
 # These belong to a training, not to weights: the optimiser's moments are of other weights, and the meters would make
 # two results from the same files differ by their timestamps.
@@ -28,14 +28,11 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         UserError: the file is absent, damaged, not a fairseq checkpoint, asks to run code when it is loaded, or holds
             weights that are not finite.
     """
-    # Imported here: these import fairseq, which takes seconds, and --help need not wait for it.
+    # Imported here: this imports fairseq, which takes seconds, and --help need not wait for it.
     from fairseq_plugins import patches
-    from fairseq_plugins.patches.unreadable_checkpoints import plain_content
 
-    patches.apply()
-    state = plain_content(path)
-    require_content(path, state)
-    return dict(state)
+    patches.apply()  # which tells torch the classes that fairseq stores
+    return plain_content(path)
 
 
 def architecture(state: dict[str, Any]) -> str:

@@ -29,7 +29,6 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from fairseq_plugins.archive.content import require_finite
 from fairseq_plugins.checkpoints.files import (
     architecture,
     num_updates,
@@ -48,6 +47,7 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
+from fairseq_plugins.integrity import require_finite
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.damaged_settings import explained_by_settings
 from fairseq_plugins.patches.mismatched_checkpoints import explain

@@ -50,8 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Check; 0, 1 if a checkpoint is not sound, or 2 after one line for each mistake."""
     parser = OneLineParser(
         prog="fairseq-deep fsck",
-        description="Check checkpoints: whole, no byte changed, plain data, plausible sizes, finite weights, and the "
-        "SHA-256 of averages and folded models. Say which one of a directory a training can continue from. Exit code 1 "
+        description="Check checkpoints: whole, no byte changed, plain data, finite weights, and the SHA-256 of "
+        "averages and folded models. Say which one of a directory a training can continue from. Exit code 1 "
         "if one is not sound. Nothing is changed.",
     )
     parser.add_argument("places", nargs="+", type=Path, metavar="DIR", help="directories of checkpoints, or files")

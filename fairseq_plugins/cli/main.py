@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 import fairseq_plugins
-from fairseq_plugins.archive import NON_FINITE_ALLOWED
 from fairseq_plugins.cli import stock
 from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.integrity import NON_FINITE_ALLOWED
 from fairseq_plugins.process import at_once, exit_code
 
 

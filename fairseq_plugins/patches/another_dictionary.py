@@ -18,7 +18,7 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.unreadable_checkpoints import unchecked_content
+from fairseq_plugins.integrity import unchecked_content
 from fairseq_plugins.patches.wrapping import wrap
 
 TRAINED_ON = "trained_on"

@@ -26,9 +26,10 @@ from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
+from fairseq_plugins.integrity import plain_content
 from fairseq_plugins.patches.another_dictionary import TRAINED_ON, trained_on
 from fairseq_plugins.patches.two_trainings_at_once import raise_everywhere
-from fairseq_plugins.patches.unreadable_checkpoints import DEFAULT_RESTORE_FILE, plain_content
+from fairseq_plugins.patches.unreadable_checkpoints import DEFAULT_RESTORE_FILE
 from fairseq_plugins.patches.wrapping import wrap
 
 NAMED = 6

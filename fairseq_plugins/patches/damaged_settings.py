@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.patches.unreadable_checkpoints import plain_content
+from fairseq_plugins.integrity import plain_content
 from fairseq_plugins.patches.wrapping import wrap
 
 PLAIN = (type(None), bool, int, float, str)

@@ -7,38 +7,18 @@ https://github.com/facebookresearch/fairseq/issues/5610 shows the kind of error 
 
 from __future__ import annotations
 
-import pickle
-import re
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_plugins.archive.content import require_content
-from fairseq_plugins.archive.records import require_sound
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.integrity import explained, plain_content, require_content, require_sound
 from fairseq_plugins.patches.wrapping import wrap
 
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
-UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
-
-
-def explain(path: str | Path, error: Exception) -> UserError:
-    """Return one line for an error of ``torch.load`` on the file at ``path``."""
-    if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
-        return UserError(f"cannot read checkpoint {path}: {error.strerror}")
-    unsafe = UNSAFE_NAME.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
-    if unsafe:
-        name = unsafe.group(1)
-        return UserError(
-            f"checkpoint {path} is refused: it holds '{name}', which is not plain data and could run code when loaded"
-        )
-    return UserError(f"checkpoint {path} is truncated or not a checkpoint")
 
 
 def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
@@ -55,11 +35,9 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
             state = load(path, *args, **kwargs)
     except (AttributeError, LookupError, TypeError, ValueError):
         # fairseq reads its entries before it is known to be a checkpoint; if it is one, the error has another cause.
-        found = plain_content(local)
-        require_content(local, found)
-        _require_schedule(local, found)
+        _require_schedule(local, plain_content(local))
         raise
-    require_content(Path(path), state)
+    require_content(path, state)
     return state
 
 
@@ -68,46 +46,6 @@ def _require_schedule(path: Path, state: Mapping[str, Any]) -> None:
     history = state.get("optimizer_history")
     if history is not None and not (history and {"lr_scheduler_state", "best_loss"} & set(history[-1])):
         raise UserError(f"checkpoint {path} is damaged: its entry 'optimizer_history' has no state of a schedule")
-
-
-@contextmanager
-def explained(path: str | Path) -> Iterator[None]:
-    """Give errors of reading the file at ``path`` in one line.
-
-    Raises:
-        UserError: instead of them.
-    """
-    try:
-        yield
-    except (OSError, EOFError, pickle.UnpicklingError) as error:
-        raise explain(path, error) from error
-    except RuntimeError as error:
-        if "PytorchStreamReader" in str(error) or "failed finding central directory" in str(error):
-            raise explain(path, error) from error
-        raise
-
-
-def plain_content(path: str | Path) -> Any:
-    """Return the content of the file at ``path``, mapped where it can be; nothing in it is executed.
-
-    Raises:
-        UserError: the file is missing, empty, of another kind, damaged, or holds more than plain data.
-    """
-    with explained(path):
-        require_sound(Path(path))
-    return unchecked_content(path)
-
-
-def unchecked_content(path: str | Path) -> Any:
-    """:func:`plain_content` of a file whose checksums are, or will be, compared elsewhere.
-
-    Raises:
-        UserError: as :func:`plain_content`, but not for every damage.
-    """
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
-        raise explain(path, error) from error
 
 
 def require_files(load: Callable[..., Any], filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:

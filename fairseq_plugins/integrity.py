@@ -1,0 +1,184 @@
+"""Is a checkpoint whole, is it plain data, and does it hold what fairseq saves?
+
+torch takes a flipped byte for another weight: it does not compare the CRC-32 of the records in its zip archive. Here
+they are compared, which takes about a second for each GB. Then torch builds plain data alone (``weights_only``), so
+that nothing in a file is executed. Averages, folds and packages also hold a SHA-256 of their weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import re
+import zipfile
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+
+NON_FINITE_ALLOWED = "FAIRSEQ_DEEP_ALLOW_NON_FINITE"
+"""Environment variable of ``--allow-non-finite``, so that every process of a command has it."""
+SHA256 = "weights_sha256"
+"""Entry of ``extra_state``."""
+ZIP = b"PK\3\4"
+"""Every zip archive begins with this."""
+LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""A file of torch before 1.6, or of ``_use_new_zipfile_serialization=False``, begins with this."""
+KINDS: Mapping[str, tuple[type, ...]] = {
+    "args": (Namespace, Mapping, type(None)),
+    "cfg": (Mapping, type(None)),
+    "extra_state": (dict,),
+    "task_state": (dict,),
+    "optimizer_history": (list,),
+    "last_optimizer_state": (dict, type(None)),
+}
+"""Legal types of the entries beside ``model``, each of which may be absent."""
+UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
+
+
+def plain_content(path: str | Path) -> dict[str, Any]:
+    """Return the content of a checkpoint, mapped from the file where it can be; nothing in it is executed.
+
+    Raises:
+        UserError: the file is missing, empty, of another kind, damaged, holds more than plain data or other things
+            than a checkpoint of fairseq, or weights that are not finite.
+    """
+    with explained(path):
+        require_sound(Path(path))
+    state = unchecked_content(path)
+    require_content(path, state)
+    return dict(state)
+
+
+def unchecked_content(path: str | Path) -> Any:
+    """Return what ``torch.load`` makes of a file whose checksums are, or will be, compared elsewhere.
+
+    Raises:
+        UserError: it cannot be loaded, or holds more than plain data.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
+        raise explain(path, error) from error
+
+
+def require_sound(path: Path) -> None:
+    """Check that a file is one of ``torch.save``, and compare the checksum of each record in it.
+
+    Raises:
+        UserError: one line with what is wrong; a damaged record is named.
+        OSError: the file cannot be opened.
+    """
+    with open(path, "rb") as stream:
+        start = stream.read(len(LEGACY))
+        if not start:
+            raise UserError(f"checkpoint {path} is empty")
+        if start == LEGACY:
+            return
+        try:
+            archive = zipfile.ZipFile(stream) if start.startswith(ZIP) else None
+            # torch.serialization.set_crc32_options(False) leaves every checksum at zero.
+            records = archive.infolist() if archive else []
+            damaged = archive.testzip() if archive and any(record.CRC for record in records) else None
+        except (EOFError, NotImplementedError, OSError, RuntimeError, ValueError, zipfile.error) as error:
+            raise explain(path, error) from error
+    if archive is None:
+        raise UserError(f"checkpoint {path} is truncated or not a checkpoint")
+    if damaged is not None:
+        name = damaged.partition("/")[2] or damaged
+        raise UserError(f"checkpoint {path} is damaged: the bytes of its record {name!r} have changed")
+
+
+@contextmanager
+def explained(path: str | Path) -> Iterator[None]:
+    """Give errors of reading the file at ``path`` in one line.
+
+    Raises:
+        UserError: instead of them.
+    """
+    try:
+        yield
+    except (OSError, EOFError, pickle.UnpicklingError) as error:
+        raise explain(path, error) from error
+    except RuntimeError as error:
+        if "PytorchStreamReader" in str(error) or "failed finding central directory" in str(error):
+            raise explain(path, error) from error
+        raise
+
+
+def explain(path: str | Path, error: Exception) -> UserError:
+    """Return one line for an error of reading the file at ``path``."""
+    if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
+        return UserError(f"cannot read checkpoint {path}: {error.strerror}")
+    unsafe = UNSAFE_NAME.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
+    if unsafe:
+        return UserError(
+            f"checkpoint {path} is refused: it holds '{unsafe[1]}', which is not plain data and could run code when "
+            "loaded"
+        )
+    return UserError(f"checkpoint {path} is truncated or not a checkpoint")
+
+
+def require_content(path: str | Path, state: Any) -> None:
+    """Check what ``torch.load`` has returned for the file at ``path``.
+
+    Raises:
+        UserError: one line with the first entry or weight that is wrong.
+    """
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
+    if problem := next(_problems(state), None):
+        raise UserError(f"checkpoint {path} is damaged: {problem}")
+    require_finite(path, state["model"])
+
+
+def _problems(state: Mapping[str, Any]) -> Iterator[str]:
+    for name, kinds in KINDS.items():
+        if name in state and not isinstance(state[name], kinds):
+            yield f"its entry '{name}' is a {type(state[name]).__name__}"
+    weights = state["model"]
+    for name, weight in weights.items():
+        if not isinstance(name, str) or not isinstance(weight, Tensor):
+            yield f"the weight {name} is no tensor"
+    for entry in state.get("optimizer_history") or ():
+        if not isinstance(entry, dict) or not isinstance(entry.get("num_updates", 0), int):
+            yield "its entry 'optimizer_history' has no number of updates"
+    said = (state.get("extra_state") or {}).get(SHA256)
+    if said is not None and said != weights_hash(weights):
+        yield "its weights are not those that were written (SHA-256), or another program has changed them"
+
+
+def require_finite(path: str | Path, weights: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are not finite, unless ``--allow-non-finite`` is given.
+
+    Raises:
+        UserError: names the first of them.
+    """
+    if os.environ.get(NON_FINITE_ALLOWED):
+        return
+    for name, weight in weights.items():
+        # Smallest and largest, since torch.isfinite makes copies of a tensor.
+        if weight.is_floating_point() and weight.numel() and not torch.stack(weight.aminmax()).isfinite().all():
+            raise UserError(
+                f"{path}: the weight {name} is not finite: the training has diverged, or the file is damaged; "
+                f"--allow-non-finite, or {NON_FINITE_ALLOWED}=1 in the environment, reads it nevertheless"
+            )
+
+
+def weights_hash(weights: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 over names, types, shapes and bytes of ``weights``, in the order of their names.
+
+    It is not the checksum of the file: a checkpoint also stores the duration of its training, so two runs never match.
+    """
+    digest = hashlib.sha256()
+    for name, weight in sorted(weights.items()):
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,217 @@
+"""Damaged and foreign checkpoints end in one line at every reader, and nothing in them is executed."""
+
+from __future__ import annotations
+
+import copy
+import io
+import zipfile
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_plugins.checkpoints import average, fold, fsck
+from fairseq_plugins.checkpoints.files import read_checkpoint, write_checkpoint
+from fairseq_plugins.cli import main as cli
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.integrity import NON_FINITE_ALLOWED, weights_hash
+from tests import toy
+
+FLAGS = ("--max-update", "2", "--no-epoch-checkpoints")
+
+
+@pytest.fixture(scope="module")
+def trained(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training of Admin, which can be folded."""
+    return toy.train_toy(toy_data, tmp_path_factory.mktemp("run"), *FLAGS, arch="admin_transformer")
+
+
+@pytest.fixture
+def state(trained: Path) -> dict[str, Any]:
+    return dict(torch.load(trained, weights_only=True))
+
+
+@pytest.fixture
+def readers(toy_data: Path) -> tuple[Callable[[Path], Any], ...]:
+    """What reads a checkpoint, as ``fairseq-generate``, ``average`` and ``fold`` do."""
+
+    def built(path: Path) -> None:
+        checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides={"data": str(toy_data)})
+
+    def averaged(path: Path) -> None:
+        average.average_checkpoints([path], path.with_name("average.out"))
+
+    def folded(path: Path) -> None:
+        fold.fold_checkpoint(path, path.with_name("fold.out"), overwrite=True)
+
+    return read_checkpoint, built, averaged, folded
+
+
+def refusal(reader: Callable[[Path], Any], path: Path) -> str | None:
+    """What a reader says of a file; None if it takes it."""
+    try:
+        reader(path)
+    except UserError as error:
+        said = str(error)
+    else:
+        return None
+    assert "\n" not in said
+    return said
+
+
+def saved(state: Any, path: Path, **how: Any) -> Path:
+    torch.save(state, path, **how)
+    return path
+
+
+@pytest.mark.parametrize("damage", ["flipped", "zeroed"])
+def test_the_damaged_record_is_named(damage: str, trained: Path, tmp_path: Path, readers: Any) -> None:
+    with zipfile.ZipFile(trained) as archive:
+        largest = max(archive.infolist(), key=lambda record: record.file_size)
+        record = archive.read(largest)
+    content = bytearray(trained.read_bytes())
+    middle = content.index(record) + len(record) // 2
+    if damage == "flipped":
+        content[middle] ^= 1
+    else:
+        content[middle : middle + 512] = bytes(512)
+    path = tmp_path / "damaged.pt"
+    path.write_bytes(content)
+    name = largest.filename.partition("/")[2]
+    message = f"checkpoint {path} is damaged: the bytes of its record {name!r} have changed"
+    assert [refusal(reader, path) for reader in readers] == [message] * len(readers)
+    assert fsck.look_at(path).problem == f"damaged: the bytes of its record {name!r} have changed"
+
+
+def test_changed_bytes_are_refused_or_do_no_harm(trained: Path, tmp_path: Path) -> None:
+    """What passes has changed where no reader looks: padding, or the dates in the list of records."""
+    sound, path = trained.read_bytes(), tmp_path / "changed.pt"
+    expected = weights_hash(read_checkpoint(trained)["model"])
+    refused = 0
+    for number in range(60):
+        place = (number * 2654435761) % len(sound)
+        content = bytearray(sound)
+        if number % 3 == 0:
+            content[place] ^= 1 << number % 8
+        elif number % 3 == 1:
+            del content[place:]
+        else:
+            content[place:place] = b"inserted"
+        path.write_bytes(content)
+        if refusal(read_checkpoint, path) is None:
+            assert weights_hash(read_checkpoint(path)["model"]) == expected
+        else:
+            refused += 1
+    assert refused >= 50
+
+
+@pytest.mark.parametrize("content", [torch.zeros(3), [1, 2], {"w": torch.zeros(2)}, None], ids=lambda value: str(value))
+def test_what_fairseq_does_not_save_is_one_line(
+    content: Any, toy_data: Path, tmp_path: Path, readers: tuple[Callable[[Path], Any], ...]
+) -> None:
+    path = saved(content, tmp_path / "checkpoint_last.pt")
+    message = f"{path} is not a fairseq checkpoint: it has no weights under 'model'"
+    assert [refusal(reader, path) for reader in readers] == [message] * len(readers)
+    assert fsck.look_at(path).problem
+    with pytest.raises(UserError, match="checkpoint_last.pt is not a fairseq checkpoint"):
+        toy.train_toy(toy_data, tmp_path, *FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "problem"),
+    [
+        ("extra_state", [1], "its entry 'extra_state' is a list"),
+        ("cfg", "x", "its entry 'cfg' is a str"),
+        ("optimizer_history", {}, "its entry 'optimizer_history' is a dict"),
+        ("optimizer_history", [{"num_updates": "2"}], "its entry 'optimizer_history' has no number of updates"),
+        ("model", {"w": 1.5}, "the weight w is no tensor"),
+    ],
+)
+def test_entries_of_another_kind(
+    entry: str, value: Any, problem: str, state: dict[str, Any], tmp_path: Path, readers: Any
+) -> None:
+    path = saved({**state, entry: value}, tmp_path / "changed.pt")
+    message = f"checkpoint {path} is damaged: {problem}"
+    assert [refusal(reader, path) for reader in readers] == [message] * len(readers)
+
+
+@pytest.mark.parametrize("history", [[], [{}], [{"num_updates": 2, "optimizer_name": "FairseqAdam"}]], ids=str)
+def test_a_history_that_fairseq_cannot_take(
+    history: list[Any], state: dict[str, Any], tmp_path: Path, readers: Any
+) -> None:
+    path = saved({**state, "optimizer_history": history}, tmp_path / "history.pt")
+    message = f"checkpoint {path} is damaged: its entry 'optimizer_history' has no state of a schedule"
+    assert [refusal(reader, path) for reader in readers] == [None, message, None, None]
+
+
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite(
+    value: float, place: int, state: dict[str, Any], tmp_path: Path, readers: Any
+) -> None:
+    name = "decoder.layers.1.fc1.weight"
+    state["model"][name].view(-1)[place] = value
+    path = saved(state, tmp_path / "diverged.pt")
+    for reader in readers:
+        assert f"{path}: the weight {name} is not finite: the training has diverged" in str(refusal(reader, path))
+
+
+def test_weights_that_are_not_finite_are_read_on_request(
+    state: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state["model"]["decoder.layers.1.fc1.weight"].view(-1)[0] = float("nan")
+    path, output = saved(state, tmp_path / "nan.pt"), tmp_path / "out.pt"
+    command = ["average", "--inputs", str(path), "--output", str(output)]
+    assert cli.main(command) == 2
+    assert capsys.readouterr().err == (
+        f"error: {path}: the weight decoder.layers.1.fc1.weight is not finite: the training has diverged, or the "
+        f"file is damaged; --allow-non-finite, or {NON_FINITE_ALLOWED}=1 in the environment, reads it nevertheless\n"
+    )
+    with monkeypatch.context() as asked:
+        asked.setenv(NON_FINITE_ALLOWED, "1")
+        assert read_checkpoint(path)["model"].keys() == state["model"].keys()
+    assert not output.exists()
+    assert cli.main([*command, "--allow-non-finite"]) == 0
+    assert torch.load(output, weights_only=True)["model"].keys() == state["model"].keys()
+    # It holds for that command alone.
+    assert refusal(read_checkpoint, path) is not None
+
+
+def test_the_hash_of_an_average_finds_a_changed_weight(trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "average.pt"
+    average.average_checkpoints([trained], path)
+    state = torch.load(path, weights_only=True)
+    next(iter(state["model"].values())).view(-1)[0] += 1
+    saved(state, path)
+    assert refusal(read_checkpoint, path) == (
+        f"checkpoint {path} is damaged: its weights are not those that were written (SHA-256), "
+        "or another program has changed them"
+    )
+    write_checkpoint(state, path)
+    assert refusal(read_checkpoint, path) is None
+
+
+def test_old_formats_are_read(state: dict[str, Any], tmp_path: Path) -> None:
+    expected = weights_hash(state["model"])
+    older = {**copy.deepcopy(state), "args": Namespace(**state["cfg"]["model"]), "cfg": None}
+    path = saved(older, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    assert weights_hash(read_checkpoint(path)["model"]) == expected
+    torch.serialization.set_crc32_options(False)
+    try:
+        saved(state, path)
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert weights_hash(read_checkpoint(path)["model"]) == expected
+
+
+def test_a_zip_archive_of_another_program_is_refused(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("notes.txt", "x")
+    path = tmp_path / "notes.pt"
+    path.write_bytes(stream.getvalue())
+    assert refusal(read_checkpoint, path) == f"checkpoint {path} is truncated or not a checkpoint"
