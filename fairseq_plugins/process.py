@@ -137,27 +137,19 @@ def end_with_torchrun() -> None:
         end_with(os.getppid())
 
 
-def start_child(command: Sequence[str], *, ignores_interrupts: bool = False, **settings: Any) -> Popen[bytes]:
+def start_child(command: Sequence[str], **settings: Any) -> Popen[bytes]:
     """Start a command that ends when this process does, and keeps the lock of a directory that this process holds.
 
     Args:
         command: the command and its arguments.
-        ignores_interrupts: whether Ctrl-C at the terminal is left to this process.
         **settings: of ``subprocess.Popen``.
     """
     import ctypes  # noqa: F401  (not first in the copy of this process, whose threads may hold the import's lock)
-    import signal
     import subprocess
 
     parent = os.getpid()
-
-    def begin() -> None:
-        if ignores_interrupts:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        end_with(parent)
-
     # A child that outlives a killed parent still works there, so it inherits the lock of workspace.py.
-    return subprocess.Popen(command, close_fds=False, preexec_fn=begin, **settings)
+    return subprocess.Popen(command, close_fds=False, preexec_fn=lambda: end_with(parent), **settings)
 
 
 def end_children(children: Collection[Popen[bytes]]) -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.selection import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, numbered_checkpoints
+from fairseq_plugins.checkpoints.selection import (
+    EPOCH_CHECKPOINT,
+    UPDATE_CHECKPOINT,
+    best_checkpoints,
+    last_checkpoints,
+    numbered_checkpoints,
+)
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.run import Run
@@ -48,11 +54,19 @@ def _last_saved(checkpoints: Path) -> str:
     return "none"
 
 
-def flags(choice: str, checkpoints: Path) -> list[str]:
-    """Flags of ``fairseq-deep average`` for a result of :func:`choose`."""
-    if counted := _COUNTED.fullmatch(choice):
-        return [f"--{counted[1]}", counted[2], "--checkpoints", str(checkpoints)]
-    return ["--inputs", str(checkpoints / LAST if choice == "none" else Path(choice))]
+def inputs(choice: str, checkpoints: Path) -> list[Path]:
+    """The checkpoints of a result of :func:`choose`, the newest last.
+
+    Raises:
+        UserError: there are fewer than chosen.
+    """
+    counted = _COUNTED.fullmatch(choice)
+    if not counted:
+        return [checkpoints / LAST if choice == "none" else Path(choice)]
+    kind, count = counted[1], int(counted[2])
+    if kind == "best":
+        return best_checkpoints(checkpoints, count, None)
+    return last_checkpoints(checkpoints, count, _SAVED[kind], kind.removeprefix("last-").removesuffix("s"))
 
 
 def newest(checkpoints: Path) -> Path:

@@ -5,34 +5,64 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.pipeline.fairseq_log import language_model_loss, sentence
-from fairseq_plugins.pipeline.run import REFERENCES
 from fairseq_plugins.scoring.text import read_sentences
 
 
-def hypotheses_in_order(lines: Iterable[str], expected: int) -> list[str]:
-    """The translations in ``fairseq-generate``'s output, in the order of the test set.
+class Texts(NamedTuple):
+    """The sentences of a test set in its order.
+
+    Args:
+        hypotheses: translations; subwords are joined.
+        references: as published.
+        tokenised_references: the text before subwords, so unknown words stay; without that file what
+            ``fairseq-generate`` printed, as the model's dictionary knows it.
+    """
+
+    hypotheses: list[str]
+    references: list[str]
+    tokenised_references: list[str]
+
+
+def texts_of(log: Path, published: Path, tokenised: Path) -> Texts:
+    """Read the translations of a test set.
+
+    Args:
+        log: the output of ``fairseq-generate``.
+        published: the published references.
+        tokenised: the tokenised references, which may not exist.
+
+    Raises:
+        UserError: a sentence was not translated exactly once.
+    """
+    references = read_sentences(published)
+    with open(log, encoding="utf-8", newline="\n") as lines:
+        content = list(lines)
+    try:
+        hypotheses, printed = (in_order(kind, content, len(references)) for kind in "DT")
+    except UserError as error:
+        raise UserError(f"{log}: {error}") from None
+    tokens = read_sentences(tokenised) if tokenised.is_file() else printed
+    if len(tokens) != len(references):
+        raise UserError(f"{tokenised}: {len(tokens)} lines, but {published} has {len(references)}")
+    return Texts(hypotheses, references, tokens)
+
+
+def in_order(kind: str, lines: Iterable[str], expected: int) -> list[str]:
+    """The sentences of one kind in ``fairseq-generate``'s output, in the order of the test set.
+
+    Args:
+        kind: ``D`` for translations, ``T`` for references as the model's dictionary knows them.
+        lines: the output.
+        expected: number of sentences.
 
     Raises:
         UserError: a sentence is missing, comes twice, or is not of this test set.
     """
-    return _in_order("D", lines, expected)
-
-
-def references_in_order(lines: Iterable[str], expected: int) -> list[str]:
-    """The references in ``fairseq-generate``'s output, as the model's dictionary knows them.
-
-    Raises:
-        UserError: a sentence is missing, comes twice, or is not of this test set.
-    """
-    return _in_order("T", lines, expected)
-
-
-def _in_order(kind: str, lines: Iterable[str], expected: int) -> list[str]:
     texts: dict[int, str] = {}
     for line in lines:
         printed = sentence(line)
@@ -47,31 +77,6 @@ def _in_order(kind: str, lines: Iterable[str], expected: int) -> list[str]:
         first = f"; the first missing is {missing[0]}" if missing else ""
         raise UserError(f"{len(texts)} translations for {expected} test sentences{first}")
     return [texts[index] for index in range(expected)]
-
-
-def write_texts(log: Path, published: Path, tokenised: Path, target: Path) -> None:
-    """Write ``hypotheses.tok``, ``references.tok`` and ``references.txt`` into the directory of a test set.
-
-    The tokenised references are the text before subwords, so unknown words stay. A corpus without that file gets what
-    ``fairseq-generate`` printed.
-
-    Raises:
-        UserError: a sentence was not translated exactly once.
-    """
-    raw = read_sentences(published)
-    with open(log, encoding="utf-8", newline="\n") as lines:
-        content = list(lines)
-    try:
-        hypotheses = hypotheses_in_order(content, len(raw))
-        printed = references_in_order(content, len(raw))
-    except UserError as error:
-        raise UserError(f"{log}: {error}") from None
-    references = read_sentences(tokenised) if tokenised.is_file() else printed
-    if len(references) != len(raw):
-        raise UserError(f"{tokenised}: {len(references)} lines, but {published} has {len(raw)}")
-    write_lines(target.parent / "references.tok", references)
-    write_lines(target.parent / REFERENCES, raw)
-    write_lines(target, hypotheses)
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from fairseq_plugins.pipeline import smoke
 from fairseq_plugins.pipeline.checkout import CONFIGS, checkout
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.compare import Options, Training, report, require_slurm, run_directory, train_all
-from fairseq_plugins.pipeline.evaluate import test_sets
+from fairseq_plugins.pipeline.decoding import test_sets
 from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
 from fairseq_plugins.pipeline.workspace import Workspace
 from fairseq_plugins.process import exit_code

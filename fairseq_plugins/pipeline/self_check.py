@@ -186,12 +186,18 @@ def _unknown(lines: Sequence[Tokens]) -> tuple[list[str], str]:
     return [count] if unknown else [], problem if unknown > MOST_UNKNOWN * tokens else ""
 
 
+def plain_text(how: Description, language: str, lines: Sequence[str]) -> list[str]:
+    """Tokens whose subwords are joined, as plain text: with capitals where it was truecased, detokenised."""
+    from fairseq_plugins.text.tokenise import detokenised
+    from fairseq_plugins.text.truecase import recaser
+
+    cased = list(map(recaser(), lines)) if how.truecased else list(lines)
+    return list(detokenised(language, cased)) if how.tokeniser == "moses" else cased
+
+
 def check_translation(references: References) -> Result:
     """References of a translation: join subwords, detokenise and compare, as for a translation."""
     from fairseq.data.data_utils import post_process
-
-    from fairseq_plugins.text.tokenise import detokenised
-    from fairseq_plugins.text.truecase import recaser
 
     how, language, binarised = references.description, references.target, references.binarised
     assert how is not None
@@ -199,9 +205,7 @@ def check_translation(references: References) -> Result:
     lines = list(_binarised(prefix, binarised / f"dict.{language}.txt"))
 
     def put_together(whole: Sequence[str]) -> Sequence[str]:
-        joined = [post_process(line, how.subwords) for line in whole]
-        joined = list(map(recaser(), joined)) if how.truecased else joined
-        return list(detokenised(language, joined)) if how.tokeniser == "moses" else joined
+        return plain_text(how, language, [post_process(line, how.subwords) for line in whole])
 
     return _compared(references, lines, put_together, how)
 

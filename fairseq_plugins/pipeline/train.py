@@ -7,6 +7,7 @@ to bottom: the request, the plan for this machine, the check that RUN can be con
 from __future__ import annotations
 
 import argparse
+import atexit
 import importlib.util
 import json
 import logging
@@ -15,16 +16,17 @@ import multiprocessing
 import operator
 import os
 import platform
+import runpy
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ from fairseq_plugins.pipeline.progress import Progress, Screen
 from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION
 from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.pipeline.workspace import Workspace, require_apart
-from fairseq_plugins.process import end_with, exit_code, start_child
+from fairseq_plugins.process import end_with, exit_code, users_mistake
 from fairseq_plugins.processor import check_threads
 from fairseq_plugins.text.description import described
 
@@ -220,15 +222,24 @@ def train(request: Request) -> int:
     # One directory per machine: a lock of another machine may be invisible here.
     place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
     with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
-        plan, screen = _begun_in_a_copy(request), Screen()
-        for line in plan.lines:
-            screen.say(line)
-        if plan.ending is not None:
-            return plan.ending.exit_code
-        if request.dry_run:
-            screen.say(shlex.join(plan.command))
-            return 0
-        return _started(plan, request, screen)
+        log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
+        since, screen = log.stat().st_size if log.exists() else 0, Screen()
+        with _started(request, log) as (plan, child):
+            for line in plan.lines:
+                screen.say(line)
+            if plan.ending is not None:
+                return plan.ending.exit_code
+            if request.dry_run:
+                screen.say(shlex.join(plan.command))
+                return 0
+            # Only the first machine logs the numbers.
+            code = _followed(child, None if request.quiet or request.rank else Progress(log, since, screen))
+        screen.show([])
+        if request.rank:
+            return code
+        ending = say_how_it_ended(request.run, code, log, since)
+        (Screen(sys.stderr) if ending.exit_code else screen).say(f"{request.run}: {ending.sentence()}")
+        return ending.exit_code
 
 
 # --- the plan for this machine --------------------------------------------------------------------------------------
@@ -338,20 +349,21 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
             raise UserError(f"--valid-bleu is for the task translation; {task._name} has no BLEU at validation")
         return []
     if not (task.eval_bleu if request.valid_bleu is None else request.valid_bleu):
-        return ["task.eval_bleu=false"]
-    overrides = ["task.eval_bleu=true", "task.eval_bleu_print_samples=true"]
+        return ["task.eval_bleu=false"] if task.eval_bleu else []
+    # `++`: the YAML may lack a key of a named group.
+    overrides = ["++task.eval_bleu=true", "++task.eval_bleu_print_samples=true"]
     if json.loads(task.eval_bleu_args or "{}") == {}:
         form = config.generation.get("lenpen_form", "fairseq")
         search = {"beam": 1, **({} if form == "fairseq" else {"lenpen_form": form})}
-        overrides.append(f"task.eval_bleu_args={quoted(json.dumps(search))}")
+        overrides.append(f"++task.eval_bleu_args={quoted(json.dumps(search))}")
     if text := described(request.data):
         words = "moses" if text.tokeniser == "moses" else "space"
         languages = {"source_lang": task.source_lang, "target_lang": task.target_lang}
         known = {name: language for name, language in languages.items() if language}
         overrides += [
-            f"task.eval_bleu_detok={words}",
-            f"task.eval_bleu_detok_args={quoted(json.dumps(known if words == 'moses' else {}))}",
-            f"task.eval_bleu_remove_bpe={text.subwords}",
+            f"++task.eval_bleu_detok={words}",
+            f"++task.eval_bleu_detok_args={quoted(json.dumps(known if words == 'moses' else {}))}",
+            f"++task.eval_bleu_remove_bpe={text.subwords}",
         ]
     return overrides
 
@@ -459,20 +471,6 @@ def _short_of(record: dict[str, Any], machine: Machine) -> str:
 
 
 # --- the check that RUN can be continued ----------------------------------------------------------------------------
-
-
-def _begun_in_a_copy(request: Request) -> Plan:
-    """:func:`begun` in a fork of this process.
-
-    Otherwise its imports and its context on a GPU would stay in memory during the training.
-    """
-    sys.stdout.flush()
-    context, end = multiprocessing.get_context("fork"), (os.getpid(), signal.SIGKILL)
-    with ProcessPoolExecutor(1, context, end_with, end) as copy:
-        try:
-            return copy.submit(begun, request).result()
-        except BrokenProcessPool:
-            raise UserError("the check before the training was killed; is the memory full?") from None
 
 
 def begun(request: Request) -> Plan:
@@ -622,51 +620,84 @@ def read_record(run: Path) -> dict[str, Any] | None:
     return record
 
 
-# --- the training and its end ---------------------------------------------------------------------------------------
+# --- the training ---------------------------------------------------------------------------------------------------
 
 
-def _started(plan: Plan, request: Request, screen: Screen) -> int:
-    """Run the training, append its output to the log, and report its end."""
-    log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
-    log.touch()
-    since = log.stat().st_size
-    # Only the first machine logs the numbers.
-    progress = None if request.quiet or request.rank else Progress(log, since, screen)
-    code = _followed(plan.command, log, {**os.environ, **_of_wandb(request)}, progress)
-    screen.show([])
-    if request.rank:
-        return code
-    ending = say_how_it_ended(request.run, code, log, since)
-    (Screen(sys.stderr) if ending.exit_code else screen).say(f"{request.run}: {ending.sentence()}")
-    return ending.exit_code
+@contextmanager
+def _started(request: Request, log: Path) -> Iterator[tuple[Plan, ForkProcess]]:
+    """Plan a training and start it, in a fork of this process, which has not imported torch; end it with the block.
+
+    Raises:
+        UserError: as :func:`begun`, or the fork was killed.
+        SystemExit: the fork failed by a defect and has printed its trace.
+    """
+    sys.stdout.flush()
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_plan_and_train, args=(request, log, sender, os.getpid()))
+    child.start()
+    sender.close()
+    try:
+        answer = receiver.recv()
+        if isinstance(answer, UserError):
+            raise answer
+        yield answer, child
+    except EOFError:
+        child.join()
+        if child.exitcode == 1:
+            raise SystemExit(1) from None
+        raise UserError("the check before the training was killed; is the memory full?") from None
+    finally:
+        # SIGTERM ends Python at once; checkpoints are whole at any time.
+        child.terminate()
+        child.join()
 
 
-def _followed(command: Sequence[str], log: Path, environment: Mapping[str, str], progress: Progress | None) -> int:
-    """Run a command, show its progress, and return its exit code as in a shell. If we are ended, it ends, too."""
-    with open(log, "ab") as output:
-        # Ctrl-C reaches the training through this process; it would otherwise log a traceback.
-        child = start_child(
-            command,
-            ignores_interrupts=True,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
-        try:
-            while True:
-                try:
-                    code = child.wait(POLLED)
-                    return code if code >= 0 else 128 - code
-                except subprocess.TimeoutExpired:
-                    pass
-                finally:
-                    if progress is not None:
-                        progress.poll()
-        finally:
-            # SIGTERM ends Python at once; checkpoints are whole at any time.
-            child.terminate()
-            child.wait()
+def _plan_and_train(request: Request, log: Path, sender: Connection, parent: int) -> None:
+    """Send the plan of a training, or the mistake that prevents it; then be the command of the plan.
+
+    Neither the imports nor the context on a GPU are made twice.
+    """
+    # Ctrl-C reaches the training through its parent; it would otherwise log a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with(parent)
+    try:
+        plan = begun(request)
+    except Exception as error:
+        mistake = users_mistake(error)
+        if mistake is None:
+            raise
+        sender.send(mistake)
+        return
+    sender.send(plan)
+    sender.close()
+    if plan.ending is not None or request.dry_run:
+        return
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    logging.getLogger("fairseq").setLevel(logging.NOTSET)
+    # env NAME=VALUE python -m MODULE ARGUMENT ...
+    at = plan.command.index("-m")
+    pairs = (word.partition("=") for word in plan.command[1 : at - 1])
+    os.environ.update({**{name: value for name, _, value in pairs}, **_of_wandb(request)})
+    sys.argv = ["-m", *plan.command[at + 2 :]]
+    try:
+        runpy.run_module(plan.command[at + 1], run_name="__main__", alter_sys=True)
+    finally:
+        # A fork ends without them: loggers such as W&B finish there.
+        atexit._run_exitfuncs()
+
+
+def _followed(child: ForkProcess, progress: Progress | None) -> int:
+    """Wait for the end of a training, show its progress, and return its exit code as in a shell."""
+    while child.exitcode is None:
+        child.join(POLLED)
+        if progress is not None:
+            progress.poll()
+    return child.exitcode if child.exitcode >= 0 else 128 - child.exitcode
 
 
 def _of_wandb(request: Request) -> dict[str, str]:

@@ -22,7 +22,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input, whole_directory
 from fairseq_plugins.options import IntermixedParser
 from fairseq_plugins.pipeline.corpus import binarised
-from fairseq_plugins.pipeline.evaluate import configuration_of, languages_of
+from fairseq_plugins.pipeline.decoding import configuration_of, languages_of
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.translator.engines import CTranslate2Engine, FairseqEngine, How
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of

@@ -20,8 +20,8 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.another_dictionary import recorded, refuse_dictionaries, trained_on
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.corpus import binarised, lengths
+from fairseq_plugins.pipeline.decoding import KINDS, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.ending import finished
-from fairseq_plugins.pipeline.evaluate import KINDS, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.run import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.process import exit_code

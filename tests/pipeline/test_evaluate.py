@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline import averaging, evaluate
-from fairseq_plugins.pipeline.evaluate import Plan, TestSet, make_plan, parser
-from fairseq_plugins.pipeline.generated import write_perplexity, write_texts
+from fairseq_plugins.pipeline import averaging, decoding, evaluate
+from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
+from fairseq_plugins.pipeline.evaluate import parser
+from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.run import read_run
 from tests import toy
 from tests.pipeline.making import write_run
@@ -59,24 +60,24 @@ def plan(run: Path, data: Path, *arguments: str) -> Plan:
 
 def test_beam_and_length_penalty_are_the_configuration_s(run, data):
     found = plan(run, data)
-    assert (found.beam, found.length_penalty, found.updates) == ("4", "0.6", 70)
-    assert found.decode_flags == ("--beam", "4", "--lenpen", "0.6")
-    assert found.settings == (("beam", "4"), ("lenpen", "0.6"), ("text", "none+none"))
-    assert found.test_sets == (TestSet("test", "test", data / "raw" / "test.en"),)
-    assert (found.source, found.target, found.on_cpu) == ("de", "en", True)
+    assert (found.decoding.beam, found.decoding.length_penalty, found.updates) == ("4", "0.6", 70)
+    assert found.decoding.flags == ("--beam", "4", "--lenpen", "0.6")
+    assert found.decoding.settings == (("beam", "4"), ("lenpen", "0.6"), ("text", "none+none"))
+    assert found.decoding.test_sets == (TestSet("test", "test", data / "raw" / "test.en"),)
+    assert (found.decoding.source, found.decoding.target, found.on_cpu) == ("de", "en", True)
     assert found.run.finished is not None
 
 
 def test_the_user_can_say_otherwise(run, data):
     found = plan(run, data, "--beam", "7", "--length-penalty", "1")
-    assert found.decode_flags == ("--beam", "7", "--lenpen", "1")
+    assert found.decoding.flags == ("--beam", "7", "--lenpen", "1")
 
 
 def test_the_whole_search_of_a_configuration_is_handed_on(run, data):
     generation = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50}
     save(run / "checkpoints" / "checkpoint_last.pt", TRANSLATION, generation=generation)
     found = plan(run, data)
-    assert found.decode_flags == (
+    assert found.decoding.flags == (
         "--beam",
         "4",
         "--lenpen",
@@ -88,16 +89,16 @@ def test_the_whole_search_of_a_configuration_is_handed_on(run, data):
         "--max-len-b",
         "50",
     )
-    assert found.length_penalty == "0.6 (gnmt)"
+    assert found.decoding.length_penalty == "0.6 (gnmt)"
 
 
 def test_languages_that_a_training_did_not_name_are_those_of_the_data(run, data):
     save(run / "checkpoints" / "checkpoint_last.pt", {"_name": "translation"})
-    assert plan(run, data).target == "en"
+    assert plan(run, data).decoding.target == "en"
 
 
 def how_it_is_made_plain(run: Path, data: Path, *arguments: str) -> tuple[str, str, bool]:
-    text = plan(run, data, *arguments).text
+    text = plan(run, data, *arguments).decoding.text
     assert text is not None
     return text.subwords, text.tokeniser, text.lower_case
 
@@ -111,7 +112,7 @@ def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_g
     assert how_it_is_made_plain(run, data) == ("none", "none", False)
     describe(data, tokeniser="moses", subwords="sentencepiece", lower_case=True)
     assert how_it_is_made_plain(run, data) == ("sentencepiece", "moses", True)
-    assert plan(run, data).settings[-1] == ("text", "sentencepiece+moses+lower-case")
+    assert plan(run, data).decoding.settings[-1] == ("text", "sentencepiece+moses+lower-case")
 
 
 def test_an_earlier_preparation_is_described_by_its_settings_where_these_leave_no_doubt(run, data):
@@ -155,7 +156,7 @@ def test_what_fairseq_preprocess_alone_has_made_needs_the_references_and_what_th
     place.mkdir()
     (data / "raw" / "test.en").rename(place / "test.en")
     found = plan(run, alone, *given, f"--references={place}")
-    assert found.test_sets == (TestSet("test", "test", place / "test.en"),)
+    assert found.decoding.test_sets == (TestSet("test", "test", place / "test.en"),)
     assert found.binarised == alone
 
 
@@ -163,7 +164,7 @@ def test_a_checkpoint_of_the_old_style_is_decoded_by_fairseq_s_defaults(run, dat
     old = {"args": Namespace(task="translation", source_lang="de", target_lang="en"), "model": {"w": torch.zeros(1)}}
     torch.save(old, run / "checkpoints" / "checkpoint_last.pt")
     found = plan(run, data)
-    assert (found.kind, found.decode_flags) == ("translation", ("--beam", "5", "--lenpen", "1"))
+    assert (found.kind, found.decoding.flags) == ("translation", ("--beam", "5", "--lenpen", "1"))
 
 
 def test_speech_has_its_units_joined_by_the_task_alone(run, data):
@@ -171,8 +172,8 @@ def test_speech_has_its_units_joined_by_the_task_alone(run, data):
     save(run / "checkpoints" / "checkpoint_last.pt", Namespace(_name="speech_to_text", config_yaml="mine.yaml"))
     (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 60)
     found = plan(run, data)
-    assert (found.kind, found.text, found.target) == ("speech", None, "en")
-    assert found.decode_flags[-2:] == ("--config-yaml", "mine.yaml")
+    assert (found.kind, found.decoding.text, found.decoding.target) == ("speech", None, "en")
+    assert found.decoding.flags[-2:] == ("--config-yaml", "mine.yaml")
     (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 59)
     with pytest.raises(UserError, match=r"raw/test.en: 60 lines, but test.tsv in data-bin has 59 sentences"):
         plan(run, data)
@@ -181,14 +182,14 @@ def test_speech_has_its_units_joined_by_the_task_alone(run, data):
 def test_every_named_test_set_is_decoded_under_its_split(data):
     (data / "test_sets").write_text("test\tnewstest2014\ntest1\tnewstest2015\n")
     both = [TestSet("test", "newstest2014"), TestSet("test1", "newstest2015")]
-    assert evaluate.test_sets(data, []) == both
-    assert evaluate.test_sets(data, ["newstest2015"]) == both[1:]
-    assert evaluate.test_sets(data, ["valid"]) == [TestSet("valid", "valid")]
+    assert decoding.test_sets(data, []) == both
+    assert decoding.test_sets(data, ["newstest2015"]) == both[1:]
+    assert decoding.test_sets(data, ["valid"]) == [TestSet("valid", "valid")]
     with pytest.raises(UserError, match=r"unknown test set 'newstest20144' \(did you mean 'newstest2014'\?\)"):
-        evaluate.test_sets(data, ["newstest20144"])
+        decoding.test_sets(data, ["newstest20144"])
     (data / "test_sets").write_text("test newstest2014\n")
     with pytest.raises(UserError, match="test_sets: each line must be"):
-        evaluate.test_sets(data, [])
+        decoding.test_sets(data, [])
 
 
 def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
@@ -196,7 +197,7 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
     save(run / "checkpoints" / "checkpoint_last.pt", task, eval_lm={"context_window": 400})
     found = plan(run, data)
     assert found.kind == "language_model"
-    assert found.decode_flags == (
+    assert found.decoding.flags == (
         "--sample-break-mode",
         "none",
         "--tokens-per-sample",
@@ -205,7 +206,7 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
         "400",
         "--add-bos-token",
     )
-    assert ("context-window", "0") in plan(run, data, "--context-window", "0").settings
+    assert ("context-window", "0") in plan(run, data, "--context-window", "0").decoding.settings
 
 
 def test_references_of_another_test_set_are_refused(run, data):
@@ -256,7 +257,7 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
     def loaded() -> None:
         raise AssertionError("fairseq was loaded")
 
-    monkeypatch.setattr(evaluate.fairseq_plugins, "register", loaded)
+    monkeypatch.setattr(decoding.fairseq_plugins, "register", loaded)
     assert evaluate.main([str(run), str(data), "tset"]) == 2
     line = f"error: {data}: unknown test set 'tset' (did you mean 'test'?); legal values: test, valid\n"
     assert capsys.readouterr() == ("", line)
@@ -290,7 +291,7 @@ def test_data_of_another_training_are_refused(run, data, tmp_path):
     content = b"".join((binarised / f"dict.{side}.txt").read_bytes() for side in ("de", "en"))
     trained_on(run, data, hashlib.sha256(content + "".join(sizes).encode()).hexdigest())
     moved = data.rename(tmp_path / "moved")
-    assert plan(run, moved).test_sets == (TestSet("test", "test", moved / "raw" / "test.en"),)
+    assert plan(run, moved).decoding.test_sets == (TestSet("test", "test", moved / "raw" / "test.en"),)
 
     dictionary = moved / "data-bin" / "dict.en.txt"
     first, second, *others = dictionary.read_text().splitlines(keepends=True)
@@ -322,10 +323,15 @@ def test_without_a_published_row_the_last_that_are_there_are_averaged(tmp_path):
     assert averaging.newest(run.checkpoints).name == "checkpoint_1_70.pt"
 
 
-def test_flags_of_the_average(tmp_path):
-    assert averaging.flags("best=2", tmp_path) == ["--best", "2", "--checkpoints", str(tmp_path)]
-    assert averaging.flags("none", tmp_path) == ["--inputs", str(tmp_path / "checkpoint_last.pt")]
-    assert averaging.flags("a.pt", tmp_path) == ["--inputs", "a.pt"]
+def test_the_checkpoints_of_an_average(tmp_path):
+    for update in range(10, 40, 10):
+        (tmp_path / f"checkpoint_1_{update}.pt").touch()
+    last = [tmp_path / f"checkpoint_1_{update}.pt" for update in (20, 30)]
+    assert averaging.inputs("last-updates=2", tmp_path) == last
+    assert averaging.inputs("none", tmp_path) == [tmp_path / "checkpoint_last.pt"]
+    assert averaging.inputs("a.pt", tmp_path) == [Path("a.pt")]
+    with pytest.raises(UserError, match="only 0 checkpoints saved by epoch, fewer than the 1 requested"):
+        averaging.inputs("last-epochs=1", tmp_path)
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------
@@ -343,14 +349,10 @@ def generated(index: int, reference: str, translation: str) -> list[str]:
     ]
 
 
-def write(place: Path, lines: list[str], raw: list[str]) -> None:
+def read(place: Path, lines: list[str], raw: list[str]) -> Texts:
     (place / "generate.log").write_text("".join(lines), encoding="utf-8", newline="\n")
     (place / "raw.en").write_text("".join(f"{line}\n" for line in raw), encoding="utf-8", newline="\n")
-    write_texts(place / "generate.log", place / "raw.en", place / "test.tok.en", place / "hypotheses.tok")
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_bytes().decode().removesuffix("\n").split("\n")
+    return texts_of(place / "generate.log", place / "raw.en", place / "test.tok.en")
 
 
 @settings(max_examples=40)
@@ -360,16 +362,15 @@ def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path
     order = list(range(len(pairs)))
     random.Random(seed).shuffle(order)
     raw = [f"{number}. as published" for number in range(len(pairs))]
-    write(place, [line for index in order for line in generated(index, *pairs[index])], raw)
-    assert lines_of(place / "references.tok") == [reference for reference, _ in pairs]
-    assert lines_of(place / "hypotheses.tok") == [translation for _, translation in pairs]
-    assert lines_of(place / "references.txt") == raw
+    first = "2026 | INFO | fairseq_cli.generate | D-ictionary\n"
+    texts = read(place, [first, *(line for index in order for line in generated(index, *pairs[index]))], raw)
+    assert texts == ([translation for _, translation in pairs], raw, [reference for reference, _ in pairs])
 
 
 def test_tokenised_references_are_those_from_before_the_subwords(tmp_path):
     (tmp_path / "test.tok.en").write_text("a rare word\n")
-    write(tmp_path, generated(0, "a <<unk>> word", "a word"), ["A rare word"])
-    assert lines_of(tmp_path / "references.tok") == ["a rare word"]
+    texts = read(tmp_path, generated(0, "a <<unk>> word", "a word"), ["A rare word"])
+    assert texts.tokenised_references == ["a rare word"]
 
 
 @pytest.mark.parametrize(
@@ -377,21 +378,21 @@ def test_tokenised_references_are_those_from_before_the_subwords(tmp_path):
     [
         ([0, 2], "2 translations for 3 test sentences; the first missing is 1"),
         ([2, 1, 0, 3], "4 translations for 3 test sentences"),
+        ([], "0 translations for 3 test sentences; the first missing is 0"),
         ([0, 1, 1, 2], "sentence 1 was translated twice"),
     ],
 )
 def test_a_lost_sentence_stops_the_evaluation(tmp_path, indices, message):
     lines = [line for index in indices for line in generated(index, "x", "x")]
     with pytest.raises(UserError) as caught:
-        write(tmp_path, lines, ["x", "x", "x"])
+        read(tmp_path, lines, ["x", "x", "x"])
     assert str(caught.value) == f"{tmp_path / 'generate.log'}: {message}"
-    assert not (tmp_path / "hypotheses.tok").exists()
 
 
 def test_tokenised_references_of_another_length_are_refused(tmp_path):
     (tmp_path / "test.tok.en").write_text("one\ntwo\n")
     with pytest.raises(UserError, match=r"test\.tok\.en: 2 lines, but"):
-        write(tmp_path, generated(0, "x", "x"), ["x"])
+        read(tmp_path, generated(0, "x", "x"), ["x"])
 
 
 # --- language models ------------------------------------------------------------------------------------------------
