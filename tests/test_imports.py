@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "integrity": set(),
     "lines": set(),
     "options": set(),
+    "outcomes": set(),
     "plots": set(),
     "process": set(),
     "processor": set(),
@@ -40,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scoring": {"text", ""},
     "pipeline": {"checkpoints", "core", "patches", "text", "scoring", ""},
     "observe.recorder": {"core", "patches"},
-    "observe.guard": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
+    "observe.guard": {"core", "patches", "observe.recorder"},
     "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
     "translator": {"checkpoints", "core", "patches", "pipeline", "search", "text"},
     "demo": {"core", "pipeline", "scoring", ""},
@@ -50,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
 BASE = {
-    *("errors", "files", "lines", "options", "plots"),
+    *("errors", "files", "lines", "options", "outcomes", "plots"),
     *("process", "processor", "tables", "workers"),
 }
 

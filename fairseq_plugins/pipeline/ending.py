@@ -11,7 +11,8 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.pipeline.fairseq_log import DIVERGED, TrainingLog, error_message, floating_point_error
+from fairseq_plugins.outcomes import DIVERGED
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog, error_message, floating_point_error
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-DIVERGED, FAILED_TO_TRAIN = "diverged", "failed to train"
-"""How a training fails."""
+from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN
+
 # Ignore the log prefix. Records are flat JSON. A killed run may leave a torn line that the next run appends to, so take
 # the last object on the line.
 _RECORD = re.compile(r"(\{[^{}]*\})\s*$")
@@ -39,19 +39,6 @@ _ERROR_LINE = re.compile(r"^error: (.+)$")
 _SENTENCE = re.compile(r"^(?:D-(\d+)\t[^\t]*|T-(\d+))\t(.*)$")
 _LOSS = re.compile(r"Loss \(base 2\): ([\d.]+|nan|inf), Perplexity: ([\d.]+|nan|inf)")
 _TOKENS = re.compile(r"Evaluated ([\d,]+) tokens")
-
-
-def guard_record(update: int, text: str, ends: str = "") -> str:
-    """An action of the divergence guard, as the line of a log that :class:`TrainingLog` reads.
-
-    Args:
-        update: its number.
-        text: the problem and the action, for a reader.
-        ends: why the training ends here, if it does.
-    """
-    record = json.dumps({"divergence_guard": text, "update": update, "ends": ends})
-    # A record has no inner braces, so the expression for flat JSON finds it.
-    return "{" + record[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,12 +9,11 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from fairseq_plugins.pipeline.fairseq_log import DIVERGED, FAILED_TO_TRAIN, TrainingLog
+from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN, entropy, learned_nothing
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.pipeline.run import Run
 
 OK, UNKNOWN, NOT_FINISHED, NOT_EVALUATED = "ok", "unknown", "not finished", "not evaluated"
-MARGIN = 0.05
-"""A model whose loss is at most this share below the entropy of single tokens has learned only their frequencies."""
 LINES = 200_000
 """Number of training sentences for the token frequencies; more would not change the verdict."""
 
@@ -79,16 +77,6 @@ def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
 # --- token frequencies ----------------------------------------------------------------------------------------------
 
 
-def learned_nothing(loss: float, entropy: float) -> bool:
-    """Whether a model has learned only token frequencies.
-
-    Args:
-        loss: negative log-likelihood per token.
-        entropy: that of the target tokens, in the same unit.
-    """
-    return loss >= (1 - MARGIN) * entropy
-
-
 def unigram_entropy(lines: Iterable[str]) -> float:
     """Entropy of the token distribution, in bits per token, with one ``</s>`` per line, as in fairseq.
 
@@ -102,19 +90,6 @@ def unigram_entropy(lines: Iterable[str]) -> float:
         counts.update(line.split())
         counts[None] += 1
     return entropy(counts.values())
-
-
-def entropy(counts: Iterable[int]) -> float:
-    """Entropy of a distribution given by counts, in bits.
-
-    Raises:
-        ValueError: all counts are zero, or there is none.
-    """
-    positive = [count for count in counts if count]
-    total = sum(positive)
-    if not total:
-        raise ValueError("no text to take the entropy of")
-    return sum(-count / total * math.log2(count / total) for count in positive)
 
 
 def _entropy_of_targets(run: Run) -> float | None:

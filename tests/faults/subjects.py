@@ -167,7 +167,7 @@ SUBJECTS: Mapping[str, Subject] = {
             changes=(
                 *WARM,
                 *DIAGNOSTICS,
-                "+criterion.divergence_action=lower-lr",
+                "+criterion.divergence_action=skip",
                 "common.amp=true",
                 "+ema.store_ema=true",
                 "+ema.ema_fp32=true",

@@ -16,8 +16,8 @@ from fairseq_plugins.patches import wrapping
 
 SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer.__init__": (
-        "observe.recorder.recording.attach",
         "observe.guard.installing.attach",
+        "observe.recorder.recording.attach",
         "training.advice.give",
         "training.weight_decay.refuse",
         "search.settings.refuse_in_training",

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.pipeline.fairseq_log import DIVERGED, FAILED_TO_TRAIN, LogReader, TrainingLog, guard_record
+from fairseq_plugins.observe.guard.report import record as guard_record
+from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN
+from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
 from fairseq_plugins.pipeline.verdicts import OK, UNKNOWN, judge, unigram_entropy
 
 PREFIX = "2026-01-02 03:04:05 | INFO |"

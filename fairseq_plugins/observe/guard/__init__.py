@@ -1,6 +1,6 @@
 """The divergence guard: notices, explains and handles a training that goes wrong, before its step.
 
-``--divergence-action stop|skip|lower-lr|fp32`` of any criterion with diagnostics turns it on. Loss, gradient norm and
+``--divergence-action stop|skip`` of any criterion with diagnostics turns it on. Loss, gradient norm and
 loss scale of every update are compared with their running bands before the weights are changed. An abnormal update is
 repeated under the recorder's hooks to name the layer and sub-layer where the problem shows first; a report is written
 and the action is taken. docs/guard.md is the user documentation.
@@ -14,5 +14,5 @@ def register() -> None:
     from fairseq_plugins.observe.guard import installing, settings
     from fairseq_plugins.observe.recorder import criteria
 
-    criteria.SETTINGS += [one for one in settings.SETTINGS if one not in criteria.SETTINGS]
+    criteria.SETTINGS += [setting for setting in settings.SETTINGS if setting not in criteria.SETTINGS]
     installing.install()

@@ -1,29 +1,23 @@
-"""State of the guard in checkpoints, and the checkpoint that is saved when it ends a training.
+"""State of the guard in checkpoints, and the checkpoint that is saved when a training diverges.
 
-``extra_state`` has the factor on the learning rate, the bands, and whether the training has switched to full precision.
-The optimizer's state has the rate of the schedule, without the factor, so that a schedule that multiplies the rate it
-finds continues correctly.
+``extra_state`` has the bands, so that a resumed training continues with them.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.errors import Diverged, UserError
-from fairseq_plugins.observe.guard import precision
+from fairseq_plugins.observe.guard.ending import refuse_broken_weights
 from fairseq_plugins.observe.guard.guarding import ATTRIBUTE, guard_of
-from fairseq_plugins.observe.guard.places import not_finite
+from fairseq_plugins.observe.guard.repeating import not_finite
 from fairseq_plugins.observe.guard.report import DIRECTORY
-from fairseq_plugins.observe.guard.unguarded import refuse_broken_weights
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +27,9 @@ LAST = "last.pt"
 
 def save(state_dict: Callable[..., dict[str, Any]], trainer: Trainer) -> dict[str, Any]:
     """``Trainer.state_dict`` with the state of the guard."""
-    guard = guard_of(trainer)
-    if guard is None:
-        return state_dict(trainer)
-    with guard.rates.lifted(trainer.optimizer):
-        state = state_dict(trainer)
-    state["extra_state"][ATTRIBUTE] = guard.state()
+    guard, state = guard_of(trainer), state_dict(trainer)
+    if guard is not None:
+        state["extra_state"][ATTRIBUTE] = {"signals": guard.signals.state()}
     return state
 
 
@@ -47,7 +38,6 @@ def load(
     trainer: Trainer,
     filename: str,
     reset_optimizer: bool = False,
-    reset_lr_scheduler: bool = False,
     *args: Any,
     **kwargs: Any,
 ) -> Any:
@@ -56,45 +46,21 @@ def load(
     Raises:
         UserError: the checkpoint was trained in another precision.
     """
-    guard = guard_of(trainer)
-    if guard is not None and not reset_optimizer and precision.is_half(trainer) and _is_full(trainer, filename):
-        logger.info("divergence guard: this training had switched to full precision and continues in it")
-        precision.to_full(trainer)
     try:
-        extra_state = load_checkpoint(trainer, filename, reset_optimizer, reset_lr_scheduler, *args, **kwargs)
+        extra_state = load_checkpoint(trainer, filename, reset_optimizer, *args, **kwargs)
     except AssertionError as error:
         if "Optimizer does not match" not in str(error):
             raise
         raise UserError(
             f"{filename}: it was trained in another precision or with another optimizer: use the flags that it was "
-            "trained with (after --divergence-action fp32, no --fp16), or --reset-optimizer"
+            "trained with, or --reset-optimizer"
         ) from error
+    guard = guard_of(trainer)
     # A new optimizer means a new training, perhaps on other data.
-    state = {} if reset_optimizer else dict((extra_state or {}).get(ATTRIBUTE) or {})
-    if guard is not None and state:
-        if reset_lr_scheduler:
-            state["halvings"] = 0
-        guard.restore(state, trainer.optimizer)
-        trainer.lr_step_update()
-    elif state.get("halvings"):
-        logger.warning(
-            "the divergence guard had lowered the learning rate of this training to 1/%d of the schedule's; "
-            "without --divergence-action it is the schedule's again",
-            2 ** state["halvings"],
-        )
+    if guard is not None and not reset_optimizer:
+        state = (extra_state or {}).get(ATTRIBUTE) or {}
+        guard.signals.restore(state.get("signals", {}))
     return extra_state
-
-
-def _is_full(trainer: Trainer, filename: str) -> bool:
-    """Return whether a checkpoint was written after a change to full precision; the first process reads it."""
-    full = False
-    if trainer.data_parallel_rank == 0 and os.path.isfile(filename):
-        state = read_checkpoint(Path(filename))
-        full = bool((state.get("extra_state") or {}).get(ATTRIBUTE, {}).get("full"))
-    if trainer.data_parallel_world_size > 1:
-        group = trainer.data_parallel_process_group
-        full = distributed_utils.broadcast_object(full, src_rank=0, group=group, dist_device=trainer.device)
-    return bool(full)
 
 
 def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, epoch_itr: Any, *args: Any) -> Any:

@@ -8,11 +8,9 @@ from typing import Any
 
 import torch
 from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
-from torch import Tensor
 
-from fairseq_plugins.observe.guard.bands import Band
-from fairseq_plugins.observe.guard.signals import PLATEAU, Finding
-from fairseq_plugins.pipeline.verdicts import FAILED_TO_TRAIN, entropy, learned_nothing
+from fairseq_plugins.observe.guard.signals import PLATEAU, Band, Finding
+from fairseq_plugins.outcomes import FAILED_TO_TRAIN, entropy, learned_nothing
 
 logger = logging.getLogger(__name__)
 
@@ -29,30 +27,25 @@ def target_entropy(task: Any, subset: str) -> float | None:
         task: a task of fairseq with the subset loaded.
         subset: its name.
     """
+    counts: Counter[int] = Counter()
     try:
-        data = task.dataset(subset)
-        pad = task.target_dictionary.pad()
-        counts: Counter[int] = Counter()
+        data, pad = task.dataset(subset), task.target_dictionary.pad()
         # Data sets that draw random numbers must not change those of the training.
         with torch.random.fork_rng(devices=[]):
             for index in range(0, len(data), max(1, len(data) // SENTENCES)):
-                counts.update(_target(data, index).flatten().tolist())
+                # Not through indexing, which would also read the audio.
+                if isinstance(data, SpeechToTextDataset):
+                    text = data.get_tokenized_tgt_text(index)
+                    target = data.tgt_dict.encode_line(text, add_if_not_exist=False, append_eos=data.append_eos)
+                else:
+                    target = data[index]["target"]
+                counts.update(target.flatten().tolist())
         del counts[pad]
         return entropy(counts.values())
     # There are many kinds of data sets, and none of their errors may end a training that has come so far.
     except Exception as error:
         logger.warning("divergence guard: token frequencies of the training set are unknown (%r)", error)
         return None
-
-
-def _target(data: Any, index: int) -> Tensor:
-    """Return the target tokens of a sentence."""
-    if not isinstance(data, SpeechToTextDataset):
-        target: Tensor = data[index]["target"]
-        return target
-    # Not through indexing, which would also read the audio.
-    text = data.get_tokenized_tgt_text(index)
-    return data.tgt_dict.encode_line(text, add_if_not_exist=False, append_eos=data.append_eos)
 
 
 def begins(schedule: Any, updates: int) -> int:

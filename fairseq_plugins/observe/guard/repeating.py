@@ -1,17 +1,21 @@
-"""A failing update once more, under hooks that find the place where it fails. Nothing of the training changes by it."""
+"""A failing update once more, under hooks that find the first module whose output is not finite."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
 from fairseq.trainer import Trainer
-from torch import nn
+from torch import Tensor, nn
 
-from fairseq_plugins.observe.guard.places import FirstNotFinite
+from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.observe.guard.places import Place
+from fairseq_plugins.observe.recorder.gradients import group_of
 
 REPEATING = "divergence_repeating"
 """Attribute of a trainer that is set while an update is repeated."""
@@ -23,6 +27,74 @@ class LeftUpdate(Exception):
 
 class Repeated(LeftUpdate):
     """Leaves an update that was repeated only to find the place."""
+
+
+def is_finite(x: Any) -> bool:
+    """Return whether the output of a module is finite; of several outputs only the first, others may be masks."""
+    first = x[0] if isinstance(x, (tuple, list)) and x else x
+    if not isinstance(first, Tensor) or not first.is_floating_point():
+        return True
+    return bool(torch.isfinite(first.detach()).all())
+
+
+def not_finite(model: nn.Module) -> list[str]:
+    """Return the names of parameters that are not finite."""
+    return [name for name, parameter in model.named_parameters() if not is_finite(parameter)]
+
+
+class FirstNotFinite:
+    """Finds the first module, in the order in which they run, whose output is not finite."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        # A module without parameters passes on its input; the sub-layers of a layer share dropouts.
+        self._modules = {
+            path: module
+            for path, module in model.named_modules()
+            if path and (isinstance(module, Residual) or next(module.parameters(), None) is not None)
+        }
+        self._calls = 0
+        self._first: tuple[int, str] | None = None
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Watch the modules that run inside the context."""
+        handles = [module.register_forward_hook(self._hook(path)) for path, module in self._modules.items()]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _hook(self, path: str) -> Callable[..., None]:
+        def see(module: nn.Module, inputs: Any, output: Any) -> None:
+            self._calls += 1
+            # An attention is not always called as a module, so its branch is first visible in the residual connection.
+            tensors = (output, *inputs) if isinstance(module, Residual) else (output,)
+            if self._first is None and not all(map(is_finite, tensors)):
+                self._first = self._calls, path
+
+        return see
+
+    def place(self, trainer: Trainer) -> Place | None:
+        """Return the first place; with several processes the first of all, in each of them."""
+        path = self._first[1] if self._first is not None else None
+        if trainer.data_parallel_world_size > 1:
+            path = self._first_of_all(trainer.data_parallel_process_group)
+        if path is None:
+            return None
+        what = "branch or sum" if isinstance(self._modules[path], Residual) else "output"
+        return Place(group_of(f"{path}.weight"), f"the {what} of {path} is the first that is not finite")
+
+    def _first_of_all(self, group: Any) -> str | None:
+        paths = list(self._modules)
+        device = next(self._model.parameters()).device
+        calls = torch.full((len(paths),), -math.inf, dtype=torch.float64, device=device)
+        if self._first is not None:
+            calls[paths.index(self._first[1])] = -float(self._first[0])
+        calls = distributed_utils.all_reduce(calls, group=group, op="max")
+        first = int(calls.argmax())
+        return paths[first] if math.isfinite(float(calls[first])) else None
 
 
 def repeat(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> FirstNotFinite:
@@ -55,15 +127,14 @@ def leave_if_repeated(trainer: Trainer) -> None:
 @contextlib.contextmanager
 def balanced_meters() -> Iterator[None]:
     """Close fairseq's meters if an update is left; fairseq itself would not."""
-    counts = dict(metrics._active_aggregators_cnt)
-    active = dict(metrics._active_aggregators)
+    meters = (metrics._active_aggregators_cnt, metrics._active_aggregators)
+    before = [dict(meter) for meter in meters]
     try:
         yield
     except LeftUpdate:
-        metrics._active_aggregators_cnt.clear()
-        metrics._active_aggregators_cnt.update(counts)
-        metrics._active_aggregators.clear()
-        metrics._active_aggregators.update(active)
+        for meter, content in zip(meters, before, strict=True):
+            meter.clear()
+            meter.update(content)
         raise
 
 

@@ -1,7 +1,8 @@
-"""The report of an incident, in Markdown with a picture: problem, place, action."""
+"""What the guard writes down of an incident: problem, place, action; in Markdown, and as a line of the log."""
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,6 @@ from pathlib import Path
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.observe.guard.places import Place, Row
 from fairseq_plugins.observe.guard.signals import COLLAPSE, GRADIENT_SPIKE, NOT_FINITE, PLATEAU, SPIKE, Finding, Update
-from fairseq_plugins.plots import LOOKS, load_pyplot, save
 
 logger = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ NAMED = 5
 ADVICE = {
     NOT_FINITE: (
         "If the same weights are not finite in the last checkpoint, go back to one before it.",
-        "In half precision: `--divergence-action fp32`, or `--bf16`.",
+        "In half precision: `--bf16`, or float32.",
         "A method that bounds the branches (docs/methods.md).",
     ),
     SPIKE: (
         "A lower learning rate or a longer warm-up; `--clip-norm`.",
-        "`--divergence-action skip` if single batches are to blame, `lower-lr` if it happens again.",
+        "`--divergence-action skip` if single batches are to blame.",
         "A method that bounds the branches (docs/methods.md).",
     ),
     GRADIENT_SPIKE: (
@@ -39,7 +39,7 @@ ADVICE = {
         "A lower learning rate or a longer warm-up if it happens often; `--divergence-action skip` drops each.",
     ),
     COLLAPSE: (
-        "`--divergence-action fp32`, or `--bf16`: float16 cannot hold these gradients at any scale.",
+        "`--bf16` or float32: float16 cannot hold these gradients at any scale.",
         "A lower learning rate, if loss and gradient norm rose before.",
     ),
     PLATEAU: (
@@ -79,31 +79,26 @@ class Reports:
     """The reports of one run; only the first process has one.
 
     Args:
-        save_dir: directory of the run's checkpoints.
+        directory: where to write them.
     """
 
-    def __init__(self, save_dir: Path) -> None:
-        self._directory = save_dir / DIRECTORY
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._written = 0
 
     def write(self, incident: Incident, history: Sequence[Update]) -> None:
         """Write the report, or rewrite it with the actions since. A full disk is a warning."""
         if incident.path is None and self._written >= MOST_REPORTS and not incident.ends:
             return
-        before = incident.path
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            if incident.path is None:
-                incident.path = self._free(incident.update.number)
-                picture = draw(incident, history, incident.path.with_suffix(".png"))
-            else:
-                picture = incident.path.with_suffix(".png").exists()
-            write_whole(incident.path, "\n".join(lines(incident, history, picture)) + "\n")
-            self._written += before is None
+            path = incident.path or self._free(incident.update.number)
+            write_whole(path, "\n".join(lines(incident, history)) + "\n")
         except OSError as error:
-            # Do not point users to a report that does not exist.
-            incident.path = before
             logger.warning("divergence guard: no report: %s: %s", self._directory, error.strerror or error)
+            return
+        self._written += incident.path is None
+        incident.path = path
 
     def _free(self, update: int) -> Path:
         """Return a free path: a dropped update leaves its number to the next, and a resumed run repeats some."""
@@ -114,51 +109,59 @@ class Reports:
         return path
 
 
-def lines(incident: Incident, history: Sequence[Update], picture: bool) -> Iterator[str]:
-    """The report in Markdown, line by line."""
-    update, place = incident.update, incident.place
-    title = "Failed to train" if incident.finding.kind == PLATEAU else "Abnormal update"
-    yield f"# {title}: update {update.number}"
+def record(update: int, text: str, ends: str = "") -> str:
+    """Return an action of the guard as the line of a log that programs read.
+
+    Args:
+        update: number of the update.
+        text: the problem and the action, for a reader.
+        ends: why the training ends here, if it does.
+    """
+    line = json.dumps({"divergence_guard": text, "update": update, "ends": ends})
+    # Without inner braces it can be found at the end of a line of the log.
+    return "{" + line[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
+
+
+def lines(incident: Incident, history: Sequence[Update]) -> Iterator[str]:
+    """Yield the report in Markdown, line by line."""
+    place, stuck = incident.place, incident.finding.kind == PLATEAU
+    yield f"# {'Failed to train' if stuck else 'Abnormal update'}: update {incident.update.number}"
     yield ""
     yield f"- **What**: {incident.finding.reason}"
-    where = "Where it is stuck" if incident.finding.kind == PLATEAU else "Where first"
+    where = "Where it is stuck" if stuck else "Where first"
     yield f"- **{where}**: {f'`{place.name}` ({place.how})' if place else 'not known'}"
     if incident.weights:
         more = f" and {len(incident.weights) - NAMED} more" if len(incident.weights) > NAMED else ""
-        yield f"- **Weights that are not finite**: {', '.join(f'`{one}`' for one in incident.weights[:NAMED])}{more}"
+        names = ", ".join(f"`{name}`" for name in incident.weights[:NAMED])
+        yield f"- **Weights that are not finite**: {names}{more}"
     yield f"- **Done**: {'; '.join(incident.steps) or 'nothing'}"
     yield ""
-    if picture and incident.path is not None:
-        yield f"![loss, gradient norm, learning rate]({incident.path.with_suffix('.png').name})"
-        yield ""
-    yield from _last_updates(update, history)
+    yield from _last_updates(incident.update, history)
     if incident.rows:
         yield ""
         yield from _statistics(incident)
     yield ""
     yield "## What to try"
     yield ""
-    yield from (f"- {one}" for one in ADVICE[incident.finding.kind])
+    yield from (f"- {advice}" for advice in ADVICE[incident.finding.kind])
 
 
 def _last_updates(update: Update, history: Sequence[Update]) -> Iterator[str]:
-    shown = [*[one for one in history if one is not update][-LAST_UPDATES:], update]
-    scaled = any(one.loss_scale is not None for one in shown)
+    shown = [*[before for before in history if before is not update][-LAST_UPDATES:], update]
+    scaled = any(row.loss_scale is not None for row in shown)
     yield "## The last updates"
     yield ""
     yield f"| update | loss, bits | gradient norm | learning rate |{' loss scale |' if scaled else ''}"
     yield f"|---:|---:|---:|---:|{'---:|' if scaled else ''}"
-    for one in shown:
-        scale = f" {one.loss_scale:g} |" if one.loss_scale is not None else " |"
-        last = scale if scaled else ""
-        yield f"| {one.number} | {one.loss:.4g} | {one.norm:.4g} | {one.learning_rate:.4g} |{last}"
+    for row in shown:
+        scale = "" if row.loss_scale is None else f"{row.loss_scale:g}"
+        last = f" {scale} |" if scaled else ""
+        yield f"| {row.number} | {row.loss:.4g} | {row.norm:.4g} | {row.learning_rate:.4g} |{last}"
 
 
 def _statistics(incident: Incident) -> Iterator[str]:
     name = incident.place.name if incident.place else ""
-    own = [row for row in incident.rows if row.place == name]
-    others = [row for row in incident.rows if row.place != name]
-    shown = own + others[: max(0, MOST_ROWS - len(own))]
+    shown = sorted(incident.rows, key=lambda row: row.place != name)[:MOST_ROWS]
     stuck = incident.finding.kind == PLATEAU
     yield (
         "## Gradients, the smallest first" if stuck else "## Statistics of this update: the named place, then the worst"
@@ -171,38 +174,6 @@ def _statistics(incident: Incident) -> Iterator[str]:
         distance = "" if math.isnan(row.distance) else f"{row.distance:+.1f}"
         yield f"| {row.place} | {row.kind} | {row.value:.3g} | {band} | {distance} | {row.since or ''} |"
     hidden = len(incident.rows) - len(shown)
-    if hidden > 0:
+    if hidden:
         yield ""
         yield f"{hidden} more are not shown."
-
-
-def draw(incident: Incident, history: Sequence[Update], path: Path) -> bool:
-    """Draw the last updates into ``path``; whether that was possible: matplotlib is optional."""
-    pyplot = load_pyplot()
-    if pyplot is None:
-        return False
-    shown = [one for one in history if one is not incident.update] + [incident.update]
-    figure, axes = pyplot.subplots(3, 1, figsize=(7, 6), sharex=True, layout="constrained")
-    panels = (
-        ("loss (bits)", [one.loss for one in shown], False),
-        ("gradient norm", [one.norm for one in shown], True),
-        ("learning rate", [one.learning_rate for one in shown], False),
-    )
-    for axis, (label, values, logarithmic), (style, _, colour) in zip(axes, panels, LOOKS, strict=False):
-        # By position: an update that was dropped and the next one have the same number.
-        axis.plot(range(len(shown)), values, linestyle=style, color=colour, linewidth=1.2)
-        # A value that is not finite has no place on the axis: a mark at the top says so.
-        top = [index for index, value in enumerate(values) if not math.isfinite(value)]
-        axis.plot(top, [0.97] * len(top), marker="x", color=colour, linestyle="", transform=axis.get_xaxis_transform())
-        axis.axvline(len(shown) - 1, color="0.6", linewidth=0.8, linestyle="--")
-        if logarithmic and all(value > 0 for value in values):
-            axis.set_yscale("log")
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
-    ticks = range(0, len(shown), max(1, len(shown) // 6))
-    axes[-1].set_xticks(list(ticks), [str(shown[tick].number) for tick in ticks])
-    axes[-1].set_xlabel("update (x: not finite)")
-    figure.suptitle(f"update {incident.update.number}: {incident.place.name if incident.place else 'abnormal'}")
-    save(figure, path)
-    pyplot.close(figure)
-    return True

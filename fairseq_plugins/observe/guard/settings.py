@@ -7,23 +7,23 @@ from typing import Any, NamedTuple, Optional
 from fairseq_plugins.errors import unknown_name
 from fairseq_plugins.observe.recorder.criteria import Setting, at_least
 
-STOP, SKIP, LOWER_LR, FP32 = "stop", "skip", "lower-lr", "fp32"
-ACTIONS = (STOP, SKIP, LOWER_LR, FP32)
-
-
-def _known_action(value: Any) -> str | None:
-    return None if value is None or value in ACTIONS else unknown_name("action", str(value), ACTIONS)
-
-
+STOP, SKIP = "stop", "skip"
+ACTIONS = (STOP, SKIP)
 ACTION, BAND = "divergence_action", "divergence_band"
 PATIENCE, PLATEAU = "divergence_patience", "divergence_plateau"
+
+
+def _check_action(value: str | None) -> str | None:
+    return None if value is None or value in ACTIONS else unknown_name("action", value, ACTIONS)
+
+
 SETTINGS = (
     Setting(
         ACTION,
         Optional[str],
         None,
         f"watch for divergence and then do this: {', '.join(ACTIONS)} (default: do not watch)",
-        _known_action,
+        _check_action,
     ),
     Setting(
         BAND,
@@ -32,7 +32,7 @@ SETTINGS = (
         "standard deviations above its running mean at which a loss or gradient norm is a spike",
         at_least(1),
     ),
-    Setting(PATIENCE, int, 5, "abnormal updates in a row after which every other action turns into stop", at_least(1)),
+    Setting(PATIENCE, int, 5, "abnormal updates in a row after which the training is stopped", at_least(1)),
     Setting(
         PLATEAU,
         int,
@@ -45,12 +45,12 @@ SETTINGS = (
 
 
 class Settings(NamedTuple):
-    """What the flags say.
+    """Values of the flags.
 
     Attributes:
         action: one of :data:`ACTIONS`.
-        band: in deviations.
-        patience: abnormal updates in a row.
+        band: width of the bands in deviations.
+        patience: abnormal updates in a row after which the training ends.
         plateau: updates after warm-up; 0 for never.
     """
 
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
 
 
 def read(values: dict[str, Any]) -> Settings | None:
-    """The guard's part of a criterion's settings; ``None`` where it is not asked for."""
+    """Return the guard's part of a criterion's settings; ``None`` without an action."""
     if values[ACTION] is None:
         return None
     return Settings(values[ACTION], float(values[BAND]), values[PATIENCE], values[PLATEAU])

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
-
-from fairseq_plugins.observe.guard.bands import Band
 
 LEAST_HISTORY = 30
 """Updates that a band has seen before a spike is called one."""
@@ -22,18 +19,66 @@ NOT_FINITE, SPIKE, GRADIENT_SPIKE = "not finite", "spike", "gradient spike"
 COLLAPSE, PLATEAU = "loss scale", "failed to train"
 
 
+@dataclass
+class Band:
+    """Mean and deviation of the last values, weighted towards the newest.
+
+    Attributes:
+        floor: minimum deviation, so that a constant sequence is not a problem.
+        window: number of values over which a value's weight falls by the factor e; the first ``window`` values count
+            alike.
+        count: number of values so far.
+        mean: mean of the values.
+        variance: variance of the values.
+    """
+
+    floor: float
+    window: int = 100
+    count: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+
+    @property
+    def deviation(self) -> float:
+        """At least :attr:`floor`."""
+        return max(math.sqrt(self.variance), self.floor)
+
+    def distance(self, value: float) -> float:
+        """Return the distance of ``value`` from the mean in deviations; negative below it."""
+        return (value - self.mean) / self.deviation
+
+    def take(self, value: float) -> None:
+        """Add ``value`` to the mean and the deviation."""
+        self.count += 1
+        weight = 1.0 / min(self.count, self.window)
+        change = value - self.mean
+        self.mean += weight * change
+        self.variance = (1.0 - weight) * (self.variance + weight * change * change)
+
+    def take_bounded(self, value: float, limit: float) -> None:
+        """Add ``value``, or the edge of the band of ``limit`` deviations: it follows slow changes, not jumps."""
+        if self.count:
+            low, high = self.edges(limit)
+            value = min(max(value, low), high)
+        self.take(value)
+
+    def edges(self, limit: float) -> tuple[float, float]:
+        """Return lower and upper end of the band, ``limit`` deviations to each side."""
+        return self.mean - limit * self.deviation, self.mean + limit * self.deviation
+
+
 @dataclass(frozen=True)
 class Update:
     """What is seen of one update before its step; the same in every process.
 
     Attributes:
-        number: of the update, from 1; updates that are dropped keep their number for the next.
-        loss: in bits, over what the criterion's sample size counts.
+        number: number of the update, from 1; updates that are dropped keep their number for the next.
+        loss: loss in bits, over what the criterion's sample size counts.
         nll: negative log-likelihood in bits per token.
         norm: L2 norm of all gradients of the mean loss before clipping; not finite after an overflow of float16.
         learning_rate: learning rate of the update.
-        loss_scale: ``None`` in full precision.
-        tokens: of the batch; what its loss is the mean of.
+        loss_scale: loss scale; ``None`` in full precision.
+        tokens: target tokens of the batch.
     """
 
     number: int
@@ -89,11 +134,13 @@ class Signals:
             if update.loss_scale is None:
                 return Finding(NOT_FINITE, f"the gradient norm is {in_words(update.norm)}")
             return self._fallen(update.loss_scale)
-        loss, gradient = self._loss_spikes(update), self._gradient_spikes(update)
+        # By the root of its size, the mean of a small batch varies more and its gradient is longer.
+        wider = math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
+        loss, gradient = self._loss_spike(update, wider), self._gradient_spike(update, wider)
         if loss:
-            return Finding(SPIKE, "; ".join([*loss, *gradient]))
+            return Finding(SPIKE, f"{loss}; {gradient}" if gradient else loss)
         if gradient:
-            return Finding(GRADIENT_SPIKE, gradient[0])
+            return Finding(GRADIENT_SPIKE, gradient)
         self.take(update)
         return None
 
@@ -105,52 +152,39 @@ class Signals:
         self._scales.clear()
         return Finding(COLLAPSE, f"the loss scale fell from {before:g} to {scale:g}")
 
-    def _loss_spikes(self, update: Update) -> list[str]:
-        if self.loss.count < LEAST_HISTORY:
-            return [*self._off_the_scale(update)]
-        wider = self._wider(update)
-        loss = self.loss.distance(update.loss) / wider
-        if loss > self.limit:
-            above = self.loss.mean + self.limit * self.loss.deviation * wider
-            return [f"loss {update.loss:.4g} bits, the band ends at {above:.4g} ({loss:.0f} deviations)"]
-        return [*self._lost_ground(update)] or [*self._off_the_scale(update)]
-
-    def _gradient_spikes(self, update: Update) -> list[str]:
-        wider = self._wider(update)
-        norm = self.norm.distance(_log(update.norm / wider))
-        if self.norm.count < LEAST_HISTORY or norm <= self.limit:
-            return []
-        above = wider * math.exp(self.norm.edges(self.limit)[1])
-        return [f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({norm:.0f} deviations)"]
-
-    def _wider(self, update: Update) -> float:
-        """Factor for small batches: by the root of their size, a mean varies more and its gradient is longer."""
-        if not self._tokens.count:
-            return 1.0
-        return math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
-
-    def _lost_ground(self, update: Update) -> Iterator[str]:
-        """Detect a rise too slow for the band: compares the new recent mean with the best of the past."""
-        recent = replace(self._recent)
-        recent.take(update.loss)
-        # A mean of RECENT values varies less than each, by the root of their number.
-        reach = self.limit * max(self._best.deviation / math.sqrt(RECENT), LOSS_FLOOR / 2)
-        if recent.mean > self._best.mean + reach:
-            yield f"loss {update.loss:.4g} bits, its recent mean {recent.mean:.4g} was {self._best.mean:.4g} before"
-
-    def _off_the_scale(self, update: Update) -> Iterator[str]:
-        """Detect a loss above twice that of a model that knows nothing; needs no history."""
+    def _loss_spike(self, update: Update, wider: float) -> str:
+        """Return why the loss is abnormal: above its band, a slow rise, or off the scale; empty if it is not."""
+        if self.loss.count >= LEAST_HISTORY:
+            distance = self.loss.distance(update.loss) / wider
+            if distance > self.limit:
+                above = self.loss.mean + self.limit * self.loss.deviation * wider
+                return f"loss {update.loss:.4g} bits, the band ends at {above:.4g} ({distance:.0f} deviations)"
+            # A rise too slow for the band. A mean of RECENT values varies less than each, by the root of their number.
+            recent = replace(self._recent)
+            recent.take(update.loss)
+            reach = self.limit * max(self._best.deviation / math.sqrt(RECENT), LOSS_FLOOR / 2)
+            if recent.mean > self._best.mean + reach:
+                before = self._best.mean
+                return f"loss {update.loss:.4g} bits, its recent mean {recent.mean:.4g} was {before:.4g} before"
         start = max(self._even, self.loss.mean if self.loss.count else update.loss)
         if self._even and update.loss > 2.0 * start:
-            yield f"loss {update.loss:.4g} bits, more than twice that of a uniform guess or of the start, {start:.4g}"
+            return f"loss {update.loss:.4g} bits, more than twice that of a uniform guess or of the start, {start:.4g}"
+        return ""
+
+    def _gradient_spike(self, update: Update, wider: float) -> str:
+        distance = self.norm.distance(_log(update.norm / wider))
+        if self.norm.count < LEAST_HISTORY or distance <= self.limit:
+            return ""
+        above = wider * math.exp(self.norm.edges(self.limit)[1])
+        return f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({distance:.0f} deviations)"
 
     def take(self, update: Update) -> None:
         """Add an update to the bands that is applied although :meth:`judge` has found a problem."""
+        # A distant value enters as the edge of half the band: one value must not widen the band for the next.
         self.loss.take_bounded(update.loss, self.limit / 2)
         self._recent.take(update.loss)
         if self.loss.count == LEAST_HISTORY or self.loss.mean < self._best.mean:
             self._best = replace(self.loss)
-        # A distant value enters as the edge of half the band: one value must not widen the band for the next.
         self.norm.take_bounded(_log(update.norm), self.limit / 2)
         self._tokens.take(update.tokens)
         if update.loss_scale is not None:
@@ -158,22 +192,18 @@ class Signals:
 
     def state(self) -> dict[str, Any]:
         """Return plain numbers for a checkpoint."""
-        return {name: band.state() for name, band in self._bands().items()}
+        return {name: [band.count, band.mean, band.variance] for name, band in self._bands().items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the result of :meth:`state`."""
         for name, band in self._bands().items():
             if name in state:
-                band.restore(state[name])
+                count, band.mean, band.variance = state[name]
+                band.count = int(count)
 
     def _bands(self) -> dict[str, Band]:
-        return {
-            "loss": self.loss,
-            "norm": self.norm,
-            "tokens": self._tokens,
-            "recent": self._recent,
-            "best": self._best,
-        }
+        bands = {"loss": self.loss, "norm": self.norm, "tokens": self._tokens}
+        return {**bands, "recent": self._recent, "best": self._best}
 
 
 def _log(value: float) -> float:

@@ -98,11 +98,6 @@ class Recorder:
         update = trainer.get_num_updates() + 1
         self._measured = (update, values_of(trainer, watch, self._sub_layers, trainer.get_criterion()))
 
-    def correct(self, name: str, value: float) -> None:
-        """Replace a number of the current update that has changed since it was measured."""
-        if self._measured is not None:
-            self._measured[1][name] = value
-
     @property
     def measured(self) -> Mapping[str, float]:
         """The numbers of the current update; empty until they are measured."""

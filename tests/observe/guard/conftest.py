@@ -13,23 +13,10 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.observe.guard import report
 from tests import toy
 
 ON = ("--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "1")
 FEW = ("--no-epoch-checkpoints", "--max-update")
-
-
-@pytest.fixture
-def pictures() -> None:
-    """Asked for by a test that wants reports with pictures."""
-
-
-@pytest.fixture(autouse=True)
-def _no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes longer than these trainings do."""
-    if "pictures" not in request.fixturenames:
-        monkeypatch.setattr(report, "load_pyplot", lambda: None)
 
 
 class Faults:

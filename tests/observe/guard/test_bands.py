@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.observe.guard.bands import Band
-from fairseq_plugins.observe.guard.ladder import Standing, decide
-from fairseq_plugins.observe.guard.settings import Settings
-from fairseq_plugins.observe.guard.signals import LEAST_HISTORY, Finding, Signals, Update
+from fairseq_plugins.observe.guard.signals import LEAST_HISTORY, Band, Finding, Signals, Update
 
 seeds = st.integers(0, 2**32)
 scales = st.floats(-8, 8).map(lambda exponent: 10.0**exponent)
@@ -143,29 +140,3 @@ def test_the_state_of_a_checkpoint_is_all_there_is() -> None:
         whole.judge(update)
         resumed.judge(update)
     assert resumed.state() == whole.state()
-
-
-@given(st.sampled_from(["skip", "lower-lr"]), st.integers(1, 9), st.integers(1, 12), st.booleans(), st.integers(0, 12))
-def test_every_ladder_ends(action: str, patience: int, in_a_row: int, finite: bool, halvings: int) -> None:
-    rung = decide(Settings(action, patience=patience), Standing(in_a_row, finite, False, halvings))
-    lowered_out = action == "lower-lr" and halvings >= 10
-    assert (rung.action == "stop") == (in_a_row >= patience or lowered_out)
-    assert not (rung.applied and not finite)
-
-
-@given(
-    st.sampled_from(["stop", "skip", "lower-lr", "fp32"]),
-    st.integers(1, 9),
-    st.integers(1, 12),
-    st.booleans(),
-)
-def test_a_long_gradient_alone_is_only_noted_until_it_repeats(
-    action: str, patience: int, in_a_row: int, half: bool
-) -> None:
-    rung = decide(Settings(action, patience=patience), Standing(in_a_row, True, half, 0, gradient_alone=True))
-    begins = {"skip": 1, "lower-lr": min(2, patience)}.get(action, patience)
-    assert (rung.action == "noted") == (in_a_row < begins)
-    assert rung.applied or rung.action != "noted"
-    if in_a_row >= begins:
-        expected = decide(Settings(action, patience=patience), Standing(in_a_row, True, half, 0))
-        assert (rung.action, rung.applied) == (expected.action, expected.applied)

@@ -27,6 +27,7 @@ def trainer_at(directory: Path) -> Any:
         task=SimpleNamespace(target_dictionary=range(100)),
         optimizer=SimpleNamespace(scaler=SimpleNamespace(loss_scale=128.0)),
         is_data_parallel_master=True,
+        diagnostics_recorder=SimpleNamespace(observers=[]),
         updates=0,
         get_lr=lambda: 0.001,
     )

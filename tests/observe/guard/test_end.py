@@ -13,8 +13,9 @@ from hydra.core.utils import JobReturn
 
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, raised_in_worker
+from fairseq_plugins.observe.guard.report import record as guard_record
 from fairseq_plugins.pipeline import ending
-from fairseq_plugins.pipeline.fairseq_log import guard_record, read_log
+from fairseq_plugins.pipeline.fairseq_log import read_log
 from fairseq_plugins.pipeline.verdicts import judge
 from tests import processes, toy
 from tests.observe.guard.common import place_in, reports

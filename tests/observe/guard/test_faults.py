@@ -168,17 +168,6 @@ def test_a_second_run_overwrites_no_report(training: Training, faults: Faults) -
     assert names == ["update-2-2.md", "update-2.md"]
 
 
-@pytest.mark.usefixtures("pictures")
-def test_the_picture(training: Training, faults: Faults) -> None:
-    faults.losses(3)
-    with pytest.raises(Diverged):
-        training.run("run", *STOP)
-    picture = training.directory / "run" / "divergence" / "update-3.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    (report,) = reports(training.directory / "run")
-    assert "![loss, gradient norm, learning rate](update-3.png)" in report
-
-
 def test_a_batch_without_memory_for_it_is_left_out_as_fairseq_does(
     training: Training, faults: Faults, said: Callable[[], list[str]]
 ) -> None:

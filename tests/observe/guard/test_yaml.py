@@ -49,12 +49,12 @@ def configured(data: Path, run: Path, *overrides: str) -> DictConfig:
 
 
 def test_every_flag(toy_data: Path, tmp_path: Path, faults: Faults) -> None:
-    flags = {"action": "lower-lr", "band": "6.5", "patience": "3", "plateau": "700"}
+    flags = {"action": "skip", "band": "6.5", "patience": "3", "plateau": "700"}
     toy.run_training(
         configured(toy_data.parent, tmp_path / "a run", *(f"criterion.divergence_{k}={v}" for k, v in flags.items()))
     )
     trainer: Trainer = faults.trainers[0]
-    assert guard_of(trainer).settings == Settings("lower-lr", 6.5, 3, 700)
+    assert guard_of(trainer).settings == Settings("skip", 6.5, 3, 700)
 
 
 def test_without_an_action_there_is_no_guard(toy_data: Path, tmp_path: Path, faults: Faults) -> None:
@@ -77,9 +77,8 @@ def test_stop_ends_the_training_with_a_report(toy_data: Path, tmp_path: Path, fa
     ("override", "problem"),
     [
         (
-            "divergence_action=lower_lr",
-            "--divergence-action lower_lr: unknown action 'lower_lr' (did you mean "
-            "'lower-lr'?); legal values: fp32, lower-lr, skip, stop",
+            "divergence_action=stpo",
+            "--divergence-action stpo: unknown action 'stpo' (did you mean 'stop'?); legal values: skip, stop",
         ),
         ("divergence_band=0.5", "--divergence-band 0.5: it must be at least 1"),
         (

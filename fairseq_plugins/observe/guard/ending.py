@@ -1,4 +1,4 @@
-"""A training without ``--divergence-action`` ends in one line where fairseq gives up.
+"""A training ends in one line where fairseq gives up, with a guard or without.
 
 fairseq prints the norm of every weight, every gradient that is not finite, and a trace. Here the update is repeated
 once to name the place, and the training ends as one that the guard stops.
@@ -15,11 +15,11 @@ import torch
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged, UserError
-from fairseq_plugins.observe.guard.places import Place, backward_culprit, not_finite
-from fairseq_plugins.observe.guard.repeating import LeftUpdate, balanced_meters, leave_if_repeated, repeat
+from fairseq_plugins.observe.guard.places import Place, backward_culprit
+from fairseq_plugins.observe.guard.repeating import LeftUpdate, balanced_meters, leave_if_repeated, not_finite, repeat
+from fairseq_plugins.observe.guard.report import record
 from fairseq_plugins.observe.guard.signals import in_words
 from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
-from fairseq_plugins.pipeline.fairseq_log import guard_record
 
 # Child of fairseq_cli.train's logger, so that --log-file contains these messages.
 logger = logging.getLogger("fairseq_cli.train.guard")
@@ -109,7 +109,7 @@ def end(trainer: Trainer, update: int, reason: str) -> NoReturn:
     """
     # The terminal gets the line of the exception, which a log file would lack.
     if trainer.cfg.common.log_file and trainer.is_data_parallel_master:
-        logger.info(guard_record(update, reason, ends=reason))
+        logger.info(record(update, reason, ends=reason))
     raise Diverged(f"diverged at update {update}: {reason}")
 
 
@@ -120,5 +120,4 @@ def _place(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Pl
     search = repeat(train_step, trainer, samples)
     modules = (trainer.get_model(), trainer.get_criterion())
     norms = gradient_norms(modules, remaining_factor(trainer.optimizer))
-    forward = search.place(trainer.data_parallel_process_group, trainer.data_parallel_world_size > 1)
-    return forward or backward_culprit(norms)
+    return search.place(trainer) or backward_culprit(norms)

@@ -17,7 +17,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, UserError
-from fairseq_plugins.observe.guard.unguarded import check_norms
+from fairseq_plugins.observe.guard.ending import check_norms
 from fairseq_plugins.pipeline import ending
 from fairseq_plugins.pipeline.fairseq_log import read_log
 from tests import processes, toy
