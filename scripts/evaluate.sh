@@ -7,7 +7,7 @@
 #     BEAM=4 LENGTH_PENALTY=0.6 scripts/evaluate.sh runs/admin data/wmt14_en_de newstest2014
 #
 # It writes RUN/averaged.pt, and the translations and scores of each test set to RUN/evaluation/TEST_SET/.
-# Settings: the options of `fairseq-deep evaluate --help`, in capitals, and MOSES. See docs/evaluating.md.
+# Settings: the options of `fairseq-deep evaluate --help`, in capitals. See docs/evaluating.md.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 from_environment evaluate "$@"

@@ -46,22 +46,11 @@ require_command() {
 # require_number NAME VALUE: a whole number from 1 on.
 require_number() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 must be a whole number of at least 1, not '$2'"; }
 
-# The package is looked up, not imported: an import takes seconds.
-require_package() {
-    "$PYTHON" -c 'import sys; from importlib.util import find_spec as has
-sys.exit(not (has("fairseq_plugins") and has("fairseq")))' 2>/dev/null ||
-        die "$PYTHON cannot import fairseq_plugins and fairseq: run 'make setup', or set PYTHON"
-}
-
 # from_environment COMMAND [ARGUMENT ...]: fairseq-deep COMMAND in place of this script; it reads its settings itself.
-from_environment() {
-    require_package
-    exec "$PYTHON" -m fairseq_plugins.cli "$1" --from-environment "${@:2}"
-}
+from_environment() { exec "$PYTHON" -m fairseq_plugins.cli "$1" --from-environment "${@:2}"; }
 
 # fairseq_deep COMMAND [ARGUMENT ...]: a command that knows --dry-run, and reports an interruption itself.
 fairseq_deep() {
-    require_package
     trap 'exit 130' INT TERM
     if ((DRY_RUN)); then set -- "$@" --dry-run; fi
     "$PYTHON" -m fairseq_plugins.cli "$@"
@@ -88,6 +77,29 @@ once() {
     "${@:2}"
 }
 
+# read_settings ARGUMENT ...: the settings that the head of the script lists, each as an option (--size 8000) or a
+# variable of the environment (SIZE=8000), become such variables; all other arguments stay in `words`.
+read_settings() {
+    local name
+    names=" $(sed -n '/^# Settings:/,/^[^#]/p' "$0" | grep -oE '[A-Z][A-Z_]+' | tr '\n' ' ') "
+    words=()
+    while (($#)); do
+        name=${1#--} name=${name%%=*} name=${name//-/_}
+        if [[ $1 == --dry-run ]]; then
+            DRY_RUN=1
+        elif [[ $1 != --* || $names != *" ${name^^} "* ]]; then
+            words+=("$1")
+        elif [[ $1 == *=* ]]; then
+            export "${name^^}=${1#*=}"
+        else
+            (($# > 1)) || die "$1 needs a value"
+            export "${name^^}=$2"
+            shift
+        fi
+        shift
+    done
+}
+
 # preprocess DESTDIR [OPTION ...]: fairseq's own binarisation, whole or not at all.
 preprocess() {
     run rm -rf -- "$1.partial"
@@ -95,8 +107,18 @@ preprocess() {
     run mv -T -- "$1.partial" "$1"
 }
 
+# What else `fairseq-deep prepare` could be told, but defines a published corpus.
+DEFINING="SOURCE TARGET NORMALISE TOKENISER AGGRESSIVE ESCAPE LOWER_CASE CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS SIZE
+JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED TYPES SOURCE_DICT TARGET_DICT"
+
 # set_directory DEFAULT [DIR]: DIR is where the result goes, and DIR/original where archives are unpacked.
 set_directory() {
+    local name
+    for name in $DEFINING; do
+        [[ $names == *" $name "* || -z ${!name:-} ]] ||
+            die "$name=${!name} is set, but this corpus has its own; for other settings use scripts/prepare.sh"
+    done
+    for name in "${@:2}"; do [[ $name != -* ]] || die "unknown option '$name'; --help lists the settings"; done
     (($# <= 2)) || die "one directory, not $(($# - 1)): ${*:2}"
     DIR=${2:-$1}
     DIR=${DIR%/} original=${DIR%/}/original

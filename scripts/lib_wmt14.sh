@@ -7,10 +7,10 @@
 #     test_sets             newstestYEAR ...
 #     normalise             train: validation text gets the punctuation of the training text; none
 #     apostrophe            straight: ' for ’ in test sets; keep
-#     options, meaning      for fairseq-deep prepare: its options, and what they are the settings of
+#     options               for fairseq-deep prepare
 
 [[ $apostrophe == straight || $apostrophe == keep ]] || die "unknown APOSTROPHE '$apostrophe'; legal values: straight keep"
-fairseq_deep prepare "$DIR" "${options[@]}" --valid "$valid" --settings-of "$meaning"
+fairseq_deep prepare "$DIR" "${options[@]}" --valid "$valid" --check
 exit_if_prepared
 
 years=()
@@ -28,7 +28,7 @@ else
     files=("${years[@]/#/$original/test/}")
     for language in en "$target"; do
         raw=$original/years/$valid.$language normalised=$original/normalised/$valid.$language
-        once "$raw" text select --every 1 "${files[@]/%/.$language}" "$raw"
+        once "$raw" text select-every --every 1 "${files[@]/%/.$language}" "$raw"
         once "$normalised" text normalise --language "$language" "${files[@]/%/.$language}" "$normalised"
     done
     sets+=(--valid "$original/normalised/$valid" --raw "valid=$original/years/$valid" --changed valid=punctuation)

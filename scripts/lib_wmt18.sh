@@ -2,7 +2,6 @@
 # WMT'18 from its archives to data-bin: the steps of prepare_wmt18_en_fi.sh and prepare_wmt18_zh_en.sh. Sourced, with
 #
 #     source, target, other     the languages; the one that is not English
-#     meaning                   what the options below are the settings of
 
 # segment INPUT OUTPUT: Chinese in words.
 segment() {
@@ -17,9 +16,9 @@ segment() {
 options=(
     --source "$source" --target "$target" --tokeniser none --given-tokeniser moses --given-truecased 1 --clean none
     --size "${SIZE:-32000}" --joint-codes "${JOINT_CODES:-0}" --joined "${JOINED:-0}"
-    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-50}" --workers "${WORKERS:-}"
+    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-50}" --workers "${WORKERS:-$(nproc)}"
 )
-fairseq_deep prepare "$DIR" "${options[@]}" --settings-of "$meaning"
+fairseq_deep prepare "$DIR" "${options[@]}" --check
 exit_if_prepared
 [[ $other != zh || $DRY_RUN == 1 ]] || "$PYTHON" -c 'import jieba' 2>/dev/null ||
     die "$PYTHON cannot import jieba, which splits the Chinese test sets into words: pip install jieba"

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Prepare enwik8 for language models of bytes, as in the ReZero paper: 90 million bytes to train, twice 5 million.
 #
-#     [SETTING=VALUE ...] scripts/prepare_enwik8.sh [DIR]
+#     scripts/prepare_enwik8.sh [DIR] [--SETTING VALUE ...]
 #
 # DIR (default: data/enwik8) gets raw/ (the bytes), text/ (the number of each byte), text.json and data-bin/.
 # Settings: WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+read_settings "$@"
 
 WORKERS=${WORKERS:-$(nproc)}
 require_number WORKERS "$WORKERS"
-set_directory "$ROOT/data/enwik8" "$@"
+set_directory "$ROOT/data/enwik8" "${words[@]}"
 claim "$DIR"
 
 if [[ ! -e $DIR/raw ]]; then

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Prepare IWSLT'14 German-English as fairseq's prepare-iwslt14.sh does: lower case, 10,000 joint merges.
 #
-#     [SETTING=VALUE ...] scripts/prepare_iwslt14_de_en.sh [DIR]
+#     scripts/prepare_iwslt14_de_en.sh [DIR] [--SETTING VALUE ...]
 #
-#     scripts/prepare_iwslt14_de_en.sh                                             German to English, one dictionary
-#     JOINED=0 scripts/prepare_iwslt14_de_en.sh data/separate                      dictionaries of 8,848 and 6,632 types
-#     SOURCE=en TARGET=de scripts/prepare_iwslt14_de_en.sh data/iwslt14_en_de      English to German
+#     scripts/prepare_iwslt14_de_en.sh                                       German to English, one dictionary
+#     scripts/prepare_iwslt14_de_en.sh data/separate --joined 0              dictionaries of 8,848 and 6,632 types
+#     scripts/prepare_iwslt14_de_en.sh --source en                           English to German
 #
 # DIR (default: data/iwslt14_de_en, ..._en_de, ..._dsinit) gets what scripts/prepare.sh writes, and published/.
 # Settings: SOURCE, TARGET, VARIANT, JOINED, SIZE, JOINT_CODES, VOCABULARY_THRESHOLD, CODES, SOURCE_DICT, TARGET_DICT,
-# WORKERS, MOSES, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md, also for time and disk.
+# WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md, also for time and disk.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+read_settings "$@"
 
 SOURCE=${SOURCE:-de}
 TARGET=${TARGET:-$([[ $SOURCE == en ]] && printf de || printf en)}
@@ -22,7 +23,7 @@ case $VARIANT in
     dsinit) name+=_dsinit SIZE=${SIZE:-30000} JOINED=${JOINED:-0} ;;
     *) die "unknown VARIANT '$VARIANT'; legal values: fairseq dsinit" ;;
 esac
-set_directory "$ROOT/data/$name" "$@"
+set_directory "$ROOT/data/$name" "${words[@]}"
 published=$DIR/published/sentences
 train=$published/train valid=every-23rd
 # DS-Init takes every 23rd pair before cleaning.
@@ -32,12 +33,15 @@ options=(
     --source "$SOURCE" --target "$TARGET"
     --tokeniser moses --lower-case 1
     --clean tokens --min-length 1 --max-length 175 --ratio 1.5
-    --subwords bpe --size "$SIZE" --joint-codes "${JOINT_CODES:-1}" --codes "${CODES:-}"
-    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-0}"
-    --joined "$JOINED" --source-dict "${SOURCE_DICT:-}" --target-dict "${TARGET_DICT:-}"
-    --workers "${WORKERS:-}" --valid "$valid"
+    --size "$SIZE" --joint-codes "${JOINT_CODES:-1}" --vocabulary-threshold "${VOCABULARY_THRESHOLD:-0}"
+    --joined "$JOINED"
+    --workers "${WORKERS:-$(nproc)}" --valid "$valid"
 )
-fairseq_deep prepare "$DIR" "${options[@]}" --settings-of "IWSLT'14"
+for setting in CODES SOURCE_DICT TARGET_DICT; do
+    option=${setting,,}
+    [[ -z ${!setting:-} ]] || options+=("--${option/_/-}" "${!setting}")
+done
+fairseq_deep prepare "$DIR" "${options[@]}" --check
 claim "$DIR/published"
 
 if [[ ! -e $published ]]; then
@@ -53,9 +57,9 @@ if [[ ! -e $published ]]; then
         for name in TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012; do
             tests+=("$made/archive/de-en/IWSLT14.$name.de-en.$language.xml")
         done
-        text ted --tags "$made/archive/de-en/train.tags.de-en.$language" "$made/train.$language"
-        text ted --xml --straight-apostrophes "${tests[@]}" "$made/test.$language"
-        text ted --xml "${tests[@]}" "$made/test.raw.$language"
+        text ted --kind tags "$made/archive/de-en/train.tags.de-en.$language" "$made/train.$language"
+        text ted --kind xml --straight-apostrophes "${tests[@]}" "$made/test.$language"
+        text ted --kind xml "${tests[@]}" "$made/test.raw.$language"
     done
     run rm -rf -- "$made/archive"
     run mv -T -- "$made" "$published"

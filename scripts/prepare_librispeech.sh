@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepare LibriSpeech for speech to text, as in the B2T paper's Table 5, by fairseq's own prep_librispeech_data.py.
 #
-#     [SETTING=VALUE ...] PREP_PYTHON=PYTHON scripts/prepare_librispeech.sh [DIR]
+#     PREP_PYTHON=PYTHON scripts/prepare_librispeech.sh [DIR] [--SETTING VALUE ...]
 #
 # fairseq's program needs packages of its own, and torchaudio with sox_effects, which torchaudio 2.9 took out:
 #
@@ -13,13 +13,14 @@
 # Settings: PREP_PYTHON, SIZE, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+read_settings "$@"
 
 PREP_PYTHON=${PREP_PYTHON:-$PYTHON} SIZE=${SIZE:-10000}
 require_number SIZE "$SIZE"
 train=(train-clean-100 train-clean-360 train-other-500)
 dev=(dev-clean dev-other)
 tests=(test-clean test-other)
-set_directory "$ROOT/data/librispeech" "$@"
+set_directory "$ROOT/data/librispeech" "${words[@]}"
 # fairseq's tables separate path, place and length by colons, and its program the options of SentencePiece by spaces.
 [[ $(realpath -m -- "$DIR") != *[:[:space:]]* ]] || die "$DIR: fairseq does not support a colon or a space in this path"
 fairseq=$("$PREP_PYTHON" -c 'import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepare Multi30k (task 1: picture captions), German to English, for small comparisons.
 #
-#     [SETTING=VALUE ...] scripts/prepare_multi30k.sh DIR
+#     scripts/prepare_multi30k.sh DIR [--SETTING VALUE ...]
 #
 # DIR gets what scripts/prepare.sh writes; test is test_2016_flickr, and test_2017 is test_2017_flickr. A RAW without
 # the second is prepared without it.
@@ -9,7 +9,8 @@
 # docs/data.md.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-(($# == 1)) || die "usage: prepare_multi30k.sh DIR; --help says more"
+read_settings "$@"
+[[ ${#words[@]} -gt 0 && ${words[0]} != -* ]] || die "usage: prepare_multi30k.sh DIR; --help says more"
 
 export SOURCE=${SOURCE:-de} TARGET=${TARGET:-en} SIZE=${SIZE:-4000}
 if [[ -z ${RAW:-} ]]; then
@@ -23,6 +24,6 @@ if [[ -z ${RAW:-} ]]; then
     done
     RAW=${ARCHIVE_DIR:-$CACHE}
 fi
-sets=("train=$RAW/train" "valid=$RAW/val" "test=$RAW/test_2016_flickr")
+sets=(--train "$RAW/train" --valid "$RAW/val" --test "test=$RAW/test_2016_flickr")
 compgen -G "$RAW/test_2017_flickr.$SOURCE*" >/dev/null && sets+=("test_2017=$RAW/test_2017_flickr")
-"$ROOT/scripts/prepare.sh" "$1" "${sets[@]}"
+fairseq_deep prepare "${words[0]}" "${sets[@]}" "${words[@]:1}" --from-environment

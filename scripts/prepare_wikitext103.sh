@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Prepare WikiText-103 for language models of words, as in the B2T paper's Table 4: 267,744 types, split as published.
 #
-#     [SETTING=VALUE ...] scripts/prepare_wikitext103.sh [DIR]
+#     scripts/prepare_wikitext103.sh [DIR] [--SETTING VALUE ...]
 #
 # DIR (default: data/wikitext103) gets raw/ (train, valid and test as published), text.json and data-bin/.
 # Settings: WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+read_settings "$@"
 
 WORKERS=${WORKERS:-$(nproc)}
 require_number WORKERS "$WORKERS"
-set_directory "$ROOT/data/wikitext103" "$@"
+set_directory "$ROOT/data/wikitext103" "${words[@]}"
 claim "$DIR"
 
 if [[ ! -e $DIR/raw ]]; then

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Prepare WMT English-German in one of the six forms that papers call WMT'14.
 #
-#     [SETTING=VALUE ...] scripts/prepare_wmt14_en_de.sh [DIR]
+#     scripts/prepare_wmt14_en_de.sh [DIR] [--SETTING VALUE ...]
 #
 #     scripts/prepare_wmt14_en_de.sh                         WMT'14
-#     VARIANT=admin scripts/prepare_wmt14_en_de.sh           what the Admin paper calls WMT'14
-#     VARIANT=wmt16-google ARCHIVE_DIR=~/archives scripts/prepare_wmt14_en_de.sh
+#     scripts/prepare_wmt14_en_de.sh --variant admin         what the Admin paper calls WMT'14
+#     scripts/prepare_wmt14_en_de.sh --variant wmt16-google --archive-dir ~/archives
 #
 # DIR (default: data/wmt14_en_de, or of that variant) gets what scripts/prepare.sh writes, and original/: the archives.
-# Settings: VARIANT, VALID, SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, TEST_SETS, APOSTROPHE, WORKERS, MOSES, CACHE,
+# Settings: VARIANT, VALID, SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, TEST_SETS, APOSTROPHE, WORKERS, CACHE,
 # ARCHIVE_DIR, CHECKSUMS, DRY_RUN. docs/downloads.md says what they and the variants mean; there, too: time and disk.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+read_settings "$@"
 
 # What most variants have; the others say below what is different.
 VARIANT=${VARIANT:-wmt14}
@@ -39,19 +40,20 @@ case $VARIANT in
     wmt16-google)
         name=wmt16_en_de normalise=none
         options=(--tokeniser none --given-tokeniser moses --subwords none --given-subwords bpe --clean none --types 32768)
-        [[ ${VALID:-$valid} == "$valid" ]] || die "VALID=$VALID is set, but VARIANT=$VARIANT means VALID=$valid"
-        [[ ${APOSTROPHE:-keep} == keep ]] || die "APOSTROPHE=$APOSTROPHE is set, but VARIANT=$VARIANT means APOSTROPHE=keep"
+        chosen=${SIZE:-}${JOINT_CODES:-}${JOINED:-}${VOCABULARY_THRESHOLD:-}
+        [[ -z $chosen && ${VALID:-$valid} == "$valid" && ${APOSTROPHE:-keep} == keep ]] ||
+            die "VARIANT=$VARIANT comes in subwords, with VALID=$valid: it has none of the other settings"
         ;;
     *) die "unknown VARIANT '$VARIANT'; legal values: wmt14 admin wmt17 dsinit wmt16-raw wmt16-google" ;;
 esac
-set_directory "$ROOT/data/$name" "$@"
-meaning=VARIANT=$VARIANT valid=${VALID:-$valid} apostrophe=${APOSTROPHE:-$apostrophe}
+set_directory "$ROOT/data/$name" "${words[@]}"
+valid=${VALID:-$valid} apostrophe=${APOSTROPHE:-$apostrophe}
 [[ $valid == newstest2013 || $valid == every-100th ]] || die "unknown VALID '$valid'; legal values: newstest2013 every-100th"
 read -r -a test_sets <<<"${TEST_SETS:-$test_sets}"
-options+=(--source en --target de --normalise "$normalise" --workers "${WORKERS:-}")
+options+=(--source en --target de --normalise "$normalise" --workers "${WORKERS:-$(nproc)}")
 
 if [[ $VARIANT == wmt16-google ]]; then
-    fairseq_deep prepare "$DIR" "${options[@]}" --settings-of "$meaning"
+    fairseq_deep prepare "$DIR" "${options[@]}" --check
     exit_if_prepared
     claim "$original"
     google=$original/wmt16_en_de

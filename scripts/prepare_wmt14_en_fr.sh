@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Prepare WMT'14 English-French as fairseq's prepare-wmt14en2fr.sh and Admin's pre-process/wmt14en-fr.sh do.
 #
-#     [SETTING=VALUE ...] scripts/prepare_wmt14_en_fr.sh [DIR]
+#     scripts/prepare_wmt14_en_fr.sh [DIR] [--SETTING VALUE ...]
 #
 #     scripts/prepare_wmt14_en_fr.sh
-#     VARIANT=dsinit scripts/prepare_wmt14_en_fr.sh          as DS-Init has it
+#     scripts/prepare_wmt14_en_fr.sh --variant dsinit        as DS-Init has it
 #
 # DIR (default: data/wmt14_en_fr, or ..._dsinit) gets what scripts/prepare.sh writes, and original/: the archives.
-# Settings: VARIANT, VALID, SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, TEST_SETS, APOSTROPHE, WORKERS, MOSES, CACHE,
+# Settings: VARIANT, VALID, SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, TEST_SETS, APOSTROPHE, WORKERS, CACHE,
 # ARCHIVE_DIR, CHECKSUMS, DRY_RUN. docs/downloads.md says what they and the variants mean; there, too: time and disk.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+read_settings "$@"
 
 VARIANT=${VARIANT:-fairseq}
 case $VARIANT in
@@ -21,8 +22,8 @@ case $VARIANT in
         ;;
     *) die "unknown VARIANT '$VARIANT'; legal values: fairseq dsinit" ;;
 esac
-set_directory "$ROOT/data/$name" "$@"
-target=fr meaning="WMT'14 English-French" valid=${VALID:-$valid} apostrophe=${APOSTROPHE:-$apostrophe} normalise=train
+set_directory "$ROOT/data/$name" "${words[@]}"
+target=fr valid=${VALID:-$valid} apostrophe=${APOSTROPHE:-$apostrophe} normalise=train
 case $valid in
     every-1333rd | newstest2013 | newstest2012+newstest2013) ;;
     *) die "unknown VALID '$valid'; legal values: every-1333rd newstest2013 newstest2012+newstest2013" ;;
@@ -39,6 +40,6 @@ trains=(
 options=(
     --source en --target fr --normalise "$normalise" --aggressive 1 --clean subwords --max-length 250 --ratio 1.5
     --size "${SIZE:-$size}" --joint-codes "${JOINT_CODES:-$joint_codes}" --joined "${JOINED:-$joined}"
-    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-$threshold}" --workers "${WORKERS:-}"
+    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-$threshold}" --workers "${WORKERS:-$(nproc)}"
 )
 source "$ROOT/scripts/lib_wmt14.sh"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import in_step, read_lines, write_all, write_lines
-from fairseq_plugins.text.split import split
+from fairseq_plugins.text.parallel import split
 
 LINE_ENDS_ELSEWHERE = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 

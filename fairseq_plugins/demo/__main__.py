@@ -161,10 +161,9 @@ def _prepare(args: Namespace, out: Path) -> Path:
         source=args.source_lang,
         target=args.target_lang,
         clean="subwords",
-        max_length=str(args.max_length),
-        ratio="100",
-        size=str(args.bpe_operations),
-        workers=str(core_count()),
+        max_length=args.max_length,
+        ratio=100,
+        size=args.bpe_operations,
     )
     Preparation(out / "data", sets_of([train], [valid], [f"{samples.TEST}={test}"], [], []), settings).run()
     return out / "data"

@@ -21,7 +21,7 @@ from fairseq_cli import preprocess
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import in_step, raw_lines, read_lines
 from fairseq_plugins.patches.wrapping import wrap
-from fairseq_plugins.text.check import check
+from fairseq_plugins.text.parallel import check
 
 LINKS = re.compile(r"(\d+)-(\d+)")
 

@@ -18,7 +18,6 @@ from fairseq_plugins.pipeline import corpus
 from fairseq_plugins.pipeline.run import Run, read_run
 from fairseq_plugins.scoring.metrics import metric_named
 from fairseq_plugins.scoring.text import read_sentences
-from fairseq_plugins.text import moses
 from fairseq_plugins.text.description import FILE as DESCRIPTION
 from fairseq_plugins.text.description import SUBWORDS, Description, described
 
@@ -262,8 +261,6 @@ def _published(args: argparse.Namespace, name: str, language: str) -> Path:
 def _decode_translation(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Decoding:
     binarised, text = _binarised(args.data, "translation"), text_of(args)
     source, target = languages_of(binarised, config)
-    if text.tokeniser == "moses":
-        moses.scripts()  # A bad MOSES would otherwise be found after the decoding.
     sets = []
     for test_set in test_sets(args.data, args.test_sets):
         raw = _published(args, test_set.name, target)

@@ -19,34 +19,19 @@ from urllib.request import Request, urlopen
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.pipeline.workspace import make_directory, remove, say
+from fairseq_plugins.pipeline.workspace import make_directory, say
+from fairseq_plugins.process import NO_ROOM
 from fairseq_plugins.text.archives import check_archive, checksum_like, known_checksums
 
 TIMEOUT_SECONDS = 60.0
 PAUSES = (1.0, 2.0, 4.0)
 """Seconds between the attempts at a busy server."""
-
 BUSY = {408, 429, 500, 502, 503, 504}
 NOTHING_MORE = 416
 """Status for a range that begins at the end of the file."""
-
 SHA256 = "0" * 64
 """An example of the kind of checksum that is printed for a file without a known one."""
-
 _PIECE = 1 << 20
-
-
-class _Failed(Exception):
-    """An address did not give the file.
-
-    Args:
-        problem: why.
-        part_in_the_way: whether the partial file on the disk may be the reason.
-    """
-
-    def __init__(self, problem: str, part_in_the_way: bool = False) -> None:
-        super().__init__(problem)
-        self.part_in_the_way = part_in_the_way
 
 
 @dataclass(frozen=True)
@@ -82,7 +67,12 @@ class Downloads:
             if self.own is None:
                 say(shlex.join(["curl", "--output", str(target), urls[0]]))
         elif self.own is not None:
-            self._require_own(target, urls)
+            if not target.exists():
+                raise UserError(
+                    f"{target}: no such file; ARCHIVE_DIR is set, so it is not downloaded from {' '.join(urls)}"
+                )
+            if problem := self._what_is_wrong(name, target):
+                raise UserError(f"{target}: {problem}")
         else:
             make_directory(self.cache)
             with self._alone(name):
@@ -91,14 +81,6 @@ class Downloads:
                 else:
                     self._download(target, urls)
         return target
-
-    def _require_own(self, target: Path, urls: Sequence[str]) -> None:
-        if not target.exists():
-            raise UserError(
-                f"{target}: no such file; ARCHIVE_DIR is set, so it is not downloaded from {' '.join(urls)}"
-            )
-        if problem := self._what_is_wrong(target.name, target):
-            raise UserError(f"{target}: {problem}")
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
@@ -114,14 +96,18 @@ class Downloads:
             os.close(lock)
 
     def _download(self, target: Path, urls: Sequence[str]) -> None:
-        part = target.with_name(target.name + ".part")
+        part, wrong = (target.with_name(target.name + ending) for ending in (".part", ".wrong"))
         problems: list[str] = []
-        whole, part_in_the_way = self._from_mirrors(target, part, urls, problems)
-        if not whole and part_in_the_way:
-            remove(part)
-            whole, _ = self._from_mirrors(target, part, urls, problems)
-        if not whole:
-            wrong = _wrong(target)
+        for url in urls:
+            begun = part.exists()
+            problem = self._problem_of(url, part, wrong)
+            if problem and begun and not part.exists():
+                # What an earlier download had left was of another file.
+                problem = self._problem_of(url, part, wrong)
+            if problem is None:
+                break
+            problems.append(f"{url}: {problem}")
+        else:
             problems += [f"the bad file is kept as {wrong}"] if wrong.exists() else []
             advice = "you can put your own copy into a directory and set ARCHIVE_DIR to it"
             raise UserError(f"{target}: not downloaded: {'; '.join([*problems, advice])}")
@@ -130,25 +116,21 @@ class Downloads:
             say(f"{target}: no known checksum; to pin it, add this line to a checksum file: {checksum}  {target.name}")
         os.replace(part, target)
 
-    def _from_mirrors(self, target: Path, part: Path, urls: Sequence[str], problems: list[str]) -> tuple[bool, bool]:
-        """Whether ``part`` is now the whole file; if not, whether the old partial file may have been the reason."""
-        part_in_the_way = False
-        for url in urls:
-            began = _size(part) > 0
-            say(f"{target.name}: from {url}")
-            try:
-                _continue(url, part)
-            except _Failed as failure:
-                problems.append(f"{url}: {failure}")
-                part_in_the_way |= failure.part_in_the_way
-                continue
-            problem = self._what_is_wrong(target.name, part)
-            if problem is None:
-                return True, False
-            os.replace(part, _wrong(target))
-            problems.append(f"{url}: {problem}")
-            part_in_the_way |= began
-        return False, part_in_the_way
+    def _problem_of(self, url: str, part: Path, wrong: Path) -> str | None:
+        """Download what is missing of ``part`` and check it; a bad file becomes ``wrong``."""
+        say(f"{part.stem}: from {url}")
+        try:
+            fetch(url, part)
+        except UserError:
+            raise
+        except HTTPError as error:
+            return f"HTTP status {error.code}"
+        except (HTTPException, OSError, ValueError) as error:
+            return _cause(error)
+        problem = self._what_is_wrong(part.stem, part)
+        if problem is not None:
+            os.replace(part, wrong)
+        return problem
 
     def _what_is_wrong(self, name: str, path: Path) -> str | None:
         """Why ``path`` is not the file ``name``. Without a known checksum the archive is read to its end."""
@@ -163,72 +145,50 @@ class Downloads:
         return None
 
 
-def _wrong(target: Path) -> Path:
-    return target.with_name(target.name + ".wrong")
+def fetch(url: str, part: Path) -> None:
+    """Download what is missing of ``part``; take up a broken connection as long as each attempt adds bytes.
 
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _continue(url: str, part: Path) -> None:
-    """Append the rest of the file to ``part``; retry a broken connection as long as each attempt adds bytes."""
+    Raises:
+        HTTPError: the server refused; a busy one is asked again.
+        OSError, HTTPException, ValueError: no connection, or no URL.
+        UserError: nothing can be written.
+    """
     pauses = iter(PAUSES)
     while True:
-        before = _size(part)
+        before = part.stat().st_size if part.exists() else 0
         try:
-            _add(url, part, before)
+            _fetch_rest(url, part, before)
             return
         except HTTPError as error:
             if error.code == NOTHING_MORE and before:
                 return  # Whether it is the right file is checked next.
             pause = next(pauses, None) if error.code in BUSY else None
             if pause is None:
-                raise _Failed(f"HTTP status {error.code}") from None
+                raise
             time.sleep(pause)
-        except UserError:
-            raise
-        except (HTTPException, OSError, ValueError) as error:
-            if _size(part) == before:
-                raise _Failed(_cause(error)) from None
+        except (HTTPException, OSError) as error:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                raise UserError(f"{part}: cannot be written; is the disk full?") from None
+            if not part.exists() or part.stat().st_size <= before:
+                raise
 
 
-def _add(url: str, part: Path, before: int) -> None:
-    """Request everything after the first ``before`` bytes.
-
-    Raises:
-        HTTPError: the server refused.
-        OSError: the connection failed or broke.
-        _Failed: the server cannot continue a download.
-        UserError: nothing can be written.
-    """
+def _fetch_rest(url: str, part: Path, before: int) -> None:
+    """One request for everything after the first ``before`` bytes; all of it from a server that cannot continue."""
     headers = {"User-Agent": "fairseq-deep"} | ({"Range": f"bytes={before}-"} if before else {})
     with urlopen(Request(url, headers=headers), timeout=TIMEOUT_SECONDS) as response:
-        if before and response.status != 206:
-            raise _Failed("the server cannot continue a download", part_in_the_way=True)
-        length = response.headers.get("Content-Length")
-        expected = None if length is None else before + int(length)
-        size = before
-        while piece := response.read(_PIECE):
-            _append(part, piece)
-            size += len(piece)
-            _show(part.stem, size, expected)
-        if expected is not None and size < expected:
-            raise ConnectionError("the connection broke")
-
-
-def _append(part: Path, piece: bytes) -> None:
-    try:
-        with open(part, "ab") as stream:
-            stream.write(piece)
-    except OSError:
-        raise UserError(f"{part}: cannot be written; is the disk full?") from None
-
-
-def _show(name: str, size: int, expected: int | None) -> None:
-    if sys.stderr.isatty():
-        share = f" of {expected / 1e6:,.0f}" if expected else ""
-        print(f"\r{name}: {size / 1e6:,.0f}{share} MB", end="\n" if size == expected else "", file=sys.stderr)
+        size = before if response.status == 206 else 0
+        missing = response.headers.get("Content-Length")
+        whole = None if missing is None else size + int(missing)
+        with open(part, "ab" if size else "wb") as stream:
+            while piece := response.read(_PIECE):
+                size += stream.write(piece)
+                if sys.stderr.isatty():
+                    share = f" of {whole / 1e6:,.0f}" if whole else ""
+                    end = "\n" if size == whole else ""
+                    print(f"\r{part.stem}: {size / 1e6:,.0f}{share} MB", end=end, file=sys.stderr)
+    if whole is not None and size < whole:
+        raise ConnectionError("the connection broke")
 
 
 def _cause(error: Exception) -> str:
@@ -237,9 +197,7 @@ def _cause(error: Exception) -> str:
         return "no such host"
     if isinstance(reason, TimeoutError):
         return "no answer in time"
-    if isinstance(reason, ConnectionRefusedError):
-        return "no connection"
-    return str(reason)
+    return "no connection" if isinstance(reason, ConnectionRefusedError) else str(reason)
 
 
 def chosen(

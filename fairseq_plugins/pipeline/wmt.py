@@ -21,6 +21,8 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.download import Downloads, chosen
 from fairseq_plugins.pipeline.workspace import Workspace, say
+from fairseq_plugins.text import sgm
+from fairseq_plugins.text.archives import unpack_known
 
 
 @dataclass(frozen=True)
@@ -103,27 +105,26 @@ class Texts:
             UserError: the download failed, is truncated, or has another number of lines.
         """
         member = text.source.format(**self.forms)
-        archive = text.archive.rpartition("/")[2]
-        directory = self.directory / _stem(archive)
+        archive, stem = text.archive.rpartition("/")[2], _stem(text.archive.rpartition("/")[2])
+        directory = self.directory / stem
         urls = addresses(text.archive)
-        if self._is_on_the_hub_only(text, archive, directory, urls):
-            archive, urls = f"{_stem(archive)}.zip", [on_the_hub(text.archive)]
+        own_zip = self.downloads.path(f"{stem}.zip").exists() and not self.downloads.path(archive).exists()
+        if own_zip or not (directory.exists() or self._publisher_has(text, archive, urls)):
+            archive, urls = f"{stem}.zip", [on_the_hub(text.archive)]
         self._unpack(directory, archive, [f"*{member.rpartition('/')[2]}.{each}*" for each in self.languages], urls)
         self._count(text, archive, directory / member, Path(f"{directory}.lines"))
 
-    def _is_on_the_hub_only(self, text: Text, archive: str, directory: Path, urls: Sequence[str]) -> bool:
-        compressed = f"{_stem(archive)}.zip"
-        if self.downloads.path(compressed).exists() and not self.downloads.path(archive).exists():
+    def _publisher_has(self, text: Text, archive: str, urls: Sequence[str]) -> bool:
+        """Whether the archive is here now; a mistake in the user's own copies is one, and no reason to ask the Hub."""
+        if self.downloads.own is not None or self.dry_run:
             return True
-        if directory.exists() or self.downloads.own is not None or self.dry_run:
-            return False
         try:
             self.downloads.get(archive, urls)
         except UserError as error:
             report(error)
-            say(f"{text.name}: {compressed} instead")
-            return True
-        return False
+            say(f"{text.name}: {_stem(archive)}.zip instead")
+            return False
+        return True
 
     def test_set(self, text: Text) -> None:
         """Both sides, one sentence per line.
@@ -143,19 +144,18 @@ class Texts:
         self._unpack(directory, archive, [f"*{member}" for member in members], addresses(text.archive))
         test = self.directory / "test"
         for language, own, other in ((source, *members), (target, *reversed(members))):
-            self.make(test / f"{text.name}.{language}", self._sentences(directory / own, like=directory / other))
+            self.make(test / f"{text.name}.{language}", self._extracted(directory / own, directory / other))
         self._count(text, archive, test / text.name, test / f"{text.name}.lines")
 
-    def _sentences(self, path: Path, like: Path) -> Callable[[Path], None]:
-        return lambda output: self.commands.text("sgm", "--like", like, path, output)
+    def _extracted(self, path: Path, other: Path) -> Callable[[Path], None]:
+        return lambda output: self.commands.step(sgm.extract, path, output, like=other)
 
     def _unpack(self, directory: Path, archive: str, members: Sequence[str], urls: Sequence[str]) -> None:
         """Unpack the archive; without a download if the directory exists."""
         path = self.downloads.path(archive)
         if not directory.exists():
             self.downloads.get(archive, urls)
-        only = [word for member in members for word in ("--only", member)]
-        self.make(directory, lambda output: self.commands.text("unpack", *only, path, output))
+        self.make(directory, lambda output: self.commands.step(unpack_known, path, output, only=members))
 
     def _count(self, text: Text, archive: str, prefix: Path, output: Path) -> None:
         """Check the number of lines; text that is split at other characters than the line feed has more."""

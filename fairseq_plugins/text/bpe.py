@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
@@ -12,8 +13,6 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.options import at_least
-from fairseq_plugins.text.command import add_files, add_workers, parser_of
 from fairseq_plugins.workers import map_lines
 
 
@@ -65,26 +64,30 @@ def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE
             raise UserError(f"{codes}: not BPE codes: {cause or 'no version line'}") from None
 
 
-def main_of_learn(argv: Sequence[str]) -> int:
-    """``learn-bpe --merges N INPUT ... OUTPUT``."""
-    flags = parser_of("learn-bpe", __doc__)
-    flags.add_argument("--merges", type=at_least(1), required=True, metavar="N")
-    add_files(flags)
-    args = flags.read(argv)
-    learned = write_lines(args.output, learn(read_lines(*args.inputs), args.merges, str(args.inputs[0]))) - 1
-    print(f"{learned:,} merges" + (f" (no pair is left for {args.merges:,})" if learned < args.merges else ""))
-    return 0
+def learn_merges(inputs: Sequence[Path], output: Path, *, merges: int) -> str:
+    """Learn byte-pair merges, joint for all files."""
+    learned = write_lines(output, learn(read_lines(*inputs), merges, str(inputs[0]))) - 1
+    return f"{learned:,} merges" + (f" (no pair is left for {merges:,})" if learned < merges else "")
 
 
-def main_of_apply(argv: Sequence[str]) -> int:
-    """``apply-bpe --codes CODES INPUT ... OUTPUT``."""
-    flags = parser_of("apply-bpe", __doc__)
-    flags.add_argument("--codes", type=Path, required=True, metavar="CODES")
-    flags.add_argument("--vocabulary", type=Path, metavar="FILE", help="subwords and their counts (`count`)")
-    flags.add_argument("--threshold", type=at_least(1), default=1, metavar="N", help="with --vocabulary; default: 1")
-    add_workers(flags)
-    add_files(flags)
-    args = flags.read(argv)
-    bpe = load(args.codes, args.vocabulary, args.threshold)
-    write_lines(args.output, map_lines(lambda: bpe.process_line, read_lines(*args.inputs), args.workers))
-    return 0
+def apply_bpe(
+    source: Path, output: Path, *, codes: Path, vocabulary: Path | None = None, threshold: int = 1, workers: int = 1
+) -> None:
+    """Split words by learned merges.
+
+    Options:
+        vocabulary: subwords and their counts, from the step `vocabulary`
+        threshold: subwords with a smaller count are split further
+    """
+    bpe = load(codes, vocabulary, threshold)
+    write_lines(output, map_lines(lambda: bpe.process_line, read_lines(source), workers))
+
+
+def write_vocabulary(source: Path, output: Path) -> str:
+    """Count the tokens of a text, and write each with its count, the most frequent first."""
+    types: Counter[str] = Counter()
+    for line in read_lines(source):
+        types.update(line.split())
+    ranked = sorted(types.items(), key=lambda item: (-item[1], item[0]))
+    write_lines(output, (f"{token} {count}" for token, count in ranked))
+    return f"{source}: {types.total():,} tokens, {len(types):,} types"

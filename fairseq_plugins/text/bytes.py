@@ -7,13 +7,12 @@ base 2 is bits per byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import whole_files
-from fairseq_plugins.text.command import parser_of
 
 SPLITS = ("train", "valid", "test")
 SHARES = (90, 5, 5)
@@ -29,7 +28,7 @@ def tokens_of(text: bytes) -> bytes:
 
 
 def cut(source: Path, directory: Path) -> None:
-    """Write consecutive parts of ``source`` as ``train``, ``valid`` and ``test`` into ``directory``.
+    """Cut a file into ``train``, ``valid`` and ``test``: 90, 5 and 5 percent of its bytes, in their order.
 
     Raises:
         UserError: the file is too small, so a part would be empty.
@@ -49,7 +48,7 @@ def cut(source: Path, directory: Path) -> None:
 
 
 def write_tokens(source: Path, output: Path) -> None:
-    """Write the bytes of ``source`` to ``output``, one token each.
+    """Write each byte of a file as a token.
 
     Raises:
         UserError: ``source`` is empty, or nothing can be written.
@@ -72,23 +71,3 @@ def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
         piece = stream.read(min(size, _PIECE))
         size -= len(piece)
         yield piece
-
-
-def main_of_cut(argv: Sequence[str]) -> int:
-    """The step ``cut-bytes``."""
-    flags = parser_of("cut-bytes", __doc__)
-    flags.add_argument("input", type=Path, metavar="INPUT")
-    flags.add_argument("output", type=Path, metavar="DIRECTORY")
-    arguments = flags.read(argv)
-    cut(arguments.input, arguments.output)
-    return 0
-
-
-def main(argv: Sequence[str]) -> int:
-    """The step ``bytes``."""
-    flags = parser_of("bytes", __doc__)
-    flags.add_argument("input", type=Path, metavar="INPUT")
-    flags.add_argument("output", type=Path, metavar="OUTPUT")
-    arguments = flags.read(argv)
-    write_tokens(arguments.input, arguments.output)
-    return 0

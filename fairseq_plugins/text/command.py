@@ -1,25 +1,110 @@
-"""Common options of the steps: input files, one output file, workers."""
+"""Command lines of typed functions: a parameter of a step is a file, a keyword-only one an option."""
 
 from __future__ import annotations
 
 import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
-from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.options import OneLineParser, at_least, finite
 
-
-def parser_of(step: str, purpose: str | None) -> OneLineParser:
-    """The parser of a step; the first sentence of ``purpose``, its module's docstring, is the description."""
-    summary = (purpose or "").split("\n\n")[0].replace("\n", " ")
-    return OneLineParser(prog=f"python -m fairseq_plugins.text {step}", description=summary)
-
-
-def add_files(flags: argparse.ArgumentParser, many: bool = True) -> None:
-    """INPUT ... OUTPUT; several inputs are concatenated."""
-    flags.add_argument("inputs", type=Path, nargs="+" if many else 1, metavar="INPUT", help="text, or text.gz")
-    flags.add_argument("output", type=Path, metavar="OUTPUT")
+Step = Callable[..., str | None]
+"""A step of the preparation of text; it returns the line that it says, if any."""
+OUTPUTS = {"output", "outputs", "rest", "taken", "kept", "directory"}
+"""Names of the parameters that are written."""
 
 
-def add_workers(flags: argparse.ArgumentParser) -> None:
-    """``--workers N``; the result is the same for any number."""
-    flags.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes; default: 1")
+def as_option(name: str) -> str:
+    """The option of a parameter: ``--lower-case`` of ``lower_case``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def value_of(annotation: Any, least: int = 1) -> dict[str, Any]:
+    """How argparse reads a value: a number, a path, or one of several words.
+
+    Args:
+        annotation: the type; ``X | None`` is read as X.
+        least: minimum of a whole number.
+    """
+    if get_origin(annotation) in (Union, UnionType):
+        [annotation] = [part for part in get_args(annotation) if part is not type(None)]
+    if get_origin(annotation) is Literal:
+        return {"choices": get_args(annotation)}
+    return {"type": {int: at_least(least), float: _ratio}.get(annotation, annotation), "metavar": "VALUE"}
+
+
+def _ratio(text: str) -> float:
+    number = finite(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("not a number of at least 1")
+    return number
+
+
+def parser_of(name: str, step: Step) -> OneLineParser:
+    """The parser of a step.
+
+    Several files are a ``Sequence``, or a tuple of that length; the option of a switch that is on by default is
+    ``--no-NAME``.
+    """
+    documentation = step.__doc__ or ""
+    described = dict(re.findall(r"^ +(\w+): (.+)$", documentation, re.MULTILINE))
+    parser = OneLineParser(prog=f"python -m fairseq_plugins.text {name}", description=documentation.split("\n\n")[0])
+    for parameter in signature(step, eval_str=True).parameters.values():
+        annotation, default = parameter.annotation, parameter.default
+        settings: dict[str, Any] = {"help": described.get(parameter.name)}
+        if parameter.kind is not Parameter.KEYWORD_ONLY:
+            collection = get_origin(annotation)
+            count: Any = len(get_args(annotation)) if collection is tuple else "+" if collection else None
+            parser.add_argument(parameter.name, type=Path, nargs=count, metavar=parameter.name.upper(), **settings)
+            continue
+        settings |= {"required": True} if default is Parameter.empty else {"default": default}
+        if annotation is bool:
+            settings |= {"action": "store_const", "const": not default}
+        elif get_origin(annotation) is Sequence:
+            settings |= {"action": "append", "default": [], "metavar": "VALUE"}
+        else:
+            settings |= value_of(annotation)
+        option = as_option(f"no_{parameter.name}" if default is True else parameter.name)
+        parser.add_argument(option, dest=parameter.name, **settings)
+    return parser
+
+
+def call(name: str, step: Step, argv: Sequence[str]) -> str | None:
+    """Call a step with the words of a command line; return the line that it says.
+
+    Raises:
+        UserError: a word is wrong, the step would write one of its inputs, or it failed.
+    """
+    values = vars(parser_of(name, step).read(argv))
+    parameters = signature(step).parameters
+    files = {key: values.pop(key) for key in parameters if parameters[key].kind is not Parameter.KEYWORD_ONLY}
+    outputs = {path.resolve() for key in OUTPUTS & files.keys() for path in _each(files[key])}
+    for path in (path for key in files.keys() - OUTPUTS for path in _each(files[key])):
+        if path.resolve() in outputs:
+            raise UserError(f"{path}: is an input, and would be overwritten; give the output another name")
+    return step(*files.values(), **values)
+
+
+def words_of(name: str, step: Step, files: Sequence[object], options: dict[str, Any]) -> list[str]:
+    """The command line of a call, as a user would type it."""
+    words = [sys.executable, "-m", "fairseq_plugins.text", name]
+    parameters = signature(step).parameters
+    for key, value in options.items():
+        if isinstance(value, bool):
+            default = parameters[key].default
+            words += [] if value == default else [as_option(f"no_{key}" if default else key)]
+        elif value is not None:
+            for single in _each(value):
+                words += [as_option(key), f"{single:g}" if isinstance(single, float) else str(single)]
+    return [*words, *(str(path) for several in files for path in _each(several))]
+
+
+def _each(value: Any) -> Iterator[Any]:
+    """What a list or a tuple holds, or the value itself."""
+    yield from value if isinstance(value, list | tuple) else (value,)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.text.command import parser_of
 from fairseq_plugins.text.lower_case import lower_case
 from fairseq_plugins.workers import Transform
 
@@ -63,13 +63,7 @@ class Description:
         """The function that changes a published sentence of the set ``name`` like the preparation, except tokens."""
         steps = [change(kind, language) for kind in self.changed.get(name, ())]
         steps += [lower_case] if self.lower_case else []
-
-        def through_all(line: str) -> str:
-            for step in steps:
-                line = step(line)
-            return line
-
-        return through_all
+        return lambda line: reduce(lambda text, step: step(text), steps, line)
 
 
 def change(kind: str, language: str) -> Transform:
@@ -103,9 +97,8 @@ def _of_settings(path: Path) -> Description | None:
     settings = dict(line.split("=", 1) for line in read_lines(path) if "=" in line) if path.is_file() else {}
     if settings.get("TOKENISER") != "moses" or settings.get("SUBWORDS") not in ("bpe", "sentencepiece", "none"):
         return None
-    names = (
-        {name.rpartition(".")[0] for name in settings if "." in name} if settings.get("NORMALISE") == "all" else set()
-    )
+    given = {name.rpartition(".")[0] for name in settings if "." in name}
+    names = given if settings.get("NORMALISE") == "all" else set()
     names |= {"valid"} if settings.get("NORMALISE") in ("train", "all") and settings.get("valid") else set()
     changed = {name: ("punctuation",) for name in sorted(names - {"train"})}
     return Description("moses", subwords_of(settings["SUBWORDS"]), settings.get("LOWER_CASE") == "1", changed=changed)
@@ -116,50 +109,44 @@ def subwords_of(kind: str) -> str:
     return "subword_nmt" if kind == "bpe" else kind
 
 
-def marks_in(path: Path) -> Iterator[str]:
-    """The subword marks that occur in the first lines of a text more often than by chance."""
-    lines = list(islice(read_lines(path), _SAMPLE))
-    for mark, pattern in MARKS.items():
-        if sum(1 for line in lines if pattern.search(line)) > _MARKED * len(lines):
-            yield mark
+def describe(
+    output: Path,
+    *,
+    tokeniser: Literal["moses", "none", "bytes"],
+    subwords: Literal["subword_nmt", "bpe", "sentencepiece", "none"] = "none",
+    lower_case: bool = False,
+    truecased: bool = False,
+    changed: Sequence[str] = (),
+) -> None:
+    """Describe a text in text.json: tokens, subwords, case.
 
-
-def main(argv: Sequence[str]) -> int:
-    """``describe --tokeniser T --subwords S [--lower-case] [--truecased] [--changed SET=CHANGE,...] OUTPUT``."""
-    flags = parser_of("describe", __doc__)
-    flags.add_argument("--tokeniser", choices=TOKENISERS, required=True, help="the tokens of the text")
-    flags.add_argument("--subwords", default="none", metavar="S", help="subword_nmt (or bpe), sentencepiece, none")
-    flags.add_argument("--lower-case", action="store_true", help="the text is lower-cased")
-    flags.add_argument("--truecased", action="store_true", help="the text is truecased")
-    flags.add_argument(
-        "--changed",
-        action="append",
-        default=[],
-        metavar="SET=CHANGE,...",
-        help=f"how the text of a set differs from the published one: {', '.join(CHANGES)}",
-    )
-    flags.add_argument("output", type=Path, metavar="OUTPUT")
-    args = flags.read(argv)
-    changed: dict[str, list[str]] = {}
-    for name, _, changes in (each.partition("=") for each in args.changed):
-        changed.setdefault(name, []).extend(filter(None, changes.split(",")))
-    found = Description(args.tokeniser, subwords_of(args.subwords), args.lower_case, args.truecased, changed)
-    content: dict[str, Any] = asdict(found)
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    Options:
+        subwords: bpe is another name of subword_nmt
+        lower_case: the text is lower-cased
+        truecased: the text is truecased
+        changed: SET=CHANGE,...: how the text of a set differs from the published one (apostrophes, punctuation)
+    """
+    changes: dict[str, list[str]] = {}
+    for name, _, kinds in (word.partition("=") for word in changed):
+        changes.setdefault(name, []).extend(filter(None, kinds.split(",")))
+    description = Description(tokeniser, subwords_of(subwords), lower_case, truecased, changes)
+    text = json.dumps(asdict(description), indent=1, ensure_ascii=False) + "\n"
     # An equal file stays: a second call of a finished preparation changes nothing.
-    if not args.output.is_file() or args.output.read_text(encoding="utf-8") != text:
-        write_whole(args.output, text)
-    return 0
+    if not output.is_file() or output.read_text(encoding="utf-8") != text:
+        write_whole(output, text)
 
 
-def main_of_marks(argv: Sequence[str]) -> int:
-    """``marks FILE ...``: refuse text that contains subword marks."""
-    flags = parser_of("marks", __doc__)
-    flags.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    for path in flags.read(argv).files:
-        for mark in marks_in(path):
-            raise UserError(
-                f"{path}: contains '{mark}', a subword mark: set GIVEN_SUBWORDS to bpe, sentencepiece or none, "
-                "and GIVEN_TOKENISER=moses if its words are Moses' tokens"
-            )
-    return 0
+def require_no_marks(files: Sequence[Path]) -> None:
+    """Check that text is not in subwords: a subword mark is in no more of its first lines than by chance.
+
+    Raises:
+        UserError: it is in more.
+    """
+    for path in files:
+        lines = list(islice(read_lines(path), _SAMPLE))
+        for mark, pattern in MARKS.items():
+            if sum(1 for line in lines if pattern.search(line)) > _MARKED * len(lines):
+                raise UserError(
+                    f"{path}: contains '{mark}', a subword mark: set --given-subwords to bpe, sentencepiece or none, "
+                    "and --given-tokeniser moses if its words are Moses' tokens"
+                )

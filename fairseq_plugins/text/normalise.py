@@ -5,12 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer
 
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text import moses
-from fairseq_plugins.text.command import add_files, add_workers, parser_of
 from fairseq_plugins.workers import map_lines
 
 
@@ -35,26 +34,11 @@ def normaliser(language: str) -> Callable[[str], str]:
     return lambda line: without_control_characters(normalise(line))
 
 
-def main(argv: Sequence[str]) -> int:
-    """``normalise --language L INPUT ... OUTPUT``."""
-    flags = parser_of("normalise", __doc__)
-    flags.add_argument("--language", required=True, metavar="L")
-    add_workers(flags)
-    add_files(flags)
-    args = flags.read(argv)
-    lines = read_lines(*args.inputs)
-    if scripts := moses.scripts():
-        normal = moses.through(moses.normalise_command(scripts, args.language), lines)
-        write_lines(args.output, map(without_control_characters, normal))
-    else:
-        write_lines(args.output, map_lines(lambda: normaliser(args.language), lines, args.workers))
-    return 0
+def normalise(inputs: Sequence[Path], output: Path, *, language: str, workers: int = 1) -> None:
+    """Normalise punctuation; drop control characters."""
+    write_lines(output, map_lines(lambda: normaliser(language), read_lines(*inputs), workers))
 
 
-def main_of_straighten(argv: Sequence[str]) -> int:
-    """``straighten INPUT ... OUTPUT``."""
-    flags = parser_of("straighten", "Replace ’ by ', as fairseq's preparations do with test sets.")
-    add_files(flags)
-    args = flags.read(argv)
-    write_lines(args.output, (line.replace("’", "'") for line in read_lines(*args.inputs)))
-    return 0
+def straighten(source: Path, output: Path) -> None:
+    """Replace ’ by ', as fairseq's preparations do with test sets."""
+    write_lines(output, (line.replace("’", "'") for line in read_lines(source)))

@@ -10,17 +10,13 @@ import sentencepiece
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines, whole_files, write_lines
-from fairseq_plugins.options import at_least
-from fairseq_plugins.text.command import add_files, add_workers, parser_of
 from fairseq_plugins.workers import Transform, map_lines
-
-KINDS = ("unigram", "bpe")
 
 _THREADS = 16
 """Fixed, because the last digits of a model depend on the number of threads."""
 
 
-def learn(paths: Sequence[Path], size: int, kind: str = "unigram", coverage: float = 1.0) -> bytes:
+def learn(paths: Sequence[Path], size: int) -> bytes:
     """A model of ``size`` pieces, learned on all of ``paths``.
 
     Raises:
@@ -33,8 +29,8 @@ def learn(paths: Sequence[Path], size: int, kind: str = "unigram", coverage: flo
             sentence_iterator=_until_mistake(paths, mistakes),
             model_writer=model,
             vocab_size=size,
-            model_type=kind,
-            character_coverage=coverage,
+            model_type="unigram",
+            character_coverage=1.0,
             num_threads=_THREADS,
             minloglevel=2,
         )
@@ -69,29 +65,13 @@ def encoder(model: Path) -> Transform:
     return lambda line: " ".join(processor.encode(line, out_type=str))
 
 
-def main_of_learn(argv: Sequence[str]) -> int:
-    """``learn-sentencepiece --size N INPUT ... OUTPUT``."""
-    flags = parser_of("learn-sentencepiece", __doc__)
-    flags.add_argument("--size", type=at_least(1), required=True, metavar="N")
-    flags.add_argument("--kind", choices=KINDS, default="unigram", help="default: unigram")
-    flags.add_argument(
-        "--coverage", type=float, default=1.0, metavar="P", help="share of the characters to cover; default: 1"
-    )
-    add_files(flags)
-    args = flags.read(argv)
-    model = learn(args.inputs, args.size, args.kind, args.coverage)
-    with whole_files(args.output) as [writer]:
-        writer.write(model)
-    return 0
+def learn_model(inputs: Sequence[Path], output: Path, *, size: int) -> None:
+    """Learn a SentencePiece model of unigrams, joint for all files."""
+    with whole_files(output) as [writer]:
+        writer.write(learn(inputs, size))
 
 
-def main_of_apply(argv: Sequence[str]) -> int:
-    """``apply-sentencepiece --model MODEL INPUT ... OUTPUT``."""
-    flags = parser_of("apply-sentencepiece", __doc__)
-    flags.add_argument("--model", type=Path, required=True, metavar="MODEL")
-    add_workers(flags)
-    add_files(flags)
-    args = flags.read(argv)
-    encoder(args.model)
-    write_lines(args.output, map_lines(lambda: encoder(args.model), read_lines(*args.inputs), args.workers))
-    return 0
+def apply_model(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:
+    """Split lines by a SentencePiece model."""
+    encoder(model)
+    write_lines(output, map_lines(lambda: encoder(model), read_lines(source), workers))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text.command import add_files, parser_of
 
 METADATA = ("<url>", "<talkid>", "<keywords>")
 """Lines that contain one of them are not sentences."""
@@ -37,28 +37,16 @@ def segments(lines: Iterable[str], straight_apostrophes: bool = False) -> Iterat
             yield sentence.replace("’", "'") if straight_apostrophes else sentence
 
 
-def main(argv: Sequence[str]) -> int:
-    """``ted --tags|--xml INPUT ... OUTPUT``."""
-    flags = parser_of("ted", __doc__)
-    kind = flags.add_mutually_exclusive_group(required=True)
-    kind.add_argument("--tags", action="store_true", help="the input is a train.tags file")
-    kind.add_argument("--xml", action="store_true", help="the input is XML with <seg> elements")
-    flags.add_argument(
-        "--straight-apostrophes", action="store_true", help="with --xml: replace ’ by ', as fairseq does"
-    )
-    add_files(flags)
-    args = flags.read(argv)
-    if args.tags and args.straight_apostrophes:
-        raise UserError("--straight-apostrophes needs --xml")
-    lines = read_lines(*args.inputs)
-    sentences = training_sentences(lines) if args.tags else segments(lines, args.straight_apostrophes)
-    write_lines(args.output, _at_least_one(sentences, args.inputs[0]))
-    return 0
+def extract(
+    inputs: Sequence[Path], output: Path, *, kind: Literal["tags", "xml"], straight_apostrophes: bool = False
+) -> None:
+    """Extract the sentences of a TED release.
 
-
-def _at_least_one(sentences: Iterable[str], path: Path) -> Iterator[str]:
-    sentence = None
-    for sentence in sentences:
-        yield sentence
-    if sentence is None:
-        raise UserError(f"{path}: contains no sentence")
+    Options:
+        kind: train.tags files, or XML with <seg> elements
+        straight_apostrophes: with xml: replace ’ by ', as fairseq does
+    """
+    lines = read_lines(*inputs)
+    sentences = training_sentences(lines) if kind == "tags" else segments(lines, straight_apostrophes)
+    if not write_lines(output, sentences):
+        raise UserError(f"{inputs[0]}: contains no sentence")

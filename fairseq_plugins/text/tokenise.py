@@ -1,26 +1,24 @@
 """Split words from punctuation and join them again: Moses' tokenizer and detokenizer.
 
-Uses sacremoses with the rules that it lacks, or Moses' Perl if ``MOSES`` is set.
+sacremoses with the rules of Moses' Perl that it lacks; the published tokens of IWSLT'14 are what it makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import regex
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from sacremoses.indic import NUKTAS, VIRAMAS
 
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text import moses
-from fairseq_plugins.text.command import add_files, add_workers, parser_of
-from fairseq_plugins.text.lower_case import lower_case
-from fairseq_plugins.text.normalise import normaliser, without_control_characters
+from fairseq_plugins.text.lower_case import lower_case as lower_cased
+from fairseq_plugins.text.normalise import normaliser
 from fairseq_plugins.text.truecase import recaser
 from fairseq_plugins.workers import Transform, map_lines
-
-KINDS = ("moses", "none")
 
 
 class Splitter(MosesTokenizer):
@@ -86,11 +84,11 @@ class Tokenisation:
     lower_case: bool = False
 
     def transform(self) -> Transform:
-        """The function for one line, by sacremoses."""
+        """The function for one line."""
         steps: list[Transform] = [normaliser(self.language)] if self.normalise else []
         steps.append(self._splitter() if self.kind == "moses" else one_space)
         if self.lower_case:
-            steps.append(lower_case)
+            steps.append(lower_cased)
         return lambda line: _in_turn(steps, line)
 
     def _splitter(self) -> Transform:
@@ -111,68 +109,39 @@ def one_space(line: str) -> str:
     return " ".join(line.split())
 
 
-def tokenised(how: Tokenisation, lines: Iterable[str], workers: int = 1) -> Iterator[str]:
-    """Tokenise lines with sacremoses, or with Moses' Perl if ``MOSES`` is set.
-
-    Raises:
-        UserError: ``MOSES`` is set to something else, or its program failed.
-    """
-    scripts = moses.scripts() if how.kind == "moses" else None
-    if scripts is None:
-        return map_lines(how.transform, lines, workers)
-    if how.normalise:
-        normal = moses.through(moses.normalise_command(scripts, how.language), lines)
-        lines = map(without_control_characters, normal)
-    tokens = moses.through(moses.tokenise_command(scripts, how.language, how.aggressive, how.escape, workers), lines)
-    return map(lower_case, tokens) if how.lower_case else tokens
-
-
 def detokeniser(language: str, unescape: bool = True) -> Transform:
-    """Plain text of space-separated tokens, by sacremoses; entities are resolved unless ``unescape`` is false."""
+    """Plain text of space-separated tokens; entities are resolved unless ``unescape`` is false."""
     detokenise = MosesDetokenizer(lang=language).detokenize
     return lambda tokens: str(detokenise(tokens.split(), return_str=True, unescape=unescape))
 
 
 def detokenised(language: str, lines: Iterable[str], workers: int = 1) -> Iterator[str]:
-    """Detokenise lines with sacremoses, or with Moses' Perl if ``MOSES`` is set.
-
-    Raises:
-        UserError: ``MOSES`` is set to something else, or its program failed.
-    """
-    if scripts := moses.scripts():
-        return moses.through(moses.detokenise_command(scripts, language), lines)
+    """Plain text of lines of tokens."""
     return map_lines(lambda: detokeniser(language), lines, workers)
 
 
-def main(argv: Sequence[str]) -> int:
-    """``tokenise --language L INPUT ... OUTPUT``."""
-    flags = parser_of("tokenise", __doc__)
-    flags.add_argument("--language", required=True, metavar="L")
-    flags.add_argument("--kind", choices=KINDS, default="moses", help="none: only replace white space by single spaces")
-    flags.add_argument("--normalise", action="store_true", help="normalise punctuation first")
-    flags.add_argument("--aggressive", action="store_true", help="split at hyphens")
-    flags.add_argument(
-        "--no-escape", dest="escape", action="store_false", help="do not escape special characters, such as ' as &apos;"
-    )
-    flags.add_argument("--lower-case", action="store_true")
-    add_workers(flags)
-    add_files(flags)
-    args = flags.read(argv)
-    how = Tokenisation(args.language, args.kind, args.normalise, args.aggressive, args.escape, args.lower_case)
-    write_lines(args.output, tokenised(how, read_lines(*args.inputs), args.workers))
-    return 0
+def tokenise(
+    inputs: Sequence[Path],
+    output: Path,
+    *,
+    language: str,
+    kind: Literal["moses", "none"] = "moses",
+    normalise: bool = False,
+    aggressive: bool = False,
+    escape: bool = True,
+    lower_case: bool = False,
+    workers: int = 1,
+) -> None:
+    """Split words from punctuation; the options are those of :class:`Tokenisation`."""
+    how = Tokenisation(language, kind, normalise, aggressive, escape, lower_case)
+    write_lines(output, map_lines(how.transform, read_lines(*inputs), workers))
 
 
-def main_of_detokenise(argv: Sequence[str]) -> int:
-    """``detokenise --language L INPUT ... OUTPUT``."""
-    flags = parser_of("detokenise", __doc__)
-    flags.add_argument("--language", required=True, metavar="L")
-    flags.add_argument("--recase", action="store_true", help="the text is truecased: sentences begin with a capital")
-    add_workers(flags)
-    add_files(flags)
-    args = flags.read(argv)
-    lines = read_lines(*args.inputs)
-    if args.recase:
-        lines = map(recaser(), lines)
-    write_lines(args.output, detokenised(args.language, lines, args.workers))
-    return 0
+def detokenise(source: Path, output: Path, *, language: str, recase: bool = False, workers: int = 1) -> None:
+    """Join words and punctuation again.
+
+    Options:
+        recase: the text is truecased: sentences begin with a capital
+    """
+    lines = read_lines(source)
+    write_lines(output, detokenised(language, map(recaser(), lines) if recase else lines, workers))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from sacremoses import MosesDetruecaser, MosesTruecaser
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text.command import add_files, add_workers, parser_of
 from fairseq_plugins.workers import Transform, map_lines
 
 
@@ -54,22 +53,12 @@ def recaser() -> Transform:
     return lambda line: str(recase(line, return_str=True))
 
 
-def main_of_learn(argv: Sequence[str]) -> int:
-    """``learn-truecaser INPUT ... OUTPUT``."""
-    flags = parser_of("learn-truecaser", __doc__)
-    add_files(flags)
-    args = flags.read(argv)
-    learn(read_lines(*args.inputs), args.output)
-    return 0
+def learn_truecaser(source: Path, output: Path) -> None:
+    """Learn which words begin with a capital."""
+    learn(read_lines(source), output)
 
 
-def main(argv: Sequence[str]) -> int:
-    """``truecase --model MODEL INPUT ... OUTPUT``."""
-    flags = parser_of("truecase", __doc__)
-    flags.add_argument("--model", type=Path, required=True, metavar="MODEL")
-    add_workers(flags)
-    add_files(flags)
-    args = flags.read(argv)
-    truecaser_of(args.model)
-    write_lines(args.output, map_lines(lambda: truecaser_of(args.model), read_lines(*args.inputs), args.workers))
-    return 0
+def truecase(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:
+    """Write the first word of a sentence as inside sentences."""
+    truecaser_of(model)
+    write_lines(output, map_lines(lambda: truecaser_of(model), read_lines(source), workers))

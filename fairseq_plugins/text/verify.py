@@ -29,7 +29,7 @@ from fairseq_plugins.text.known_corpora import (
     recognise,
 )
 from fairseq_plugins.text.measure import Directory, File, measure, rows_of
-from fairseq_plugins.text.overlap import shared_rows
+from fairseq_plugins.text.parallel import shared_rows
 
 LEVELS = (BROKEN, DIFFERS, NOTE, SAME)
 """Order of printing, the worst first."""

@@ -11,6 +11,7 @@ import pytest
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.text.__main__ import name_of
 from tests import toy
 
 
@@ -27,16 +28,16 @@ def text(tmp_path: Path) -> Path:
 def after(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], object]], None]:
     """Do something once, when a step has read its text; nothing is binarised, which takes seconds."""
     steps: dict[str, Callable[[], object]] = {}
-    real = Commands.text
+    real = Commands.step
 
-    def run(self: Commands, *words: object) -> None:
-        real(self, *words)
-        steps.pop(str(words[0]), lambda: None)()
+    def run(self: Commands, step: Callable[..., str | None], *files: object, **options: object) -> None:
+        real(self, step, *files, **options)
+        steps.pop(name_of(step), lambda: None)()
 
     def binarised(self: Commands, *words: object, **_: object) -> None:
         Path(str(words[words.index("--destdir") + 1])).mkdir()
 
-    monkeypatch.setattr(Commands, "text", run)
+    monkeypatch.setattr(Commands, "step", run)
     monkeypatch.setattr(Commands, "deep", binarised)
     return steps.__setitem__
 

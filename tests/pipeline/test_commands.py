@@ -13,15 +13,18 @@ import pytest
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.text.parallel import check_files, copy
 from tests.scripts.running import ROOT, environment
 
 
-def test_a_step_of_text_runs_in_this_process(tmp_path: Path) -> None:
+def test_a_step_of_text_runs_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("ONE\n")
-    Commands().text("lower-case", tmp_path / "text", tmp_path / "small")
-    assert (tmp_path / "small").read_text() == "one\n"
+    Commands().step(copy, tmp_path / "text", tmp_path / "copy")
+    assert (tmp_path / "copy").read_text() == "ONE\n"
+    Commands().step(check_files, [tmp_path / "text", tmp_path / "copy"])
+    assert capsys.readouterr().out == f"{tmp_path}/text {tmp_path}/copy: 1 lines each\n"
     with pytest.raises(UserError, match="absent: no such file"):
-        Commands().text("lower-case", tmp_path / "absent", tmp_path / "small")
+        Commands().step(copy, tmp_path / "absent", tmp_path / "copy")
 
 
 def test_output_goes_to_a_file_and_settings_to_the_command(tmp_path: Path) -> None:
@@ -38,12 +41,12 @@ def test_a_failure_ends_us_with_its_code(command: str, code: int) -> None:
 
 def test_a_dry_run_prints_what_one_could_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = Commands(dry_run=True)
-    commands.text("lower-case", "a b", "c")
+    commands.step(copy, Path("a b"), Path("c"))
     commands.deep("generate", "--beam", 4, output=tmp_path / "out", environment={"NAME": "a b"})
     commands.run("rm", "-rf", "/")
     python = sys.executable
     assert capsys.readouterr().out.splitlines() == [
-        f"{python} -m fairseq_plugins.text lower-case 'a b' c",
+        f"{python} -m fairseq_plugins.text copy 'a b' c",
         f"NAME='a b' {python} -m fairseq_plugins.cli generate --beam 4 > {tmp_path}/out",
         "rm -rf /",
     ]

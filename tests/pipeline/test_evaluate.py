@@ -263,15 +263,6 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
     assert capsys.readouterr() == ("", line)
 
 
-def test_a_moses_that_is_none_is_told_before_anything_is_decoded(run, data, tmp_path, monkeypatch):
-    describe(data, tokeniser="moses")
-    monkeypatch.setenv("MOSES", str(tmp_path))
-    with pytest.raises(UserError, match=r"MOSES=.*: contains neither tokenizer/tokenizer.perl nor "):
-        plan(run, data)
-    describe(data, tokeniser="none")
-    assert how_it_is_made_plain(run, data)[1] == "none"
-
-
 def trained_on(run: Path, data: Path, fingerprint: str) -> None:
     """Write a ``run.json`` that says that ``run`` was trained on ``data``."""
     record = json.loads((run / "run.json").read_text())

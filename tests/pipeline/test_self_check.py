@@ -14,10 +14,8 @@ from fairseq.data import Dictionary, indexed_dataset
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline.self_check import References, Result, checked, write_check
-from fairseq_plugins.text.__main__ import main as steps
 from fairseq_plugins.text.bytes import tokens_of
-from fairseq_plugins.text.description import Description, described
-from fairseq_plugins.text.description import main as describe
+from fairseq_plugins.text.description import Description, describe, described
 from fairseq_plugins.text.normalise import normaliser
 from fairseq_plugins.text.ted import segments
 from fairseq_plugins.text.tokenise import Tokenisation
@@ -240,7 +238,7 @@ def test_text_that_came_in_subwords_is_joined_and_detokenised(googles, tmp_path,
 def test_the_same_text_taken_for_plain_text_stops_it(googles, tmp_path):
     right = (googles / "text.json").read_bytes()
     try:
-        assert describe(["--tokeniser", "none", "--subwords", "none", str(googles / "text.json")]) == 0
+        describe(googles / "text.json", tokeniser="none")
         with pytest.raises(UserError) as stopped:
             check_of(googles, tmp_path / "out.json")
     finally:
@@ -313,16 +311,3 @@ def test_what_an_earlier_preparation_did_is_read_from_its_settings(tmp_path):
     for unclear in ("TOKENISER=none", "SUBWORDS=other"):
         write(tmp_path / "settings", [*settings, unclear])
         assert described(tmp_path) is None
-
-
-def test_marks_of_subwords_are_asked_about_and_a_stray_one_is_not(tmp_path, capsys):
-    lines = ["a plain line"] * 300
-    stray = write(tmp_path / "stray.de", [*lines, "an @@ in a mail", "▁"])
-    assert steps(["marks", str(stray)]) == 0
-    for mark, line in (("@@ ", "sub@@ words"), ("▁", "▁sub words")):
-        path = write(tmp_path / "cut.de", [*lines, *[line] * 9])
-        assert steps(["marks", str(stray), str(path)]) == 2
-        assert capsys.readouterr().err == (
-            f"error: {path}: contains '{mark}', a subword mark: set GIVEN_SUBWORDS to bpe, "
-            "sentencepiece or none, and GIVEN_TOKENISER=moses if its words are Moses' tokens\n"
-        )

@@ -182,7 +182,7 @@ def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
     assert asked.startswith(f"{tmp_path}/cut.de: contains '{'@@ ' if kind == 'bpe' else '▁'}', a subword mark: set ")
     settings |= {"GIVEN_SUBWORDS": kind, "GIVEN_TOKENISER": "moses", "GIVEN_LOWER_CASE": "1"}
     asked = refusal(SCRIPT, *arguments, **settings)
-    assert asked.startswith("no test.raw=PREFIX given: the text of test is in tokens or subwords")
+    assert asked.startswith("no --raw test=PREFIX given: the text of test is in tokens or subwords")
     arguments += [f"test.raw={tmp_path}/plain", "test.changed=apostrophes,punctuation"]
     ended = run(SCRIPT, *arguments, **settings)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -243,8 +243,9 @@ def test_the_published_iwslt_numbers(real_corpus: Callable[[str], Path], tmp_pat
 # ---- other kinds of subwords, without making them ----------------------------------------------------------------
 
 
-def commands(text: Path, **settings: str) -> str:
-    ended = run(SCRIPT, text / "dry", f"train={text / 'one'}", f"valid={text / 'first'}", DRY_RUN="1", **settings)
+def commands(text: Path, *words: str, **settings: str) -> str:
+    sets = [f"train={text / 'one'}", f"valid={text / 'first'}"]
+    ended = run(SCRIPT, text / "dry", *sets, *words, DRY_RUN="1", **settings)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert not (text / "dry").exists()
     return ended.stdout
@@ -288,126 +289,90 @@ def test_help_is_the_head_of_the_script() -> None:
     assert ended.stdout.endswith("time and disk.\n")
 
 
-def as_flags(arguments: list[str], settings: dict[str, str]) -> list[str]:
-    """The words of `fairseq-deep prepare` for those of the script."""
-    words = arguments[:1]
-    for argument in arguments[1:]:
-        name, _, value = argument.partition("=")
-        if name in ("train", "valid"):
-            words += [f"--{name}", value]
-        elif name.endswith((".raw", ".changed")):
-            words += [f"--{name.rpartition('.')[2]}", f"{name.rpartition('.')[0]}={value}"]
-        else:
-            words += ["--test", argument]
-    return [*words, *(f"--{name.lower().replace('_', '-')}={value}" for name, value in settings.items())]
-
-
 # ---- bad input ---------------------------------------------------------------------------------------------------
 
-TRAIN, VALID = "train={text}/one", "valid={text}/first"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "settings", "line"),
-    [
-        (["train=x"], {}, "the first argument must be the output directory, not 'train=x'"),
-        ([""], {}, "'' cannot be the output directory"),
-        (["/"], {}, "'/' cannot be the output directory"),
-        (["{out},b", TRAIN], {}, "{out},b: fairseq does not support a comma in a path; use another directory"),
-        (["{out}", "text"], {}, "'text' is not of the form NAME=PREFIX"),
-        (["{out}", VALID], {}, "no train=PREFIX given"),
-        (["{out}", TRAIN], {}, "no valid=PREFIX given (or valid=every-23rd: that part of the training pairs)"),
-        (["{out}", TRAIN, "valid=every-1st"], {}, "valid=every-1st would leave no training pair"),
-        (["{out}", TRAIN, VALID, VALID], {}, "valid= is given twice; only train= can be repeated"),
-        (
-            ["{out}", TRAIN, VALID, "a b=x"],
-            {},
-            "'a b' cannot be the name of a set; legal: letters, digits, '-', '_' and '.', no .tok at the end",
-        ),
-        (["{out}", TRAIN, VALID, "test.raw=x"], {}, "test.raw= needs test="),
-        (["{out}", TRAIN, VALID, "valid.changed=case"], {}, "valid.changed= needs valid.raw="),
-        (
-            ["{out}", TRAIN, VALID, "valid.raw={text}/first", "valid.changed=case"],
-            {},
-            "unknown valid.changed 'case'; legal values: apostrophes punctuation",
-        ),
-        (
-            ["{out}", TRAIN, VALID],
-            {"GIVEN_SUBWORDS": "bpe"},
-            "GIVEN_SUBWORDS=bpe needs TOKENISER=none SUBWORDS=none",
-        ),
-        (
-            ["{out}", TRAIN, VALID],
-            {"GIVEN_TOKENISER": "moses"},
-            "GIVEN_TOKENISER=moses needs TOKENISER=none: the text is tokenised already",
-        ),
-        (["{out}", TRAIN, VALID, "test={text}/third"], {}, "{text}/third.de: no such file"),
-        (["{out}", TRAIN, VALID], {"TARGET": "de"}, "SOURCE and TARGET are both 'de'; name two languages"),
-        (["{out}", TRAIN, VALID], {"SUBWORDS": "bep"}, "unknown SUBWORDS 'bep'; legal values: bpe sentencepiece none"),
-        (["{out}", TRAIN, VALID], {"ESCAPE": "no"}, "unknown ESCAPE 'no'; legal values: 0 1"),
-        (["{out}", TRAIN, VALID], {"RATIO": "a"}, "RATIO must be a number of at least 1, not 'a'"),
-        (["{out}", TRAIN, VALID], {"RATIO": "0.5"}, "RATIO must be a number of at least 1, not '0.5'"),
-        (
-            ["{out}", TRAIN, VALID],
-            {"TARGET_DICT": "d"},
-            "TARGET_DICT needs JOINED=0; give a joined dictionary as SOURCE_DICT",
-        ),
-        (["{out}", TRAIN, VALID], {"CODES": "{text}/none"}, "{text}/none: no such file"),
-        (["{out}", TRAIN, VALID], {"SUBWORDS": "none", "CODES": "c"}, "CODES is set, but SUBWORDS=none"),
-        (
-            ["{out}", TRAIN, VALID],
-            {"SUBWORDS": "none", "JOINT_CODES": "0"},
-            "JOINT_CODES=0 is set, but SUBWORDS=none",
-        ),
-        (["{out}", TRAIN, VALID], {"JOINT_CODES": "0", "CODES": "{text}/none"}, "{text}/none.de: no such file"),
-        (
-            ["{out}", TRAIN, VALID],
-            {"CLEAN": "none", "MAX_LENGTH": "80"},
-            "MIN_LENGTH, MAX_LENGTH or RATIO is set, but CLEAN=none",
-        ),
-        (
-            ["{out}", TRAIN, VALID],
-            {"TOKENISER": "none", "AGGRESSIVE": "1"},
-            "AGGRESSIVE=1 and ESCAPE=0 need TOKENISER=moses",
-        ),
-        (
-            ["{out}", TRAIN, VALID],
-            {"TYPES": "9", "SOURCE_DICT": "d"},
-            "TYPES and a given dictionary (SOURCE_DICT, TARGET_DICT) are mutually exclusive",
-        ),
-        (
-            ["{out}", TRAIN, VALID],
-            {"SUBWORDS": "none", "VOCABULARY_THRESHOLD": "5"},
-            "VOCABULARY_THRESHOLD needs SUBWORDS=bpe",
-        ),
-    ],
+BASE = "{out} --train {text}/one --valid {text}/first"
+REFUSED = (
+    ("train=x", "the first argument must be the output directory, not 'train=x'"),
+    ("", "'' cannot be the output directory"),
+    ("/", "'/' cannot be the output directory"),
+    ("{out},b", "{out},b: fairseq does not support a comma in a path; use another directory"),
+    ("{out} --test text", "'text' is not of the form NAME=PREFIX"),
+    ("{out} --valid x", "no --train PREFIX given"),
+    ("{out} --train x", "no --valid PREFIX given (or --valid every-23rd: that part of the training pairs)"),
+    ("{out} --train x --valid every-1st", "--valid every-1st would leave no training pair"),
+    (f"{BASE} --valid y", "valid is given twice; only --train can be repeated"),
+    (
+        f"{BASE} --test a:b=x",
+        "'a:b' cannot be the name of a set; legal: letters, digits, '-', '_' and '.', no .tok at the end",
+    ),
+    (f"{BASE} --raw test=x", "--raw test= is given, but no set test"),
+    (f"{BASE} --changed valid=case", "--changed valid= needs --raw valid="),
+    (
+        f"{BASE} --raw valid=x --changed valid=case",
+        "--changed valid: unknown change 'case'; legal values: apostrophes, punctuation",
+    ),
+    (f"{BASE} --given-subwords bpe", "--given-subwords bpe needs --tokeniser none --subwords none"),
+    (
+        f"{BASE} --given-tokeniser moses",
+        "--given-tokeniser moses needs --tokeniser none: the text is tokenised already",
+    ),
+    (f"{BASE} --test test={{text}}/third", "{text}/third.de: no such file"),
+    (f"{BASE} --target de", "--source and --target are both 'de'; name two languages"),
+    (
+        f"{BASE} --subwords bep",
+        "unknown --subwords 'bep' (did you mean 'bpe'?); legal values: bpe, none, sentencepiece",
+    ),
+    (f"{BASE} --escape no", "--escape no: not 0 or 1 (fairseq-deep prepare --help says more)"),
+    (f"{BASE} --size 10k", "--size 10k: not a whole number of at least 1 (fairseq-deep prepare --help says more)"),
+    (f"{BASE} --ratio a", "--ratio a: not a legal value"),
+    (f"{BASE} --ratio 0.5", "--ratio 0.5: not a number of at least 1 (fairseq-deep prepare --help says more)"),
+    (f"{BASE} --target-dict d", "--target-dict needs --joined 0; give a joined dictionary as --source-dict"),
+    (f"{BASE} --codes {{text}}/none", "{text}/none: no such file"),
+    (f"{BASE} --joint-codes 0 --codes {{text}}/none", "{text}/none.de: no such file"),
+    (f"{BASE} --subwords none --codes c", "--codes is set, but --subwords is none"),
+    (f"{BASE} --subwords none --joint-codes 0", "--joint-codes 0 is set, but --subwords is none"),
+    (f"{BASE} --clean none --max-length 80", "--min-length, --max-length or --ratio is set, but --clean is none"),
+    (f"{BASE} --tokeniser none --aggressive", "--aggressive and --escape 0 need --tokeniser moses"),
+    (
+        f"{BASE} --types 9 --source-dict d",
+        "--types and a given dictionary (--source-dict, --target-dict) are mutually exclusive",
+    ),
+    (f"{BASE} --subwords none --vocabulary-threshold 5", "--vocabulary-threshold needs --subwords bpe"),
 )
+
+
 def test_what_cannot_be_is_refused_before_anything_is_made(
-    text: Path,
-    tmp_path: Path,
-    arguments: list[str],
-    settings: dict[str, str],
-    line: str,
-    capsys: pytest.CaptureFixture[str],
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def filled(value: str) -> str:
         return value.replace("{text}", str(text)).replace("{out}", str(tmp_path / "out"))
 
-    words = as_flags(list(map(filled, arguments)), {name: filled(value) for name, value in settings.items()})
-    assert main(["prepare", *words]) == 2
-    assert capsys.readouterr() == ("", f"error: {filled(line)}\n")
+    wrong = []
+    for words, line in REFUSED:
+        code = main(["prepare", *map(filled, words.split(" "))])
+        if (code, *capsys.readouterr()) != (2, "", f"error: {filled(line)}\n"):
+            wrong.append(words)
+    assert wrong == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_script_asks_for_what_it_was_told(text: Path, tmp_path: Path) -> None:
-    """As :func:`as_flags` has it, which the refusals above rely on."""
+def test_the_script_asks_for_what_it_was_told(tmp_path: Path) -> None:
     assert refusal(SCRIPT) == "no directory given; scripts/prepare.sh --help says more"
     assert refusal(SCRIPT, "--hlep").startswith("unknown option '--hlep'")
-    words = [f"{tmp_path}/out", f"train={text}/one", f"valid={text}/first", "b=x", "b.raw=y", "b.changed=case"]
-    assert refusal(SCRIPT, *words) == "unknown b.changed 'case'; legal values: apostrophes punctuation"
-    assert refusal(SCRIPT, *words[:3], GIVEN_SUBWORDS="bpe") == (
-        "GIVEN_SUBWORDS=bpe needs TOKENISER=none SUBWORDS=none"
-    )
+    sets = [f"{tmp_path}/out", "train=t", "valid=v"]
+    more = ["b=x", "b.raw=y", "b.changed=case"]
+    assert refusal(SCRIPT, *sets, *more).startswith("--changed b: unknown change 'case'")
+    for words, settings in (([], {"GIVEN_SUBWORDS": "bpe"}), (["--given-subwords", "bpe"], {})):
+        refused = refusal(SCRIPT, *sets, *words, **settings)
+        assert refused == "--given-subwords bpe needs --tokeniser none --subwords none"
+
+
+def test_a_switch_is_an_option_or_has_a_value(text: Path) -> None:
+    plain = commands(text)
+    assert "--lower-case" not in plain
+    assert commands(text, LOWER_CASE="1") == commands(text, "--lower-case") == commands(text, "--lower-case=1") != plain
+    assert commands(text, "--escape", "0") == commands(text, ESCAPE="0") != plain == commands(text, "--escape")
 
 
 @pytest.mark.parametrize("kind", ["empty", "unequal", "latin-1", "nothing left"])

@@ -166,8 +166,12 @@ def test_without_archive_dir_it_is_downloaded(place: Path) -> None:
     [
         (["a", "b"], {}, "one directory, not 2: a b"),
         (["a"], {"SOURCE": "fr"}, "SOURCE-TARGET is fr-en; legal: de-en, en-de"),
-        (["a"], {"JOINED": "yes"}, "unknown JOINED 'yes'; legal values: 0 1"),
-        (["a"], {"SIZE": "10k"}, "SIZE must be a whole number of at least 1, not '10k'"),
+        (["a"], {"JOINED": "yes"}, "--joined yes: not 0 or 1 (fairseq-deep prepare --help says more)"),
+        (
+            ["a"],
+            {"SIZE": "10k"},
+            "--size 10k: not a whole number of at least 1 (fairseq-deep prepare --help says more)",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_made(

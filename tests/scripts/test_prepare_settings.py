@@ -1,41 +1,29 @@
-"""A setting that the head of a script names does something there, or is refused in one line; it is not overwritten."""
+"""A setting that the head of a script names does something there, as an option and in the environment."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.prepare_settings import Settings, require_only
-from fairseq_plugins.pipeline.workspace import Workspace
-from tests.scripts.running import ROOT, run
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.pipeline.prepare_settings import Settings
+from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace
+from tests.scripts.running import ROOT, refusal, run
 
 SCRIPTS = sorted(path for path in (ROOT / "scripts").glob("*.sh") if not path.name.startswith("lib"))
-PREPARATIONS = [script for script in SCRIPTS if script.name.startswith("prepare")]
+CORPORA = [script for script in SCRIPTS if script.name.startswith("prepare_")]
+OPTIONS = {setting.name.upper() for setting in fields(Settings)}
 
-# Another value than any default; a name that is not here is a number.
 OTHER = {
     "SOURCE": "en",
     "TARGET": "de",
-    "NORMALISE": "all",
-    "TOKENISER": "none",
-    "CLEAN": "none",
-    "SUBWORDS": "sentencepiece",
-    "AGGRESSIVE": "1",
-    "ESCAPE": "0",
-    "LOWER_CASE": "1",
-    "GIVEN_TRUECASED": "1",
     "VALID": "newstest2013",
     "TEST_SETS": "newstest2012",
-    "MOSES": "/no/moses",
     "CODES": "/my/codes",
-    "RATIO": "7",
     "SOURCE_DICT": "/my/dict",
     "TARGET_DICT": "/my/dict",
     "CACHE": "/my/cache",
@@ -46,150 +34,117 @@ OTHER = {
     "PREP_PYTHON": "/no/python",
     "RAW": "/my/raw",
 }
-# What cannot be seen in the commands: a remark that stays in the settings, and this test's own way of looking.
-UNSEEN = {"GIVEN_TRUECASED", "DRY_RUN"}
-
-
-def head(script: Path) -> str:
-    return script.read_text(encoding="utf-8").split("set -euo pipefail")[0]
+"""Another value than any default; of a name that is not here it is a number."""
 
 
 def documented(script: Path) -> list[str]:
-    """The names that the head lists as settings, or that its examples set; of prepare.sh those of its command."""
-    calls, _, listed = head(script).partition("# Settings:")
-    names = re.findall(r"\b([A-Z][A-Z_]+)=", calls) + re.findall(r"\b([A-Z][A-Z_]+)\b", listed.partition(". ")[0])
-    if script.name == "prepare.sh":
-        names += [each.name.upper() for each in fields(Settings)]
-    return list(dict.fromkeys(name for name in names if name not in ("SETTING", "KEY", "NAME", "PREFIX", "CHANGE")))
+    """The names that the head of a script lists as settings."""
+    head = script.read_text(encoding="utf-8").split("set -euo pipefail")[0]
+    listed = re.split(r"[.;]\s", head.partition("# Settings:")[2])[0]
+    return re.findall(r"\b([A-Z][A-Z_]+)\b", listed)
 
 
-def shared(script: Path) -> str:
-    """The steps that a script has from other files, but for lib.sh, which all have."""
-    names = re.findall(r"scripts/(lib_\w+\.sh)", script.read_text(encoding="utf-8"))
-    return "".join((ROOT / "scripts" / name).read_text(encoding="utf-8") for name in names)
+def test_every_setting_that_a_script_reads_is_in_its_head_and_in_a_table_of_the_documentation() -> None:
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8").splitlines() for name in ("data.md", "downloads.md")]
+    first_cells = [line.split("|")[1] for page in pages for line in page if line.startswith("| `")]
+    explained = {name for cell in first_cells for name in re.findall(r"`([A-Z_]+)`", cell)} | OPTIONS
+    for script in CORPORA:
+        text = script.read_text(encoding="utf-8").split("set -euo pipefail")[1]
+        for shared in re.findall(r"scripts/(lib_\w+\.sh)", text):
+            text += (ROOT / "scripts" / shared).read_text(encoding="utf-8")
+        read = set(re.findall(r"\$\{([A-Z][A-Z_]+):-", text)) - {"BASH_SOURCE"}
+        assert read - set(documented(script)) == set(), script.name
+        assert set(documented(script)) - explained == set(), script.name
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_every_setting_that_a_script_reads_is_documented(script: Path) -> None:
-    body = script.read_text(encoding="utf-8").split("set -euo pipefail")[1] + shared(script)
-    read = set(re.findall(r"\$\{([A-Z][A-Z_]+):-", body)) - {"BASH_SOURCE"}
-    assert {name for name in read if not name.startswith(("SLURM_", "SRUN_"))} - set(documented(script)) == set()
+def dry_run(script: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return run(script.name, "/no/where", "--dry-run", *words, **settings)
 
 
-@pytest.mark.parametrize("script", PREPARATIONS, ids=lambda path: path.name)
-def test_every_setting_of_a_preparation_is_explained(script: Path) -> None:
-    """Those of scripts/prepare.sh by the command's --help, all others in a table of the documentation."""
-    tables = [(ROOT / "docs" / name).read_text(encoding="utf-8").splitlines() for name in ("data.md", "downloads.md")]
-    first_cells = [line.split("|")[1] for table in tables for line in table if line.startswith("| `")]
-    explained = {name for cell in first_cells for name in re.findall(r"`([A-Z_]+)`", cell)}
-    assert set(documented(script)) - explained - {each.name.upper() for each in fields(Settings)} == set()
+@pytest.mark.slow
+@pytest.mark.parametrize("script", CORPORA, ids=lambda path: path.name)
+def test_a_documented_setting_changes_what_is_done_or_is_refused(script: Path) -> None:
+    plain = dry_run(script)
+    ignored = []
+    for name in documented(script):
+        value = OTHER.get(name, "5")
+        if name in ("JOINED", "JOINT_CODES"):
+            # Whichever of the two is not the default here.
+            value = "1" if ("--joined-dictionary" if name == "JOINED" else "codes.partial") not in plain.stdout else "0"
+        if name == "VALID" and "normalised/newstest2013" in plain.stdout:
+            value = "every-100th"
+        if name == "APOSTROPHE" and "/straight/" not in plain.stdout:
+            value = "straight"
+        changed = dry_run(script, **{name: value})
+        told = changed.returncode == 2 and changed.stderr.startswith("error: ") and changed.stderr.count("\n") == 1
+        if name != "DRY_RUN" and not told and (changed.returncode or changed.stdout == plain.stdout):
+            ignored.append(name)
+    assert ignored == []
 
 
-def dry_run(script: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    own = ["train=/my/train", "valid=every-7th", "test=/my/test"] if script.name == "prepare.sh" else []
-    return run(script.name, "/no/where", *own, DRY_RUN="1", **settings)
+@pytest.mark.parametrize("script", ["prepare_iwslt14_de_en.sh", "prepare_multi30k.sh"])
+def test_a_setting_is_an_option_or_a_variable_of_the_environment(script: str) -> None:
+    path = ROOT / "scripts" / script
+    option = dry_run(path, "--size", "77", "--vocabulary-threshold=5", "--source", "en", "--target", "de")
+    variable = dry_run(path, SIZE="77", VOCABULARY_THRESHOLD="5", SOURCE="en", TARGET="de")
+    assert (option.returncode, option.stderr) == (variable.returncode, variable.stderr) == (0, "")
+    assert option.stdout == variable.stdout
+    for word in ("--merges 77", "--threshold 5", "--source-lang en --target-lang de"):
+        assert word in option.stdout
 
 
-@cache
-def plain_run(script: Path) -> subprocess.CompletedProcess[str]:
-    return dry_run(script)
+def test_what_the_name_of_a_corpus_means_cannot_be_set_otherwise(tmp_path: Path) -> None:
+    place = tmp_path / "made"
+    for script, name, value in (
+        ("prepare_wmt14_en_de.sh", "NORMALISE", "all"),
+        ("prepare_wmt14_en_fr.sh", "RATIO", "7"),
+        ("prepare_wmt18_zh_en.sh", "LOWER_CASE", "1"),
+        ("prepare_iwslt14_de_en.sh", "MAX_LENGTH", "9"),
+    ):
+        said = f"{name}={value} is set, but this corpus has its own; for other settings use scripts/prepare.sh"
+        assert refusal(script, place, **{name: value}) == said
+        option = f"--{name.lower().replace('_', '-')}"
+        assert refusal(script, place, option, value) == f"unknown option '{option}'; --help lists the settings"
+    assert refusal("prepare_enwik8.sh", place, "--workers") == "--workers needs a value"
+    assert not place.exists()
 
 
-def cases() -> list[ParameterSet]:
-    """Each setting of each script; the fast tests see a setting in the first of the scripts that have it."""
-    seen, found = set[str](), []
-    for script in PREPARATIONS:
-        for name in documented(script):
-            if name not in UNSEEN:
-                found.append(pytest.param(script, name, marks=[pytest.mark.slow] if name in seen else []))
-                seen.add(name)
-    return found
+def check(directory: Path, *words: str) -> int:
+    return main(["prepare", str(directory), *words, "--check"])
 
 
-@pytest.mark.parametrize(("script", "name"), cases(), ids=lambda value: getattr(value, "name", value))
-def test_a_documented_setting_is_honoured_or_refused(script: Path, name: str) -> None:
-    plain = plain_run(script)
-    value = OTHER.get(name, "5")
-    if name in ("JOINED", "JOINT_CODES"):
-        # Whichever of the two is not the default here.
-        value = "1" if ("--joined-dictionary" if name == "JOINED" else "codes.partial") not in plain.stdout else "0"
-    if name == "VALID" and "normalised/newstest2013" in plain.stdout:
-        value = "every-100th"
-    if name == "APOSTROPHE" and "/straight/" not in plain.stdout:
-        value = "straight"
-    changed = dry_run(script, **{name: value})
-    assert plain.returncode == 0 or name == "PREP_PYTHON", plain.stderr
-    if changed.returncode:
-        [line] = changed.stderr.splitlines()
-        assert changed.returncode == 2
-        assert line.startswith("error: ")
-        assert name in line or value in line
-    else:
-        assert changed.stdout != plain.stdout, f"{name}={value} changes nothing"
+def test_a_directory_made_with_other_settings_is_refused_before_anything_is_downloaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meant = Settings(size=3, workers=1)
+    Workspace(tmp_path).remember([*meant.remembered(None).items(), ("train.de", "1"), ("CODES", "2")])
+    assert check(tmp_path, "--size", "3") == 0
+    assert check(tmp_path, "--size", "3", "--valid", "every-23rd") == 2
+    assert check(tmp_path, "--size", "3", "--types", "5") == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert "was made with other settings (valid=every-23; was valid=)" in first
+    assert "other settings (TYPES=5)" in second
 
 
-OTHERS = [script for script in SCRIPTS if script not in PREPARATIONS and documented(script)]
-
-
-@pytest.mark.parametrize("script", OTHERS, ids=lambda path: path.name)
-def test_no_documented_setting_is_given_a_value_whatever_the_user_gave(script: Path) -> None:
-    """Of the scripts that need a training to run: an assignment keeps the value that was given."""
-    body = script.read_text(encoding="utf-8").split("set -euo pipefail")[1]
-    names = set(documented(script))
-    assignments = re.findall(r"^[ \t]*(?:export )?([A-Z_]+)=(.*)", body, re.MULTILINE)
-    assert assignments or "from_environment" in body
-    overwritten = [(name, value) for name, value in assignments if name in names and name not in value]
-    assert overwritten == []
+def test_the_settings_of_earlier_releases_are_these_settings(tmp_path: Path) -> None:
+    """Words of a directory that the release before typed settings has made."""
+    (tmp_path / SETTINGS).write_text(
+        "SOURCE=en\nTARGET=de\nNORMALISE=train\nTOKENISER=moses\nAGGRESSIVE=1\nESCAPE=0\nLOWER_CASE=0\nCLEAN=subwords\n"
+        "MIN_LENGTH=1\nMAX_LENGTH=30\nRATIO=2.5\nSUBWORDS=bpe\nSIZE=40\nVOCABULARY_THRESHOLD=3\nJOINED=0\n"
+        "valid=every-10\nmoses=Python\nJOINT_CODES=0\nTYPES=9\nGIVEN_TRUECASED=1\ntrain.de=b7\n"
+    )
+    words = "--source en --target de --normalise train --aggressive 1 --escape 0 --clean subwords --max-length 30"
+    words += " --ratio 2.5 --size 40 --vocabulary-threshold 3 --joined 0 --valid every-10th --joint-codes 0 --types 9"
+    assert check(tmp_path, *words.split(), "--given-truecased") == 0
 
 
 HANDED_ON = {"train.sh": "run", "evaluate.sh": "evaluate", "compare.sh": "compare"}
 
 
-@pytest.mark.parametrize("script", HANDED_ON)
-def test_every_documented_setting_is_an_option_of_the_command(script: str) -> None:
+def test_every_setting_in_the_head_of_a_training_script_is_an_option_of_its_command() -> None:
     recorded = (ROOT / "tests" / "recorded" / "interface" / "commands.tsv").read_text(encoding="utf-8").splitlines()
-    options = dict.fromkeys(line.split("\t")[1].split()[0] for line in recorded if line.startswith(HANDED_ON[script]))
-    wanted = {f"--{name.lower().replace('_', '-')}" for name in documented(ROOT / "scripts" / script)}
-    # MOSES is read by what takes the tokens apart, wherever it is called from.
-    assert wanted - set(options) - {"--moses"} == set()
-
-
-@pytest.mark.parametrize(
-    ("script", "name"),
-    [
-        ("prepare_wmt14_en_de.sh", "NORMALISE"),
-        ("prepare_wmt14_en_de.sh", "CLEAN"),
-        ("prepare_wmt14_en_fr.sh", "RATIO"),
-        ("prepare_wmt14_en_fr.sh", "TARGET_DICT"),
-        ("prepare_wmt18_zh_en.sh", "LOWER_CASE"),
-    ],
-)
-def test_what_the_name_of_a_corpus_means_cannot_be_set_otherwise(script: str, name: str, tmp_path: Path) -> None:
-    ended = run(script, tmp_path / "made", DRY_RUN="1", **{name: OTHER[name] if name != "CLEAN" else "mine"})
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert re.fullmatch(rf"error: {name}=\S+ is set, but .* means {name}=.*\n", ended.stderr)
-
-
-def test_settings_that_are_part_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in Settings.__dataclass_fields__:
-        monkeypatch.delenv(name.upper(), raising=False)
-    meant = Settings(size="3", workers="1")
-    monkeypatch.setenv("SIZE", "3")
-    require_only("this", meant, tmp_path, None)
-    for name, value, meaning in (("CODES", "x", "(none)"), ("RATIO", "3", "1.5")):
-        monkeypatch.setenv(name, value)
-        with pytest.raises(UserError) as caught:
-            require_only("this", meant, tmp_path, None)
-        line = f"{name}={value} is set, but this means {name}={meaning}; for other settings use scripts/prepare.sh"
-        assert str(caught.value).startswith(line)
-        monkeypatch.delenv(name)
-
-
-def test_a_directory_made_with_other_settings_is_refused_before_anything_is_downloaded(tmp_path: Path) -> None:
-    meant = Settings(size="3", workers="1")
-    Workspace(tmp_path).remember([*meant.remembered(None).items(), ("train.de", "1"), ("CODES", "2")])
-    require_only("this", meant, tmp_path, None)
-    with pytest.raises(UserError, match=r"was made with other settings \(valid=every-23; was valid=\)"):
-        require_only("this", meant, tmp_path, 23)
-    with pytest.raises(UserError, match=r"other settings \(TYPES=5\)"):
-        require_only("this", Settings(size="3", workers="1", types="5"), tmp_path, None)
+    for script, command in HANDED_ON.items():
+        options = {line.split("\t")[1].split()[0] for line in recorded if line.startswith(f"{command}\t")}
+        head = (ROOT / "scripts" / script).read_text(encoding="utf-8").split("set -euo pipefail")[0]
+        wanted = {f"--{name.lower().replace('_', '-')}" for name in re.findall(r"\b([A-Z][A-Z_]+)=", head)}
+        assert wanted - {"--setting", "--key"} <= options, script

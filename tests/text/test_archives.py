@@ -196,14 +196,3 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
     assert main(["unpack", str(path), str(tmp_path / "to")]) == 2
     assert capsys.readouterr().err == "error: No space left on device: somewhere\n"
     assert [file.name for file in tmp_path.iterdir()] == [name]
-
-
-def test_the_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, "x.tgz", ARCHIVES["x.tgz"])
-    assert main(["check-archive", str(path)]) == 0
-    assert main(["unpack", "--only", "*.fr", str(path), str(tmp_path / "to")]) == 0
-    assert main(["check-archive", "--name", "x.zip", str(path)]) == 2
-    assert main(["check-archive", str(tmp_path / "nothing.tgz")]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == f"{path}: complete, 4 files\nx.tgz: 1 files unpacked\n"
-    assert len(printed.err.splitlines()) == 2

@@ -13,8 +13,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sacrebleu.tokenizers.tokenizer_intl import TokenizerV14International
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text.__main__ import main
-from fairseq_plugins.text.sgm import text_of
+from fairseq_plugins.text.sgm import extract
 from tests.scripts.made_archives import sgm
 
 
@@ -27,6 +26,11 @@ def as_sacrebleu(path: Path, output: Path) -> list[str]:
     """What ``sacrebleu --echo`` would print of an SGML file of WMT'14."""
     DATASETS["wmt14/full"]._convert_format(str(path), str(output))
     return output.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def text_of(path: Path, like: Path | None = None) -> list[str]:
+    extract(path, path.with_name("text"), like=like)
+    return path.with_name("text").read_text(encoding="utf-8").split("\n")[:-1]
 
 
 LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30).filter(
@@ -88,11 +92,3 @@ def test_two_files_of_different_test_sets_are_refused(tmp_path: Path) -> None:
     other = written(tmp_path / "other.sgm", sgm(["X", "Y", "Z"], "ref", per_document=3))
     with pytest.raises(UserError, match="own.sgm: segment 3 has the number 1, but 3 in .*other.sgm"):
         text_of(own, other)
-
-
-def test_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = written(tmp_path / "own.sgm", sgm(["A", "B"], "src"))
-    assert main(["sgm", "--like", str(own), str(own), str(tmp_path / "text")]) == 0
-    assert (tmp_path / "text").read_text() == "A\nB\n"
-    assert main(["sgm", str(tmp_path / "nothing.sgm"), str(tmp_path / "x")]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path}/nothing.sgm: no such file\n"

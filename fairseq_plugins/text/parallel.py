@@ -1,0 +1,185 @@
+"""Steps that treat text as lines: check, clean, split and select parallel files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import in_step, raw_lines, read_lines, whole_files, write_lines
+
+
+def check(paths: Sequence[Path]) -> tuple[int, int]:
+    """Number of lines of parallel files, and of lines that are blank in at least one file.
+
+    Raises:
+        UserError: as :func:`~fairseq_plugins.lines.in_step`, or if a file has only blank lines.
+    """
+    count = blank = 0
+    some_text = [False] * len(paths)
+    for lines in in_step(paths):
+        present = [bool(line) and not line.isspace() for line in lines]
+        count += 1
+        blank += not all(present)
+        some_text = [seen or now for seen, now in zip(some_text, present, strict=True)]
+    if problems := [f"{path}: all lines are blank" for path, seen in zip(paths, some_text, strict=True) if not seen]:
+        raise UserError(problems)
+    return count, blank
+
+
+def check_files(files: Sequence[Path]) -> str:
+    """Check that files are UTF-8, not empty, and have equally many lines."""
+    count, blank = check(files)
+    return f"{' '.join(map(str, files))}: {count:,} lines each" + (f", {blank:,} blank" if blank else "")
+
+
+def copy(source: Path, output: Path) -> None:
+    """Copy a file byte for byte, or unpack it if its name ends in .gz: references stay as published."""
+    with whole_files(output) as [writer]:
+        for line in raw_lines(source):
+            writer.write(line)
+
+
+def columns(source: Path, outputs: Sequence[Path]) -> None:
+    """Split tab-separated text into columns, a file for each.
+
+    Raises:
+        UserError: a line has another number of columns.
+    """
+    with whole_files(*outputs) as writers:
+        for number, line in enumerate(read_lines(source), start=1):
+            fields = line.split("\t")
+            if len(fields) != len(writers):
+                raise UserError(f"{source}: line {number:,} has {len(fields)} columns, not {len(writers)}")
+            for writer, field in zip(writers, fields, strict=True):
+                writer.write_line(field)
+
+
+def split(source: Path, rest: Path, taken: Path, *, every: int) -> None:
+    """Move every n-th line of a file to another file, as fairseq splits a validation set off a training set.
+
+    Raises:
+        UserError: one of the two would be empty.
+    """
+    with whole_files(rest, taken) as [stays, goes]:
+        number = 0
+        for number, line in enumerate(read_lines(source), start=1):
+            (stays if number % every else goes).write_line(line)
+        if number < every or every < 2:
+            raise UserError(f"{source}: {number:,} lines cannot be split at every {every}th: one part would be empty")
+
+
+def select_every(inputs: Sequence[Path], output: Path, *, every: int = 1) -> None:
+    """Select lines n, 2n, ... (from 1) of concatenated files."""
+    write_lines(output, islice(read_lines(*inputs), every - 1, None, every))
+
+
+def select(inputs: Sequence[Path], output: Path, *, lines: Path) -> None:
+    """Select lines of concatenated files by number, for example to keep a second file parallel.
+
+    Options:
+        lines: a file of line numbers, from 1, ascending, one per line
+
+    Raises:
+        UserError: a number is beyond the last line.
+    """
+    wanted = map(int, read_lines(lines))
+    number = next(wanted, 0)
+    with whole_files(output) as [writer]:
+        for place, line in enumerate(read_lines(*inputs), start=1):
+            if place == number:
+                writer.write_line(line)
+                number = next(wanted, 0)
+        if number:
+            raise UserError(f"{inputs[-1]}: has no line {number:,}, which is in {lines}")
+
+
+# Cleaning -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a pair.
+
+    Args:
+        minimum, maximum: tokens of either side.
+        ratio: maximum length of one side over that of the other.
+        longest_token: maximum characters of a token.
+    """
+
+    minimum: int = 1
+    maximum: int = 250
+    ratio: float = 9.0
+    longest_token: int = 1000
+
+    def fault(self, source: Sequence[str], target: Sequence[str]) -> str | None:
+        """Why a pair of token lists is dropped; None if it stays."""
+        lengths = (len(source), len(target))
+        if 0 in lengths:
+            return "with an empty side"
+        if max(lengths) > self.maximum:
+            return f"with more than {self.maximum} tokens"
+        if min(lengths) < self.minimum:
+            return f"with fewer than {self.minimum} tokens"
+        if max(lengths) / min(lengths) > self.ratio:
+            return f"with one side more than {self.ratio:g} times as long as the other"
+        if any(len(token) > self.longest_token for side in (source, target) for token in side):
+            return f"with a token of more than {self.longest_token} characters"
+        return None
+
+
+def clean(
+    inputs: tuple[Path, Path],
+    outputs: tuple[Path, Path],
+    kept: Path,
+    *,
+    min_length: int = 1,
+    max_length: int = 250,
+    ratio: float = 9.0,
+) -> str:
+    """Drop pairs that are empty, too long, too short or too unequal: the rules of Moses' clean-corpus-n.
+
+    One rule is omitted: "|", which separates factors in Moses, stays in the text. Tokens get single spaces.
+
+    Options:
+        kept: the line numbers of the pairs that stay, from 1
+
+    Raises:
+        UserError: the files are not parallel or not UTF-8, or no pair stays.
+    """
+    limits = Limits(min_length, max_length, ratio)
+    faults: Counter[str] = Counter()
+    count = 0
+    with whole_files(*outputs, kept) as [*writers, numbers]:
+        for number, lines in enumerate(in_step(inputs), start=1):
+            sides = [line.split() for line in lines]
+            if fault := limits.fault(sides[0], sides[1]):
+                faults[fault] += 1
+                continue
+            count += 1
+            numbers.write_line(str(number))
+            for writer, side in zip(writers, sides, strict=True):
+                writer.write_line(" ".join(side))
+        dropped = ", ".join(f"{number:,} {fault}" for fault, number in faults.most_common())
+        if not count:
+            raise UserError(f"{inputs[0]}: no pair is left after cleaning: {dropped}")
+    return f"kept {count:,} of {count + faults.total():,} pairs" + (f"; dropped: {dropped}" if dropped else "")
+
+
+# Overlap ------------------------------------------------------------------------------------------------------------
+
+
+def shared_rows(
+    training: Iterable[Sequence[Hashable]], held_out: Mapping[str, Iterable[Sequence[Hashable]]]
+) -> dict[str, int]:
+    """How many pairs of each held-out set are in the training text, too, with both sides; blank pairs do not count.
+
+    Only a number for each held-out pair is in memory, and the training text is read once.
+    """
+    numbers = {name: [hash(tuple(row)) for row in rows if any(row)] for name, rows in held_out.items()}
+    wanted = {number for row_numbers in numbers.values() for number in row_numbers}
+    trained = wanted.intersection(hash(tuple(row)) for row in training)
+    return {name: sum(number in trained for number in row_numbers) for name, row_numbers in numbers.items()}
