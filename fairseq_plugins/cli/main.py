@@ -15,7 +15,6 @@ from typing import NoReturn
 import fairseq_plugins
 from fairseq_plugins.cli import stock
 from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.integrity import NON_FINITE_ALLOWED
 from fairseq_plugins.process import at_once, exit_code
 
 
@@ -166,6 +165,9 @@ def _weights_that_are_not_finite(name: str, argv: list[str]) -> Iterator[None]:
         yield
         return
     argv.remove(ALLOW_NON_FINITE)
+    # Imported lazily: it imports torch.
+    from fairseq_plugins.integrity import NON_FINITE_ALLOWED
+
     os.environ[NON_FINITE_ALLOWED] = "1"
     try:
         yield

@@ -27,7 +27,6 @@ from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION, HYPOTHESES, REFER
 from fairseq_plugins.pipeline.self_check import plain_text
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.processor import check_threads
 from fairseq_plugins.text.description import SUBWORDS, described
 
 # --- options --------------------------------------------------------------------------------------------------------
@@ -161,7 +160,6 @@ def evaluate(args: argparse.Namespace) -> None:
     require_apart(args.run, args.data, "RUN")
     if args.output is not None:
         require_apart(args.output, args.data, "--output")
-    check_threads()
     if args.dry_run and not args.run.is_dir():
         print(f"# {args.run} does not exist yet, so its decoding settings are unknown")
         return

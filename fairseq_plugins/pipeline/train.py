@@ -45,7 +45,6 @@ from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION
 from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.pipeline.workspace import Workspace, require_apart
 from fairseq_plugins.process import end_with, exit_code, users_mistake
-from fairseq_plugins.processor import check_threads
 from fairseq_plugins.text.description import described
 
 DEFAULT_PORT = 29500
@@ -218,7 +217,6 @@ def train(request: Request) -> int:
         UserError: as :func:`make_plan` and :func:`begun`, or the training ended by a mistake.
     """
     require_apart(request.run, request.data, "RUN")
-    check_threads()
     # One directory per machine: a lock of another machine may be invisible here.
     place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
     with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():

@@ -32,7 +32,6 @@ from fairseq_plugins.pipeline.fits import gigabytes, kept_checkpoints, length_of
 from fairseq_plugins.pipeline.machine import Machine, chosen
 from fairseq_plugins.pipeline.sharing import Batches, share
 from fairseq_plugins.pipeline.train import Plan, Request, begun, make_plan
-from fairseq_plugins.processor import check_threads
 from tests import toy
 from tests.processes import Command
 
@@ -431,15 +430,6 @@ def test_results_are_not_written_into_the_data(data: Path, tmp_path: Path, fairs
         assert (ended.code, ended.output) == (2, "")
         assert ended.errors.startswith(f"error: {data_again}: the prepared directory; give RUN another name")
         assert [path.name for path in (tmp_path / "data").iterdir()] == ["data-bin"]
-
-
-def test_threads_that_are_no_number(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "abc")
-    with pytest.raises(UserError, match="OMP_NUM_THREADS is 'abc', not a whole number of at least 1"):
-        train.train(Request(ADMIN, data, tmp_path / "run"))
-    for legal in ("", "2", "4,2"):
-        monkeypatch.setenv("OMP_NUM_THREADS", legal)
-        check_threads()
 
 
 # BLEU of validations ------------------------------------------------------------------------------------------------
