@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fairseq_plugins.pipeline.leaderboard import FIRST, Column, score_of
 from fairseq_plugins.pipeline.run import EVALUATION, HYPOTHESES, Run
 from fairseq_plugins.pipeline.verdicts import verdict_on_training
 from fairseq_plugins.scoring.text import read_sentences
@@ -12,7 +13,6 @@ from fairseq_plugins.tables import markdown_table
 
 SAMPLES = 10
 TEST = "test"
-METRIC = "sacreBLEU"
 NOTHING = 5.0
 """With a lower BLEU a method has learned at most a language model of the target."""
 Block = list[tuple[str, str]]
@@ -25,24 +25,16 @@ def blocks(data: Path, languages: tuple[str, str], runs: Mapping[str, Run]) -> l
     Args:
         data: the prepared directory.
         languages: source and target.
-        runs: by method; those without a translation are skipped.
+        runs: the trainings by method; those without a translation are skipped.
     """
     source, reference = (read_sentences(data / "raw" / f"{TEST}.{language}") for language in languages)
-    hypotheses = {
-        method: read_sentences(path)
-        for method, run in runs.items()
-        if (path := run.directory / EVALUATION / TEST / HYPOTHESES).is_file()
-    }
+    texts = {"source": source, "reference": reference}
+    for method, run in runs.items():
+        if (path := run.directory / EVALUATION / TEST / HYPOTHESES).is_file():
+            texts[method] = read_sentences(path)
     count = min(SAMPLES, len(source))
     numbers = [place * len(source) // count for place in range(count)]
-    return [
-        [
-            ("source", source[number]),
-            ("reference", reference[number]),
-            *((method, lines[number]) for method, lines in hypotheses.items()),
-        ]
-        for number in numbers
-    ]
+    return [[(name, lines[number]) for name, lines in texts.items()] for number in numbers]
 
 
 def as_text(shown: Sequence[Block]) -> str:
@@ -58,7 +50,8 @@ def as_markdown(shown: Sequence[Block]) -> str:
 
 def seen(runs: Mapping[str, Run]) -> str:
     """Which methods failed to train, and the scores of the others, the best first."""
-    scores = {method: score for method, run in runs.items() if (score := _score(run)) is not None}
+    every = {method: score_of(run, Column(TEST, FIRST)) for method, run in runs.items()}
+    scores = {method: score for method, score in every.items() if score is not None}
     failed = [
         method
         for method, run in runs.items()
@@ -68,9 +61,3 @@ def seen(runs: Mapping[str, Run]) -> str:
     ranking = ", ".join(f"{method} {scores[method]:.1f}" for method in ranked) or "no translation"
     failures = f"{', '.join(failed)} failed to train" if failed else "every method trained"
     return f"Seen: {failures}; BLEU: {ranking}."
-
-
-def _score(run: Run) -> float | None:
-    evaluation = run.evaluations.get(TEST)
-    metric = evaluation.metrics.get(METRIC) if evaluation else None
-    return metric.value if metric else None

@@ -13,11 +13,10 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import ScriptParser, at_least, given_again
@@ -97,7 +96,10 @@ def compare(
     require_apart(out, data, "OUT")
     require_slurm(how.nodes)
     files = [configuration_file(config) for config in configs]
-    _check_baseline(baseline, files)
+    # The report would find the mistake after all trainings. CORPUS/NAME is legal, too.
+    names = [name for file in files for name in (file.stem, f"{file.resolve().parent.name}/{file.stem}")]
+    if baseline and baseline.removesuffix(".yaml") not in names:
+        raise UserError(unknown_name("--baseline", baseline.removesuffix(".yaml"), names))
     if not how.dry_run:
         corpus.binarised(data)
     workspace = Workspace(out, dry_run=how.dry_run)
@@ -110,13 +112,6 @@ def compare(
         ]
         train_all(trainings, how, tell)
         report([training.run for training in trainings], out, baseline, how)
-
-
-def _check_baseline(baseline: str, files: Sequence[Path]) -> None:
-    """Check the name now: the report would find the mistake after all trainings. CORPUS/NAME is legal, too."""
-    legal = [name for file in files for name in (file.stem, f"{file.resolve().parent.name}/{file.stem}")]
-    if baseline and baseline.removesuffix(".yaml") not in legal:
-        raise UserError(unknown_name("--baseline", baseline.removesuffix(".yaml"), legal))
 
 
 def require_slurm(nodes: int) -> None:
@@ -157,9 +152,6 @@ def report(runs: Sequence[Path], out: Path, baseline: str, how: How, notes: Sequ
 
 # --- several trainings, some of them at a time ----------------------------------------------------------------------
 
-Steps = Generator[list[str], int, None]
-"""Yields commands one after the other and receives the exit code of each."""
-
 
 def train_all(
     trainings: Iterable[Training],
@@ -178,60 +170,54 @@ def train_all(
     Raises:
         SystemExit: a command failed and has printed its error; the others are ended.
     """
-    waiting = deque(_steps(training, how, tell, evaluations) for training in trainings)
+    waiting = deque((training, _commands(training, how, evaluations)) for training in trainings)
     if how.dry_run:
-        for steps in waiting:
-            _print_all(steps)
+        # The dry runs of the commands themselves need files that do not exist yet.
+        for command in (command for _, commands in waiting for command in commands):
+            Commands(dry_run=True).run(*command)
         return
-    running: dict[subprocess.Popen[bytes], Steps] = {}
+    running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]]]] = {}
     with open(how.output, "ab") if how.output else nullcontext() as output:
         try:
             while waiting or running:
                 while waiting and len(running) < how.parallel:
-                    _begin(running, waiting.popleft(), None, output)
+                    training, (command, *following) = waiting.popleft()
+                    child = start_child(command, stdin=subprocess.DEVNULL, stdout=output)
+                    running[child] = training, following
                 for child in [child for child in running if child.poll() is not None]:
-                    _begin(running, running.pop(child), child.returncode, output)
+                    training, following = running.pop(child)
+                    if left := _left(child.returncode, training, following, len(evaluations), tell):
+                        waiting.appendleft((training, left))
                 time.sleep(POLLED)
         finally:
             end_children(list(running))
 
 
-def _steps(training: Training, how: How, tell: Callable[[str], None], evaluations: Sequence[Sequence[str]]) -> Steps:
+def _left(
+    code: int, training: Training, following: list[list[str]], evaluations: int, tell: Callable[[str], None]
+) -> list[list[str]]:
+    """The commands that are left of a training of which one has ended with ``code``.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    if code == DIVERGED and len(following) == evaluations:
+        tell(f"{training.run}: diverged, not evaluated")
+        return []
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)
+    return following
+
+
+def _commands(training: Training, how: How, evaluations: Sequence[Sequence[str]]) -> list[list[str]]:
     deep = [sys.executable, "-m", "fairseq_plugins.cli"]
     top = checkout()
     # slurm.sh starts the training on all machines; everything else runs on this one.
     run = [*deep, "run"] if how.nodes == 1 or top is None else [str(top / "scripts" / "slurm.sh")]
-    code = yield [*run, *map(str, (training.config, training.data, training.run)), *training.changes, *how.training]
-    if code == DIVERGED:
-        tell(f"{training.run}: diverged, not evaluated")
-        return
-    _require_success(code)
-    for words in evaluations:
-        code = yield [*deep, "evaluate", str(training.run), str(training.data), *words, *how.evaluation]
-        _require_success(code)
-
-
-def _require_success(code: int) -> None:
-    if code:
-        raise SystemExit(code if code > 0 else 128 - code)
-
-
-def _begin(
-    running: dict[subprocess.Popen[bytes], Steps], steps: Steps, code: int | None, output: IO[bytes] | None
-) -> None:
-    """Start the next step of a training after one that ended with ``code``; do nothing after the last."""
-    with suppress(StopIteration):
-        command = next(steps) if code is None else steps.send(code)
-        running[start_child(command, stdin=subprocess.DEVNULL, stdout=output)] = steps
-
-
-def _print_all(steps: Steps) -> None:
-    """Only print: the dry runs of the commands themselves need files that do not exist yet."""
-    with suppress(StopIteration):
-        command = next(steps)
-        while True:
-            Commands(dry_run=True).run(*command)
-            command = steps.send(0)
+    return [
+        [*run, *map(str, (training.config, training.data, training.run)), *training.changes, *how.training],
+        *([*deep, "evaluate", str(training.run), str(training.data), *words, *how.evaluation] for words in evaluations),
+    ]
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
