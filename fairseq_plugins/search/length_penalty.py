@@ -17,9 +17,8 @@ import math
 from typing import Any
 
 import torch
-from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.sequence_scorer import SequenceScorer
-from torch import Tensor
 
 from fairseq_plugins.errors import UserError
 
@@ -57,93 +56,30 @@ def checked_alpha(lenpen: Any, normalized: bool = True) -> float:
     return float(lenpen)
 
 
-class GNMTRanking:
-    """Mixin that gives a search of fairseq the GNMT form. List it before the fairseq class.
+def in_gnmt_form(search: SequenceGenerator | SequenceScorer, alpha: float) -> Any:
+    """Let a search of fairseq, or its scorer of references, score and rank in the GNMT form; returns it.
 
-    fairseq computes unnormalised scores, so ``score`` is first the sum of log-probabilities; it is then divided by
-    :func:`gnmt_length_penalty`, best first. Everything else in a hypothesis comes from fairseq.
-
-    Args:
-        models: the ensemble.
-        tgt_dict: the target dictionary.
-        len_penalty: alpha.
-        normalize_scores: must be true; an argument because fairseq passes it.
-        settings: all other settings of fairseq's search.
-
-    Raises:
-        UserError: alpha is not a finite number of at least 0, or ``normalize_scores`` is false.
-    """
-
-    _generate: Any
-
-    def __init__(
-        self,
-        models: Any,
-        tgt_dict: Any,
-        len_penalty: float = 1.0,
-        normalize_scores: bool = True,
-        **settings: Any,
-    ) -> None:
-        alpha = checked_alpha(len_penalty, normalize_scores)
-        super().__init__(models, tgt_dict, len_penalty=alpha, normalize_scores=False, **settings)  # type: ignore[call-arg]
-        self.alpha = alpha
-
-    @torch.no_grad()
-    def forward(
-        self,
-        sample: dict[str, dict[str, Tensor]],
-        prefix_tokens: Tensor | None = None,
-        bos_token: int | None = None,
-    ) -> list[list[dict[str, Tensor]]]:
-        """Return the hypotheses of each sentence, best first."""
-        return self.rank(self._generate(sample, prefix_tokens, bos_token=bos_token))
-
-    def generate(self, models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Tensor]]]:
-        """Return the hypotheses of each sentence, best first, for fairseq's commands, whose ``options`` these are."""
-        return self.rank(super().generate(models, sample, **options))  # type: ignore[misc]
-
-    def rank(self, found: list[list[dict[str, Tensor]]]) -> list[list[dict[str, Tensor]]]:
-        """Divide each sum of log-probabilities by the penalty of its length and sort; equal ones keep their order."""
-        ranked: list[list[dict[str, Tensor]]] = []
-        for hypotheses in found:
-            scores: list[float] = []
-            for hypothesis in hypotheses:
-                penalty = gnmt_length_penalty(hypothesis["tokens"].size(0), self.alpha)
-                hypothesis["score"] = hypothesis["score"] / penalty
-                scores.append(float(hypothesis["score"].item()))
-            order: list[int] = torch.sort(torch.tensor(scores), stable=True, dim=0, descending=True)[1].tolist()
-            ranked.append([hypotheses[position] for position in order])
-        return ranked
-
-
-class GNMTSequenceGenerator(GNMTRanking, SequenceGenerator):
-    """fairseq's search (beam, diverse beam, sampling, constrained) with scores in the GNMT form."""
-
-
-class GNMTSequenceGeneratorWithAlignment(GNMTRanking, SequenceGeneratorWithAlignment):
-    """The same for ``--print-alignment``."""
-
-
-class GNMTSequenceScorer(SequenceScorer):
-    """``--score-reference``: the score of a reference, comparable with those of hypotheses in the GNMT form.
-
-    fairseq's own scorer always takes the mean of the log-probabilities, whatever ``--lenpen`` is.
+    A search without fairseq's penalty gives the sum of log-probabilities, which is divided by
+    :func:`gnmt_length_penalty`. The scorer always takes their mean, so there the sum is made again.
 
     Args:
-        tgt_dict: the target dictionary.
-        alpha: of :func:`gnmt_length_penalty`; checked by the caller.
-        settings: all other settings of fairseq's scorer.
+        search: its ``generate`` is wrapped; everything else stays fairseq's.
+        alpha: of :func:`checked_alpha`.
     """
+    generate, takes_mean = search.generate, isinstance(search, SequenceScorer)
+    search.normalize_scores, search.gnmt_alpha = False, alpha
 
-    def __init__(self, tgt_dict: Any, alpha: float, **settings: Any) -> None:
-        super().__init__(tgt_dict, **settings)
-        self.alpha = alpha
+    def generate_in_form(models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Any]]]:
+        return [_ranked(hypotheses, alpha, takes_mean) for hypotheses in generate(models, sample, **options)]
 
-    @torch.no_grad()
-    def generate(self, models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Any]]]:
-        """Return one hypothesis, the reference, of each sentence; ``options`` are fairseq's."""
-        scored: list[list[dict[str, Any]]] = super().generate(models, sample, **options)
-        for (reference,) in scored:
-            penalty = gnmt_length_penalty(reference["tokens"].numel(), self.alpha)
-            reference["score"] = reference["positional_scores"].sum() / penalty
-        return scored
+    search.generate = generate_in_form
+    return search
+
+
+def _ranked(hypotheses: list[dict[str, Any]], alpha: float, takes_mean: bool) -> list[dict[str, Any]]:
+    """The hypotheses of a sentence with their scores in the GNMT form, best first; equal ones keep their order."""
+    for hypothesis in hypotheses:
+        total = hypothesis["positional_scores"].sum() if takes_mean else hypothesis["score"]
+        hypothesis["score"] = total / gnmt_length_penalty(len(hypothesis["tokens"]), alpha)
+    scores = torch.tensor([float(hypothesis["score"]) for hypothesis in hypotheses])
+    return [hypotheses[place] for place in scores.sort(descending=True, stable=True)[1].tolist()]

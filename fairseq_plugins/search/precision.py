@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,57 +34,42 @@ ROWS = 64
 
 
 class LowLinear(nn.Module):
-    """Base of the two kinds: a map from float32 to float32 that computes in less.
+    """A map from float32 to float32 whose weights are packed once, for oneDNN; computes in ``dtype``.
 
     Args:
         weight: ``(O, I)``, float32.
         bias: ``(O)``, float32, or None.
+        dtype: float32 or bfloat16, of weights, inputs and outputs.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.size()
+        self.dtype = dtype
+        self.bias = None if bias is None else bias.to(dtype)
+        self.weight = self.pack(weight)
 
-
-class PackedLinear(LowLinear):
-    """All in float32, the weights in the order in which oneDNN reads them."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__(weight, bias)
-        self.bias = bias
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
+    def pack(self, weight: Tensor) -> Any:
+        """The weights in the order in which the kernel reads them."""
+        return torch.ops.mkldnn._reorder_linear_weight(weight.to(self.dtype).contiguous(), ROWS)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., I)`` to ``(..., O)``."""
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return found
-
-
-class BFloat16Linear(LowLinear):
-    """Weights, inputs and outputs in bfloat16."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__(weight, bias)
-        self.bias = None if bias is None else bias.bfloat16()
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16().contiguous(), ROWS)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``(..., I)`` to ``(..., O)``."""
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x.bfloat16(), self.weight, self.bias, "none", [], "")
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(x.to(self.dtype), self.weight, self.bias, "none", [], "")
         return found.float()
 
 
 class Int8Linear(LowLinear):
     """Weights in int8 with one scale an output; inputs are quantised as they come."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__(weight, bias)
-        self.packed = _packed(weight, bias)
+    def pack(self, weight: Tensor) -> Any:
+        """The weights and the bias in the order in which the kernel reads them."""
         self.seven_bits = products_overflow()
+        return _packed(weight, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., I)`` to ``(..., O)``."""
-        found: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, self.seven_bits)
+        found: Tensor = torch.ops.quantized.linear_dynamic(x, self.weight, self.seven_bits)
         return found
 
 
@@ -115,7 +101,11 @@ def products_overflow() -> bool:
     return not torch.allclose(found, ones @ ones, rtol=0.02)
 
 
-KINDS: dict[str, type[LowLinear]] = {PACKED: PackedLinear, BF16: BFloat16Linear, INT8: Int8Linear}
+KINDS: dict[str, Callable[[Tensor, Tensor | None], LowLinear]] = {
+    PACKED: LowLinear,
+    BF16: functools.partial(LowLinear, dtype=torch.bfloat16),
+    INT8: Int8Linear,
+}
 
 
 def int8_engine() -> str:
@@ -146,11 +136,10 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
         raise UserError(f"--decode-precision {precision} is for CPUs: drop it, or add --cpu; on a GPU use --fp16")
     if weight.dtype != torch.float32:
         raise UserError(f"--decode-precision {precision} lowers float32 weights, and these are {weight.dtype}")
-    if precision == BF16:
-        if not CPUINFO.exists() or not computes_bf16(CPUINFO.read_text(encoding="utf-8")):
-            raise UserError(
-                "--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8"
-            )
+    if precision == BF16 and not (CPUINFO.exists() and computes_bf16(CPUINFO.read_text(encoding="utf-8"))):
+        raise UserError(
+            "--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8"
+        )
     if precision == PACKED and not torch.backends.mkldnn.is_available():
         raise UserError("--decode-precision float32_packed: this PyTorch is built without oneDNN; use float32")
     if precision == INT8:

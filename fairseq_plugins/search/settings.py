@@ -1,15 +1,14 @@
-"""The setting ``lenpen_form``: a flag of commands that translate, a key of ``generation`` and of ``eval_bleu_args``.
+"""``--search``, ``--decode-precision``, ``--lenpen-form``: flags, and keys of ``generation`` and ``eval_bleu_args``.
 
-fairseq has no registry for the scores of a search, and a task of this package would be one task among thirty. So the
-class that declares the settings of a search gets one more, and the method by which tasks build their search is wrapped.
-Neither has an effect unless ``gnmt`` is set.
+fairseq has no registry for searches, and a task of this package would be one task among thirty. So the class that
+declares the settings of a search gets these, and the method by which tasks build their search is wrapped.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of a dataclass, not of their names.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,27 +17,23 @@ from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
 from fairseq.dataclass.constants import ChoiceEnum
 from fairseq.dataclass.initialize import hydra_init
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.patches.wrapping import wrap
-from fairseq_plugins.search import lean
-from fairseq_plugins.search.length_penalty import (
-    GNMTRanking,
-    GNMTSequenceGenerator,
-    GNMTSequenceGeneratorWithAlignment,
-    GNMTSequenceScorer,
-    checked_alpha,
-)
+from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
+from fairseq_plugins.search.length_penalty import checked_alpha, in_gnmt_form
+from fairseq_plugins.search.precision import FLOAT32, PRECISIONS, lower
 
-STOCK, GNMT = "fairseq", "gnmt"
-FORMS: Any = ChoiceEnum([STOCK, GNMT])
-IN_GNMT_FORM: Mapping[type, type] = {
-    SequenceGenerator: GNMTSequenceGenerator,
-    SequenceGeneratorWithAlignment: GNMTSequenceGeneratorWithAlignment,
+STOCK, GNMT, LEAN = "fairseq", "gnmt", "lean"
+FORMS, SEARCHES = (STOCK, GNMT), (LEAN, STOCK)
+LEANER: Mapping[type, type] = {
+    SequenceGenerator: LeanSearch,
+    SequenceGeneratorWithAlignment: LeanSearchWithAlignment,
 }
-"""The search in the GNMT form for each search of fairseq."""
+"""The lean search for each search of fairseq that it can stand in for."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,22 +42,22 @@ logger = logging.getLogger(__name__)
 class GenerationConfigWithForm(GenerationConfig):
     """fairseq's settings of a search, the form of the length penalty, the search itself and its precision."""
 
-    lenpen_form: FORMS = field(
+    lenpen_form: ChoiceEnum(FORMS) = field(  # type: ignore[valid-type]
         default=STOCK,
         metadata={
             "help": "form of the length penalty: fairseq divides the sum of log-probabilities by length ** lenpen, "
             "gnmt by ((5 + length) / 6) ** lenpen (Wu et al., 2016, equation 14)"
         },
     )
-    search: ChoiceEnum(lean.SEARCHES) = field(  # type: ignore[valid-type]
-        default=lean.LEAN,
+    search: ChoiceEnum(SEARCHES) = field(  # type: ignore[valid-type]
+        default=LEAN,
         metadata={
             "help": "lean: beam search with fairseq's results for less time and memory; fairseq: fairseq's own. "
             "Sampling, diverse search and constraints are fairseq's in either case"
         },
     )
-    decode_precision: ChoiceEnum(lean.PRECISIONS) = field(  # type: ignore[valid-type]
-        default=lean.FLOAT32,
+    decode_precision: ChoiceEnum(PRECISIONS) = field(  # type: ignore[valid-type]
+        default=FLOAT32,
         metadata={
             "help": "of the linear maps while translating on a CPU; float32_packed is float32 with weights in another "
             "order, faster; bf16 and int8 are faster still and not exact"
@@ -70,16 +65,19 @@ class GenerationConfigWithForm(GenerationConfig):
     )
 
 
-def form_of(settings: Any) -> str:
-    """Return the form in the settings of a search; fairseq's if it is unset, as in older checkpoints.
+def choice(settings: Any, name: str, legal: Sequence[str]) -> str:
+    """Return the value of a setting of a search, ``legal[0]`` if it is unset, as in older checkpoints.
 
     Raises:
-        UserError: there is no such form.
+        UserError: there is no such value.
     """
-    return lean.choice(settings, "lenpen_form", (STOCK, GNMT))
+    value = str(getattr(settings, name, legal[0]))
+    if value not in legal:
+        raise UserError(unknown_name(flag(name), value, legal))
+    return value
 
 
-def build_in_form(
+def build_search(
     build: Callable[..., Any],
     task: FairseqTask,
     models: Any,
@@ -88,35 +86,51 @@ def build_in_form(
     extra_gen_cls_kwargs: dict[str, Any] | None = None,
     prefix_allowed_tokens_fn: Callable[..., Any] | None = None,
 ) -> Any:
-    """``FairseqTask.build_generator`` that applies ``args.lenpen_form``.
+    """``FairseqTask.build_generator`` that applies ``args.search``, ``args.decode_precision`` and ``args.lenpen_form``.
 
     Raises:
-        UserError: other settings contradict it, or the task has its own search.
+        UserError: there is no such value, the machine or the search cannot use it, or other settings contradict it.
     """
-    if form_of(args) == STOCK:
-        return build(task, models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
-    alpha = checked_alpha(getattr(args, "lenpen", 1), not getattr(args, "unnormalized", False))
-    logger.info(f"length penalty of the GNMT form: ((5 + length) / 6) ** {alpha:g}, the end mark counted")
-    if getattr(args, "score_reference", False):
-        alignment = getattr(args, "print_alignment", None) or False
-        return GNMTSequenceScorer(task.target_dictionary, alpha, compute_alignment=alignment)
-    seq_gen_cls, extra = lean.with_alignment(args, seq_gen_cls, extra_gen_cls_kwargs)
-    if seq_gen_cls not in IN_GNMT_FORM:
-        raise UserError(_other_search(task, seq_gen_cls))
-    return build(task, models, args, IN_GNMT_FORM[seq_gen_cls], extra, prefix_allowed_tokens_fn)
+    precision, form = choice(args, "decode_precision", PRECISIONS), choice(args, "lenpen_form", FORMS)
+    search = choice(args, "search", SEARCHES) if not getattr(args, "score_reference", False) else STOCK
+    if search == STOCK and precision != FLOAT32:
+        raise UserError(f"--decode-precision {precision} needs --search {LEAN}, and a search: drop one of the two")
+    if form == GNMT:
+        alpha = checked_alpha(getattr(args, "lenpen", 1), not getattr(args, "unnormalized", False))
+        logger.info(f"length penalty of the GNMT form: ((5 + length) / 6) ** {alpha:g}, the end mark counted")
+    extra = dict(extra_gen_cls_kwargs or {})
+    if search == LEAN:
+        seq_gen_cls = _lean(args, seq_gen_cls, extra)
+    generator = build(task, models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
+    if form == GNMT:
+        if type(generator) not in (*LEANER, *LEANER.values(), SequenceScorer):
+            raise UserError(_other_search(task, type(generator)))
+        in_gnmt_form(generator, alpha)
+    for model in models if precision != FLOAT32 else ():
+        lower(model, precision)
+    return generator
+
+
+def _lean(args: Any, search: type | None, extra: dict[str, Any]) -> type:
+    """Return the lean search for ``search``, by default the one that fairseq would choose, whose keywords it adds."""
+    alignment = getattr(args, "print_alignment", None)
+    if search is None and alignment:
+        search, extra["print_alignment"] = SequenceGeneratorWithAlignment, alignment
+    search = search or SequenceGenerator
+    return LEANER.get(search, search)
 
 
 def build_or_refuse(
     build: Callable[..., Any], task: FairseqTask, models: Any, args: Any, *further: Any, **named: Any
 ) -> Any:
-    """The ``build_generator`` of a task that has its own, which may never reach :func:`build_in_form`.
+    """The ``build_generator`` of a task that has its own, which may never reach :func:`build_search`.
 
     Raises:
         UserError: it did not, so the form would be ignored.
     """
-    form = form_of(args)
+    form = choice(args, "lenpen_form", FORMS)
     generator = build(task, models, args, *further, **named)
-    if form == GNMT and not isinstance(generator, (GNMTRanking, GNMTSequenceScorer)):
+    if form == GNMT and not hasattr(generator, "gnmt_alpha"):
         raise UserError(_other_search(task, type(generator)))
     return generator
 
@@ -148,12 +162,16 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
         UserError: the training would translate in fairseq's form during validation, although GNMT's is set; or its
             weights would be lowered for decoding, and could not be trained.
     """
-    precision = _of_validation(getattr(cfg, "task", None)).get("decode_precision", lean.FLOAT32)
-    if precision != lean.FLOAT32:
+    task = getattr(cfg, "task", None)
+    validates = bool(getattr(task, "eval_bleu", False))
+    of_validation = json.loads(getattr(task, "eval_bleu_args", None) or "{}") if validates else {}
+    precision = of_validation.get("decode_precision", FLOAT32)
+    if precision != FLOAT32:
         raise UserError(
             f"decode_precision {precision} of eval_bleu_args replaces the weights that are to be trained: drop it"
         )
-    if form_of(getattr(cfg, "generation", None)) == GNMT and _translates_in_form(getattr(cfg, "task", None)) == STOCK:
+    form = choice(getattr(cfg, "generation", None), "lenpen_form", FORMS)
+    if form == GNMT and validates and of_validation.get("lenpen_form", STOCK) == STOCK:
         raise UserError(
             f"generation.lenpen_form={GNMT} is not read in validation: "
             f'write "lenpen_form": "{GNMT}" into task.eval_bleu_args as well'
@@ -161,29 +179,13 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     initialise(trainer, cfg, *given, **named)
 
 
-def _translates_in_form(task: Any) -> str | None:
-    """Return the form in which validation translates; None if it does not translate."""
-    if not getattr(task, "eval_bleu", False):
-        return None
-    return str(_of_validation(task).get("lenpen_form", STOCK))
-
-
-def _of_validation(task: Any) -> dict[str, Any]:
-    """Return the settings of the search of validation."""
-    if not getattr(task, "eval_bleu", False):
-        return {}
-    found: dict[str, Any] = json.loads(getattr(task, "eval_bleu_args", None) or "{}")
-    return found
-
-
 def register() -> None:
-    """Register ``lenpen_form`` with fairseq; a second call changes nothing."""
+    """Register these settings with fairseq; a second call changes nothing."""
     # fairseq makes flags from the first and the configuration from the second; Hydra has a copy, which is updated.
     options.GenerationConfig = GenerationConfigWithForm
     declared = FairseqConfig.__dataclass_fields__["generation"]
     declared.type = declared.default = GenerationConfigWithForm
     hydra_init()
-    wrap(FairseqTask, "build_generator", build_in_form, order=10)
-    wrap(FairseqTask, "build_generator", lean.build_lean, order=20)
+    wrap(FairseqTask, "build_generator", build_search)
     wrap(FairseqTask, "__init__", initialise_watched)
     wrap(Trainer, "__init__", refuse_in_training, order=50)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from fairseq_plugins.search.hypotheses import BLOCK, Ancestry, best_candidates, best_of_rows
-from fairseq_plugins.search.precision import PackedLinear
+from fairseq_plugins.search.precision import LowLinear
 from fairseq_plugins.search.step_attention import Cached
 from tests import models
 from tests.models import WORDS
@@ -251,7 +251,7 @@ def test_packed_weights_change_rounding_alone(case: str) -> None:
     model, data = outspoken(case), models.batch(sentences=8)
     plain = search([model], data)
     assert_same(search([model], data, decode_precision="float32_packed"), plain)
-    assert [one for one in model.modules() if isinstance(one, PackedLinear)]
+    assert [one for one in model.modules() if isinstance(one, LowLinear)]
 
 
 def test_packed_weights_need_onednn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,16 +10,10 @@ import pytest
 import torch
 from fairseq.models import BaseFairseqModel
 from fairseq.models import build_model as build_any
-from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.search.length_penalty import (
-    GNMTSequenceGenerator,
-    GNMTSequenceGeneratorWithAlignment,
-    checked_alpha,
-    gnmt_length_penalty,
-)
+from fairseq_plugins.search.length_penalty import checked_alpha, gnmt_length_penalty
 from tests import models
 from tests.search.searching import (
     gnmt,
@@ -37,45 +31,35 @@ FORM: dict[str, Any] = {"lenpen_form": "gnmt"}
 END = models.dictionary().eos()
 
 
-@pytest.mark.parametrize(
-    ("length", "alpha", "value"),
-    [
-        (1, 0.0, 1.0),
-        (1, 0.6, 1.0),  # (5 + 1) / 6 is 1
-        (50, 0.0, 1.0),
-        (7, 1.0, 2.0),  # 12 / 6
-        (19, 0.5, 2.0),  # the root of 24 / 6
-        (43, 2 / 3, 4.0),  # 8 ** (2 / 3)
-        (25, 0.6, 2.6265278),  # 5 ** 0.6
-        (13, 0.2, 1.2457309),  # 3 ** 0.2
-    ],
-)
-def test_equation_14(length: int, alpha: float, value: float) -> None:
-    assert gnmt_length_penalty(length, alpha) == pytest.approx(value, rel=1e-7)
+EQUATION_14 = [
+    (1, 0.0, 1.0),
+    (1, 0.6, 1.0),  # (5 + 1) / 6 is 1
+    (50, 0.0, 1.0),
+    (7, 1.0, 2.0),  # 12 / 6
+    (19, 0.5, 2.0),  # the root of 24 / 6
+    (43, 2 / 3, 4.0),  # 8 ** (2 / 3)
+    (25, 0.6, 2.6265278),  # 5 ** 0.6
+    (13, 0.2, 1.2457309),  # 3 ** 0.2
+]
+"""Length, alpha, and the penalty."""
 
 
-@pytest.mark.parametrize("alpha", [0, 0.0, 0.2, 0.6, 1, 2.5])
-def test_alpha_is_any_number_from_zero(alpha: float) -> None:
-    assert checked_alpha(alpha) == alpha
+def test_equation_14() -> None:
+    for length, alpha, value in EQUATION_14:
+        assert gnmt_length_penalty(length, alpha) == pytest.approx(value, rel=1e-7)
 
 
-@pytest.mark.parametrize("alpha", [-0.1, -1, math.nan, math.inf, -math.inf, "0.6", None, True, [0.6]])
-def test_alpha_is_nothing_else(alpha: Any) -> None:
-    with pytest.raises(UserError, match="finite and not negative, for instance 0.6") as caught:
-        checked_alpha(alpha)
-    assert str(caught.value).startswith(f"--lenpen {alpha}: ")
-    assert len(caught.value.problems) == 1
-
-
-def test_a_penalty_that_is_switched_off_is_refused() -> None:
-    with pytest.raises(UserError, match="--lenpen-form gnmt .* --unnormalized .*: drop one of the two"):
-        checked_alpha(0.6, normalized=False)
+def test_alpha_is_any_number_from_zero_and_nothing_else() -> None:
+    for alpha in (0, 0.0, 0.2, 0.6, 1, 2.5):
+        assert checked_alpha(alpha) == alpha
+    for alpha in (-0.1, -1, math.nan, math.inf, -math.inf, "0.6", None, True, [0.6]):
+        with pytest.raises(UserError, match="finite and not negative, for instance 0.6") as caught:
+            checked_alpha(alpha)
+        assert str(caught.value).startswith(f"--lenpen {alpha}: ")
+        assert len(caught.value.problems) == 1
     with pytest.raises(UserError) as caught:
         checked_alpha(-1.0, normalized=False)
     assert len(caught.value.problems) == 2
-    for wrong in ({"normalize_scores": False}, {"len_penalty": -1.0}):
-        with pytest.raises(UserError):
-            GNMTSequenceGenerator([outspoken()], models.dictionary(), **wrong)
 
 
 def stock_transformer() -> BaseFairseqModel:
@@ -124,17 +108,34 @@ def assert_scored_by_equation_14(found: list[list[dict[str, Any]]], alpha: float
 
 
 @pytest.mark.parametrize("name", ENSEMBLES)
-@pytest.mark.parametrize("alpha", [0.6, 1.0, 2.0])
-def test_score_is_the_sum_over_the_penalty(name: str, alpha: float) -> None:
-    found = search(ENSEMBLES[name](), models.batch(), lenpen=alpha, **FORM)
-    assert_scored_by_equation_14(found, alpha)
-    assert len({len(one["tokens"]) for ranked in found for one in ranked}) > 1
+def test_score_is_the_sum_over_the_penalty(name: str) -> None:
+    for alpha in (0.6, 1.0, 2.0):
+        found = search(ENSEMBLES[name](), models.batch(), lenpen=alpha, **FORM)
+        assert_scored_by_equation_14(found, alpha)
+        assert len({len(one["tokens"]) for ranked in found for one in ranked}) > 1
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_every_kind_of_search_is_scored_so(name: str) -> None:
-    found = search([outspoken()], models.batch(), lenpen=0.6, **FORM, **SEARCHES[name])
-    assert_scored_by_equation_14(found, 0.6)
+def test_every_kind_of_search_is_fairseq_s_with_other_scores(name: str) -> None:
+    """The same hypotheses with the same positional scores, put into another order; without strength in the same."""
+    members, data, values = [outspoken()], models.batch(), SEARCHES[name]
+    assert_scored_by_equation_14(search(members, data, lenpen=0.6, **FORM, **values), 0.6)
+    if "sampling" in name or name == "prefix":
+        return
+    ours = search(members, data, search="fairseq", lenpen=0.6, **FORM, **values)
+    for mine, theirs in zip(ours, stock_search(members, data, **values), strict=True):
+        assert positional(mine) == positional(theirs)
+    plain = search(members, data, search="fairseq", lenpen=0, **FORM, **values)
+    for settings_of_stock in ({"lenpen": 0}, {"unnormalized": True}):
+        stock = stock_search(members, data, **settings_of_stock, **values)
+        for mine, theirs in zip(plain, stock, strict=True):
+            assert words(mine) == words(theirs)
+            assert scores(mine) == scores(theirs)
+
+
+def positional(hypotheses: list[dict[str, Any]]) -> list[Any]:
+    """Tokens and their scores in an order of their own; diverse groups may hold the same tokens twice."""
+    return sorted((one["tokens"].tolist(), one["positional_scores"].tolist()) for one in hypotheses)
 
 
 def test_without_lenpen_alpha_is_one_as_fairseq_s_lenpen_is() -> None:
@@ -147,34 +148,6 @@ def test_prefixes_are_kept() -> None:
     found = search([outspoken()], models.batch(), prefix=prefix, **FORM)
     assert all(one["tokens"][:2].tolist() == [7, 8] for one in found[0])
     assert all(one["tokens"][0] == 9 for one in found[1])
-
-
-@pytest.mark.parametrize("name", [name for name in SEARCHES if "sampling" not in name and name != "prefix"])
-def test_the_search_itself_is_fairseq_s(name: str) -> None:
-    """The same hypotheses with the same positional scores, put into another order."""
-    members, data = [outspoken()], models.batch()
-    ours = search(members, data, search="fairseq", lenpen=0.6, **FORM, **SEARCHES[name])
-    stock = stock_search(members, data, **SEARCHES[name])
-    for mine, theirs in zip(ours, stock, strict=True):
-        assert positional(mine) == positional(theirs)
-
-
-def positional(hypotheses: list[dict[str, Any]]) -> list[Any]:
-    """Tokens and their scores in an order of their own; diverse groups may hold the same tokens twice."""
-    return sorted((one["tokens"].tolist(), one["positional_scores"].tolist()) for one in hypotheses)
-
-
-@pytest.mark.parametrize("name", [name for name in SEARCHES if "sampling" not in name and name != "prefix"])
-def test_without_strength_both_forms_are_the_plain_sum(name: str) -> None:
-    members, data = [outspoken()], models.batch()
-    ours = search(members, data, search="fairseq", lenpen=0, **FORM, **SEARCHES[name])
-    for others in (
-        stock_search(members, data, lenpen=0, **SEARCHES[name]),
-        stock_search(members, data, unnormalized=True, **SEARCHES[name]),
-    ):
-        for mine, theirs in zip(ours, others, strict=True):
-            assert words(mine) == words(theirs)
-            assert scores(mine) == scores(theirs)
 
 
 def test_hypotheses_as_long_as_the_source_must_be_stay_refused() -> None:
@@ -197,10 +170,7 @@ def test_each_hypothesis_keeps_its_own_alignment() -> None:
         assert [one["alignment"] for one in mine] == [alignment[tuple(one["tokens"].tolist())] for one in mine]
 
 
-def test_the_classes_stand_in_for_fairseq_s() -> None:
-    """Who asks for fairseq's class, or changes a setting of a search that is built, is served."""
-    assert issubclass(GNMTSequenceGenerator, SequenceGenerator)
-    assert issubclass(GNMTSequenceGeneratorWithAlignment, SequenceGeneratorWithAlignment)
+def test_a_setting_of_a_search_that_is_built_can_be_changed() -> None:
     generator = models.task().build_generator([outspoken()], settings(beam=4, max_len_b=9, **FORM))
     assert (generator.beam_size, generator.max_len_b) == (4, 9)
     generator.max_len_b = 2
@@ -248,21 +218,19 @@ def listed(model: BaseFairseqModel, row: models.Batch) -> dict[tuple[int, ...], 
 
 
 @pytest.mark.parametrize("case", ["post_ln", "admin", "rezero"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
-def test_an_exhaustive_search_ranks_as_the_oracle(case: str, alpha: float) -> None:
+def test_an_exhaustive_search_ranks_as_the_oracle(case: str) -> None:
     model, data = restricted(case), models.batch(sentences=2)
-    limits = {"beam": EVERYTHING, "max_len_b": LONGEST, "lenpen": alpha}
-    by_form = {form: search([model], data, lenpen_form=form, **limits) for form in ("fairseq", "gnmt")}
-    for sentence in range(2):
-        with torch.no_grad():
-            everything = listed(model, data.rows(sentence, sentence + 1))
-        assert len(everything) == EVERYTHING
+    with torch.no_grad():
+        listings = [listed(model, data.rows(sentence, sentence + 1)) for sentence in range(2)]
+    assert [len(listing) for listing in listings] == [EVERYTHING] * 2
+    for alpha in (0.0, 0.6, 1.0, 3.0):
         for form, divide in (("gnmt", gnmt), ("fairseq", lambda length, power: length**power)):
-            oracle = {tokens: total / divide(len(tokens), alpha) for tokens, total in everything.items()}
-            expected = sorted(oracle, key=oracle.__getitem__, reverse=True)
-            ranked = by_form[form][sentence]
-            assert [tuple(each) for each in words(ranked)] == expected
-            assert scores(ranked) == pytest.approx([oracle[tokens] for tokens in expected], abs=1e-4)
+            found = search([model], data, beam=EVERYTHING, max_len_b=LONGEST, lenpen=alpha, lenpen_form=form)
+            for ranked, listing in zip(found, listings, strict=True):
+                oracle = {tokens: total / divide(len(tokens), alpha) for tokens, total in listing.items()}
+                expected = sorted(oracle, key=oracle.__getitem__, reverse=True)
+                assert [tuple(each) for each in words(ranked)] == expected
+                assert scores(ranked) == pytest.approx([oracle[tokens] for tokens in expected], abs=1e-4)
 
 
 # Two sentences: "w0" with probability 0.7, and nine times "w1" with probability 0.3. With the end mark they have 2 and

@@ -26,9 +26,7 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins.search
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.search.beam import LeanSearch
-from fairseq_plugins.search.lean import LeanGNMTSearch, LeanGNMTSearchWithAlignment
-from fairseq_plugins.search.length_penalty import GNMTSequenceScorer
+from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from tests import models
 from tests.search.searching import (
     gnmt,
@@ -75,33 +73,25 @@ def test_older_configurations_mean_fairseq_s_form() -> None:
     assert type(models.task().build_generator([outspoken()], older)) is LeanSearch
 
 
-@pytest.mark.parametrize("given", ["gnmd", "GNMT", "wu", "", None, 0.6])
-def test_an_unknown_form_is_refused(given: Any) -> None:
-    with pytest.raises(UserError, match=r"^unknown --lenpen-form '.*legal values: fairseq, gnmt$"):
-        models.task().build_generator([outspoken()], settings(lenpen_form=given))
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    *[({"lenpen_form": given}, "unknown --lenpen-form '") for given in ("GNMT", "wu", "", None, 0.6)],
+    ({"lenpen_form": "gnmd"}, "unknown --lenpen-form 'gnmd' (did you mean 'gnmt'?); legal values: fairseq, gnmt"),
+    ({"unnormalized": True}, "--lenpen-form gnmt asks for a length penalty and --unnormalized for none: drop one"),
+    ({"lenpen": -0.6}, "--lenpen -0.6: "),
+    ({"lenpen": math.nan}, "--lenpen nan: "),
+    ({"lenpen": math.inf}, "--lenpen inf: "),
+    ({"lenpen": "0.6"}, "--lenpen 0.6: "),
+]
 
 
-def test_the_nearest_form_is_named() -> None:
-    with pytest.raises(UserError, match="'gnmd' .did you mean 'gnmt'"):
-        models.task().build_generator([outspoken()], settings(lenpen_form="gnmd"))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"unnormalized": True}, "--unnormalized for none: drop one of the two"),
-        ({"lenpen": -0.6}, "--lenpen -0.6: "),
-        ({"lenpen": math.nan}, "--lenpen nan: "),
-        ({"lenpen": math.inf}, "--lenpen inf: "),
-        ({"lenpen": "0.6"}, "--lenpen 0.6: "),
-    ],
-)
 @pytest.mark.parametrize("reference", [False, True])
-def test_contradictions_are_refused(values: dict[str, Any], message: str, reference: bool) -> None:
-    with pytest.raises(UserError) as caught:
-        models.task().build_generator([outspoken()], settings(lenpen_form="gnmt", score_reference=reference, **values))
-    assert message in str(caught.value)
-    assert len(caught.value.problems) == 1
+def test_what_is_unknown_or_contradicts_is_refused(reference: bool) -> None:
+    for values, message in REFUSED:
+        asked = settings(**{"lenpen_form": "gnmt", "score_reference": reference, **values})
+        with pytest.raises(UserError) as caught:
+            models.task().build_generator([outspoken()], asked)
+        assert str(caught.value).startswith(message)
+        assert len(caught.value.problems) == 1
 
 
 def test_fairseq_s_own_refusals_remain() -> None:
@@ -190,8 +180,8 @@ def test_a_task_that_builds_on_fairseq_s_search_is_served() -> None:
 
     task = Adding(TranslationConfig(), models.dictionary(), models.dictionary())
     generator = task.build_generator([outspoken()], whole(lenpen_form="gnmt", lenpen=0.6))
-    assert type(generator) is LeanGNMTSearch
-    assert generator.alpha == 0.6
+    assert type(generator) is LeanSearch
+    assert generator.gnmt_alpha == 0.6
     assert generator.symbols_to_strip_from_output == {5, models.dictionary().eos()}
 
 
@@ -200,9 +190,9 @@ def test_a_class_handed_over_is_replaced_or_refused() -> None:
         pass
 
     build, members, asked = models.task().build_generator, [outspoken()], settings(lenpen_form="gnmt")
-    assert type(build(members, asked, seq_gen_cls=SequenceGenerator)) is LeanGNMTSearch
+    assert type(build(members, asked, seq_gen_cls=SequenceGenerator)) is LeanSearch
     aligned = build(members, asked, seq_gen_cls=SequenceGeneratorWithAlignment)
-    assert type(aligned) is LeanGNMTSearchWithAlignment
+    assert type(aligned) is LeanSearchWithAlignment
     assert type(build(members, settings(), seq_gen_cls=Other)) is Other
     with pytest.raises(UserError, match="TranslationTask searches with Other, which knows only its own"):
         build(members, asked, seq_gen_cls=Other)
@@ -292,7 +282,7 @@ def composed(*overrides: str) -> Any:
 def test_hydra_knows_the_setting() -> None:
     assert composed().generation.lenpen_form == "fairseq"
     asked = composed("generation.lenpen_form=gnmt", "generation.lenpen=0.6").generation
-    assert type(models.task().build_generator([outspoken()], asked)) is LeanGNMTSearch
+    assert models.task().build_generator([outspoken()], asked).gnmt_alpha == 0.6
     plain = OmegaConf.create(OmegaConf.to_container(composed("generation.lenpen_form=gnmt"), enum_to_str=True))
     assert plain.generation.lenpen_form == "gnmt"
     with pytest.raises(ConfigCompositionException) as caught:
@@ -328,26 +318,11 @@ def training_task(tmp_path: Any, text: str) -> Any:
 def test_validation_while_training_searches_so(tmp_path: Any) -> None:
     task = training_task(tmp_path, '{"beam": 2, "max_len_b": 9, "lenpen": 0.6, "lenpen_form": "gnmt"}')
     model = task.build_model(models.configuration(*models.CASES["post_ln"]))
-    assert type(task.sequence_generator) is LeanGNMTSearch
-    assert (task.sequence_generator.alpha, task.sequence_generator.beam_size) == (0.6, 2)
+    assert (task.sequence_generator.gnmt_alpha, task.sequence_generator.beam_size) == (0.6, 2)
     (one, *_), *_ = task.inference_step(task.sequence_generator, [model], sample_of(models.batch()))
     assert float(one["score"]) == pytest.approx(log_probability(one) / gnmt(len(one["tokens"]), 0.6), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"lenpen_form": "gnmd"}', "did you mean 'gnmt'"),
-        ('{"lenpen_form": "gnmt", "unnormalized": true}', "drop one of the two"),
-        ('{"lenpen_form": "gnmt", "lenpen": "0.6"}', "--lenpen 0.6: "),
-    ],
-)
-def test_a_mistake_ends_the_training_before_it_begins(text: str, message: str, tmp_path: Any) -> None:
-    with pytest.raises(UserError, match=message):
-        training_task(tmp_path, text).build_model(models.configuration(*models.CASES["post_ln"]))
-
-
-def test_the_scorer_is_fairseq_s_with_another_score() -> None:
-    generator = models.task().build_generator([], settings(lenpen_form="gnmt", lenpen=0.2, score_reference=True))
-    assert isinstance(generator, GNMTSequenceScorer)
-    assert (generator.alpha, generator.eos) == (0.2, models.dictionary().eos())
+def test_a_mistake_ends_the_training_before_it_begins(tmp_path: Any) -> None:
+    with pytest.raises(UserError, match="did you mean 'gnmt'"):
+        training_task(tmp_path, '{"lenpen_form": "gnmd"}').build_model(models.configuration(*models.CASES["post_ln"]))
