@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -25,6 +26,35 @@ def require_no_input(output: Path, inputs: Iterable[Path]) -> None:
             raise UserError(f"{output}: the output is also an input{other_name}; choose another name")
         if path.resolve().is_relative_to(output.resolve()):
             raise UserError(f"{output}: the output contains the input {path}; choose another name")
+
+
+@contextmanager
+def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[None]:
+    """Hold a lock that one process of a machine can have; nothing is locked on a file system without locks.
+
+    Args:
+        path: a directory, or a file, which is created.
+        in_use: what is said if another process holds it; without it, this one waits.
+        inherited: whether the children of this process keep the lock when this one has ended.
+
+    Raises:
+        UserError: ``in_use``, or the file cannot be created.
+    """
+    try:
+        lock = os.open(path, os.O_RDONLY if path.is_dir() else os.O_WRONLY | os.O_CREAT, 0o666)
+    except OSError:
+        raise UserError(f"{path.parent}: cannot be written") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if in_use else 0))
+        except BlockingIOError:
+            raise UserError(in_use) from None
+        except OSError:
+            pass
+        os.set_inheritable(lock, inherited)
+        yield
+    finally:
+        os.close(lock)
 
 
 @contextmanager

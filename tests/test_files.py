@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import require_no_input, write_whole
+from fairseq_plugins.files import locked, require_no_input, write_whole
 
 
 def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:
@@ -58,3 +59,17 @@ def test_a_device_stays_a_device(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"through it"
     assert pipe.is_fifo()
     os.close(reader)
+
+
+def test_a_lock_is_held_by_one_and_is_given_back(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "file"):
+        with locked(path):
+            with pytest.raises(UserError, match="^busy$"), locked(path, "busy"):
+                pass
+            waiting = Thread(target=lambda place=path: locked(place).__enter__())
+            waiting.start()
+            waiting.join(0.05)
+            assert waiting.is_alive()
+        waiting.join()
+    with pytest.raises(UserError, match="absent: cannot be written"), locked(tmp_path / "absent" / "file"):
+        pass

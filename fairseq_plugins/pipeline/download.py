@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -17,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import locked
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.workspace import make_directory, say
@@ -75,25 +74,13 @@ class Downloads:
                 raise UserError(f"{target}: {problem}")
         else:
             make_directory(self.cache)
-            with self._alone(name):
+            # A second job waits for the first one's download and then finds it.
+            with locked(self.cache / f".{name}.lock"):
                 if target.exists():
                     say(f"{target}: exists already, kept")
                 else:
                     self._download(target, urls)
         return target
-
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
-        """Lock the file ``name``: a second job waits for the first one's download and then finds it."""
-        try:
-            lock = os.open(self.cache / f".{name}.lock", os.O_WRONLY | os.O_CREAT, 0o666)
-        except OSError:
-            raise UserError(f"{self.cache}: cannot be written") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
 
     def _download(self, target: Path, urls: Sequence[str]) -> None:
         part, wrong = (target.with_name(target.name + ending) for ending in (".part", ".wrong"))

@@ -5,7 +5,6 @@ So the same command continues a job that was stopped anywhere (Ctrl-C, kill -9, 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import write_whole
+from fairseq_plugins.files import locked, write_whole
 
 SETTINGS = "settings"
 """The file with the settings of the results, one ``NAME=VALUE`` per line."""
@@ -45,23 +44,10 @@ class Workspace:
             yield
             return
         make_directory(self.directory)
-        try:
-            lock = os.open(self.directory / LOCK, os.O_WRONLY | os.O_CREAT, 0o666)
-        except OSError:
-            raise UserError(f"{self.directory}: cannot be written") from None
-        try:
-            self._lock(lock)
-            yield
-        finally:
-            os.close(lock)
-
-    def _lock(self, lock: int) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{self.directory}: in use by another job; wait for it, or use another directory") from None
+        in_use = f"{self.directory}: in use by another job; wait for it, or use another directory"
         # A child that outlives a killed parent still works here, so it keeps the lock.
-        os.set_inheritable(lock, True)
+        with locked(self.directory / LOCK, in_use, inherited=True):
+            yield
 
     def remember(self, settings: Mapping[str, object] | Iterable[tuple[str, object]]) -> None:
         """Record the settings of the results, so that results of other settings are never reused.

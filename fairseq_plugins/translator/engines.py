@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.search.settings import GNMT, STOCK, GenerationConfigWithForm
-from fairseq_plugins.translator.package import FASTEST, Package, require_sums
+from fairseq_plugins.translator.package import FASTEST, Package
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
 DEVICES = ("auto", "cpu", "gpu")
@@ -188,13 +188,12 @@ class CTranslate2Engine(Engine):
         positions: target tokens that the model takes, the end of the sentence among them.
 
     Raises:
-        UserError: it cannot be loaded here, or is not what was exported.
+        UserError: it cannot be loaded here.
     """
 
     def __init__(self, directory: Path, how: How, positions: int) -> None:
         import ctranslate2
 
-        require_sums(directory)
         # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
         ctranslate2.set_log_level(logging.ERROR)
         self.how, self.positions = how, positions

@@ -5,27 +5,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.files import checksum, write_whole
-from fairseq_plugins.lines import read_lines
+from fairseq_plugins.files import checksum, locked, write_whole
 from fairseq_plugins.search.settings import GNMT, STOCK
 from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.model import build, dictionaries_of, read_weights
 
 MANIFEST, WEIGHTS, CARD = "translator.json", "weights.safetensors", "README.md"
-SUMS = "SHA256SUMS"
-"""In a directory without a manifest: what sha256sum prints, and checks with -c."""
 FORMAT = 1
 """Raised when an older version of this code could not read a new package."""
 SEARCH: Mapping[str, Callable[[Any], Any]] = {
@@ -163,14 +157,13 @@ def _value(name: str, said: Any) -> Any:
     return value
 
 
-def require_replaceable(out: Path, force: bool, kind: str, holds: Sequence[str]) -> None:
+def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
     """Check that ``out`` is free, or that ``--force`` overwrites what can be made again.
 
     Args:
         out: the directory to make.
         force: whether it may be overwritten.
-        kind: what is overwritten.
-        holds: files that every such thing has.
+        manifest: a file that tells what may be overwritten from other directories.
 
     Raises:
         UserError: it exists without ``force``, or is something else.
@@ -179,37 +172,25 @@ def require_replaceable(out: Path, force: bool, kind: str, holds: Sequence[str])
         return
     if not force:
         raise UserError(f"{out} exists; --force overwrites it")
-    if not out.is_dir() or (any(out.iterdir()) and not all((out / name).is_file() for name in holds)):
-        raise UserError(f"{out}: not {kind}, and --force overwrites nothing else; choose another OUT")
+    if not out.is_dir() or (any(out.iterdir()) and not (out / manifest).exists()):
+        raise UserError(f"{out}: not a package, and --force overwrites nothing else; choose another OUT")
 
 
-def _check(path: Path, expected: str, source: str = MANIFEST) -> None:
+def _check(path: Path, expected: str) -> None:
     if not path.is_file():
-        whole = "package" if source == MANIFEST else "directory"
-        raise UserError(f"{path}: no such file; the {whole} is incomplete")
+        raise UserError(f"{path}: no such file; the package is incomplete")
     if checksum(path) != expected:
-        raise UserError(f"{path}: damaged: its SHA-256 is not the one in {source}")
+        raise UserError(f"{path}: damaged: its SHA-256 is not the one in {MANIFEST}")
 
 
 def add_engine(directory: Path, out: Path, quantization: str) -> None:
     """Let a package know of the engine in ``out``, and forget those whose directories are gone."""
-    with _locked(directory):
+    # Two exports at once both enter what they have made.
+    with locked(directory):
         content = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
         engines = {name: entry for name, entry in content["engines"].items() if (directory / name).is_dir()}
         engines[out.name] = {"quantization": quantization, "files": checksums(directory, out)}
         write_manifest(directory, {**content, "engines": engines})
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Two exports at once both enter what they have made."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
@@ -221,25 +202,3 @@ def checksums(directory: Path, below: Path | None = None) -> dict[str, str]:
     """SHA-256 of every file of ``directory`` or ``below`` it, by its path in ``directory``; the manifest has none."""
     paths = sorted(path for path in (below or directory).rglob("*") if path.is_file() and path.name != MANIFEST)
     return {path.relative_to(directory).as_posix(): checksum(path) for path in paths}
-
-
-def write_sums(directory: Path) -> None:
-    """Write the SHA-256 of every file beside them."""
-    lines = (f"{digest}  {name}\n" for name, digest in checksums(directory).items())
-    write_whole(directory / SUMS, "".join(lines))
-
-
-def require_sums(directory: Path) -> None:
-    """Check the files of a directory against its sums, if it has them.
-
-    Raises:
-        UserError: a file is missing or another, or the sums are damaged.
-    """
-    sums = directory / SUMS
-    if not sums.is_file():
-        return
-    for line in read_lines(sums):
-        digest, separator, name = line.partition("  ")
-        if not separator or not name:
-            raise UserError(f"{sums}: damaged: not the output of sha256sum")
-        _check(directory / name, digest, SUMS)

@@ -98,7 +98,7 @@ def package(args: argparse.Namespace) -> None:
         UserError: something of the translator is missing, contradicts the rest, or OUT exists.
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
-    require_replaceable(args.out, args.force, "a package", (MANIFEST,))
+    require_replaceable(args.out, args.force, MANIFEST)
     run = read_run(args.run) if args.run.is_dir() and is_run(args.run) else None
     checkpoint = _checkpoint(args, run)
     state = read_checkpoint(checkpoint)

@@ -37,7 +37,7 @@ def test_a_directory_below_a_file_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_locked(tmp_path: Path) -> None:
-    (tmp_path / ".lock").mkdir()
+    (tmp_path / ".lock").symlink_to(tmp_path / "absent" / "lock")
     assert refusal(enter, Workspace(tmp_path)) == f"{tmp_path}: cannot be written"
 
 

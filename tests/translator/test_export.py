@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 pytest.importorskip("ctranslate2")
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.translator import ctranslate2_model, engines, export
 from fairseq_plugins.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, How, choose
-from fairseq_plugins.translator.package import open_package
+from fairseq_plugins.translator.package import Package, open_package
 from fairseq_plugins.translator.translate import Translator
 from tests import models
 from tests.translator.conftest import Made
 
-Outcome = tuple[int, str, str]
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    def run(*words: str | Path) -> Outcome:
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str | Path) -> tuple[int, str, str]:
         capsys.readouterr()
         code = export.main([str(word) for word in words])
         printed = capsys.readouterr()
@@ -34,7 +32,7 @@ def run(capsys: pytest.CaptureFixture[str]):
     return run
 
 
-def test_a_package_gets_its_fastest_engine(made: Made, package: Path, run) -> None:
+def test_a_package_gets_its_fastest_engine(made: Made, package: Path, run: Run) -> None:
     lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
     ours = Translator(package, beam=1).translate(lines)
     code, out, _ = run(package)
@@ -59,39 +57,7 @@ def test_a_package_gets_its_fastest_engine(made: Made, package: Path, run) -> No
     assert open_package(package).content["engines"]["ctranslate2-int8"]["quantization"] == "int8"
 
 
-def test_a_checkpoint_is_exported_by_itself(made: Made, tmp_path: Path, run) -> None:
-    code, _, _ = run(made.checkpoint, tmp_path / "out", "--data", made.data)
-    assert code == 0
-    assert (tmp_path / "out" / "model.bin").is_file()
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["decoder_start_token"] == "</s>"
-    sums = [line.split("  ") for line in (tmp_path / "out" / "SHA256SUMS").read_text().splitlines()]
-    files = {path.name: path for path in (tmp_path / "out").iterdir() if path.name != "SHA256SUMS"}
-    assert {name: digest for digest, name in sums} == {
-        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
-    }
-    assert "a checkpoint needs OUT" in run(made.checkpoint)[2]
-    assert "exists; --force overwrites it" in run(made.checkpoint, tmp_path / "out")[2]
-
-
-def test_an_export_whose_weights_have_changed_is_not_loaded(made: Made, tmp_path: Path, run) -> None:
-    """CTranslate2 itself takes any numbers of the right shape."""
-    out, how = tmp_path / "out", How({}, device="cpu")
-    assert run(made.checkpoint, out, "--data", made.data)[0] == 0
-    assert engines.CTranslate2Engine(out, how, 1024).label.startswith("ctranslate2, float32")
-    weights = bytearray((out / "model.bin").read_bytes())
-    weights[len(weights) // 2] ^= 1
-    (out / "model.bin").write_bytes(weights)
-    with pytest.raises(UserError, match=r"model\.bin: damaged: its SHA-256 is not the one in SHA256SUMS$"):
-        engines.CTranslate2Engine(out, how, 1024)
-    (out / "model.bin").unlink()
-    with pytest.raises(UserError, match=r"model\.bin: no such file; the directory is incomplete$"):
-        engines.CTranslate2Engine(out, how, 1024)
-    (out / "SHA256SUMS").write_text("nothing\n")
-    with pytest.raises(UserError, match=r"SHA256SUMS: damaged: not the output of sha256sum$"):
-        engines.CTranslate2Engine(out, how, 1024)
-
-
-def test_a_failed_proof_leaves_nothing(package: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_proof_leaves_nothing(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A norm with another epsilon is another model; its log-probabilities differ by more than rounding."""
     before = sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()
     monkeypatch.setattr(ctranslate2_model, "LEARNED_EPSILON", 1e-2)
@@ -105,16 +71,10 @@ def test_a_failed_proof_leaves_nothing(package: Path, run, monkeypatch: pytest.M
     assert (sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()) == before
 
 
-def test_every_reason_against_it_is_one_line(tmp_path: Path, run) -> None:
-    """A checkpoint says itself where its dictionaries are."""
+def test_every_reason_against_it_is_one_line(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     model = models.trained("b2t_matt")
-    for language in ("de", "en"):
-        models.dictionary().save(str(tmp_path / f"dict.{language}.txt"))
-    task = {"_name": "translation", "source_lang": "de", "target_lang": "en", "data": str(tmp_path)}
-    options = {**vars(models.configuration(*models.CASES["b2t_matt"])), "_name": models.MODEL_NAME}
-    state = {"args": None, "cfg": {"model": options, "task": task}, "model": model.state_dict()}
-    torch.save(state, tmp_path / "model.pt")
-    code, out, errors = run(tmp_path / "model.pt", tmp_path / "out")
+    monkeypatch.setattr(Package, "model", lambda self: model)
+    code, out, errors = run(package)
     assert (code, out) == (2, "")
     assert [line.partition(":")[2].partition(":")[0].strip() for line in errors.splitlines()] == [
         *["no counterpart in CTranslate2"] * 2,
@@ -122,10 +82,10 @@ def test_every_reason_against_it_is_one_line(tmp_path: Path, run) -> None:
     ]
     assert "--residual b2t: " in errors
     assert "--attention matt: " in errors
-    assert not list(tmp_path.glob("out*"))
+    assert not list(package.glob("ctranslate2*"))
 
 
-def test_which_engine_is_used(package: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_engine_is_used(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     how = How({"lenpen_form": "fairseq"})
     assert choose(open_package(package), AUTO, how) == (FAIRSEQ, "")
     assert run(package)[0] == 0
@@ -140,7 +100,7 @@ def test_which_engine_is_used(package: Path, run, monkeypatch: pytest.MonkeyPatc
     assert "pip install" in choose(opened, AUTO, how)[1]
 
 
-def test_a_damaged_export_is_not_used_and_can_be_made_again(made: Made, package: Path, run) -> None:
+def test_a_damaged_export_is_not_used_and_can_be_made_again(made: Made, package: Path, run: Run) -> None:
     assert run(package)[0] == 0
     with open(package / "ctranslate2-float32" / "model.bin", "ab") as stream:
         stream.write(b"x")
@@ -167,26 +127,7 @@ def test_a_damaged_export_is_not_used_and_can_be_made_again(made: Made, package:
     assert Translator(package, engine="ctranslate2-float32").remark == ""
 
 
-def test_force_overwrites_an_export_only(package: Path, tmp_path: Path, run) -> None:
-    assert run(package, tmp_path / "out")[0] == 0
-    assert run(package, tmp_path / "out", "--force")[0] == 0
-    inside = tmp_path / "out" / "package"
-    shutil.copytree(package, inside)
-    assert run(inside, tmp_path / "out", "--force")[0] == 2
-    assert inside.exists()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes").touch()
-    for path in (package, tmp_path / "mine", tmp_path / "mine" / "notes"):
-        before = sorted(path.rglob("*"))
-        code, _, errors = run(package, path, "--force")
-        assert (code, errors) == (
-            2,
-            f"error: {path}: not an export, and --force overwrites nothing else; choose another OUT\n",
-        )
-        assert sorted(path.rglob("*")) == before
-
-
-def test_two_exports_at_once_are_both_entered(package: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_exports_at_once_are_both_entered(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     real = export.add_engine
 
     def after_another(directory: Path, out: Path, quantization: str) -> None:
