@@ -104,13 +104,6 @@ def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
     return f"{paths[0]}: not parallel: {found}; line k must translate line k"
 
 
-def write_all(stream: BinaryIO, content: bytes) -> None:
-    """Write all bytes; an unbuffered stream (``PYTHONUNBUFFERED``) may take only some of them at once."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[stream.write(rest) :]
-
-
 class Writer:
     """A file that is written under a temporary name; see :func:`whole_files`."""
 

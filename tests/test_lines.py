@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
-import io
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.lines import in_step, read_lines, write_all, write_lines
+from fairseq_plugins.lines import in_step, read_lines, write_lines
 from fairseq_plugins.text.parallel import split
 
 LINE_ENDS_ELSEWHERE = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -94,29 +92,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
         split(text, tmp_path / "one", tmp_path / "two", every=2)
     assert str(caught.value) == f"{tmp_path / 'two'}: cannot be written: no space left on device"
     assert list(tmp_path.iterdir()) == [text]
-
-
-class HalfTaken(io.RawIOBase):
-    """Takes at most three bytes at once, and ``room`` in all, as a pipe or a disk that fills may."""
-
-    def __init__(self, room: int) -> None:
-        self.taken, self.room = b"", room
-
-    def write(self, content: memoryview) -> int:
-        if len(self.taken) == self.room:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        part = bytes(content[: min(3, self.room - len(self.taken))])
-        self.taken += part
-        return len(part)
-
-
-def test_an_unbuffered_stream_gets_all_or_the_error_of_the_system() -> None:
-    content = "Zeile für Zeile\n".encode() * 4
-    whole = HalfTaken(1000)
-    write_all(whole, content)
-    assert whole.taken == content
-    with pytest.raises(OSError, match="No space left"):
-        write_all(HalfTaken(50), content)
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:

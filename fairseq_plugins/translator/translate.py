@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 from fairseq_plugins.errors import UserError, report, unknown_name
-from fairseq_plugins.lines import decoded, open_bytes, raw_lines, write_all
+from fairseq_plugins.lines import decoded, open_bytes, raw_lines
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.translator.engines import (
@@ -478,7 +478,7 @@ def _translate_stream(args: argparse.Namespace, progress: Progress) -> None:
     for translated in translator.stream(chunks_of(lines, name, 1 if dialogue else args.buffer, wanted)):
         progress.clear()
         texts = (_json(line, args.alignment) if in_json else line.candidates[0].text for line in translated)
-        write_all(sys.stdout.buffer, "".join(f"{text}\n" for text in texts).encode())
+        sys.stdout.buffer.write("".join(f"{text}\n" for text in texts).encode())
         sys.stdout.buffer.flush()
         progress.add(len(translated), shown=not dialogue)
 

@@ -76,10 +76,6 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.tokenizer_languages.languages_of_data",
         "patches.bf16_means_tpu.tpu_only_when_asked",
     ),
-    "fairseq.tasks.fairseq_task.FairseqTask.build_generator": (
-        "search.settings.build_in_form",
-        "search.lean.build_lean",
-    ),
     "fairseq_cli.preprocess.main": (
         "patches.unchecked_text.check_first",
         "patches.half_binarised.whole_or_nothing",
