@@ -245,7 +245,7 @@ BREAKS = (
         "x = self.run_layers(x, encoder_padding_mask, encoder_states, return_all_hiddens)",
         "x = self.run_layers(x, None, encoder_states, return_all_hiddens)",
         "the encoder of speech attends to pads",
-        ("tests/speech_to_text/test_stock_model.py",),
+        ("tests/equivalence/test_stock_model.py",),
     ),
     Break(
         "average-count",

@@ -10,8 +10,8 @@ from torch import nn
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, forward_order, place_of, sites_of, sub_layers
+from tests.models import tiny
 from tests.observe.diagnostics.measured import subject
-from tests.speech_to_text.test_stock_model import build
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_model_has_its_sub_layers(method: str, decoder_sites: list[Site]) -> N
 
 
 def test_the_encoder_for_speech_has_the_names_of_its_state_dict() -> None:
-    model = build("pre_ln_s2t_transformer")
+    model = tiny("pre_ln_s2t_transformer")
     assert {f"{sub.name}_residual" for sub in sub_layers(model)} == {
         name for name, module in model.named_modules() if isinstance(module, Residual)
     }

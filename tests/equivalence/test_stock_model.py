@@ -1,114 +1,226 @@
-"""``post_ln`` and ``pre_ln`` are stock fairseq: same names, same first weights, same numbers, bit for bit."""
+"""``post_ln`` and ``pre_ln`` are stock fairseq in every family: same names, first weights and numbers, bit for bit."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 import torch
 from fairseq.models.transformer import TransformerConfig
-from torch import nn
+from fairseq.models.transformer_lm import TransformerLanguageModelConfig
+from torch import Tensor, nn
 
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
+from fairseq_plugins.core.designed import DesignedModel
+from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel
-from tests.building import batch, build, logits, settings, tiny
+from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
+from tests.models import TINY_LANGUAGE_MODEL, full, inputs, settings, speech, tiny, tokens
 
-BOTH = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-PAIRS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "post_ln": ("post_ln_transformer", {}, {}),
-    "pre_ln": ("pre_ln_transformer", {}, BOTH),
-    "no_method": ("deep_transformer", {}, {}),
-    "hybrid": ("post_ln_transformer", {"norm": "post,pre"}, {"decoder_normalize_before": True}),
-    "other_hybrid": ("post_ln_transformer", {"norm": "pre,post"}, {"encoder_normalize_before": True}),
-}
-"""Name: our architecture and settings, and the settings of stock ``transformer`` that mean the same."""
+Settings = dict[str, Any]
+BEFORE = ("encoder_normalize_before", "decoder_normalize_before")
 DROPOUTS = {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1}
-FURTHER: dict[str, dict[str, Any]] = {
-    "as it comes": {},
-    "one table": {"share_all_embeddings": True},
-    "tied output": {"share_decoder_input_output_embed": True},
-    "learned positions": {"encoder_learned_pos": True, "decoder_learned_pos": True},
-    "no positions": {"no_token_positional_embeddings": True},
-    "embedding norm": {"layernorm_embedding": True, "no_scale_embedding": True},
-    "unequal widths": {"encoder_embed_dim": 12, "encoder_attention_heads": 3, "decoder_output_dim": 16},
-    "gelu": {"activation_fn": "gelu"},
-    "layer drop": {"encoder_layerdrop": 0.4, "decoder_layerdrop": 0.4},
-    "no cross-attention": {"no_cross_attention": True},
-    "recomputed layers": {"checkpoint_activations": True},
-    "adaptive softmax": {"adaptive_softmax_cutoff": "20,30", "adaptive_softmax_dropout": 0.0},
+CUTOFFS = {"adaptive_input": True, "adaptive_input_cutoff": "12,25", "adaptive_softmax_cutoff": "12,25"}
+TIED = {**CUTOFFS, "adaptive_input_factor": 2.0, "adaptive_softmax_factor": 2.0, "tie_adaptive_weights": True}
+OF_LANGUAGE_MODEL = {
+    field.name: field.default
+    for field in dataclasses.fields(TransformerLanguageModelConfig)
+    if not field.name.startswith("_") and not str(field.default).startswith("${")
 }
+"""What stock takes where nothing is said: an architecture of the model's own name sets nothing."""
 
 
-def pair(name: str, **values: Any) -> tuple[nn.Module, nn.Module]:
-    """Ours and stock's, both drawn from the same seed."""
-    arch, ours, stock = PAIRS[name]
-    values = {**DROPOUTS, **values}
-    return tiny(arch, **values, **ours), tiny("transformer", **values, **stock)
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A family of models, beside stock's.
+
+    Attributes:
+        model: our class.
+        stock: name of stock's architecture.
+        pairs: our architectures and settings, with stock's settings that mean the same.
+        further: settings of both.
+        given: the inputs of a forward pass.
+        unset: what stock takes where nothing is said.
+    """
+
+    model: type[DesignedModel]
+    stock: str
+    pairs: dict[str, tuple[str, Settings, Settings]]
+    further: dict[str, Settings]
+    given: Callable[[], tuple[Tensor, ...]]
+    unset: Settings = dataclasses.field(default_factory=dict)
+
+    def pair(self, name: str, **values: Any) -> tuple[nn.Module, nn.Module]:
+        """Ours and stock's, both drawn from the same seed."""
+        arch, ours, stock = self.pairs[name]
+        values = {**DROPOUTS, **values}
+        return tiny(arch, **{**values, **ours}), tiny(self.stock, **{**self.unset, **stock, **values})
 
 
-def assert_same_tensors(ours: dict[str, Any], stock: dict[str, Any]) -> None:
-    assert list(ours) == list(stock)
-    different = [name for name in stock if not torch.equal(ours[name], stock[name])]
-    assert different == []
-
-
+FAMILIES = {
+    "translation": Family(
+        DeepTransformerModel,
+        "transformer",
+        {
+            "post_ln": ("post_ln_transformer", {}, {}),
+            "pre_ln": ("pre_ln_transformer", {}, dict.fromkeys(BEFORE, True)),
+            "no_method": ("deep_transformer", {}, {}),
+            "hybrid": ("post_ln_transformer", {"norm": "post,pre"}, {"decoder_normalize_before": True}),
+            "other_hybrid": ("post_ln_transformer", {"norm": "pre,post"}, {"encoder_normalize_before": True}),
+        },
+        {
+            "as it comes": {},
+            "one table": {"share_all_embeddings": True},
+            "tied output": {"share_decoder_input_output_embed": True},
+            "learned positions": {"encoder_learned_pos": True, "decoder_learned_pos": True},
+            "no positions": {"no_token_positional_embeddings": True},
+            "embedding norm": {"layernorm_embedding": True, "no_scale_embedding": True},
+            "unequal widths": {"encoder_embed_dim": 12, "encoder_attention_heads": 3, "decoder_output_dim": 16},
+            "gelu": {"activation_fn": "gelu"},
+            "layer drop": {"encoder_layerdrop": 0.4, "decoder_layerdrop": 0.4},
+            "no cross-attention": {"no_cross_attention": True},
+            "recomputed layers": {"checkpoint_activations": True},
+            "adaptive softmax": {"adaptive_softmax_cutoff": "20,30", "adaptive_softmax_dropout": 0.0},
+        },
+        inputs,
+    ),
+    "language model": Family(
+        DeepTransformerLanguageModel,
+        "transformer_lm",
+        {
+            "post_ln": ("post_ln_transformer_lm", {}, {"decoder_normalize_before": False}),
+            "pre_ln": ("pre_ln_transformer_lm", {}, {"decoder_normalize_before": True}),
+        },
+        {
+            "as it comes": {},
+            "tied output": {"share_decoder_input_output_embed": True},
+            "learned positions": {"decoder_learned_pos": True},
+            "no positions": {"no_token_positional_embeddings": True},
+            "embedding norm": {"layernorm_embedding": True, "no_scale_embedding": True},
+            "other widths at the ends": {"decoder_input_dim": 8, "decoder_output_dim": 12},
+            "gelu": {"activation_fn": "gelu"},
+            "no norm on top": {"no_decoder_final_norm": True},
+            "layer drop": {"decoder_layerdrop": 0.4},
+            "pruned": {"decoder_layers_to_keep": "0,2"},
+            "recomputed layers": {"checkpoint_activations": True},
+            "adaptive input": {"adaptive_input": True, "adaptive_input_cutoff": "12,25", "adaptive_input_factor": 2.0},
+            "adaptive softmax": {"adaptive_softmax_cutoff": "12,25", "adaptive_softmax_dropout": 0.2},
+            "adaptive both": {**TIED, "tie_adaptive_weights": False},
+            "adaptive, tied words": TIED,
+            "adaptive, all tied": {**TIED, "tie_adaptive_proj": True, "adaptive_softmax_dropout": 0.2},
+            "characters": {
+                "character_embeddings": True,
+                "character_filters": "[(1, 4), (2, 6)]",
+                "char_embedder_highway_layers": 1,
+            },
+        },
+        lambda: (tokens(),),
+        # Stock keeps 512 at the decoder's ends whatever its width; ours follows the width.
+        {**OF_LANGUAGE_MODEL, **TINY_LANGUAGE_MODEL, "decoder_input_dim": 16, "decoder_output_dim": 16},
+    ),
+    "speech to text": Family(
+        DeepS2TTransformerModel,
+        "s2t_transformer",
+        {
+            name: (f"{name}_s2t_transformer", {}, dict(zip(BEFORE, before, strict=True)))
+            for name, before in {"pre_ln": (True, True), "post_ln": (False, False), "hybrid_ln": (False, True)}.items()
+        },
+        {
+            "as it comes": {},
+            "three convolutions": {"conv_kernel_sizes": "3,5,3"},
+            "two-dimensional convolutions": {"conv_version": "convtransformer"},
+            "tied output": {"share_decoder_input_output_embed": True},
+            "embedding norm": {"layernorm_embedding": True, "no_scale_embedding": True},
+            "gelu": {"activation_fn": "gelu"},
+            "a decoder of another width": {"decoder_embed_dim": 12, "decoder_ffn_embed_dim": 20},
+            "frozen encoder": {"encoder_freezing_updates": 5},
+            "CTC": {"ctc_weight": 0.3},
+        },
+        speech,
+    ),
+}
 HYBRIDS_WITH = ("as it comes", "unequal widths", "layer drop", "no cross-attention")
 """What one stack may get from the other's choice of norm; the other settings are seen with a norm for both stacks."""
+PAIRS = [(family, name) for family, kind in FAMILIES.items() for name in kind.pairs]
 TOGETHER = [
-    pytest.param(name, further, marks=[pytest.mark.slow] if "hybrid" in name and further not in HYBRIDS_WITH else [])
-    for further in FURTHER
-    for name in PAIRS
+    pytest.param(
+        family,
+        name,
+        further,
+        marks=[pytest.mark.slow] if name.endswith("hybrid") and further not in HYBRIDS_WITH else [],
+    )
+    for family, name in PAIRS
+    for further in FAMILIES[family].further
 ]
 
 
-@pytest.mark.parametrize(("name", "further"), TOGETHER)
-def test_same_names_weights_output_and_gradients(name: str, further: str) -> None:
-    values, inputs = FURTHER[further], batch()
-    ours, stock = pair(name, **values)
-    assert_same_tensors(ours.state_dict(), stock.state_dict())
-    assert_same_tensors(dict(ours.named_parameters()), dict(stock.named_parameters()))
-    results = []
+def tensors(value: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor in nested lists and dictionaries, with its place."""
+    if isinstance(value, Tensor):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from tensors(part, f"{path}.{name}")
+    elif isinstance(value, (list, tuple)):
+        for number, part in enumerate(value):
+            yield from tensors(part, f"{path}.{number}")
+
+
+def assert_same(ours: Any, stock: Any) -> None:
+    """The same tensors in the same order, but for the buffers that stock leaves at whatever was in memory."""
+    found, wanted = dict(tensors(ours)), dict(tensors(stock))
+    assert list(found) == list(wanted) != []
+    different = [name for name, value in wanted.items() if not torch.equal(found[name], value)]
+    assert [name for name in different if not name.endswith("_float_tensor")] == []
+
+
+@pytest.mark.parametrize(("family", "name", "further"), TOGETHER)
+def test_same_names_weights_output_and_gradients(family: str, name: str, further: str) -> None:
+    kind = FAMILIES[family]
+    ours, stock = kind.pair(name, **kind.further[further])
+    assert_same(ours.state_dict(), stock.state_dict())
+    assert_same(dict(ours.named_parameters()), dict(stock.named_parameters()))
+    given, trained, evaluated, gradients = kind.given(), [], [], []
     for model in (ours, stock):
         model.train()
-        output = logits(model, inputs, seed=5)
-        output.float().pow(2).sum().backward()
-        trained = output.detach()
+        torch.manual_seed(5)
+        output = model(*given)
+        trained.append([output, model.get_ctc_output(output, None) if further == "CTC" else ()])
+        output[0].float().pow(2).sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
         model.eval()
         with torch.no_grad():
-            results.append((trained, logits(model, inputs)))
-    (our_train, our_eval), (stock_train, stock_eval) = results
-    assert torch.equal(our_train, stock_train)
-    assert torch.equal(our_eval, stock_eval)
-    assert not torch.equal(our_train, our_eval), "dropout was on"
-    gradients = dict(stock.named_parameters())
-    for parameter_name, parameter in ours.named_parameters():
-        theirs = gradients[parameter_name].grad
-        assert (parameter.grad is None) == (theirs is None), parameter_name
-        assert theirs is None or torch.equal(parameter.grad, theirs), parameter_name
+            output = model(*given)
+            sample = {"target": given[-1]}
+            evaluated.append([output, model.get_normalized_probs(output, log_probs=True, sample=sample)])
+    assert_same(*trained)
+    assert_same(*evaluated)
+    assert_same(*gradients)
+    assert [name for name, gradient in gradients[0].items() if gradient is None] == [
+        name for name, gradient in gradients[1].items() if gradient is None
+    ]
+    assert not torch.equal(trained[0][0][0], evaluated[0][0][0]), "dropout was on"
+    frozen = [name for name in gradients[0] if ".transformer_layers." in name and gradients[0][name] is None]
+    assert (frozen != []) == (further == "frozen encoder")
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_same_states_and_attention_weights(name: str) -> None:
-    ours, stock = (model.eval() for model in pair(name))
-    inputs = batch()
+@pytest.mark.parametrize(("family", "name"), [pair for pair in PAIRS if pair[0] != "language model"])
+def test_same_states_and_attention_weights(family: str, name: str) -> None:
+    ours, stock = (model.eval() for model in FAMILIES[family].pair(name))
+    given = FAMILIES[family].given()
     with torch.no_grad():
-        ours_encoded, stock_encoded = (
-            model.encoder(inputs.src_tokens, inputs.src_lengths, return_all_hiddens=True) for model in (ours, stock)
-        )
-        assert ours_encoded.keys() == stock_encoded.keys()
-        # Stock keeps a list of None there for models that put out their feed-forward results.
-        assert stock_encoded.pop("fc_results") == [None] * 3
-        for key, values in stock_encoded.items():
-            assert len(ours_encoded[key]) == len(values), key
-            assert all(torch.equal(a, b) for a, b in zip(ours_encoded[key], values, strict=True)), key
+        encoded = [model.encoder(*given[:2], return_all_hiddens=True) for model in (ours, stock)]
+        assert encoded[0].keys() == encoded[1].keys()
+        assert len(encoded[0]["encoder_states"]) >= 3
+        assert_same(*encoded)
         for alignment in ({}, {"alignment_layer": 0}, {"alignment_layer": 1, "alignment_heads": 1}):
-            (_, our_extra), (_, stock_extra) = (
-                model(*inputs, return_all_hiddens=True, **alignment) for model in (ours, stock)
+            found, wanted = (
+                model.decoder(given[2], encoder_out=one, return_all_hiddens=True, **alignment)[1]
+                for model, one in zip((ours, stock), encoded, strict=True)
             )
-            assert torch.equal(our_extra["attn"][0], stock_extra["attn"][0])
-            assert len(our_extra["inner_states"]) == len(stock_extra["inner_states"]) == 3
-            assert all(map(torch.equal, our_extra["inner_states"], stock_extra["inner_states"]))
+            assert_same(found, wanted)
 
 
 def flattened(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -123,35 +235,77 @@ def flattened(config: Any, prefix: str = "") -> dict[str, Any]:
     return values
 
 
-@pytest.mark.parametrize(("method", "before"), [("post_ln", False), ("pre_ln", True)])
-@pytest.mark.parametrize("size", SIZES)
-def test_every_setting_of_an_architecture_is_stock(method: str, before: bool, size: str) -> None:
-    flat = plain_namespace(settings(f"{method}_transformer{size}"), DeepTransformerModel.config_class)
-    ours = flattened(nested_config(flat, resolve(flat)))
-    namespace = settings(SIZES[size])
-    for stack in ("encoder", "decoder"):
-        setattr(namespace, f"{stack}_normalize_before", before)
-    # Stock takes the two limits from the task, and the widths at the decoder's ends from the architecture.
-    namespace.max_source_positions = namespace.max_target_positions = 1024
-    stock = flattened(TransformerConfig.from_namespace(namespace))
-    assert {name: (value, stock[name]) for name, value in ours.items() if value != stock[name]} == {}
+LIMITS = {"max_source_positions": 6000, "max_target_positions": 1024}
+ARCHITECTURES = [
+    *(
+        ("translation", f"{method}_transformer{size}", stock, {}, dict.fromkeys(BEFORE, method == "pre_ln"))
+        for size, stock in SIZES.items()
+        for method in ("post_ln", "pre_ln")
+    ),
+    *(
+        # Every stock architecture but the model's own is Pre-LN.
+        ("language model", f"pre_ln_transformer_lm{size}", f"transformer_lm{size}", {}, {BEFORE[1]: True})
+        for size in ("", "_big", "_gpt", "_wiki103")
+    ),
+    *(
+        ("speech to text", f"pre_ln_s2t_transformer{size}", f"s2t_transformer{size}", LIMITS, {})
+        for size in SPEECH_TO_TEXT.sizes
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "arch", "stock_arch", "said", "of_stock"), ARCHITECTURES)
+def test_every_setting_of_an_architecture_is_stock(
+    family: str, arch: str, stock_arch: str, said: Settings, of_stock: Settings
+) -> None:
+    model = FAMILIES[family].model
+    flat = plain_namespace(settings(arch, **said), model.config_class)
+    ours = flattened(nested_config(flat, resolve(flat, model.family)))
+    theirs = settings(stock_arch, **said, **(OF_LANGUAGE_MODEL if stock_arch == "transformer_lm" else {}))
+    # Stock takes the two limits from the task.
+    vars(theirs).update({**dict.fromkeys(LIMITS, 1024), **said, **of_stock})
+    stock = flattened(TransformerConfig.from_namespace(theirs))
+    other: set[str] = set()
+    if family == "language model":
+        # It has no encoder, stock's decoder is told to have no cross-attention when it is built, and base layers, of
+        # which the last is a setting, are refused.
+        other = {name for name in ours if name.startswith("encoder.")} | {"no_cross_attention", "base_shuffle"}
+        other.add("max_source_positions")
+    assert {name: (ours[name], stock[name]) for name in ours.keys() - other if ours[name] != stock[name]} == {}
     assert ours.keys() == stock.keys()
+    of_front_end = [name for name in model.family.presettable if name.startswith(("conv", "encoder_freezing"))]
+    assert len(of_front_end) == (5 if family == "speech to text" else 0)
+    assert {name: getattr(flat, name) for name in of_front_end} == {
+        name: getattr(theirs, name) for name in of_front_end
+    }
 
 
-@pytest.mark.parametrize(("size", "depth"), [("_iwslt_de_en", ""), ("_wmt_en_de", "_60_12"), ("_wmt_en_de_big", "_12")])
-def test_every_shape_of_an_architecture_is_stock(size: str, depth: str) -> None:
-    encoder, decoder = DEPTHS[depth] or (6, 6)
-    layers = {"encoder_layers": encoder, "decoder_layers": decoder}
+@pytest.mark.parametrize(
+    ("arch", "stock", "depth"),
+    [
+        ("post_ln_transformer_iwslt_de_en", "transformer_iwslt_de_en", ""),
+        ("post_ln_transformer_wmt_en_de_60_12", "transformer_wmt_en_de", "_60_12"),
+        ("post_ln_transformer_wmt_en_de_big_12", "transformer_wmt_en_de_big", "_12"),
+        *((f"pre_ln_transformer_lm{size}", f"transformer_lm{size}", "") for size in ("_big", "_gpt", "_wiki103")),
+    ],
+)
+def test_every_shape_of_an_architecture_is_stock(arch: str, stock: str, depth: str) -> None:
+    """A language model has a vocabulary of 70,000 words, so that the three bands of the adaptive input exist."""
+    language_model = "_lm" in arch
+    values: Settings = {"target": 70_000, "max_target_positions": 64} if language_model else {}
+    layers = dict(zip(("encoder_layers", "decoder_layers"), DEPTHS[depth] or (), strict=False))
     with torch.device("meta"):
-        ours = build(f"post_ln_transformer{size}{depth}").state_dict()
-        stock = build(SIZES[size], **layers).state_dict()
-    assert {name: value.shape for name, value in ours.items()} == {name: value.shape for name, value in stock.items()}
+        ours, theirs = full(arch, **values).state_dict(), full(stock, **values, **layers).state_dict()
+    assert {name: value.shape for name, value in ours.items()} == {name: value.shape for name, value in theirs.items()}
+    assert ("decoder.embed_tokens.embeddings.2.0.weight" in ours) == arch.endswith("_wiki103")
 
 
-def test_stock_weights_load_strictly_in_both_directions() -> None:
-    ours, stock = pair("post_ln")
-    other = tiny("transformer", seed=2)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_stock_weights_load_strictly_in_both_directions(family: str) -> None:
+    kind = FAMILIES[family]
+    ours, stock = kind.pair("pre_ln")
+    _, other = kind.pair("pre_ln", seed=2)
     ours.load_state_dict(other.state_dict(), strict=True)
     stock.load_state_dict(ours.state_dict(), strict=True)
-    assert_same_tensors(stock.state_dict(), other.state_dict())
-    assert torch.equal(logits(stock.eval(), batch()), logits(other.eval(), batch()))
+    assert_same(stock.state_dict(), other.state_dict())
+    assert torch.equal(stock.eval()(*kind.given())[0], other.eval()(*kind.given())[0])

@@ -24,8 +24,9 @@ from fairseq_plugins.core.method import METHODS, Axis, Method, Stack
 from fairseq_plugins.errors import UserError
 from tests.building import settings
 from tests.language_model import text
-from tests.language_model.building import WORDS, build, task, tiny
-from tests.models import methods_of
+from tests.models import WORDS, methods_of, tiny
+from tests.models import full as build
+from tests.models import language_modeling as task
 
 CONFIG = DeepTransformerLanguageModel.config_class
 OURS = [name for name, model in ARCH_MODEL_REGISTRY.items() if model is DeepTransformerLanguageModel]

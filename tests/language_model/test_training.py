@@ -20,8 +20,8 @@ from fairseq_plugins.core.language_model import LANGUAGE_MODEL, DeepTransformerL
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from tests.language_model import text
-from tests.language_model.building import task, tiny, tokens
-from tests.models import methods_of
+from tests.models import language_modeling as task
+from tests.models import methods_of, tiny, tokens
 from tests.representatives import for_each
 
 UPDATES = 12

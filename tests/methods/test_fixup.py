@@ -17,8 +17,8 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.fixup import branch_factor
 from tests import toy
 from tests.building import TINY, batch, count, logits, residuals, settings, tiny
-from tests.language_model.building import tiny as language_model
 from tests.methods.test_initialisation import FUSED, XAVIER_FFN, D, assert_uniform, model
+from tests.models import tiny as language_model
 
 T, S, B, C = 5, 7, 2, 16
 N, M = 5, 4  # layers of the models of test_initialisation

@@ -21,9 +21,8 @@ from hydra import compose, initialize_config_dir
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError
-from tests.models import methods_of
+from tests.models import methods_of, settings, tiny
 from tests.speech_to_text import audio
-from tests.speech_to_text.test_stock_model import TINY, build, settings
 
 OURS = [name for name, model in ARCH_MODEL_REGISTRY.items() if model is DeepS2TTransformerModel]
 SIZES = {
@@ -110,7 +109,7 @@ def test_what_is_not_said_follows_stock(size: str, said: dict[str, Any]) -> None
 )
 def test_refusals(values: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(UserError) as caught:
-        build("deep_s2t_transformer", **{**TINY, **values})
+        tiny("deep_s2t_transformer", **values)
     (problem,) = caught.value.problems
     assert [word for word in words if word not in problem] == []
     assert "\n" not in problem

@@ -16,10 +16,9 @@ from fairseq_plugins.core.calibration import Calibrated
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError
-from tests.models import methods_of
+from tests.models import methods_of, speech, tiny
 from tests.representatives import for_each
 from tests.speech_to_text import audio
-from tests.speech_to_text.test_stock_model import TINY, build, speech
 
 UPDATES = 10
 METHODS = methods_of(DeepS2TTransformerModel)
@@ -87,7 +86,7 @@ def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, method:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_incremental_equals_full(method: str) -> None:
-    model, (features, lengths, previous) = build(method + SPEECH_TO_TEXT.suffix, **TINY), speech()
+    model, (features, lengths, previous) = tiny(method + SPEECH_TO_TEXT.suffix), speech()
     previous = previous[:, :4]  # without pads
     model.train()
     model(features, lengths, previous)  # what has to see data sees it
@@ -108,7 +107,7 @@ def test_incremental_equals_full(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_stands_behind_a_sentence_does_not_matter(method: str) -> None:
     """Of the layers; stock's convolutions do reach across the end of a shorter sentence."""
-    encoder = build(method + SPEECH_TO_TEXT.suffix, **TINY).eval().encoder
+    encoder = tiny(method + SPEECH_TO_TEXT.suffix).eval().encoder
     x, noise = torch.randn(7, 2, 16), torch.randn(3, 16)
     silence = torch.zeros(2, 7, dtype=torch.bool)
     silence[1, 4:] = True
@@ -123,7 +122,7 @@ def test_what_stands_behind_a_sentence_does_not_matter(method: str) -> None:
 
 def test_b2t_joins_the_input_of_a_layer() -> None:
     """Equations 5 to 7: with silent branches a layer is LN(x + LN(x)), as a stack on the front end's output."""
-    model = build("b2t_s2t_transformer", **{**TINY, "encoder_layers": 1}).eval()
+    model = tiny("b2t_s2t_transformer", encoder_layers=1).eval()
     (layer,) = model.encoder.transformer_layers
     x = torch.randn(5, 2, 16)
     with torch.no_grad():
@@ -136,7 +135,7 @@ def test_b2t_joins_the_input_of_a_layer() -> None:
 
 def test_calibration_sees_the_first_batch() -> None:
     """omega_1 = 1, omega_2^2 = Var(x_0) + Var(F_1): Admin's rule, from the front end's output on."""
-    model = build("admin_s2t_transformer", **TINY, dropout=0.0).train()
+    model = tiny("admin_s2t_transformer", dropout=0.0).train()
     seen: dict[str, Tensor] = {}
     residual = model.encoder.transformer_layers[0].self_attn_residual
     handle = residual.register_forward_pre_hook(lambda _, inputs: seen.update(branch=inputs[0], stream=inputs[1]))
@@ -166,7 +165,7 @@ def test_a_resumed_training_is_the_uninterrupted_one(data: Path, tmp_path: Path)
 
 def saved(path: Path, arch: str, **values: Any) -> dict[str, Tensor]:
     """A checkpoint that holds a model's weights and no more; returns them."""
-    weights = build(arch, seed=7, **{**TINY, **values}).state_dict()
+    weights = tiny(arch, seed=7, **values).state_dict()
     torch.save({"model": weights, "args": None, "cfg": None}, path)
     return weights
 
@@ -181,8 +180,7 @@ def no_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("arch", ["pre_ln", "t_fixup", "ds_init"])
 def test_a_pretrained_encoder_is_loaded_behind_the_initialisation(tmp_path: Path, arch: str) -> None:
     weights = saved(tmp_path / "asr.pt", f"{arch}_s2t_transformer")
-    values = {**TINY, "load_pretrained_encoder_from": str(tmp_path / "asr.pt")}
-    model = build(f"{arch}_s2t_transformer", **values)
+    model = tiny(f"{arch}_s2t_transformer", load_pretrained_encoder_from=str(tmp_path / "asr.pt"))
     for name, value in model.state_dict().items():
         if not name.endswith("_float_tensor"):
             same = torch.equal(value, weights[name])
@@ -193,10 +191,10 @@ def test_a_pretrained_encoder_is_loaded_behind_the_initialisation(tmp_path: Path
 @pytest.mark.usefixtures("no_upgrade")
 def test_a_plain_encoder_stays_as_it_was_trained_under_admin(tmp_path: Path) -> None:
     weights = saved(tmp_path / "asr.pt", "post_ln_s2t_transformer")
-    model = build("admin_s2t_transformer", **TINY, load_pretrained_encoder_from=str(tmp_path / "asr.pt"))
+    model = tiny("admin_s2t_transformer", load_pretrained_encoder_from=str(tmp_path / "asr.pt"))
     model.train()
     model(*speech())
-    plain = build("post_ln_s2t_transformer", **TINY)
+    plain = tiny("post_ln_s2t_transformer")
     plain.load_state_dict(weights)
     features, lengths, _ = speech()
     with torch.no_grad():
@@ -224,5 +222,15 @@ def test_an_encoder_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         ("absent.pt", "no such file"),
     ):
         with pytest.raises(UserError, match=f"--load-pretrained-encoder-from .*{path}: {words}") as caught:
-            build("pre_ln_s2t_transformer", **TINY, load_pretrained_encoder_from=str(tmp_path / path))
+            tiny("pre_ln_s2t_transformer", load_pretrained_encoder_from=str(tmp_path / path))
         assert all("\n" not in problem for problem in caught.value.problems)
+
+
+def test_the_encoder_is_frozen_for_as_long_as_is_said() -> None:
+    model = tiny("b2t_s2t_transformer", encoder_freezing_updates=2).train()
+    for update, learns in enumerate((False, False, True)):
+        model.zero_grad()
+        model.set_num_updates(update)
+        model(*speech())[0].sum().backward()
+        layers = model.encoder.transformer_layers
+        assert all((parameter.grad is not None) == learns for parameter in layers.parameters()), update

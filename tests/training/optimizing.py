@@ -1,0 +1,58 @@
+"""What the tests of optimizers share: gradients, updates, and fairseq's optimizers from their configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from fairseq.optim import OPTIMIZER_REGISTRY
+from fairseq.optim.adam import FairseqAdamConfig
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from fairseq_plugins.training.lamb import LambConfig
+from fairseq_plugins.training.radam import RAdamConfig
+
+LR = 0.01
+CONFIGURATIONS = {
+    "radam": RAdamConfig,
+    "lamb": LambConfig,
+    "foreach_adam": FairseqAdamConfig,
+    "fused_adam": FairseqAdamConfig,
+}
+"""By the names of our optimizers in fairseq."""
+OF_TRAINING = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "fp16_no_flatten_grads", "tpu")
+
+
+def gradients(count: int, size: int = 5) -> list[Tensor]:
+    return list(torch.randn(count, size, dtype=torch.float64, generator=torch.Generator().manual_seed(5)))
+
+
+def updates(optimizer: torch.optim.Optimizer, p: Tensor, grads: Sequence[Tensor]) -> list[Tensor]:
+    """The values of ``p`` after each update."""
+    values = []
+    for grad in grads:
+        p.grad = grad.to(p.dtype)
+        optimizer.step()
+        values.append(p.detach().clone())
+    return values
+
+
+def built(name: str, p: nn.Parameter | None = None, **values: Any) -> Any:
+    """fairseq's optimizer of this name; ``values`` are its settings."""
+    config = OmegaConf.structured(CONFIGURATIONS[name])
+    common = {one: False for one in OF_TRAINING if one in config}
+    config = OmegaConf.merge(config, {**common, "lr": [LR], **values})
+    return OPTIMIZER_REGISTRY[name](config, [p if p is not None else nn.Parameter(torch.ones(2))])
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Whether two states are equal in every bit, type and name."""
+    if isinstance(wanted, Tensor):
+        return found.dtype == wanted.dtype and torch.equal(found, wanted)
+    if isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(same(found[name], value) for name, value in wanted.items())
+    if isinstance(wanted, (list, tuple)):
+        return len(found) == len(wanted) and all(same(*pair) for pair in zip(found, wanted, strict=True))
+    return type(found) is type(wanted) and found == wanted

@@ -1,0 +1,294 @@
+"""What every optimizer of the package promises: state, precisions, resuming, a change of optimizer, and mistakes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.optim import OPTIMIZER_REGISTRY
+from torch import Tensor, nn
+
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.training import moments
+from fairseq_plugins.training.foreach_adam import Adam, FairseqForeachAdam
+from fairseq_plugins.training.fused_adam import FairseqFusedAdam, FusedAdam
+from fairseq_plugins.training.lamb import FairseqLamb, Lamb
+from fairseq_plugins.training.radam import FairseqRAdam, RAdam
+from tests import toy
+from tests.config.test_hydra import TINY, read, recipe, run_hydra
+from tests.training.optimizing import CONFIGURATIONS, LR, built, same, updates
+
+KINDS: list[type[moments.MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def test_they_are_registered_and_take_the_place_of_fairseq_s_lamb() -> None:
+    classes = (FairseqRAdam, FairseqLamb, FairseqForeachAdam, FairseqFusedAdam)
+    assert tuple(OPTIMIZER_REGISTRY[name] for name in CONFIGURATIONS) == classes
+    config = toy.parse_training(Path("nowhere"), Path("nowhere"), "--optimizer", "lamb").optimizer
+    assert (config._name, config.lamb_betas, config.lamb_eps, config.weight_decay) == ("lamb", "(0.9, 0.999)", 1e-8, 0)
+
+
+# The state ------------------------------------------------------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("size", "scale"), [(5, 1.0), (70_000, 100.0)])
+def test_half_precision_is_updated_in_float32(
+    kind: type[moments.MomentOptimizer], dtype: torch.dtype, size: int, scale: float
+) -> None:
+    """The moments are those of float32, and weights are rounded once an update.
+
+    The norm of 70,000 hundreds, 26,457, has a square that float16 cannot hold.
+    """
+    draw = torch.Generator().manual_seed(0)
+    start = (scale * (1 + torch.rand(size, generator=draw))).to(dtype)
+    half, single = nn.Parameter(start.clone()), nn.Parameter(start.float())
+    rate = 0.1 if kind is Lamb else 0.1 * scale
+    optimizers = kind([half], lr=rate, weight_decay=0.1 / scale), kind([single], lr=rate, weight_decay=0.1 / scale)
+    for _ in range(9):
+        grad = torch.randn(size, generator=draw).to(dtype)
+        with torch.no_grad():
+            single.copy_(half.float())
+        for one, p in zip(optimizers, (half, single), strict=True):
+            p.grad = grad.to(p.dtype)
+            one.step()
+        assert torch.equal(half, single.to(dtype))
+    assert not torch.equal(half, start)
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert optimizers[0].state[half][name].dtype == torch.float32
+        assert torch.equal(optimizers[0].state[half][name], optimizers[1].state[single][name])
+
+
+@every_kind
+def test_small_chunks_change_nothing(kind: type[moments.MomentOptimizer], monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for chunk in (kind.chunk_on_cpu, 8):
+        monkeypatch.setattr(kind, "chunk_on_cpu", chunk)
+        torch.manual_seed(2)
+        params = [nn.Parameter(torch.randn(size)) for size in (5, 7, 2, 30, 1)]
+        chunks = [[p.numel() for p in one] for one in moments.chunks(params, chunk)]
+        assert chunks == ([[5], [7], [2], [30], [1]] if chunk == 8 else [[5, 7, 2, 30, 1]])
+        optimizer = kind(params, lr=LR, weight_decay=0.1)
+        for _ in range(8):
+            for p in params:
+                p.grad = torch.randn_like(p)
+            optimizer.step()
+        results.append(params)
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+@every_kind
+def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: type[moments.MomentOptimizer]) -> None:
+    first, late = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    optimizer = kind([first, late], lr=LR, weight_decay=0.5)
+    for update in range(8):
+        first.grad = torch.ones(3)
+        late.grad = torch.ones(3) if update >= 6 else None
+        optimizer.step()
+        assert torch.equal(late, torch.ones(3)) == (update < 6)
+    assert (optimizer.state[first]["step"], optimizer.state[late]["step"]) == (8, 2)
+
+
+@every_kind
+def test_a_sparse_gradient_is_refused(kind: type[moments.MomentOptimizer]) -> None:
+    table = nn.Embedding(4, 2, sparse=True)
+    optimizer = kind(table.parameters())
+    table(torch.tensor([1])).sum().backward()
+    with pytest.raises(RuntimeError, match="sparse"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("values", [{"radam_rule": "released"}, {"radam_rule": "pytorch"}, None])
+def test_block_momentum_averages_the_moments(values: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = nn.Parameter(torch.ones(2))
+    optimizer = built("lamb", p) if values is None else built("radam", p, **values)
+    updates(optimizer.optimizer, p, [torch.ones(2)])
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda value, op: value.add_(0.5))
+    means = {name: optimizer.optimizer.state[p][name].clone() for name in ("exp_avg", "exp_avg_sq")}
+    optimizer.average_params()
+    for name, value in means.items():
+        torch.testing.assert_close(optimizer.optimizer.state[p][name], value / 2 + 0.5)
+
+
+# Mistakes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("radam", {"adam_betas": "0.9"}, r"--adam-betas takes a pair of numbers such as '\(0.9, 0.98\)', not '0.9'"),
+        ("radam", {"adam_betas": "(0.9, 0.98, 0.99)"}, "takes a pair of numbers"),
+        ("radam", {"adam_betas": "(0.9,"}, "takes a pair of numbers"),
+        ("radam", {"adam_betas": "(0.9, x)"}, "takes a pair of numbers"),
+        ("radam", {"adam_betas": "__import__('os')"}, "takes a pair of numbers"),
+        ("radam", {"adam_betas": "(1.0, 0.98)"}, "at least 0 and below 1, the second above 2/3.*not 1 and 0.98"),
+        ("radam", {"adam_betas": "(0.9, 1.0)"}, "not 0.9 and 1"),
+        ("radam", {"adam_betas": [0.9, 0.6]}, "not 0.9 and 0.6"),
+        ("radam", {"adam_betas": [-0.1, 0.9]}, "not -0.1 and 0.9"),
+        ("radam", {"adam_eps": 0.0}, "--adam-eps must be above 0, not 0"),
+        ("radam", {"weight_decay": -0.1}, "--weight-decay must be at least 0, not -0.1"),
+        ("radam", {"weight_decay": math.nan}, "--weight-decay must be at least 0, not nan"),
+        ("radam", {"radam_rule": "pytorh"}, r"unknown value of --radam-rule 'pytorh' \(did you mean 'pytorch'\?\)"),
+        ("radam", {"radam_rule": "pytorch", "memory_efficient_fp16": True}, "state in half precision"),
+        ("radam", {"radam_rule": "pytorch", "memory_efficient_bf16": True}, "state in half precision"),
+        ("lamb", {"lamb_betas": "0.9"}, r"--lamb-betas takes a pair of numbers such as '\(0.9, 0.98\)', not '0.9'"),
+        ("lamb", {"lamb_betas": "(1.0, 0.98)"}, "--lamb-betas must both be at least 0 and below 1; not 1 and 0.98"),
+        ("lamb", {"lamb_betas": [0.9, 1.0]}, "not 0.9 and 1"),
+        ("lamb", {"lamb_betas": [0.9, -0.1]}, "not 0.9 and -0.1"),
+        ("lamb", {"lamb_eps": 0.0}, "--lamb-eps must be above 0, not 0"),
+        ("lamb", {"weight_decay": -0.1}, "--weight-decay must be at least 0, not -0.1"),
+        ("lamb", {"fp16": True}, "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"),
+        ("foreach_adam", {"fp16_adam_stats": True}, "foreach_adam has no --fp16-adam-stats"),
+        ("fused_adam", {"fp16_adam_stats": True}, "fused_adam has no --fp16-adam-stats"),
+    ],
+)
+def test_mistakes(name: str, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        built(name, **values)
+    assert len(caught.value.problems) == 1
+
+
+def test_mistakes_are_told_together() -> None:
+    with pytest.raises(UserError) as caught:
+        built("radam", adam_betas="(1, 2)", adam_eps=-1.0)
+    assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize("betas", [[0.9, 0.98], "[0.9, 0.98]", "(0.9, 0.98)", "0.9, 0.98"])
+def test_ways_to_say_the_betas(betas: Any) -> None:
+    for optimizer in (built("radam", adam_betas=betas), built("lamb", lamb_betas=betas)):
+        assert optimizer.optimizer.param_groups[0]["betas"] == (0.9, 0.98)
+
+
+def test_a_mistake_ends_in_one_line_and_code_2(
+    toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--arch", "pre_ln_transformer", *toy.TINY_MODEL, *toy.RECIPE, "--optimizer", "radam")
+    assert main(["train", str(toy_data), "--save-dir", str(tmp_path), *flags, "--adam-betas", "(0.9, 1.98)"]) == 2
+    said = capfd.readouterr().err
+    assert said.splitlines()[-1] == (
+        "error: --adam-betas must be two numbers in brackets, each at least 0 and below 1, not (0.9, 1.98)"
+    )
+    assert "Traceback" not in said
+
+
+# Trainings ------------------------------------------------------------------------------------------------------------
+
+FLAGS = {
+    "released": ("--optimizer", "radam", "--adam-betas", "(0.9, 0.98)"),
+    "pytorch": ("--optimizer", "radam", "--adam-betas", "(0.9, 0.98)", "--radam-rule", "pytorch"),
+    "lamb": ("--optimizer", "lamb", "--lamb-betas", "(0.9, 0.98)"),
+    "adam": (),
+    "foreach_adam": ("--optimizer", "foreach_adam"),
+    "fused_adam": ("--optimizer", "fused_adam"),
+}
+PRECISIONS = {
+    "single": (),
+    "bf16": ("--bf16",),
+    "memory_efficient_bf16": ("--memory-efficient-bf16",),
+    "memory_efficient_fp16": ("--memory-efficient-fp16", "--fp16-init-scale", "4"),
+    "fp16": ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
+}
+
+
+def train(data: Path, directory: Path, updates: int, optimizer: str, *flags: str) -> Any:
+    """The checkpoint after so many updates of a model with two groups of parameters."""
+    flags = (*FLAGS[optimizer], "--max-update", str(updates), "--no-epoch-checkpoints", "--weight-decay", "0.1", *flags)
+    flags = (*flags, "--no-weight-decay-on", "residual")
+    return torch.load(toy.train_toy(data, directory, *flags, arch="rezero_transformer"), weights_only=True)
+
+
+def in_fast_tests(case: tuple[str, str], *fast: tuple[str, str]) -> Any:
+    return pytest.param(*case, marks=[] if case in fast else [pytest.mark.slow])
+
+
+RESUMED = [("released", name) for name in ("single", "memory_efficient_bf16", "memory_efficient_fp16")]
+RESUMED += [("pytorch", "single"), *(("lamb", name) for name in PRECISIONS)]
+# The one with the most of its own: no master weights, and a scale of the loss.
+MOST_OF_ITS_OWN = [(name, "memory_efficient_fp16") for name in ("released", "lamb")]
+
+
+@pytest.mark.parametrize(("optimizer", "precision"), [in_fast_tests(case, *MOST_OF_ITS_OWN) for case in RESUMED])
+def test_a_resumed_training_is_the_uninterrupted_one(
+    optimizer: str, precision: str, toy_data: Path, tmp_path: Path
+) -> None:
+    """RAdam is stopped at the fourth update, before the first step, and at the eighth."""
+    flags = PRECISIONS[precision]
+    whole = train(toy_data, tmp_path / "whole", 11, optimizer, *flags)
+    for stop in (4, 8, 11):
+        parts = train(toy_data, tmp_path / "parts", stop, optimizer, *flags)
+    assert same(parts["model"], whole["model"])
+    assert same(parts["last_optimizer_state"], whole["last_optimizer_state"])
+    states = parts["last_optimizer_state"]["state"].values()
+    assert {value.dtype for one in states for value in one.values() if isinstance(value, Tensor)} == {torch.float32}
+    assert {int(one["step"]) for one in states} == {11}
+    assert [group["weight_decay"] for group in parts["last_optimizer_state"]["param_groups"]] == [0.1, 0.0]
+
+
+AS_SINGLE = [(name, precision) for name in ("released", "lamb") for precision in ("bf16", "fp16")]
+AS_SINGLE += [(name, "memory_efficient_fp16") for name in ("released", "lamb")]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision"), [in_fast_tests(case, ("released", "fp16"), ("lamb", "fp16")) for case in AS_SINGLE]
+)
+def test_half_precision_trains_as_single_does(optimizer: str, precision: str, toy_data: Path, tmp_path: Path) -> None:
+    """The weights are some roundings apart, and the training has come several times as far.
+
+    Not so under ``--memory-efficient-bf16``, where most steps are less than a weight's last digit.
+    """
+    flags = ("--dropout", "0", "--lr", "0.02" if optimizer == "lamb" else "0.01")
+    still, single = (train(toy_data, tmp_path / str(number), number, optimizer, *flags) for number in (1, 20))
+    half = train(toy_data, tmp_path / "half", 20, optimizer, *flags, *PRECISIONS[precision])
+    start, wanted, found = (
+        torch.cat([value.float().flatten() for value in state["model"].values()]) for state in (still, single, half)
+    )
+    assert 3 * float((wanted - found).norm()) < float((wanted - start).norm())
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision"),
+    [
+        in_fast_tests((optimizer, precision), ("foreach_adam", "single"), ("fused_adam", "single"))
+        for optimizer, precision in (
+            *(("foreach_adam", precision) for precision in PRECISIONS if precision != "bf16"),
+            ("fused_adam", "single"),
+        )
+    ],
+)
+def test_a_training_changes_from_adam_and_back(optimizer: str, precision: str, toy_data: Path, tmp_path: Path) -> None:
+    """By lists of tensors the checkpoint is adam's bit for bit; in one pass it is near, next to the way it went."""
+    flags = PRECISIONS[precision]
+    wanted = train(toy_data, tmp_path / "stock", 6, "adam", *flags)
+    early = train(toy_data, tmp_path / "mixed", 2, "adam", *flags)
+    train(toy_data, tmp_path / "mixed", 4, optimizer, *flags)
+    found = train(toy_data, tmp_path / "mixed", 6, "adam", *flags)
+    last = found["optimizer_history"][-1]
+    assert (last["optimizer_name"], last["num_updates"]) == (wanted["optimizer_history"][-1]["optimizer_name"], 6)
+    if optimizer == "foreach_adam":
+        assert same(found["model"], wanted["model"])
+        assert same(found["last_optimizer_state"], wanted["last_optimizer_state"])
+        return
+    for name, value in wanted["model"].items():
+        if name.endswith("k_proj.bias"):  # softmax does not see it: its gradient is rounding, and Adam follows the sign
+            continue
+        assert (found["model"][name] - value).norm() <= 1e-2 * (value - early["model"][name]).norm(), name
+
+
+def test_by_yaml(toy_data: Path, tmp_path: Path) -> None:
+    content = recipe(toy_data, tmp_path / "run", {"_name": "rezero_transformer", **TINY})
+    content["optimizer"] = {"_name": "lamb", "lamb_betas": "(0.8, 0.9)", "lamb_eps": 1e-6, "weight_decay": 0.01}
+    run_hydra(read(tmp_path / "config", content))
+    state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)
+    assert state["optimizer_history"][-1]["optimizer_name"] == "FairseqLamb"
+    (group,) = state["last_optimizer_state"]["param_groups"]
+    assert (tuple(group["betas"]), group["eps"], group["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.01)
+    alphas = {float(value) for name, value in state["model"].items() if name.endswith(".alpha")}
+    assert 0.0 not in alphas
