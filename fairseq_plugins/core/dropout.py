@@ -27,7 +27,7 @@ class _DropOut(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (kept,) = ctx.saved_tensors
-        return kept.to(gradients[0].dtype).div_(1 - ctx.p) * gradients[0], None
+        return kept.to(gradients[0].dtype).div_(1 - ctx.p).mul_(gradients[0]), None
 
 
 class LeanDropout(FairseqDropout):
