@@ -256,9 +256,8 @@ def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace, 
 
 def _write_scores(decoding: Decoding, texts: Texts, metrics: str, target: Path) -> None:
     """Write the texts and their scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
-    from fairseq_plugins.scoring.forms import forms_of
     from fairseq_plugins.scoring.metrics import TASKS
-    from fairseq_plugins.scoring.scores import score_test_set
+    from fairseq_plugins.scoring.scores import score
     from fairseq_plugins.scoring.tables import as_json, as_text
 
     for library in ("sacrebleu", "absl"):
@@ -270,17 +269,18 @@ def _write_scores(decoding: Decoding, texts: Texts, metrics: str, target: Path) 
     write_lines(place / REFERENCES, texts.references)
     write_lines(place / HYPOTHESES, plain)
     in_tokens = text is not None and text.tokeniser == "moses"
-    test_set = forms_of(
+    names: Sequence[str] | None = [name.strip() for name in metrics.split(",") if name.strip()]
+    if not names:
+        names = None if decoding.scored_as == "translation" else TASKS[decoding.scored_as]
+    scores = score(
         {HYPOTHESES: plain},
         [texts.references],
         tokenised_systems={HYPOTHESES: texts.hypotheses} if in_tokens else None,
         tokenised_references=[texts.tokenised_references] if in_tokens else None,
         language_pair=f"{decoding.source}-{decoding.target}" if text is not None else None,
+        metrics=names,
+        lower_case=text is not None and text.lower_case,
     )
-    names: Sequence[str] | None = [name.strip() for name in metrics.split(",") if name.strip()]
-    if not names:
-        names = None if decoding.scored_as == "translation" else TASKS[decoding.scored_as]
-    scores = score_test_set(test_set, names, lower_case=text is not None and text.lower_case)
     for warning in scores.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     write_whole(place / "score.txt", as_text(scores))

@@ -18,7 +18,7 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.scoring.sacre import bleu
+from fairseq_plugins.scoring.metrics import METRICS, value_of
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.bytes import tokens_of
 from fairseq_plugins.text.description import CHANGES, Description
@@ -308,7 +308,8 @@ def _score(prepared: Sequence[str], published: Sequence[str]) -> tuple[float, in
     differing = sum(one.split() != other.split() for one, other in zip(prepared, published, strict=True))
     if not differing and prepared:
         return 100.0, 0
-    return (round(bleu(lower_case=False).value(prepared, [published], 0).value, 4) if prepared else 0.0), differing
+    score = value_of(METRICS["sacrebleu"], prepared, [published]).value if prepared else 0.0
+    return round(score, 4), differing
 
 
 def _hint(prepared: Sequence[str], published: Sequence[str], references: References, known: Sequence[str]) -> str:

@@ -8,17 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
 from typing import Any, Literal
 
+from sacrebleu.metrics import BLEU, CHRF, TER
+
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.scoring.corpus_metric import CorpusMetric, Value
-from fairseq_plugins.scoring.rouge import rouge
-from fairseq_plugins.scoring.sacre import bleu, bleu_of_tokens, chrf, ter
-from fairseq_plugins.scoring.word_errors import word_error_rate
 
 Reads = Literal["plain", "tokens", "compounds", "straight compounds"]
 """Detokenised text as it was published, Moses tokens, these with compounds split at hyphens, or the same of text whose
 punctuation was made ASCII first."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One score of one output.
+
+    Args:
+        value: the score, in points (0 to 100; error rates may be above).
+        signature: everything the number depends on besides the text, with the version of the library.
+        reference_length: tokens of the references as the score counts them; None if it does not count them.
+        interval: half the width of the 95 % interval over bootstrap resamples; None if it was not requested.
+    """
+
+    value: float
+    signature: str
+    reference_length: int | None = None
+    interval: float | None = None
 
 
 @dataclass(frozen=True)
@@ -31,9 +48,9 @@ class Metric:
         scorer: which of its versions (``sacreBLEU``, ``tokenised``, ``compound-split``, ...).
         reads: the form of text it is computed on.
         used_by: the published tables that print this version; empty if none does.
-        build: makes the computation; its argument: whether both sides are lower-cased.
+        sacre: makes sacreBLEU's object; its argument: whether both sides are lower-cased. None for other libraries.
+        other: computes the score of hypotheses and references with another library.
         higher_is_better: False for error rates.
-        paired: whether sacreBLEU's paired tests can be run on it.
     """
 
     name: str
@@ -41,67 +58,99 @@ class Metric:
     scorer: str
     reads: Reads
     used_by: str
-    build: Callable[[bool], CorpusMetric]
+    sacre: Callable[[bool], Any] | None = None
+    other: Callable[[Sequence[str], Sequence[Sequence[str]], bool], Value] | None = None
     higher_is_better: bool = True
-    paired: bool = True
 
+    @property
+    def paired(self) -> bool:
+        """Whether sacreBLEU's paired tests and intervals can be computed for it."""
+        return self.sacre is not None
+
+
+# `force` only silences sacreBLEU's own remark about tokenised text, which would come once more for each metric.
+
+
+def _bleu(lower_case: bool) -> BLEU:
+    return BLEU(lowercase=lower_case, force=True)
+
+
+def _bleu_of_tokens(lower_case: bool) -> BLEU:
+    """BLEU as ``multi-bleu.perl`` computes it: tokens as given, no smoothing.
+
+    ``fairseq-generate`` prints up to 0.03 more: its compiled scorer counts some n-grams that do not match.
+    """
+    return BLEU(lowercase=lower_case, force=True, tokenize="none", smooth_method="none")
+
+
+def _chrf(lower_case: bool, word_order: int = 0) -> CHRF:
+    return CHRF(word_order=word_order, lowercase=lower_case)
+
+
+def _ter(_lower_case: bool) -> TER:
+    """Translation edit rate, which ignores case by definition."""
+    return TER()
+
+
+def _rouge(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], _lower_case: bool, *, kind: str = "rouge1"
+) -> Value:
+    """Mean F1 with Porter stems, as ROUGE-1.5.5 ``-m``; with several references the best one counts.
+
+    Words are runs of a-z and 0-9, lower-cased, so it is for English. ROUGE-L treats the summary as one sentence.
+    """
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError:
+        raise UserError("ROUGE needs rouge-score: pip install 'fairseq-deep[summarisation]'") from None
+    scorer = RougeScorer([kind], use_stemmer=True)
+    total = 0.0
+    for summary, *targets in zip(hypotheses, *references, strict=True):
+        total += scorer.score_multi(targets, summary)[kind].fmeasure
+    signature = f"nrefs:{len(references)}|case:lc|stem:porter|rouge-score:{version('rouge-score')}"
+    return Value(100 * total / len(hypotheses), signature)
+
+
+def _word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]], lower_case: bool) -> Value:
+    """Substitutions, deletions and insertions for each hundred words; words are separated by spaces.
+
+    Raises:
+        UserError: there are several references.
+    """
+    try:
+        import jiwer
+    except ImportError:
+        raise UserError("WER needs jiwer: pip install 'fairseq-deep[speech]'") from None
+    if len(references) != 1:
+        raise UserError(f"WER takes one reference, not {len(references)}")
+    transcripts, outputs = (
+        [text.lower() if lower_case else text for text in side] for side in (references[0], hypotheses)
+    )
+    counts = jiwer.process_words(transcripts, outputs)
+    words = counts.hits + counts.substitutions + counts.deletions
+    signature = f"nrefs:1|case:{'lc' if lower_case else 'mixed'}|jiwer:{version('jiwer')}"
+    return Value(100 * float(counts.wer), signature, int(words))
+
+
+_TOKENISED_BY = "Admin, admin-torch (what fairseq-generate prints); DS-Init+MAtt (multi-bleu.perl)"
+_SPLIT_BY = "Ott et al. 2018 (29.3), B2T (footnote 7), T-Fixup (compound_split_bleu.sh)"
+_T2T_BY = "Vaswani et al. 2017 (tensor2tensor's get_ende_bleu.sh)"
+_PLAIN_BY = "B2T; DS-Init+MAtt (in brackets); Ott et al. 2018 (28.6)"
 
 METRICS: Mapping[str, Metric] = {
-    "sacrebleu": Metric(
-        "sacreBLEU",
-        "BLEU",
-        "sacreBLEU",
-        "plain",
-        "B2T; DS-Init+MAtt (in brackets); Ott et al. 2018 (28.6)",
-        bleu,
-    ),
-    "tokenised": Metric(
-        "tokenised BLEU",
-        "BLEU",
-        "tokenised",
-        "tokens",
-        "Admin, admin-torch (what fairseq-generate prints); DS-Init+MAtt (multi-bleu.perl)",
-        bleu_of_tokens,
-    ),
-    "compound-split": Metric(
-        "compound-split BLEU",
-        "BLEU",
-        "compound-split",
-        "compounds",
-        "Ott et al. 2018 (29.3), B2T (footnote 7), T-Fixup (compound_split_bleu.sh)",
-        bleu_of_tokens,
-    ),
+    "sacrebleu": Metric("sacreBLEU", "BLEU", "sacreBLEU", "plain", _PLAIN_BY, _bleu),
+    "tokenised": Metric("tokenised BLEU", "BLEU", "tokenised", "tokens", _TOKENISED_BY, _bleu_of_tokens),
+    "compound-split": Metric("compound-split BLEU", "BLEU", "compound-split", "compounds", _SPLIT_BY, _bleu_of_tokens),
     "compound-split-t2t": Metric(
-        "compound-split BLEU (t2t)",
-        "BLEU",
-        "compound-split-t2t",
-        "straight compounds",
-        "Vaswani et al. 2017 (tensor2tensor's get_ende_bleu.sh)",
-        bleu_of_tokens,
+        "compound-split BLEU (t2t)", "BLEU", "compound-split-t2t", "straight compounds", _T2T_BY, _bleu_of_tokens
     ),
-    "chrf": Metric(
-        "chrF",
-        "chrF",
-        "sacreBLEU",
-        "plain",
-        "DS-Init+MAtt (English-Finnish)",
-        chrf(word_order=0),
-    ),
-    "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", chrf(word_order=2)),
-    "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", ter, higher_is_better=False),
-    "rouge-1": Metric("ROUGE-1", "ROUGE-1", "ROUGE", "plain", "B2T (headlines)", rouge("rouge1"), paired=False),
-    "rouge-2": Metric("ROUGE-2", "ROUGE-2", "ROUGE", "plain", "B2T (headlines)", rouge("rouge2"), paired=False),
-    "rouge-l": Metric("ROUGE-L", "ROUGE-L", "ROUGE", "plain", "B2T (headlines)", rouge("rougeL"), paired=False),
-    "wer": Metric(
-        "WER",
-        "WER",
-        "WER",
-        "plain",
-        "B2T (LibriSpeech)",
-        word_error_rate,
-        higher_is_better=False,
-        paired=False,
-    ),
+    "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "DS-Init+MAtt (English-Finnish)", _chrf),
+    "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", partial(_chrf, word_order=2)),
+    "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", _ter, higher_is_better=False),
+    "rouge-1": Metric("ROUGE-1", "ROUGE-1", "ROUGE", "plain", "B2T (headlines)", other=_rouge),
+    "rouge-2": Metric("ROUGE-2", "ROUGE-2", "ROUGE", "plain", "B2T (headlines)", other=partial(_rouge, kind="rouge2")),
+    "rouge-l": Metric("ROUGE-L", "ROUGE-L", "ROUGE", "plain", "B2T (headlines)", other=partial(_rouge, kind="rougeL")),
+    "wer": Metric("WER", "WER", "WER", "plain", "B2T (LibriSpeech)", other=_word_error_rate, higher_is_better=False),
 }
 """By the name that ``--metrics`` takes."""
 
@@ -140,9 +189,15 @@ def value_of(
     Raises:
         UserError: its library is not installed, or it has no interval.
     """
-    return metric.build(lower_case).value(hypotheses, references, resamples)
-
-
-def sacre_metric(metric: Metric, *, lower_case: bool) -> Any | None:
-    """Return sacreBLEU's own object of ``metric``; None if another library computes it."""
-    return getattr(metric.build(lower_case), "metric", None)
+    if metric.other is not None:
+        if resamples:
+            raise UserError(
+                f"--confidence: {metric.name} is computed without an interval; legal for BLEU, chrF and TER"
+            )
+        return metric.other(hypotheses, references, lower_case)
+    assert metric.sacre is not None
+    scorer = metric.sacre(lower_case)
+    score = scorer.corpus_score(list(hypotheses), [list(side) for side in references], max(1, resamples))
+    interval = float(score._ci) if resamples > 1 else None
+    length = getattr(score, "ref_len", None)
+    return Value(float(score.score), str(scorer.get_signature()), None if length is None else int(length), interval)

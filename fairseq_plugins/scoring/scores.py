@@ -7,7 +7,7 @@
 - ``sentences``, ``references``: their numbers.
 - ``language_pair``, ``lower_case``, ``tokens_made_by`` (``files``, ``sacremoses 0.2.0 (de)`` or null).
 - ``reference_length``: tokens of the references, by name of the score.
-- ``remarks``: the meaning of these lengths, and which scores were left out and why.
+- ``remarks``: which scores were left out and why.
 - ``warnings``: what makes a number doubtful.
 - ``systems``: a list of ``{name, runs, metrics}``; each metric is ``{name, metric, scorer, value, values, deviation,
   interval, reference_length, signature, higher_is_better, used_by}``. ``value`` is the mean over ``values``, one for
@@ -25,17 +25,16 @@ from __future__ import annotations
 
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fairseq_plugins.scoring.corpus_metric import Value
-from fairseq_plugins.scoring.fingerprint import what_length_says
-from fairseq_plugins.scoring.forms import Forms, Outputs, forms_of
-from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, metric_named, value_of
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, Value, metric_named, value_of
 from fairseq_plugins.scoring.significance import Comparison
 from fairseq_plugins.scoring.suspicions import marks, reference_suspicions, suspicions
+from fairseq_plugins.scoring.text import Forms, Outputs, Text
 
 SCHEMA = 1
 
@@ -50,17 +49,22 @@ class SystemScore:
     @property
     def mean(self) -> float:
         """Mean over the runs."""
-        return statistics.fmean(one.value for one in self.values)
+        return statistics.fmean(value.value for value in self.values)
 
     @property
     def deviation(self) -> float | None:
         """Standard deviation over the runs (n - 1); None for a single run."""
-        return statistics.stdev(one.value for one in self.values) if len(self.values) > 1 else None
+        return statistics.stdev(value.value for value in self.values) if len(self.values) > 1 else None
 
     @property
     def interval(self) -> float | None:
         """Half the width of the 95 % interval over resampled test sets, of a single run."""
         return self.values[0].interval if len(self.values) == 1 else None
+
+    def __str__(self) -> str:
+        """The score with its spread: the deviation over runs, or the interval over resampled test sets."""
+        spread = self.deviation if self.deviation is not None else self.interval
+        return f"{self.mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data in the form that the module's docstring describes."""
@@ -70,7 +74,7 @@ class SystemScore:
             "metric": self.metric.metric,
             "scorer": self.metric.scorer,
             "value": self.mean,
-            "values": [one.value for one in self.values],
+            "values": [value.value for value in self.values],
             "deviation": self.deviation,
             "interval": self.interval,
             "reference_length": first.reference_length,
@@ -92,10 +96,6 @@ class System:
         """Number of outputs (seeds)."""
         return len(next(iter(self.scores.values())).values)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data in the form that the module's docstring describes."""
-        return {"name": self.name, "runs": self.runs, "metrics": [score.as_dict() for score in self.scores.values()]}
-
 
 @dataclass(frozen=True)
 class Scores:
@@ -112,13 +112,14 @@ class Scores:
     warnings: tuple[str, ...]
     significance: tuple[Comparison, ...] = ()
 
-    def reference_lengths(self) -> dict[str, int]:
-        """Tokens of the references, by name of the score."""
-        found = {name: score.values[0].reference_length for name, score in self.systems[0].scores.items()}
-        return {name: length for name, length in found.items() if length is not None}
-
     def as_dict(self) -> dict[str, Any]:
         """Return plain data in the form that the module's docstring describes."""
+        systems = [
+            {"name": system.name, "runs": system.runs, "metrics": [score.as_dict() for score in system.scores.values()]}
+            for system in self.systems
+        ]
+        first = self.systems[0].scores
+        lengths = {name: score.values[0].reference_length for name, score in first.items()}
         return {
             "schema": SCHEMA,
             "made_by": made_by(),
@@ -127,12 +128,12 @@ class Scores:
             "language_pair": self.language_pair,
             "lower_case": self.lower_case,
             "tokens_made_by": self.tokens_made_by,
-            "reference_length": self.reference_lengths(),
+            "reference_length": {name: length for name, length in lengths.items() if length is not None},
             "remarks": list(self.remarks),
             "warnings": list(self.warnings),
-            "metrics": self.systems[0].as_dict()["metrics"],
-            "systems": [system.as_dict() for system in self.systems],
-            "significance": [{**asdict(one), "p_values": list(one.p_values)} for one in self.significance],
+            "metrics": systems[0]["metrics"],
+            "systems": systems,
+            "significance": [asdict(comparison) for comparison in self.significance],
         }
 
 
@@ -171,13 +172,12 @@ def score(
     Raises:
         UserError: unequal counts, an unknown metric, a metric without the text it reads, a library not installed.
     """
-    test_set = forms_of(
-        systems,
-        references,
-        tokenised_systems=tokenised_systems,
-        tokenised_references=tokenised_references,
-        language_pair=language_pair,
-    )
+    tokens = None
+    if tokenised_systems is not None and tokenised_references is not None:
+        tokens = Text.of(tokenised_systems, tokenised_references)
+    elif tokenised_systems is not None or tokenised_references is not None:
+        raise UserError("tokenised hypotheses and references must be given together: one tokeniser must make both")
+    test_set = Forms(Text.of(systems, references), tokens, language_pair)
     return score_test_set(test_set, metrics, lower_case=lower_case, resamples=resamples)
 
 
@@ -191,14 +191,14 @@ def score_test_set(
         for name in test_set.plain.systems
     )
     return Scores(
-        test_set.sentences,
+        len(test_set.plain.references[0]),
         len(test_set.plain.references),
         chosen,
         systems,
         test_set.language_pair,
         lower_case,
         test_set.tokens_made_by(),
-        (*_length_remarks(systems[0], test_set.sentences), *left_out),
+        tuple(left_out),
         tuple(_warnings(test_set, chosen, lower_case)),
     )
 
@@ -216,18 +216,14 @@ def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[
         return chosen, []
     usual, left_out = [], []
     for metric in (METRICS[name] for name in TASKS["translation"]):
-        why = _why_not(test_set, metric)
+        why = test_set.why_not(metric.reads)
+        if metric.reads.endswith("compounds") and test_set.language_pair != "en-de":
+            why = f"tables print it for WMT'14 En-De; --language-pair en-de or --metrics {metric.scorer} adds it"
         if why:
             left_out.append(f"{metric.name} left out: {why}")
         else:
             usual.append(metric)
     return tuple(usual), left_out
-
-
-def _why_not(test_set: Forms, metric: Metric) -> str:
-    if metric.reads.endswith("compounds") and test_set.language_pair != "en-de":
-        return f"tables print it for WMT'14 En-De; --language-pair en-de or --metrics {metric.scorer} adds it"
-    return test_set.why_not(metric.reads)
 
 
 def _system_score(test_set: Forms, name: str, metric: Metric, lower_case: bool, resamples: int) -> SystemScore:
@@ -241,34 +237,14 @@ def _system_score(test_set: Forms, name: str, metric: Metric, lower_case: bool, 
     return SystemScore(metric, tuple(replace(value, signature=value.signature + made) for value in values))
 
 
-def _length_remarks(system: System, sentences: int) -> list[str]:
-    remarks = []
-    for name, found in system.scores.items():
-        length = found.values[0].reference_length
-        says = what_length_says(found.metric.reads, length, sentences) if length is not None else ""
-        if says:
-            remarks.append(f"{name}, reference length {length}: {says}")
-    return remarks
-
-
-def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> list[str]:
+def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> Iterator[str]:
     reads = {metric.reads for metric in metrics}
-    found: list[str] = []
     if "plain" in reads or test_set.tokens is None:
         references = test_set.plain.references[0]
-        found += reference_suspicions(references)
-        for name, run in _every_run(test_set.plain.systems):
-            found += suspicions(name, run, references, lower_case=lower_case)
+        yield from reference_suspicions(references)
+        for name, run in test_set.plain.every_run().items():
+            yield from suspicions(name, run, references, lower_case=lower_case)
     if test_set.tokens is not None and reads - {"plain"}:
-        found += marks("the tokenised references", test_set.tokens.references[0])
-        for name, run in _every_run(test_set.tokens.systems):
-            found += marks(f"{name} (tokenised)", run)
-    return found
-
-
-def _every_run(systems: Mapping[str, Sequence[Sequence[str]]]) -> list[tuple[str, Sequence[str]]]:
-    return [
-        (f"{name}, run {number}" if len(runs) > 1 else name, run)
-        for name, runs in systems.items()
-        for number, run in enumerate(runs, start=1)
-    ]
+        yield from marks("the tokenised references", test_set.tokens.references[0])
+        for name, run in test_set.tokens.every_run().items():
+            yield from marks(f"{name} (tokenised)", run)

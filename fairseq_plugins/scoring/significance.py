@@ -31,8 +31,8 @@ from unittest import mock
 from sacrebleu.significance import PairedTest
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.scoring.forms import Outputs, Text, forms_of
-from fairseq_plugins.scoring.metrics import METRICS, Metric, sacre_metric
+from fairseq_plugins.scoring.metrics import METRICS, Metric
+from fairseq_plugins.scoring.text import Forms, Outputs, Text
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ def compare(
     Raises:
         UserError: an unknown system or test, a metric without paired tests, a seed that gives other p-values each time.
     """
-    text = forms_of(systems, references).plain
+    text = Forms(Text.of(systems, references)).plain
     first = next(iter(systems)) if baseline is None else baseline
     if first not in systems:
         raise UserError(unknown_name("baseline", first, systems))
@@ -138,11 +138,11 @@ def _compare_two(
     lower_case: bool,
 ) -> Iterator[Comparison]:
     runs, base = text.systems[name], text.systems[baseline]
-    scorer = sacre_metric(metric, lower_case=lower_case) if metric.paired else None
-    if scorer is None:
-        legal = ", ".join(one.name for one in METRICS.values() if one.paired)
+    if metric.sacre is None:
+        legal = ", ".join(other.name for other in METRICS.values() if other.paired)
         raise UserError(f"{metric.name} has no paired test; legal: {legal}")
-    references = [list(one) for one in text.references]
+    scorer = metric.sacre(lower_case)
+    references = [list(reference) for reference in text.references]
     ours, theirs = ([float(scorer.corpus_score(run, references).score) for run in side] for side in (runs, base))
     difference = statistics.fmean(ours) - statistics.fmean(theirs)
     agree = len({our > their for their, our in _pairs(theirs, ours) if our != their}) <= 1
@@ -176,12 +176,9 @@ def _paired(
         ((name, made),) = signatures.items()
         signature = str(made)
         # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two equal outputs.
-        p_values.append(1.0 if list(base) == list(run) else _p_value(results[name][1]))
+        result: Any = results[name][1]
+        p_values.append(1.0 if list(base) == list(run) else float(result.p_value))
     return tuple(p_values), signature
-
-
-def _p_value(result: Any) -> float:
-    return float(result.p_value)
 
 
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
