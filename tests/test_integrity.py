@@ -19,6 +19,7 @@ from fairseq_plugins.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import NON_FINITE_ALLOWED, weights_hash
+from fairseq_plugins.process import users_mistake
 from tests import toy
 
 FLAGS = ("--max-update", "2", "--no-epoch-checkpoints")
@@ -52,11 +53,14 @@ def readers(toy_data: Path) -> tuple[Callable[[Path], Any], ...]:
 
 
 def refusal(reader: Callable[[Path], Any], path: Path) -> str | None:
-    """What a reader says of a file; None if it takes it."""
+    """What a command with this reader says of a file; None if it takes it."""
     try:
         reader(path)
-    except UserError as error:
-        said = str(error)
+    except Exception as error:
+        mistake = users_mistake(error)
+        if mistake is None:
+            raise
+        said = str(mistake)
     else:
         return None
     assert "\n" not in said

@@ -49,8 +49,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.integrity import require_finite
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.patches.damaged_settings import explained_by_settings
-from fairseq_plugins.patches.mismatched_checkpoints import explain
+from fairseq_plugins.patches.messages import explained_by_settings, other_weights
 from fairseq_plugins.process import exit_code
 
 STOCK_ARCH = "transformer"
@@ -290,10 +289,9 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
     try:
         model.load_state_dict(weights, strict=True)
     except RuntimeError as error:
-        clear = explain(str(path), error)
-        if clear is None:
-            raise
-        raise clear from error
+        if line := other_weights(str(path), str(error)):
+            raise UserError(line) from error
+        raise
     require_finite(path, weights)
     model.eval()
     return model, options

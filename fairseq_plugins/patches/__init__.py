@@ -23,8 +23,6 @@ MODULES: tuple[str, ...] = (
     "refused_broadcast",
     "unreadable_checkpoints",
     "torn_checkpoints",
-    "mismatched_checkpoints",
-    "damaged_settings",
     "dropped_sentences",
     "short_max_tokens",
     "another_dictionary",
@@ -59,7 +57,7 @@ MODULES: tuple[str, ...] = (
     "long_lines",
     "lines_at_returns",
     "unblocked_ngrams",
-    "broken_dictionaries",
+    "marked_dictionaries",
     "half_binarised",
     "unchecked_text",
 )

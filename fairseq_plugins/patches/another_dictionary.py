@@ -96,7 +96,7 @@ def refuse_dictionaries(path: str | Path, said: Mapping[str, str], now: Mapping[
 def _recorded_in(path: str) -> dict[str, str]:
     try:
         return recorded(unchecked_content(path))
-    except UserError:
+    except Exception:
         return {}  # what loads the file says more
 
 
@@ -129,4 +129,4 @@ def load_for_its_data(
 def apply() -> None:
     """Wrap the function by which a training saves, and that by which all other commands load a model."""
     wrap(Trainer, "save_checkpoint", save_with_dictionaries)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", load_for_its_data, order=40)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", load_for_its_data)

@@ -1,7 +1,7 @@
-"""A sentence that is too long for the model ends in a stack trace, with a number that is not the line's.
+"""A line that is too long for the model ends ``fairseq-interactive`` in a trace, and the lines after it are lost.
 
-Here ``fairseq-generate`` names it before it translates; ``fairseq-interactive`` translates every other line, names the
-missing ones, and does not exit with 0. https://github.com/facebookresearch/fairseq/issues/257
+Here it translates every other line, names the missing ones, and does not exit with 0.
+https://github.com/facebookresearch/fairseq/issues/257
 """
 
 from __future__ import annotations
@@ -16,38 +16,6 @@ from fairseq_cli import interactive
 
 from fairseq_plugins.errors import UserError, report
 from fairseq_plugins.patches.wrapping import wrap
-
-POSITIONS = "--max-source-positions and --max-target-positions"
-
-
-def filter_naming_sentence(
-    filter_by_size: Callable[..., Any],
-    task: FairseqTask,
-    indices: Any,
-    dataset: Any,
-    max_positions: Any = None,
-    ignore_invalid_inputs: bool = False,
-) -> Any:
-    """``FairseqTask.filter_indices_by_size``, which counts sentences from 1, as editors count lines.
-
-    Raises:
-        UserError: a sentence is too long, and there is no option to skip such sentences.
-    """
-    if not ignore_invalid_inputs:
-        _, ignored = dataset.filter_indices_by_size(indices, max_positions)
-        if len(ignored) > 0:
-            first = min(ignored)
-            raise UserError(
-                f"sentence {first + 1} has {_in_words(dataset.size(first))} tokens with the end mark, at most "
-                f"{_in_words(max_positions)} are possible with this model and its {POSITIONS}; shorten it, or skip "
-                f"such sentences ({len(ignored)} in all) with --skip-invalid-size-inputs-valid-test"
-            )
-    return filter_by_size(task, indices, dataset, max_positions, ignore_invalid_inputs)
-
-
-def _in_words(sizes: Any) -> str:
-    """One number, or those of source and target."""
-    return " and ".join(f"{int(size):,}" for size in (sizes if isinstance(sizes, (tuple, list)) else [sizes]))
 
 
 class Lines:
@@ -122,7 +90,6 @@ def translate_or_tell(main: Callable[..., None], *args: Any, **kwargs: Any) -> N
 
 
 def apply() -> None:
-    """Wrap the check of every task, and the loop of ``fairseq-interactive`` over its lines."""
-    wrap(FairseqTask, "filter_indices_by_size", filter_naming_sentence)
+    """Wrap the loop of ``fairseq-interactive`` over its lines."""
     wrap(interactive, "make_batches", batches_of_what_fits)
     wrap(interactive, "main", translate_or_tell)

@@ -8,17 +8,44 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import utils as distributed_utils
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.errors import EXPLANATIONS, UserError, nearest
+from fairseq_plugins.integrity import plain_content
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.process import users_mistake
+
+OVERWRITE = " #fairseq:overwrite"
+SHOWN = 80
+"""Characters of a line of a file in a message."""
+NAMED = 3
+"""Maximum number of differing weights of each kind in a message."""
+QUOTED = re.compile(r'"([^"]+)"')
+SHAPES = re.compile(
+    r"size mismatch for (\S+): copying a param with shape torch.Size\(\[(.*?)\]\) from checkpoint, "
+    r".* model is torch.Size\(\[(.*?)\]\)\.\s"
+)
+
+REGISTRIES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, type[FairseqDataclass]]]] = {
+    "model": (ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY),
+    "task": (TASK_REGISTRY, TASK_DATACLASS_REGISTRY),
+}
+"""Every name of a group, and the declarations of those that have one."""
 
 Line = Callable[[re.Match[str], Mapping[str, Any]], "str | None"]
 
@@ -30,7 +57,8 @@ class Message:
     Args:
         where: module and function that are in the trace, as in ``fairseq.utils:split_paths``; empty for any.
         pattern: regular expression that the text of the error matches.
-        line: the line, from the match and the local variables of that function; None where the row does not apply.
+        line: the line, from the match and the local variables of that function, ``error`` among them; None where the
+            row does not apply.
         kinds: classes of the error.
     """
 
@@ -38,6 +66,20 @@ class Message:
     pattern: str
     line: Line
     kinds: type[BaseException] | tuple[type[BaseException], ...] = Exception
+
+
+# --- options and directories ----------------------------------------------------------------------------------------
+
+
+def no_path(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+    """Return the line for a command without a model."""
+    missing = local["cfg"].common_eval.path is None
+    return "--path is required: the checkpoint of the model, or several with colons between them" if missing else None
+
+
+def no_task(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+    """Return the line for ``fairseq-validate`` without a task, which has no default there."""
+    return "--task is required, as in --task translation" if getattr(local.get("args"), "task", "") is None else None
 
 
 def not_binarised(_found: re.Match[str], local: Mapping[str, Any]) -> str:
@@ -58,24 +100,129 @@ def no_such_split(found: re.Match[str], _local: Mapping[str, Any]) -> str | None
     # Some tasks name the set itself.
     directory = Path(place) if Path(place).is_dir() else Path(place).parent
     splits = sorted({path.name.partition(".")[0] for path in directory.glob("*.idx")})
+    if not splits:
+        return None
+    return f"{directory}: holds no set '{split}'{nearest(split, splits)}; it holds: {', '.join(splits)}"
+
+
+def long_sentence(_found: re.Match[str], local: Mapping[str, Any]) -> str:
+    """Return the line for a set with sentences that are too long; it counts from 1, as editors count lines."""
+
+    def in_words(sizes: Any) -> str:
+        return " and ".join(f"{int(size):,}" for size in (sizes if isinstance(sizes, (tuple, list)) else [sizes]))
+
+    first = min(local["ignored"])
     return (
-        f"{directory}: holds no set '{split}'{nearest(split, splits)}; it holds: {', '.join(splits)}"
-        if splits
-        else None
+        f"sentence {first + 1} has {in_words(local['dataset'].size(first))} tokens with the end mark, at most "
+        f"{in_words(local['max_positions'])} are possible with this model and its --max-source-positions and "
+        f"--max-target-positions; shorten it, or skip such sentences ({len(local['ignored'])} in all) with "
+        "--skip-invalid-size-inputs-valid-test"
     )
 
 
-def no_path(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
-    """Return the line for a command without a model."""
-    missing = local["cfg"].common_eval.path is None
-    return "--path is required: the checkpoint of the model, or several with colons between them" if missing else None
+# --- dictionaries ---------------------------------------------------------------------------------------------------
 
 
-def no_task(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
-    """Return the line for ``fairseq-validate`` without a task, which has no default there."""
-    return "--task is required, as in --task translation" if getattr(local.get("args"), "task", "") is None else None
+def broken_dictionary(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+    """Return the line that names file and line of a dictionary; None if fairseq has failed for another reason."""
+    path = local["f"] if isinstance(local["f"], str) else local["f"].name
+    seen: dict[str, int] = dict.fromkeys(Dictionary().symbols, 0)
+    for number, text in enumerate(read_lines(Path(path)), start=1):
+        line = text.rstrip()
+        word, blank, count = line.removesuffix(OVERWRITE).rpartition(" ")
+        if "\r" in line:
+            return f"{path}: line {number}: carriage return inside the line, where fairseq splits it; remove it"
+        if not blank or not re.fullmatch(r"[+-]?\d+", count):
+            tab = ", separated by a space, not a tab" if "\t" in line else ""
+            # A text in place of a dictionary may have lines of any length.
+            shown = line if len(line) <= SHOWN else line[:SHOWN] + "..."
+            return f"{path}: line {number}: '{shown}' is not a word and its count{tab}"
+        if word in seen and not line.endswith(OVERWRITE):
+            where = f"is in line {seen[word]} already" if seen[word] else "is one that fairseq adds itself"
+            return f"{path}: line {number}: the word '{word}' {where}; remove it, or end the line in{OVERWRITE}"
+        seen[word] = number
+    return None
 
 
+# --- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+def other_weights(path: str, message: str) -> str | None:
+    """Return the line for weights that do not fit a model, from the message of torch's ``load_state_dict``."""
+
+    def first(names: Sequence[str]) -> str:
+        return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+
+    found = []
+    for heading, kind in (("Missing key(s)", "missing from it"), ("Unexpected key(s)", "unknown to the model")):
+        for line in message.splitlines():
+            if heading in line:
+                names = QUOTED.findall(line)
+                found.append(f"{len(names)} weights are {kind} ({first(names)})")
+    shapes = [f"{name}: ({there}) in it, ({here}) in the model" for name, there, here in SHAPES.findall(message + "\n")]
+    if shapes:
+        found.append(f"{len(shapes)} weights have another shape ({first(shapes)})")
+    return f"checkpoint {path} is of another architecture or dictionary: {'; '.join(found)}" if found else None
+
+
+def other_model(found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+    """Return the line for a checkpoint that a command cannot load into its model."""
+    return other_weights(local["filename"], found.string)
+
+
+def other_training(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+    """Return the line for a checkpoint that a training cannot load: fairseq replaces every reason by one sentence."""
+    reason = local["error"].__context__
+    return str(reason) if isinstance(reason, UserError) else other_weights(local["filename"], str(reason))
+
+
+def damaged_checkpoint(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+    """Return the line for a checkpoint with a setting that its model or task cannot have; None if all are possible."""
+    path = local["filename"]
+    problem = wrong_setting(plain_content(path)) if Path(path).is_file() else None
+    return f"checkpoint {path} is damaged: {problem}" if problem else None
+
+
+def wrong_setting(state: Mapping[str, Any]) -> str | None:
+    """Return the problem of the first setting in a checkpoint that is not what is declared; None if all are."""
+    config = state.get("cfg") or {}
+    for group, (names, declarations) in REGISTRIES.items():
+        stored = config.get(group, {})
+        values = vars(stored) if isinstance(stored, Namespace) else stored
+        if not isinstance(values, Mapping):
+            return f"its settings of the {group} are a {type(values).__name__}"
+        chosen = str(values.get("_name"))
+        if values and chosen not in names:
+            return f"unknown {group} '{chosen}'{nearest(chosen, sorted(names))}"
+        declared = declarations.get(ARCH_MODEL_NAME_REGISTRY.get(chosen, chosen) if group == "model" else chosen)
+        settings = {} if declared is None else OmegaConf.structured(declared)
+        for name in settings.keys() & values.keys():
+            try:
+                settings[name] = values[name]
+            except (OmegaConfBaseException, AssertionError, TypeError, ValueError) as error:
+                reason = (str(error) or type(error).__name__).splitlines()[0]
+                return f"its setting {group}.{name} is {str(values[name])[:40]!r}: {reason}"
+    return None
+
+
+@contextmanager
+def explained_by_settings(path: str | Path, state: Mapping[str, Any]) -> Iterator[None]:
+    """Explain an error by the settings of the checkpoint ``state`` at ``path``, if one is wrong.
+
+    Raises:
+        UserError: instead of an error, with the first setting that is wrong.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if problem := wrong_setting(state):
+            raise UserError(f"checkpoint {path} is damaged: {problem}") from error
+        raise
+
+
+LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
 MESSAGES: tuple[Message, ...] = (
     Message("fairseq.tasks.translation:setup_task", "^Could not infer language pair", not_binarised),
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
@@ -83,6 +230,12 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq_cli.validate:main", "NoneType", no_path, TypeError),
     Message("fairseq_cli.eval_lm:main", "NoneType", no_path, TypeError),
     Message("fairseq.options:parse_args_and_arch", "^None$", no_task, KeyError),
+    Message("fairseq.tasks.fairseq_task:filter_indices_by_size", "^Size of sample #", long_sentence),
+    Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
+    Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),
+    Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_training),
+    Message(LOADING, "^Model file not found: (.*)", lambda found, _: f"no such checkpoint: {found[1]}", OSError),
+    Message(LOADING, "", damaged_checkpoint),
 )
 
 
@@ -103,7 +256,10 @@ def explain(error: BaseException) -> UserError | None:
         found = re.search(message.pattern, str(error))
         if found and isinstance(error, message.kinds):
             local = locals_of(error.__traceback__, message.where)
-            line = None if local is None else message.line(found, local)
+            try:
+                line = None if local is None else message.line(found, {**local, "error": error})
+            except UserError as worse:  # a file that cannot even be read
+                return worse
             if line:
                 return UserError(line)
     return None

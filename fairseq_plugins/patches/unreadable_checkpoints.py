@@ -7,7 +7,7 @@ https://github.com/facebookresearch/fairseq/issues/5610 shows the kind of error 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
     try:
         with explained(path):
             state = load(path, *args, **kwargs)
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except UserError:
+        raise
+    except Exception:
         # fairseq reads its entries before it is known to be a checkpoint; if it is one, the error has another cause.
         _require_schedule(local, plain_content(local))
         raise
@@ -46,21 +48,6 @@ def _require_schedule(path: Path, state: Mapping[str, Any]) -> None:
     history = state.get("optimizer_history")
     if history is not None and not (history and {"lr_scheduler_state", "best_loss"} & set(history[-1])):
         raise UserError(f"checkpoint {path} is damaged: its entry 'optimizer_history' has no state of a schedule")
-
-
-def require_files(load: Callable[..., Any], filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:
-    """``load_model_ensemble_and_task`` that names a missing model file in one line.
-
-    Raises:
-        UserError: fairseq found no file of that name, sharded or not.
-    """
-    try:
-        return load(filenames, *args, **kwargs)
-    except OSError as error:
-        missing = [name for name in filenames if not PathManager.exists(name)]
-        if not missing:
-            raise
-        raise UserError(f"no such checkpoint: {', '.join(missing)}") from error
 
 
 def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwargs: Any) -> Any:
@@ -80,7 +67,6 @@ def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwa
 
 
 def apply() -> None:
-    """Wrap the three functions by which every command reads a checkpoint."""
+    """Wrap the two functions by which every command reads a checkpoint."""
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_or_explain, order=20)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", require_files, order=30)
     wrap(checkpoint_utils, "load_checkpoint", require_restore_file, order=40)

@@ -23,7 +23,7 @@ from fairseq_plugins.core.config import STOCK
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.mismatched_checkpoints import explain
+from fairseq_plugins.patches.messages import other_weights
 
 STOCK_NORMS = {True: "pre", False: "post"}
 """Values of ``--norm`` by fairseq's ``normalize_before``; with plain parts these are stock models, key for key."""
@@ -75,7 +75,9 @@ def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], dictionarie
     try:
         model.load_state_dict(dict(weights), strict=True)
     except RuntimeError as error:
-        raise explain(str(path), error) or error from error
+        if line := other_weights(str(path), str(error)):
+            raise UserError(line) from error
+        raise
     return model.eval()
 
 

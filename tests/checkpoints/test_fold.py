@@ -22,12 +22,12 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
-from fairseq_plugins.archive.content import weights_hash
 from fairseq_plugins.checkpoints import fold as fold_module
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.checkpoints.fold import fold_checkpoint, main
 from fairseq_plugins.core.method import PARTS, Axis, Site
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.integrity import weights_hash
 from tests.building import TINY, Batch, batch, build, residuals, settings, translation_task
 from tests.rounding import assert_same_to_rounding
 from tests.toy import binarise, train_toy, translate_toy

@@ -28,14 +28,16 @@ def test_a_training_begins_with_few_lines(
 ) -> None:
     printed = io.StringIO()
     root = logging.getLogger()
-    monkeypatch.setattr(sys, "stdout", printed)
-    monkeypatch.setattr(root, "handlers", [logging.StreamHandler(printed)])
-    monkeypatch.setattr(root, "level", level)
-    monkeypatch.setattr(logging.getLogger("fairseq_cli.train"), "handlers", [])
     file = tmp_path / "log.txt"
     flags = [*toy.TINY_MODEL, *toy.RECIPE, "--arch", "admin_transformer", "--max-update", "1", "--save-dir"]
     toy.forget_earlier_trainings()
-    assert main(["train", str(data), *flags, str(tmp_path / "saved"), "--log-file", str(file)]) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", printed)
+        patched.setattr(root, "handlers", [logging.StreamHandler(printed)])
+        patched.setattr(root, "level", level)
+        patched.setattr(logging.getLogger("fairseq_cli.train"), "handlers", [])
+        assert main(["train", str(data), *flags, str(tmp_path / "saved"), "--log-file", str(file)]) == 0
+        assert not root.handlers[0].filters
     lines = printed.getvalue().splitlines()
     expected = (
         "model admin_transformer, encoder_layers 2, decoder_layers 2, encoder_embed_dim 16, criterion "
@@ -55,15 +57,15 @@ def test_a_training_begins_with_few_lines(
     assert start < 30
     for kept in ("num. shared model params: 12,448 (num. trained: 12,448)", f"{data} train de-en 120 examples"):
         assert kept in lines[:start]
-    assert not [handler for handler in root.handlers if handler.filters]
 
 
 def test_only_what_is_printed_is_shortened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     handlers: list[logging.Handler] = [logging.FileHandler(tmp_path / "x"), logging.StreamHandler(sys.stdout)]
-    monkeypatch.setattr(logging.getLogger(), "handlers", handlers)
-    monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
-    with short_log():
-        assert [[type(one) for one in handler.filters] for handler in handlers] == [[], [Shortened]]
+    with monkeypatch.context() as patched:
+        patched.setattr(logging.getLogger(), "handlers", handlers)
+        patched.setattr(logging.getLogger(), "level", logging.INFO)
+        with short_log():
+            assert [[type(added) for added in handler.filters] for handler in handlers] == [[], [Shortened]]
     handlers[0].close()
 
 

@@ -43,7 +43,6 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.validation_lost_at_resume.tell_schedule",
         "patches.ema_interval_at_resume.count_from_start",
         "patches.ema_from_plain_checkpoint.say_what_is_wanted",
-        "patches.mismatched_checkpoints.restore_or_explain",
     ),
     "fairseq.checkpoint_utils.load_checkpoint": (
         "patches.update_after_the_last.load_and_stop",
@@ -54,12 +53,6 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.checkpoint_utils.load_checkpoint_to_cpu": (
         "patches.ema_from_plain_checkpoint.weights_for_average",
         "patches.unreadable_checkpoints.load_or_explain",
-    ),
-    "fairseq.checkpoint_utils.load_model_ensemble_and_task": (
-        "patches.damaged_settings.load_or_explain",
-        "patches.mismatched_checkpoints.load_or_explain",
-        "patches.unreadable_checkpoints.require_files",
-        "patches.another_dictionary.load_for_its_data",
     ),
     "fairseq.distributed.utils.call_main": (
         "patches.messages.call_main_explained",

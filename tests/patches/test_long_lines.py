@@ -1,4 +1,4 @@
-"""A sentence that is longer than the model takes: named by fairseq-generate, the only one missing in interactive."""
+"""A sentence that is longer than the model takes: the only one missing in fairseq-interactive."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.tasks import FairseqTask
 from fairseq_cli import interactive
 
 from fairseq_plugins.errors import UserError
-from tests import toy
 
 LONG = " ".join(["eins"] * 2000)
 
@@ -70,23 +68,9 @@ def test_who_asks_that_they_are_left_out_has_no_error(
     assert numbers(capsys.readouterr().out) == [0, 2, 3]
 
 
-def test_generate_names_sentence_and_limit(toy_data: Path, toy_checkpoint: Path, tmp_path: Path) -> None:
-    lengths = [len(source.split()) + 1 for source, _ in toy.sentence_pairs(toy.SIZES["test"], 3)]
-    longest = max(lengths)
-    limits = ("--max-source-positions", str(longest - 1), "--max-target-positions", "1000")
-    with pytest.raises(UserError) as caught:
-        toy.translate_toy(toy_data, toy_checkpoint, tmp_path, *limits)
-    (line,) = caught.value.problems
-    first = lengths.index(longest)
-    assert line.startswith(f"sentence {first + 1} has {longest} and {longest} tokens with the end mark, at most ")
-    assert f"{longest - 1} and 1,000 are possible" in line
-    assert f"({lengths.count(longest)} in all) with --skip-invalid-size-inputs-valid-test" in line
-
-
 def test_stock_ends_in_a_trace(
     toy_data: Path, toy_checkpoint: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interactive, "make_batches", inspect.unwrap(interactive.make_batches))
-    monkeypatch.setattr(FairseqTask, "filter_indices_by_size", inspect.unwrap(FairseqTask.filter_indices_by_size))
     with pytest.raises(Exception, match="Size of sample #0 is invalid"):
         hypotheses(toy_data, toy_checkpoint, text)
