@@ -99,17 +99,17 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
     # Values that other groups of the configuration would provide.
     config = TranslationConfig(data=str(data), dataset_impl=None, required_seq_len_multiple=1, train_subset="train")
     task = TranslationTask.setup_task(config)
-    return task, lambda sentences, length: _first_sentences(task, data, sentences, length)
 
+    def first_sentences(sentences: int, length: int) -> Batch:
+        if "valid" not in task.datasets:
+            task.load_dataset("valid")
+        dataset = task.dataset("valid")
+        short = (number for number in range(len(dataset)) if dataset.num_tokens(number) <= length)
+        chosen = [dataset[number] for number in islice(short, sentences)]
+        if not chosen:
+            raise UserError(f"{data}: no validation sentence has at most {length} tokens; give a larger --length")
+        sample = dataset.collater(chosen)
+        inputs = Namespace(**sample["net_input"])
+        return Batch(inputs.src_tokens, inputs.src_lengths, inputs.prev_output_tokens, sample["target"])
 
-def _first_sentences(task: TranslationTask, data: Path, sentences: int, length: int) -> Batch:
-    if "valid" not in task.datasets:
-        task.load_dataset("valid")
-    dataset = task.dataset("valid")
-    short = (number for number in range(len(dataset)) if dataset.num_tokens(number) <= length)
-    chosen = [dataset[number] for number in islice(short, sentences)]
-    if not chosen:
-        raise UserError(f"{data}: no validation sentence has at most {length} tokens; give a larger --length")
-    sample = dataset.collater(chosen)
-    inputs = Namespace(**sample["net_input"])
-    return Batch(inputs.src_tokens, inputs.src_lengths, inputs.prev_output_tokens, sample["target"])
+    return task, first_sentences

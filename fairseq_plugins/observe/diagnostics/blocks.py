@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fairseq_plugins.core.norm import NormPlace
-from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.observe.diagnostics.batches import Batch
-from fairseq_plugins.observe.diagnostics.gradients import Backward, watched_backward
+from fairseq_plugins.observe.diagnostics.gradients import watched_backward
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, each, ratio
-from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, cells, each, of_records, ratio
 from fairseq_plugins.plots import Bars, Figure, Panel
 
 
@@ -52,30 +51,29 @@ class Kind(NamedTuple):
 def blocks(model: Any, batch: Batch) -> list[Block]:
     """Measure every block of the model in training mode, the encoder's first."""
     seen = watched_backward(model, batch)
-    return [_block(sub, seen) for sub in sub_layers(model)]
-
-
-def _block(sub: SubLayer, seen: Backward) -> Block:
-    key = (sub.stack, sub.number, sub.site.value)
-    stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
-    # Without a norm after the sum, sum and output are one tensor.
-    beta_ln = ratio(total, output) if NormPlace.AFTER in sub.norms else None
-    beta_rc = ratio(stream, total)
-    beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
-    return Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total")))
+    measured = []
+    for sub in sub_layers(model):
+        key = (sub.stack, sub.number, sub.site.value)
+        stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
+        # Without a norm after the sum, sum and output are one tensor.
+        beta_ln = ratio(total, output) if NormPlace.AFTER in sub.norms else None
+        beta_rc = ratio(stream, total)
+        beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
+        measured.append(Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total"))))
+    return measured
 
 
 def kinds(found: list[Block]) -> list[Kind]:
     """Return the rows of Table 1: means over the layers for each kind of sub-layer, in the order in which they run."""
-    names = list(dict.fromkeys((block.stack, block.site) for block in found))
-    return [_kind(stack, site, [b for b in found if (b.stack, b.site) == (stack, site)]) for stack, site in names]
-
-
-def _kind(stack: str, site: str, members: list[Block]) -> Kind:
-    columns = ([getattr(one, name) for one in members] for name in ("beta_ln", "beta_rc", "beta", "variance"))
-    beta_ln, beta_rc, beta, variance = map(mean, columns)
-    assert variance is not None
-    return Kind(stack, site, beta_ln, beta_rc, beta, variance)
+    rows = []
+    for stack, site in dict.fromkeys((block.stack, block.site) for block in found):
+        members = [block for block in found if (block.stack, block.site) == (stack, site)]
+        beta_ln, beta_rc, beta = (
+            mean([getattr(member, name) for member in members]) for name in ("beta_ln", "beta_rc", "beta")
+        )
+        variance = sum(member.variance for member in members) / len(members)
+        rows.append(Kind(stack, site, beta_ln, beta_rc, beta, variance))
+    return rows
 
 
 def mean(values: list[float | None]) -> float | None:
@@ -87,28 +85,25 @@ def mean(values: list[float | None]) -> float | None:
 def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Measure every block, and the means of Table 1."""
     found = each(subjects, settings, blocks)
-    means: dict[str, list[Kind]] = {label: kinds(some) for label, some in found.items()}
-    names = list(dict.fromkeys(f"{kind.stack} {kind.site}" for some in means.values() for kind in some))
-    titles = {
-        "beta_ln": ("LayerNorm", "|dr| / |do|", 1.0),
-        "beta_rc": ("residual connection", "|dz| / |dr|", 1.0),
-        "beta": ("block", "|dz| / |do|", 1.0),
-        "variance": ("sum", "Var(r)", 0.0),
+    means = {
+        label: {f"{kind.stack} {kind.site}": kind for kind in kinds(measured)} for label, measured in found.items()
     }
+    names = list(dict.fromkeys(name for rows in means.values() for name in rows))
     panels: list[Panel] = []
-    for column, (title, y_label, base) in titles.items():
-        series = [(label, [_cell(some, name, column) for name in names]) for label, some in means.items()]
+    for column, title, y_label, base in (
+        ("beta_ln", "LayerNorm", "|dr| / |do|", 1.0),
+        ("beta_rc", "residual connection", "|dz| / |dr|", 1.0),
+        ("beta", "block", "|dz| / |do|", 1.0),
+        ("variance", "sum", "Var(r)", 0.0),
+    ):
+        series = [(label, [getattr(rows.get(name), column, None) for name in names]) for label, rows in means.items()]
         if any(value is not None for _, values in series for value in values):
             panels.append(Bars(title, y_label, names, series, base))
-    tables = [of_records("gradient-ratios", means), of_records("gradient-ratios-layers", found)]
+    table_1 = of_records("gradient-ratios", {label: rows.values() for label, rows in means.items()})
     header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
-    rows = [(label, f"{k.stack} {k.site}", *k[2:]) for label, some in means.items() for k in some]
+    shown = [(label, name, *kind[2:]) for label, rows in means.items() for name, kind in rows.items()]
     figure = Figure("gradient-ratios", "Gradient ratios of residual blocks", panels)
-    return Result(tables, [figure], cells(header, rows))
-
-
-def _cell(some: Sequence[Kind], name: str, column: str) -> float | None:
-    return next((getattr(kind, column) for kind in some if f"{kind.stack} {kind.site}" == name), None)
+    return Result([table_1, of_records("gradient-ratios-layers", found)], [figure], cells(header, shown))
 
 
 ANALYSIS = Analysis(

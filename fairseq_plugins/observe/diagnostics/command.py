@@ -19,7 +19,7 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins import plots
 from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.observe.diagnostics import analyses, papers, tables, trainings
+from fairseq_plugins.observe.diagnostics import analyses, papers, trainings
 from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
 from fairseq_plugins.observe.diagnostics.models import (
     Subject,
@@ -28,7 +28,7 @@ from fairseq_plugins.observe.diagnostics.models import (
     of_checkpoint,
     of_options,
 )
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings
+from fairseq_plugins.observe.diagnostics.results import Analysis, Settings
 from fairseq_plugins.observe.diagnostics.trainings import Training
 from fairseq_plugins.options import IntermixedParser, at_least
 from fairseq_plugins.process import exit_code
@@ -120,17 +120,14 @@ def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
         UserError: an unknown flag, with the nearest one; an illegal value.
     """
     flags, actions = parser()
-    both = flags.read(argv)
-    own, values = {action.dest for action in actions}, vars(both)
-    return (
-        Namespace(**{name: value for name, value in values.items() if name in own}),
-        Namespace(**{name: value for name, value in values.items() if name not in own}),
-    )
+    values = vars(flags.read(argv))
+    own = {action.dest: values.pop(action.dest) for action in actions if action.dest in values}
+    return Namespace(**own), Namespace(**values)
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One analysis of some models or trainings, under the name of its files."""
+    """One analysis of some models or trainings; its files are named after ``prefix`` if that is set."""
 
     analysis: Analysis
     subjects: Sequence[Subject] | Sequence[Training]
@@ -150,87 +147,87 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
         known = ", ".join([*analyses.BY_NAME, EVERYTHING])
         raise UserError(f"no analysis given; one of: {known} (fairseq-deep diagnose --help)")
     if args.paper is not None:
-        if args.analysis != EVERYTHING:
-            raise UserError(f"--paper needs 'all', not '{args.analysis}'")
-        _refuse_what_a_paper_says(args, model)
-        return [_paper_job(figure, args) for figure in papers.find(args.paper)]
+        return _paper_jobs(args, model)
     chosen = analyses.OF_MODELS if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
-    _refuse_settings_of_nothing(args, model, chosen[0])
-    task, make = _task(args)
-    if chosen[0].of == "trainings":
-        found = trainings.find([Path(name) for name in args.methods], args.checkpoint, task if args.data else None)
+    of_trainings = chosen[0].of == "trainings"
+    _refuse_unread_settings(args, model, of_trainings or bool(args.checkpoint and not args.methods))
+    words = args.vocabulary or WORDS
+    task, make = read_data(args.data) if args.data else (made_up_task(words, words), None)
+    own_task = task if args.data else None
+    if of_trainings:
+        found = trainings.find([Path(name) for name in args.methods], args.checkpoint, own_task)
         return [_job(chosen[0], found, args, make)]
     names = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
     subjects = [_of_method(name, model, task) for name in dict.fromkeys(names)]
-    subjects += [of_checkpoint(path, task if args.data else None) for path in args.checkpoint]
-    return [_job(one, _distinct(subjects), args, make) for one in chosen]
+    subjects += [of_checkpoint(path, own_task) for path in args.checkpoint]
+    labels = [subject.label for subject in subjects]
+    for place, label in enumerate(labels):
+        if labels.count(label) > 1:
+            subjects[place] = dataclasses.replace(subjects[place], label=f"{label} ({place + 1})")
+    return [_job(analysis, subjects, args, make) for analysis in chosen]
 
 
-def _said(model: Namespace) -> list[str]:
-    """Return the settings of a model that the user has set, as flags."""
-    # A flag without a value is False if unset; 0 is set.
-    said = [name for name, value in sorted(vars(model).items()) if value is not None and value is not False]
-    return [f"--{name.replace('_', '-')}" for name in said]
-
-
-def _refuse_what_a_paper_says(args: Namespace, model: Namespace) -> None:
-    """Refuse settings that the figure of a paper defines.
+def _paper_jobs(args: Namespace, model: Namespace) -> list[Job]:
+    """Return the jobs of a paper's figures.
 
     Raises:
-        UserError: the user sets some.
+        UserError: an unknown paper, or the user sets what its figures define.
     """
-    own = [one for one in parser()[1] if one.dest in vars(args) and one.dest not in PAPERS_OWN]
-    said = [
-        (one.option_strings or ["methods"])[-1]
-        for one in own
-        if (getattr(args, one.dest) or None) != (one.default or None)
+    if args.analysis != EVERYTHING:
+        raise UserError(f"--paper needs 'all', not '{args.analysis}'")
+    given = [
+        (action.option_strings or ["methods"])[-1]
+        for action in parser()[1]
+        if action.dest in vars(args) and action.dest not in PAPERS_OWN
+        if (getattr(args, action.dest) or None) != (action.default or None)
     ]
-    said += _said(model)
-    if said:
-        raise UserError(f"--paper defines what is measured: drop {', '.join(said)}")
+    if given := given + _given(model):
+        raise UserError(f"--paper defines what is measured: drop {', '.join(given)}")
+    found = []
+    for figure in papers.find(args.paper):
+        subjects = []
+        for one in figure.models:
+            own, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(one.flags)])
+            subjects.append(of_options(one.method, options, made_up_task(WORDS, WORDS), one.label))
+        own.seed = args.seed
+        found.append(_job(analyses.find(figure.analysis), subjects, own, prefix=figure.name, shows=figure.shows))
+    return found
 
 
-def _refuse_settings_of_nothing(args: Namespace, model: Namespace, analysis: Analysis) -> None:
+def _given(model: Namespace) -> list[str]:
+    """Return the flags of a model that the user has set."""
+    # A flag without a value is False if unset; 0 is set.
+    given = [name for name, value in sorted(vars(model).items()) if value is not None and value is not False]
+    return [f"--{name.replace('_', '-')}" for name in given]
+
+
+def _refuse_unread_settings(args: Namespace, model: Namespace, only_trained: bool) -> None:
     """Refuse settings of a model, or of made-up words, if no method would read them.
 
     Raises:
         UserError: there are some.
     """
-    only_trained = analysis.of == "trainings" or (args.checkpoint and not args.methods)
-    if only_trained and (said := _said(model)):
-        raise UserError(f"{', '.join(said)}: a trained model has its own settings; these options are for methods")
+    if only_trained and (given := _given(model)):
+        raise UserError(f"{', '.join(given)}: a trained model has its own settings; these options are for methods")
     if args.vocabulary is not None and (only_trained or args.data):
         whose = "a corpus" if args.data else "a trained model"
         raise UserError(f"--vocabulary: {whose} has its own words; this option is for methods and made-up words")
 
 
-def _of_method(text: str, said: Namespace, task: Any) -> Subject:
+def _of_method(text: str, given: Namespace, task: Any) -> Subject:
     """Return a method, with its own settings if it is written ``METHOD:SETTING=VALUE:...``."""
     name, *settings = text.split(":")
     find_architecture(name)
     flags = []
     for setting in settings:
         key, equals, value = setting.partition("=")
-        if not equals or key.replace("-", "_") not in vars(said):
+        if not equals or key.replace("-", "_") not in vars(given):
             # A list of all settings would fill a page.
-            near = nearest(key.replace("-", "_"), sorted(vars(said)))
+            near = nearest(key.replace("-", "_"), sorted(vars(given)))
             raise UserError(f"{text}: '{setting}' is not SETTING=VALUE of a model{near}")
         flags.append(f"--{key.replace('_', '-')}={value}")
     own = {key: value for key, value in vars(parse(["-", *flags])[1]).items() if value is not None}
-    return of_options(name, Namespace(**{**vars(said), **own}), task, text)
-
-
-def _distinct(subjects: Sequence[Subject]) -> list[Subject]:
-    """Return the subjects with distinct labels."""
-    labels = [subject.label for subject in subjects]
-    numbered = (dataclasses.replace(one, label=f"{one.label} ({place})") for place, one in enumerate(subjects, start=1))
-    return [one if labels.count(one.label) == 1 else other for one, other in zip(subjects, numbered, strict=True)]
-
-
-def _task(args: Namespace) -> tuple[Any, Make | None]:
-    if args.data is None:
-        return made_up_task(args.vocabulary or WORDS, args.vocabulary or WORDS), None
-    return read_data(args.data)
+    return of_options(name, Namespace(**{**vars(given), **own}), task, text)
 
 
 def _job(analysis: Analysis, subjects: Sequence[Any], args: Namespace, make: Make | None = None, **names: str) -> Job:
@@ -240,27 +237,15 @@ def _job(analysis: Analysis, subjects: Sequence[Any], args: Namespace, make: Mak
     def batch(subject: Subject) -> Batch:
         return make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
 
+    def progress(text: str) -> None:
+        print(f"measuring {text}", file=sys.stderr, flush=True)
+
     settings = Settings(batch=batch, seed=args.seed, progress=progress, made_up=make is None)
     options = {option.name: getattr(args, option.name) for option in analysis.options}
     return Job(analysis, subjects, settings, options, **names)
 
 
-def progress(text: str) -> None:
-    """Print a progress line to standard error, apart from the result."""
-    print(f"measuring {text}", file=sys.stderr, flush=True)
-
-
-def _paper_job(figure: papers.PaperFigure, said: Namespace) -> Job:
-    subjects = []
-    for model in figure.models:
-        args, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(model.flags)])
-        task = made_up_task(args.vocabulary or WORDS, args.vocabulary or WORDS)
-        subjects.append(of_options(model.method, options, task, model.label))
-    args.seed = said.seed
-    return _job(analyses.find(figure.analysis), subjects, args, prefix=figure.name, shows=figure.shows)
-
-
-def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> list[Path]:
+def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:
     """Measure, print, write; the numbers before the plots.
 
     Args:
@@ -268,17 +253,22 @@ def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> list[Path]:
         directory: where to write.
         inputs: files that are read, with their full paths.
 
-    Returns:
-        The written files.
-
     Raises:
         UserError: nothing can be written there, or an input would be overwritten.
     """
-    result = _renamed(job.analysis.run(job.subjects, job.settings, **job.options), job)
+    result = job.analysis.run(job.subjects, job.settings, **job.options)
+    if job.prefix:
+        own = len(result.tables[0].name)
+        tables = [dataclasses.replace(table, name=job.prefix + table.name[own:]) for table in result.tables]
+        figures = [dataclasses.replace(figure, name=job.prefix + figure.name[own:]) for figure in result.figures]
+        result = dataclasses.replace(result, tables=tables, figures=figures)
     print(f"{job.prefix or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
-    print(tabulated(result.shown))
-    for note in result.notes:
-        print(note)
+    print(tabulated(result.shown), *result.notes, sep="\n")
+    names = [f"{table.name}{suffix}" for table in result.tables for suffix in (".csv", ".json")]
+    names += [f"{figure.name}{suffix}" for figure in result.figures for suffix in (".png", ".pdf")]
+    for name in names:
+        if (directory / name).resolve() in inputs:
+            raise UserError(f"--output {directory}: {name} would overwrite an input; give another directory")
     about = {
         "analysis": job.analysis.name,
         "paper": job.analysis.paper,
@@ -286,42 +276,11 @@ def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> list[Path]:
         "seed": job.settings.seed,
         job.analysis.of: [subject.about for subject in job.subjects],
     }
-    names = [f"{table.name}{suffix}" for table in result.tables for suffix in (".csv", ".json")]
-    names += [f"{figure.name}{suffix}" for figure in result.figures for suffix in (".png", ".pdf")]
-    for name in names:
-        if (directory / name).resolve() in inputs:
-            raise UserError(f"--output {directory}: {name} would overwrite an input; give another directory")
     with writing(directory):
-        files = [path for table in result.tables for path in tables.write(table, directory, about)]
+        files = [path for table in result.tables for path in table.write(directory, about)]
         if plots.load_pyplot():
             files += [path for figure in result.figures for path in plots.draw(figure, directory)]
     print(f"files: {', '.join(path.name for path in files)}\n", flush=True)
-    return files
-
-
-def _renamed(result: Result, job: Job) -> Result:
-    """Name the files of a paper's figure after the figure instead of the analysis."""
-    if not job.prefix:
-        return result
-
-    def rename(one: Any) -> Any:
-        return dataclasses.replace(one, name=job.prefix + one.name.removeprefix(result.tables[0].name))
-
-    return dataclasses.replace(result, tables=[*map(rename, result.tables)], figures=[*map(rename, result.figures)])
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the logs of fairseq and of the calibration, which would go to the same stream as the result."""
-    before = logging.root.manager.disable
-    logging.disable(logging.INFO)
-    try:
-        with warnings.catch_warnings():
-            # fairseq passes masks of two types to torch.
-            warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
-            yield
-    finally:
-        logging.disable(before)
 
 
 @contextlib.contextmanager
@@ -355,8 +314,16 @@ def writing(directory: Path) -> Iterator[None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``fairseq-deep diagnose``; returns 0, or 2 after one line per problem."""
-    with quiet():
-        return exit_code(lambda: diagnose(list(sys.argv[1:] if argv is None else argv)))
+    before = logging.root.manager.disable
+    # The logs of fairseq and of the calibration would go to the same stream as the result.
+    logging.disable(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            # fairseq passes masks of two types to torch.
+            warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
+            return exit_code(lambda: diagnose(list(sys.argv[1:] if argv is None else argv)))
+    finally:
+        logging.disable(before)
 
 
 def diagnose(argv: Sequence[str]) -> int:

@@ -24,8 +24,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.observation import Visit, recording, replaced_outputs
-from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, each
-from fairseq_plugins.observe.diagnostics.tables import cells, of_matrices
+from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, cells, each, of_matrices
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 LINEAR_IN_SUMMANDS = (nn.LayerNorm, nn.RMSNorm)
@@ -90,33 +89,32 @@ def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor
     start = bottom.new_zeros(len(visits) + 2, *bottom.shape)
     start[0] = bottom
     states = [start]
-    for _, members in groupby(enumerate(visits, start=1), key=lambda one: one[1].sub.number):
+    for _, members in groupby(enumerate(visits, start=1), key=lambda numbered: numbered[1].sub.number):
         layer_input = x = stack.history(states)
         for number, visit in members:
             x = join(visit, number, x, layer_input)
-            _require_sum(visit, x)
             yield x
         states = stack.history.remember(states, x)
 
 
 def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
-    """Apply one residual connection, whose branch is summand ``number``, and the norm after it to summands."""
+    """Apply one residual connection, whose branch is summand ``number``, and the norm after it to summands.
+
+    Raises:
+        UserError: they do not add up to the output.
+    """
     sub, zero = visit.sub, x.new_zeros(1, 1, 1, x.size(-1))
     x = sub.residual(zero, x, layer_input).clone()
     x[number] += sub.residual(visit.branch, zero[0], zero[0])
     if NormPlace.AFTER in sub.norms:
         x = sub.residual.after_norm(sub.norms[NormPlace.AFTER](x), layer_input)
-    return x
-
-
-def _require_sum(visit: Visit, x: Tensor) -> None:
-    expected = visit.output
-    error = float((x.sum(dim=0) - expected).abs().max())
-    if not error <= TOLERANCE * max(float(expected.std()), 1e-6):
+    error = float((x.sum(dim=0) - visit.output).abs().max())
+    if not error <= TOLERANCE * max(float(visit.output.std()), 1e-6):
         raise UserError(
-            f"dependency: the output of {visit.sub.name} is not a weighted sum of the embedding and the branches below "
+            f"dependency: the output of {sub.name} is not a weighted sum of the embedding and the branches below "
             f"(off by {error:.2g}), so their shares are not defined"
         )
+    return x
 
 
 def row(x: Tensor, words: Tensor) -> Tensor:
@@ -134,29 +132,25 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
     found: dict[str, dict[str, Tensor]] = each(subjects, settings, dependency)
     axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
-    maps: list[Panel] = [
-        HeatMap(f"{label}, {stack}", *axes, upper_empty(beta), 0, (0.0, 1.0))
-        for label, stacks in found.items()
-        for stack, beta in stacks.items()
-    ]
+    maps: list[Panel] = []
+    for label, stacks in found.items():
+        for stack, beta in stacks.items():
+            # Branches above have no value.
+            rows = [[v if j <= i + 1 else None for j, v in enumerate(row)] for i, row in enumerate(beta.tolist())]
+            maps.append(HeatMap(f"{label}, {stack}", *axes, rows, 0, (0.0, 1.0)))
     curves: list[Panel] = [_newest_panel(found, stack) for stack in STACKS]
     table = of_matrices("dependency", ("sub_layer", "branch", "beta"), found, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
-    rows: list[Sequence[Any]] = []
+    shown: list[Sequence[Any]] = []
     for label, stacks in found.items():
         for stack, beta in stacks.items():
             share = newest(beta)
-            rows.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
+            shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
     figures = [
         Figure("dependency", "Residual dependency", maps),
         Figure("dependency-newest", "Share of the newest branch", curves),
     ]
-    return Result([table], figures, cells(header, rows))
-
-
-def upper_empty(beta: Tensor) -> list[list[float | None]]:
-    """Return the rows of beta; branches above have no value."""
-    return [[value if j <= i + 1 else None for j, value in enumerate(row)] for i, row in enumerate(beta.tolist())]
+    return Result([table], figures, cells(header, shown))
 
 
 def growth(share: Sequence[float]) -> float | None:

@@ -23,12 +23,14 @@ from fairseq_plugins.observe.diagnostics.results import (
     BY_SUB_LAYER,
     STACKS,
     Analysis,
+    Cell,
     Result,
     Settings,
+    Table,
+    cells,
     each,
     ratio,
 )
-from fairseq_plugins.observe.diagnostics.tables import Table, cells
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
 LABEL_SMOOTHING = 0.1
@@ -53,8 +55,7 @@ def loss_of(model: Any, batch: Batch) -> Tensor:
     """Label-smoothed cross-entropy of ``batch``, mean over its tokens, natural log."""
     sample = {"target": batch.target}
     log_probabilities = model.get_normalized_probs(model(*batch.inputs), log_probs=True, sample=sample)
-    pad = model.decoder.padding_idx
-    return smoothed(log_probabilities.flatten(0, 1), batch.target.flatten(), pad)
+    return smoothed(log_probabilities.flatten(0, 1), batch.target.flatten(), model.decoder.padding_idx)
 
 
 def smoothed(log_probabilities: Tensor, target: Tensor, pad: int) -> Tensor:
@@ -145,72 +146,79 @@ def gradient_norms(model: Any, batch: Batch) -> list[Point]:
     for name, stack in model.stacks():
         for number, layer in enumerate(stack.layers.children()):
             points.append(Point(name, number, LAYER, "output", seen.norm((name, number, LAYER, "output")) or 0.0))
-            points.append(Point(name, number, LAYER, "parameters", parameter_norm(layer)))
+            squares = [float(p.grad.norm()) ** 2 for p in layer.parameters() if p.grad is not None]
+            points.append(Point(name, number, LAYER, "parameters", sum(squares) ** 0.5))
     return points
 
 
-def parameter_norm(layer: torch.nn.Module) -> float:
-    """Return the norm of the gradients of all parameters of ``layer`` together."""
-    squares = [float(p.grad.norm()) ** 2 for p in layer.parameters() if p.grad is not None]
-    return sum(squares) ** 0.5
-
-
-def layer_outputs(points: list[Point], stack: str) -> list[float]:
+def layer_outputs(points: Sequence[Point], stack: str) -> list[float]:
     """Return the norms at the outputs of the layers of ``stack``, bottom to top."""
-    return [p.norm for p in points if p.stack == stack and p.site == "layer" and p.point == "output"]
+    return _norms(points, stack, layers=True)
+
+
+def _norms(points: Sequence[Point], stack: str, layers: bool, point: str = "output") -> list[float]:
+    """Return the norms at one point of the layers, or of the sub-layers, of a stack."""
+    return [p.norm for p in points if p.stack == stack and (p.site == LAYER) == layers and p.point == point]
+
+
+class Largest(NamedTuple):
+    """Norms of one model that others are relative to.
+
+    Attributes:
+        output: the largest at a sub-layer's output.
+        parameters: the largest of a layer's parameters.
+        top: that at the output of the top layer of the last stack.
+    """
+
+    output: float
+    parameters: float
+    top: float
+
+
+def largest_of(points: Sequence[Point]) -> Largest:
+    """Return the norms of a model that its others are relative to."""
+    outputs = [p.norm for p in points if p.site != LAYER and p.point == "output"]
+    parameters = [p.norm for p in points if p.point == "parameters"]
+    return Largest(max(outputs), max(parameters), layer_outputs(points, points[-1].stack)[-1])
 
 
 def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
     found: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
-    rows = [(label, *point, *_relative(points, point)) for label, points in found.items() for point in points]
+    largest = {label: largest_of(points) for label, points in found.items()}
+    rows: list[tuple[Cell, ...]] = []
+    for label, points in found.items():
+        output, parameters, top = largest[label]
+        for point in points:
+            if point.point == "parameters":
+                rows.append((label, *point, ratio(point.norm, parameters), None))
+            else:
+                rows.append((label, *point, ratio(point.norm, output), ratio(point.norm, top)))
     columns = ("model", *Point._fields, "relative_to_largest", "relative_to_top")
-    table = Table("gradient-norm", columns, tuple(rows))
     panels: list[Panel] = []
-    for what, x_label, curve, by in (
-        ("sub-layer outputs", BY_SUB_LAYER, _sub_layer_curve, "largest"),
-        ("layer outputs", BY_LAYER, _layer_curve, "top decoder layer's"),
-        ("parameters of a layer", BY_LAYER, _parameter_curve, "largest"),
+    for what, x_label, by, layers, at, relative_to in (
+        ("sub-layer outputs", BY_SUB_LAYER, "largest", False, "output", "output"),
+        ("layer outputs", BY_LAYER, "top decoder layer's", True, "output", "top"),
+        ("parameters of a layer", BY_LAYER, "largest", True, "parameters", "parameters"),
     ):
         for stack in STACKS:
-            lines = [Line(label, list(enumerate(curve(points, stack), start=1))) for label, points in found.items()]
+            lines = []
+            for label, points in found.items():
+                by_norm = getattr(largest[label], relative_to) or 1
+                norms = [norm / by_norm for norm in _norms(points, stack, layers, at)]
+                lines.append(Line(label, list(enumerate(norms, start=1))))
             panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
     figures = [
         Figure("gradient-norm", "Gradient norms", panels, share_y="row"),
         Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(found), 3, 4.0, "row"),
     ]
-    return Result([table], figures, _shown_gradients(found))
-
-
-def largest_of(points: Sequence[Point]) -> float:
-    """Return the largest norm at a sub-layer's output."""
-    return max(p.norm for p in points if p.site != "layer" and p.point == "output")
-
-
-def top_of(points: Sequence[Point]) -> float:
-    """Return the norm at the output of the top layer of the last stack."""
-    return [p.norm for p in points if p.site == "layer" and p.point == "output"][-1]
-
-
-def _relative(points: Sequence[Point], point: Point) -> tuple[float | None, float | None]:
-    if point.point == "parameters":
-        largest = max(p.norm for p in points if p.point == "parameters")
-        return ratio(point.norm, largest), None
-    return ratio(point.norm, largest_of(points)), ratio(point.norm, top_of(points))
-
-
-def _sub_layer_curve(points: Sequence[Point], stack: str) -> list[float]:
-    norms = [p.norm for p in points if p.stack == stack and p.site != "layer" and p.point == "output"]
-    return [norm / (largest_of(points) or 1) for norm in norms]
-
-
-def _layer_curve(points: Sequence[Point], stack: str) -> list[float]:
-    return [norm / (top_of(points) or 1) for norm in layer_outputs(list(points), stack)]
-
-
-def _parameter_curve(points: Sequence[Point], stack: str) -> list[float]:
-    largest = max(p.norm for p in points if p.point == "parameters") or 1
-    return [p.norm / largest for p in points if p.stack == stack and p.point == "parameters"]
+    header = ("model", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
+    shown: list[Sequence[Cell]] = []
+    for label, points in found.items():
+        top = largest[label].top or 1
+        encoder, decoder = ([norm / top for norm in layer_outputs(points, stack)] for stack in STACKS)
+        shown.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], ratio(decoder[0], decoder[-1])))
+    return Result([Table("gradient-norm", columns, tuple(rows))], figures, cells(header, shown))
 
 
 def _point_panels(found: Mapping[str, Sequence[Point]]) -> list[Panel]:
@@ -233,24 +241,15 @@ def _path(points: Sequence[Point], part: float) -> list[tuple[str, float]]:
     """Follow the stream of one decoder layer: its input, then each sum and the point after it.
 
     Args:
-        points: of one model.
+        points: those of one model.
         part: which layer, from 0 for the bottom to 1 for the top.
     """
     top_layer = max(p.layer for p in points if p.stack == "decoder")
     inside = [p for p in points if (p.stack, p.layer) == ("decoder", int(part * top_layer)) and p.site != LAYER]
-    top = top_of(points) or 1
+    top = largest_of(points).top or 1
     names = {"total": "sum", "output": "output"}
     path = [("layer input", next(p.norm / top for p in inside if p.point == "stream"))]
     return path + [(f"{p.site} {names[p.point]}", p.norm / top) for p in inside if p.point in names]
-
-
-def _shown_gradients(found: Mapping[str, Sequence[Point]]) -> list[list[str]]:
-    header = ("model", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
-    rows: list[Sequence[Any]] = []
-    for label, points in found.items():
-        encoder, decoder = (_layer_curve(points, stack) for stack in STACKS)
-        rows.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], ratio(decoder[0], decoder[-1])))
-    return cells(header, rows)
 
 
 ANALYSIS = Analysis(

@@ -15,13 +15,14 @@ from torch import Tensor
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, each
-from fairseq_plugins.observe.diagnostics.tables import Table, cells
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, Table, cells, each
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
 LARGEST = 4096
 """Maximum number of rows of a Jacobian: 64 MiB and a minute or two on one core."""
 ROWS_AT_ONCE = 64
+LEAST_SINGULAR, BINS = 1e-6, 60
+"""Smaller singular values count as this one, and the number of bins of the histogram."""
 
 
 def require_size(words: int, width: int) -> None:
@@ -71,23 +72,19 @@ def of_function(function: Any, start: Tensor) -> Tensor:
     return torch.cat(rows)
 
 
-def singular_values(matrix: Tensor) -> Tensor:
-    """Largest first."""
-    return torch.linalg.svdvals(matrix)
-
-
 def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Histograms of log10 of the singular values."""
     for subject in subjects:
         words = int(settings.batch(subject).lengths[0])
         require_size(words, subject.options.encoder_embed_dim)
-    found = each(subjects, settings, lambda model, batch: singular_values(jacobian(model, batch)))
+    found = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
     rows = tuple((label, i, v) for label, values in found.items() for i, v in enumerate(values.tolist(), start=1))
     table = Table("jacobian", ("model", "number", "singular_value"), rows)
-    limits = common_limits(list(found.values()))
+    logs = {label: values.double().clamp(min=LEAST_SINGULAR).log10() for label, values in found.items()}
+    limits = min(float(v.min()) for v in logs.values()) - 0.1, max(float(v.max()) for v in logs.values()) + 0.1
     panels: list[Panel] = [
         Lines(label, "log10 of a singular value", "share of the values", [Line("", histogram(values, limits))])
-        for label, values in found.items()
+        for label, values in logs.items()
     ]
     header = ("model", "largest", "median", "smallest", "root mean square", "share in 0.5 to 2")
     shown: list[Sequence[Any]] = []
@@ -98,21 +95,12 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     return Result([table], [figure], cells(header, shown))
 
 
-LEAST_SINGULAR, BINS = 1e-6, 60
-
-
-def common_limits(found: Sequence[Tensor]) -> tuple[float, float]:
-    """Return the range of log10 of all values, with a margin."""
-    logs = [values.double().clamp(min=LEAST_SINGULAR).log10() for values in found]
-    return min(float(one.min()) for one in logs) - 0.1, max(float(one.max()) for one in logs) + 0.1
-
-
-def histogram(values: Tensor, limits: tuple[float, float]) -> list[tuple[float, float]]:
-    """Return the middle of each bin of log10 and its share of values; smaller values count in the lowest bin."""
+def histogram(logs: Tensor, limits: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return the middle of each bin between ``limits`` and its share of values."""
     low, high = limits
-    counts = torch.histc(values.double().clamp(min=LEAST_SINGULAR).log10(), bins=BINS, min=low, max=high)
     width = (high - low) / BINS
-    return [(low + (i + 0.5) * width, float(c) / len(values)) for i, c in enumerate(counts.tolist())]
+    counts = torch.histc(logs, bins=BINS, min=low, max=high).tolist()
+    return [(low + (i + 0.5) * width, float(count) / len(logs)) for i, count in enumerate(counts)]
 
 
 ANALYSIS = Analysis(

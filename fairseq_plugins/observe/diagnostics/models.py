@@ -106,21 +106,18 @@ def find_architecture(name: str) -> str:
     """
     if name in METHODS:
         return name + TRANSLATION.suffix
-    found = ARCH_MODEL_REGISTRY.get(name)
-    if found is None:
-        near = nearest(
-            name,
-            [
-                *METHODS,
-                *(arch for arch, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, DeepTransformerModel)),
-            ],
-        )
-        raise UserError(f"unknown method '{name}'{near}; legal values: {', '.join(sorted(METHODS))}")
-    if not issubclass(found, DesignedModel):
+    model = ARCH_MODEL_REGISTRY.get(name)
+    if model is None:
+        known = [
+            *METHODS,
+            *(arch for arch, cls in ARCH_MODEL_REGISTRY.items() if issubclass(cls, DeepTransformerModel)),
+        ]
+        raise UserError(f"unknown method '{name}'{nearest(name, known)}; legal values: {', '.join(sorted(METHODS))}")
+    if not issubclass(model, DesignedModel):
         raise UserError(
             f"'{name}' is an architecture of stock fairseq and has no residual connections to watch; name a method"
         )
-    if not issubclass(found, DeepTransformerModel):
+    if not issubclass(model, DeepTransformerModel):
         raise UserError(f"'{name}' is not a translation model; only those can be diagnosed")
     return name
 

@@ -22,8 +22,7 @@ from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.observe.diagnostics.observation import recording
-from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings
-from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, cells, of_records
 from fairseq_plugins.options import at_least
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
@@ -71,17 +70,17 @@ def adam_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str,
 
 def gradient_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
     """Take a step against the gradient, as long as Adam's first one."""
-    found = _gradients(model, batch)
-    length = math.sqrt(sum(float(g.norm()) ** 2 for g in found.values()))
-    count = sum(g.numel() for g in found.values())
+    gradients = _gradients(model, batch)
+    length = math.sqrt(sum(float(g.norm()) ** 2 for g in gradients.values()))
+    count = sum(g.numel() for g in gradients.values())
     scale = GRADIENT_SIZE * math.sqrt(count) / length if length else 0.0
-    return {name: -scale * gradient for name, gradient in found.items()}
+    return {name: -scale * gradient for name, gradient in gradients.items()}
 
 
 def _gradients(model: Any, batch: Batch) -> dict[str, Tensor]:
-    found = matrices(model)
-    gradients = torch.autograd.grad(loss_of(model, batch), list(found.values()), allow_unused=True)
-    return {name: one for name, one in zip(found, gradients, strict=True) if one is not None}
+    weights = matrices(model)
+    gradients = torch.autograd.grad(loss_of(model, batch), list(weights.values()), allow_unused=True)
+    return {name: gradient for name, gradient in zip(weights, gradients, strict=True) if gradient is not None}
 
 
 STEPS: dict[str, Step] = {"random": random_step, "gradient": gradient_step, "adam": adam_step}
@@ -114,33 +113,36 @@ def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
 
 
 def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int) -> list[Change]:
-    """Return the change by depth, 1 to ``deepest``.
-
-    A random change uses one deep encoder for all depths if its layers do not depend on those above. Otherwise a model
-    is built for each of some depths, its decoder as deep as its encoder.
+    """Return the change by depth, 1 to ``deepest``, over ``models`` seeds.
 
     Raises:
         UserError: a trained model at depths that it does not have.
     """
     by_seed = [_one_curve(subject, batch, step, deepest, seed) for seed in range(1, models + 1)]
-    found = []
+    points = []
     for depth in by_seed[0]:
-        values = torch.tensor([one[depth] for one in by_seed], dtype=torch.float64)
-        found.append(Change(depth, float(values.mean()), float(values.std(unbiased=False))))
-    return found
+        values = torch.tensor([changes[depth] for changes in by_seed], dtype=torch.float64)
+        points.append(Change(depth, float(values.mean()), float(values.std(unbiased=False))))
+    return points
 
 
 def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: int) -> dict[int, float]:
-    if subject.weights is not None and step != "random":
+    """Return the change by depth of one model.
+
+    A random change uses one deep encoder for all depths if its layers do not depend on those above. Otherwise a model
+    is built for each of some depths, its decoder as deep as its encoder.
+    """
+    trained = subject.weights is not None
+    if trained and step != "random":
         raise UserError(
             f"output-change: {subject.label} is trained; --step {step} needs methods, which it builds from scratch"
         )
-    if step == "random" and (subject.weights is not None or not depends_on_depth(subject)):
-        sizes = {} if subject.weights is not None else {"encoder_layers": deepest, "decoder_layers": 1}
+    if step == "random" and (trained or not depends_on_depth(subject)):
+        sizes = {} if trained else {"encoder_layers": deepest, "decoder_layers": 1}
         model = subject.ready(batch, seed, **sizes, **NO_DROPOUT)
         return dict(enumerate(changes(model, batch, STEPS[step], seed), start=1))
     result = {}
-    for depth in [one for one in COARSE if one < deepest] + [deepest]:
+    for depth in [depth for depth in COARSE if depth < deepest] + [deepest]:
         model = subject.ready(batch, seed, **dict.fromkeys(DEPTHS, depth), **NO_DROPOUT)
         result[depth] = changes(model, batch, STEPS[step], seed)[-1]
     return result

@@ -1,23 +1,101 @@
-"""Definition of an analysis, its settings and its result."""
+"""Definition of an analysis, and its result: tables for files, figures, and a small table for the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from fairseq_plugins.core.method import Stack
+from fairseq_plugins.files import write_whole
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.tables import Table
 from fairseq_plugins.plots import Figure
+from fairseq_plugins.tables import strict_json
 
 STACKS = tuple(stack.value for stack in Stack)
 BY_SUB_LAYER = "sub-layer, from the bottom"
 BY_LAYER = "layer, from the bottom"
 """Labels of axes, which count from 1 as the papers do."""
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in long form: one measurement each, the model's name first; None if there is no number."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def write(self, directory: Path, about: Mapping[str, Any]) -> list[Path]:
+        """Write ``NAME.csv`` with a header, and ``NAME.json``, in which ``about`` stands before the rows."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row] for row in self.rows)
+        content = {**about, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
+        files = [directory / f"{self.name}{suffix}" for suffix in (".csv", ".json")]
+        for path, written in zip(files, (text.getvalue(), strict_json(content)), strict=True):
+            write_whole(path, written)
+        return files
+
+
+def of_records(name: str, found: Mapping[str, Iterable[Any]]) -> Table:
+    """Return a table of named tuples of one class, by the label of their model."""
+    rows = [(label, record) for label, records in found.items() for record in records]
+    columns: tuple[str, ...] = ("model", *(rows[0][1]._fields if rows else ()))
+    return Table(name, columns, tuple((label, *record) for label, record in rows))
+
+
+def of_matrices(
+    name: str, cells: tuple[str, str, str], found: Mapping[str, Mapping[str, Any]], first: tuple[int, int]
+) -> Table:
+    """Return a table of matrices by model and stack.
+
+    Args:
+        name: name of the table.
+        cells: the meaning of row, column and value.
+        found: label to stack to matrix.
+        first: numbers of the first row and the first column.
+    """
+    rows = tuple(
+        (label, stack, i, j, value)
+        for label, stacks in found.items()
+        for stack, matrix in stacks.items()
+        for i, line in enumerate(matrix.tolist(), start=first[0])
+        for j, value in enumerate(line, start=first[1])
+    )
+    return Table(name, ("model", "stack", *cells), rows)
+
+
+def shown(cell: Cell) -> str:
+    """Format a cell for a terminal: three significant digits, a dash if there is no number."""
+    if cell is None:
+        return "-"
+    if not isinstance(cell, float):
+        return str(cell)
+    return f"{cell:.3f}" if 0.0995 <= abs(cell) < 10 or cell == 0 else f"{cell:.3g}"
+
+
+def cells(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
+    """Return a table for a terminal."""
+    return [list(header), *([shown(cell) for cell in row] for row in rows)]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of an analysis: tables for files, figures, one small table for the terminal, and lines below it."""
+
+    tables: Sequence[Table]
+    figures: Sequence[Figure]
+    shown: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -38,26 +116,8 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Result:
-    """Result of an analysis: tables for files, figures, and one small table for the terminal."""
-
-    tables: Sequence[Table]
-    figures: Sequence[Figure]
-    shown: Sequence[Sequence[str]]
-    notes: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Option:
-    """A flag that one analysis reads.
-
-    Attributes:
-        name: name of the flag, and of its argument of :attr:`Analysis.run`.
-        default: its value if unset.
-        help: description for ``--help``.
-        type: converts the user's text.
-        metavar: stands for the value in ``--help``.
-    """
+    """A flag that one analysis reads, and the argument of :attr:`Analysis.run` of that name."""
 
     name: str
     default: Any
@@ -98,12 +158,12 @@ def ratio(value: float | None, of: float | None) -> float | None:
 
 def each(subjects: Sequence[Subject], settings: Settings, measure: Callable[[Any, Batch], Any]) -> dict[str, Any]:
     """Call ``measure`` on every model with its batch, by label; dropout draws the same numbers for each."""
-    found = {}
+    measured = {}
     for number, subject in enumerate(subjects, start=1):
         settings.progress(f"{subject.label} ({number} of {len(subjects)})")
         batch = settings.batch(subject)
         model = subject.ready(batch, settings.seed)
         torch.manual_seed(settings.seed)
-        found[subject.label] = measure(model, batch)
+        measured[subject.label] = measure(model, batch)
         del model  # before the next one is built
-    return found
+    return measured

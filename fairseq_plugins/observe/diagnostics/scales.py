@@ -16,8 +16,16 @@ from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import BY_SUB_LAYER, STACKS, Analysis, Result, Settings, each
-from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+from fairseq_plugins.observe.diagnostics.results import (
+    BY_SUB_LAYER,
+    STACKS,
+    Analysis,
+    Result,
+    Settings,
+    cells,
+    each,
+    of_records,
+)
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 DEAD = 0.01
@@ -73,29 +81,20 @@ class Mixture(NamedTuple):
 
 def scales(model: Any) -> list[Scale]:
     """Return the scales of every residual connection, the encoder's first."""
-    with torch.no_grad():
-        return [_scale(sub) for sub in sub_layers(model)]
+    return [_scale(sub) for sub in sub_layers(model)]
 
 
+@torch.no_grad()
 def _scale(sub: SubLayer) -> Scale:
     width = sub.layer.embed_dim
-    branch, stream, layer_input = (
-        sub.residual(*one).flatten() for one in torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
-    )
+    ones = torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
+    branch, stream, layer_input = (sub.residual(*inputs).flatten() for inputs in ones)
     if NormPlace.AFTER in sub.norms:
         # A connection after the norm, the only one there.
         zeros = torch.zeros(1, 1, width)
         layer_input = layer_input + sub.residual.after_norm(zeros, zeros + 1).flatten()
-    return Scale(
-        sub.stack,
-        sub.number,
-        sub.site.value,
-        float(branch.mean()),
-        float(stream.mean()),
-        float(stream.min()),
-        float(stream.max()),
-        float(layer_input.mean()),
-    )
+    values = (branch.mean(), stream.mean(), stream.min(), stream.max(), layer_input.mean())
+    return Scale(sub.stack, sub.number, sub.site.value, *map(float, values))
 
 
 def mixtures(model: Any) -> list[Mixture]:

@@ -16,8 +16,7 @@ from torch.nn.functional import normalize
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.observation import recording
-from fairseq_plugins.observe.diagnostics.results import BY_LAYER, Analysis, Result, Settings, each
-from fairseq_plugins.observe.diagnostics.tables import cells, of_matrices
+from fairseq_plugins.observe.diagnostics.results import BY_LAYER, Analysis, Result, Settings, cells, each, of_matrices
 from fairseq_plugins.plots import Figure, HeatMap, Panel
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairseq_plugins.core.sub_layers import forward_order, place_of
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, Table, cells
 from fairseq_plugins.observe.diagnostics.scales import DEAD, dead_gates
-from fairseq_plugins.observe.diagnostics.tables import Cell, Table, cells
 from fairseq_plugins.observe.diagnostics.trainings import CHECKPOINTS, Training
 from fairseq_plugins.observe.recorder.entries import Entry
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
@@ -51,24 +50,12 @@ WEIGHTS = (
     Quantity("branch_scale", "Weight of the branch at each residual connection", "weight of the branch"),
     Quantity("stream_scale", "Weight of the stream at each residual connection", "weight of the stream"),
 )
-KINDS = (
-    "gradient_norm",
-    "branch_gradient_norm",
-    "branch_rms",
-    "stream_rms",
-    SHARE,
-    "norm_output_rms",
-    "branch_scale",
-    "stream_scale",
-)
+GRADIENTS = ("gradient_norm", "branch_gradient_norm")
+KINDS = (*GRADIENTS, "branch_rms", "stream_rms", SHARE, "norm_output_rms", "branch_scale", "stream_scale")
 LIGHTEST = 0.02
 """Share of the positive values below the lower end of a logarithmic scale. ReZero's gradients begin at zero, and a
 scale that reaches down to its second update would hide all others."""
-
 MADE_UP = "losses, gradients and activations of checkpoints are measured on made-up words; --data DIR uses a corpus"
-
-Places = dict[str, dict[str, float]]
-"""Place to kind to value."""
 
 
 class Moment(NamedTuple):
@@ -77,124 +64,96 @@ class Moment(NamedTuple):
     update: int
     applied: bool
     totals: dict[str, float]
-    places: Places
+    places: dict[str, dict[str, float]]
     history: dict[tuple[str, int, int], float]
 
 
 Course = Sequence[Moment]
-Found = Mapping[str, Course]
+Courses = Mapping[str, Course]
 """By the label of the training."""
 
 
 def moment(entry: Entry) -> Moment:
     """Sort ``entry`` by places, and add the ratio of branch and stream."""
-    totals: dict[str, float] = {}
-    places: Places = {}
-    history: dict[tuple[str, int, int], float] = {}
+    sorted_entry = Moment(entry.update, entry.applied, {}, {}, {})
+    places: dict[str, dict[str, float]] = {}
     for name, value in entry.values.items():
         place, _, kind = name.rpartition("/")
         if match := HISTORY.fullmatch(name):
-            history[match["stack"], int(match["layer"]), int(match["of"])] = value
+            sorted_entry.history[match["stack"], int(match["layer"]), int(match["of"])] = value
         elif place:
             places.setdefault(place, {})[kind] = value
         else:
-            totals[name] = value
-    for values in places.values():
+            sorted_entry.totals[name] = value
+    for place in sorted(places, key=forward_order):
+        values = sorted_entry.places[place] = places[place]
         if values.get("stream_rms") and "branch_rms" in values:
             values[SHARE] = values["branch_rms"] / values["stream_rms"]
-    upwards = {place: places[place] for place in sorted(places, key=forward_order)}
-    return Moment(entry.update, entry.applied, totals, upwards, history)
+    return sorted_entry
 
 
 def run_timeline(trainings: Sequence[Training], settings: Settings) -> Result:
     """Return tables of everything and figures of what was recorded."""
-    found = {one.label: [moment(entry) for entry in one.entries(settings)] for one in trainings}
-    figures = [_totals_figure(found)]
-    figures += [_map_figure(found, one) for one in MEASURED]
-    figures += [_weight_figure(found, one) for one in WEIGHTS]
-    figures.append(_history_figure(found))
-    notes = [line for label, course in found.items() for line in (*_not_finite(label, course), *_dead(label, course))]
-    if settings.made_up and any(one.source == CHECKPOINTS for one in trainings):
+    courses = {one.label: [moment(entry) for entry in one.entries(settings)] for one in trainings}
+    figures = [_totals_figure(courses)]
+    figures += [_map_figure(courses, quantity) for quantity in MEASURED]
+    figures += [_weight_figure(courses, quantity) for quantity in WEIGHTS]
+    figures.append(_history_figure(courses))
+    notes: list[str] = []
+    for label, course in courses.items():
+        notes += [*_not_finite(label, course), *_dead(label, course)]
+    if settings.made_up and any(training.source == CHECKPOINTS for training in trainings):
         notes.append(MADE_UP)
-    tables = [_totals_table(found), _places_table(found), _history_table(found)]
-    return Result([one for one in tables if one.rows], figures, _shown(found), notes)
+    return Result(list(_tables(courses)), figures, _shown(courses), notes)
 
 
-# Tables.
-
-
-def _totals_table(found: Found) -> Table:
-    kinds = _kinds(found, [one.kind for one in TOTALS], lambda moment: [moment.totals])
-    rows = [
-        (label, moment.update, "yes" if moment.applied else "no", *(moment.totals.get(kind) for kind in kinds))
-        for label, course in found.items()
-        for moment in course
+def _tables(courses: Courses) -> Iterator[Table]:
+    """Yield the tables that have rows: totals, places, histories."""
+    moments = [(label, moment) for label, course in courses.items() for moment in course]
+    kinds = _kinds([kind for kind, *_ in TOTALS], [moment.totals for _, moment in moments])
+    totals = [(name, m.update, "yes" if m.applied else "no", *map(m.totals.get, kinds)) for name, m in moments]
+    yield Table("timeline", ("run", "update", "applied", *kinds), tuple(totals))
+    kinds = _kinds(KINDS, [values for _, moment in moments for values in moment.places.values()])
+    places = [
+        (name, m.update, place, *map(values.get, kinds)) for name, m in moments for place, values in m.places.items()
     ]
-    return Table("timeline", ("run", "update", "applied", *kinds), tuple(rows))
+    if places:
+        yield Table("timeline-places", ("run", "update", "place", *kinds), tuple(places))
+    history = [(name, m.update, *key, weight) for name, m in moments for key, weight in m.history.items()]
+    if history:
+        yield Table("timeline-history", ("run", "update", "stack", "layer", "of", "weight"), tuple(history))
 
 
-def _places_table(found: Found) -> Table:
-    kinds = _kinds(found, KINDS, lambda moment: moment.places.values())
-    rows = [
-        (label, moment.update, place, *(values.get(kind) for kind in kinds))
-        for label, course in found.items()
-        for moment in course
-        for place, values in moment.places.items()
-    ]
-    return Table("timeline-places", ("run", "update", "place", *kinds), tuple(rows))
-
-
-def _kinds(
-    found: Found, known: Sequence[str], values: Callable[[Moment], Iterable[Mapping[str, float]]]
-) -> tuple[str, ...]:
+def _kinds(known: Sequence[str], values: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
     """Return the recorded kinds: the known ones in their order, then all others."""
-    there = dict.fromkeys(
-        kind for course in found.values() for moment in course for some in values(moment) for kind in some
-    )
+    there = dict.fromkeys(kind for some in values for kind in some)
     return (*(kind for kind in known if kind in there), *(kind for kind in there if kind not in known))
 
 
-def _history_table(found: Found) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (label, moment.update, *key, weight)
-        for label, course in found.items()
-        for moment in course
-        for key, weight in moment.history.items()
-    ]
-    return Table("timeline-history", ("run", "update", "stack", "layer", "of", "weight"), tuple(rows))
+# --- the table of the terminal, and the lines below it --------------------------------------------------------------
 
 
-# The table of the terminal, and the lines below it.
-
-
-def _shown(found: Found) -> list[list[str]]:
+def _shown(courses: Courses) -> list[list[str]]:
     header = ("run", "entries", "updates", "not applied", "gradient norm, first", "last", "largest part", "of")
     rows: list[Sequence[Any]] = []
-    for label, course in found.items():
+    for label, course in courses.items():
         first, last = course[0], course[-1]
         norms = {
             place: v["gradient_norm"] for place, v in last.places.items() if "gradient_norm" in v and place_of(place)
         }
-        place = max(norms, key=lambda one: math.inf if math.isnan(norms[one]) else norms[one]) if norms else None
-        rows.append(
-            (
-                label,
-                len(course),
-                f"{first.update} to {last.update}",
-                sum(not one.applied for one in course),
-                first.totals.get("gradient_norm"),
-                last.totals.get("gradient_norm"),
-                None if place is None else norms[place],
-                place,
-            )
-        )
+        # A norm that is not a number is larger than any other.
+        place = max(norms, key=lambda name: (math.isnan(norms[name]), norms[name]), default=None)
+        ends = [moment.totals.get("gradient_norm") for moment in (first, last)]
+        dropped = sum(not moment.applied for moment in course)
+        largest = None if place is None else norms[place]
+        rows.append((label, len(course), f"{first.update} to {last.update}", dropped, *ends, largest, place))
     return cells(header, rows)
 
 
 def _not_finite(label: str, course: Course) -> list[str]:
     """Return the first update with a number that is not finite, and its place: the lowest branch, else a gradient."""
     for moment in course:
-        for kind in ("branch_rms", "norm_output_rms", "branch_gradient_norm", "gradient_norm"):
+        for kind in ("branch_rms", "norm_output_rms", *reversed(GRADIENTS)):
             places = [place for place, v in moment.places.items() if not math.isfinite(v.get(kind, 0.0))]
             if places:
                 more = f" and {len(places) - 1} more" if len(places) > 1 else ""
@@ -209,118 +168,100 @@ def _dead(label: str, course: Course) -> list[str]:
     return dead_gates(label, dead, len(gates), f" at update {last.update}")
 
 
-# Figures.
+# --- figures --------------------------------------------------------------------------------------------------------
 
 
-def _totals_figure(found: Found) -> Figure:
+def _totals_figure(courses: Courses) -> Figure:
     panels: list[Panel] = []
     for kind, title, unit in TOTALS:
         lines = [
-            Line(label, [(m.update, m.totals[kind]) for m in course if math.isfinite(m.totals.get(kind, math.nan))])
-            for label, course in found.items()
+            Line(label, _points(course, [moment.totals.get(kind) for moment in course]))
+            for label, course in courses.items()
         ]
         if any(line.points for line in lines):
             panels.append(Lines(title, UPDATES, unit, lines, log_y=kind not in LINEAR))
     return Figure("timeline", "Trainings by number of updates", panels)
 
 
-def sub_layers(course: Course, kind: str) -> dict[str, list[str]]:
+def _points(course: Course, values: Sequence[float | None]) -> list[tuple[float, float]]:
+    pairs = zip(course, values, strict=True)
+    return [(moment.update, value) for moment, value in pairs if value is not None and math.isfinite(value)]
+
+
+def _sub_layers(course: Course, kind: str) -> dict[str, list[str]]:
     """Return by stack the sub-layers with values of ``kind``, from the bottom; only places in layers."""
     stacks: dict[str, list[str]] = {}
-    for place in dict.fromkeys(place for one in course for place, values in one.places.items() if kind in values):
-        if where := place_of(place):
-            stacks.setdefault(where.stack, []).append(place)
+    for name in dict.fromkeys(name for moment in course for name, values in moment.places.items() if kind in values):
+        if place := place_of(name):
+            stacks.setdefault(place.stack, []).append(name)
     return stacks
 
 
-def series(course: Course, place: str, kind: str) -> list[float | None]:
+def _series(course: Course, place: str, kind: str) -> list[float | None]:
     """Return the values of one place over the entries; None if an entry has none."""
-    return [one.places.get(place, {}).get(kind) for one in course]
+    return [moment.places.get(place, {}).get(kind) for moment in course]
 
 
-def _short(place: str) -> str:
-    """Return a place without its stack, which is in the title of the panel."""
-    where = place_of(place)
-    return place.removeprefix(f"{where.stack}.") if where else place
+def _sizes(courses: Courses, kind: str) -> list[float]:
+    """Return the sizes of all finite values of ``kind`` in layers."""
+    places = (place for course in courses.values() for moment in course for place in moment.places.items())
+    values = (values[kind] for name, values in places if kind in values and place_of(name))
+    return [abs(value) for value in values if math.isfinite(value)]
 
 
-def _map_figure(found: Found, what: Quantity) -> Figure:
+def _map_figure(courses: Courses, quantity: Quantity) -> Figure:
     """Return a heat map for every training and stack, all with one scale, logarithmic unless it is short."""
-    limits = _limits(found, what.kind)
-    log = limits[1] >= 10 * limits[0]
+    sizes = _sizes(courses, quantity.kind)
+    largest = max(sizes, default=1.0) or 1.0
+    positive = sorted(size for size in sizes if size > 0)
+    least = positive[int(LIGHTEST * len(positive))] if positive else largest
+    limits = (min(least, largest / 1.1), largest)  # a scale needs a width
     panels: list[Panel] = [
-        _map(f"{label}, {stack}", course, places, what, limits, log)
-        for label, course in found.items()
-        for stack, places in sub_layers(course, what.kind).items()
+        _map(f"{label}, {stack}", course, places, quantity, limits, limits[1] >= 10 * limits[0])
+        for label, course in courses.items()
+        for stack, places in _sub_layers(course, quantity.kind).items()
     ]
-    return Figure(f"timeline-{what.kind.replace('_', '-')}", what.title, panels)
+    return Figure(f"timeline-{quantity.kind.replace('_', '-')}", quantity.title, panels)
 
 
 def _map(
-    title: str, course: Course, places: Sequence[str], what: Quantity, limits: tuple[float, float], log: bool
+    title: str, course: Course, places: Sequence[str], quantity: Quantity, limits: tuple[float, float], log: bool
 ) -> HeatMap:
-    rows = [[_drawable(value, limits[0]) for value in series(course, place, what.kind)] for place in places]
-    return HeatMap(
-        title,
-        UPDATES,
-        "sub-layer (layers count from 0)",
-        what.unit,
-        rows,
-        limits=limits,
-        columns=[one.update for one in course],
-        row_names=[_short(place) for place in places],
-        log=log,
-    )
-
-
-def _drawable(value: float | None, least: float) -> float | None:
-    """Clip a value (zero too) to the lower end of the scale; a value that is not finite is not drawn."""
-    return None if value is None or not math.isfinite(value) else max(abs(value), least)
-
-
-def _finite(found: Found, kind: str) -> list[float]:
-    return [
-        abs(values[kind])
-        for course in found.values()
-        for one in course
-        for place, values in one.places.items()
-        if math.isfinite(values.get(kind, math.nan)) and place_of(place)
+    """Return a heat map; values below the scale are clipped to it, and those that are not finite are not drawn."""
+    rows = [
+        [
+            None if value is None or not math.isfinite(value) else max(abs(value), limits[0])
+            for value in _series(course, place, quantity.kind)
+        ]
+        for place in places
     ]
+    columns, names = [moment.update for moment in course], [_without_stack(place) for place in places]
+    label = "sub-layer (layers count from 0)"
+    return HeatMap(title, UPDATES, label, quantity.unit, rows, limits=limits, columns=columns, row_names=names, log=log)
 
 
-def _largest(found: Found, kind: str) -> float:
-    return max(_finite(found, kind), default=1.0) or 1.0
+def _without_stack(name: str) -> str:
+    place = place_of(name)
+    return name.removeprefix(f"{place.stack}.") if place else name
 
 
-def _limits(found: Found, kind: str) -> tuple[float, float]:
-    """Return the lower and upper end of a scale above zero."""
-    largest = _largest(found, kind)
-    positive = sorted(value for value in _finite(found, kind) if value > 0)
-    least = positive[int(LIGHTEST * len(positive))] if positive else largest
-    return min(least, largest / 1.1), largest  # a scale needs a width
-
-
-def _weight_figure(found: Found, what: Quantity) -> Figure:
+def _weight_figure(courses: Courses, quantity: Quantity) -> Figure:
     """Return heat map and lines for every training and stack whose weight is not always one."""
+    kind = quantity.kind
     trained = {
         label: course
-        for label, course in found.items()
-        if any(v.get(what.kind, 1.0) != 1.0 for one in course for v in one.places.values())
+        for label, course in courses.items()
+        if any(values.get(kind, 1.0) != 1.0 for moment in course for values in moment.places.values())
     }
-    limits = (0.0, _largest(trained, what.kind))
-    absolute = what._replace(unit=f"|{what.unit}|")
+    limits = (0.0, max(_sizes(trained, kind), default=1.0) or 1.0)
+    absolute = quantity._replace(unit=f"|{quantity.unit}|")
     panels: list[Panel] = []
     for label, course in trained.items():
-        for stack, places in sub_layers(course, what.kind).items():
+        for stack, places in _sub_layers(course, kind).items():
             title = f"{label}, {stack}"
             panels.append(_map(title, course, places, absolute, limits, log=False))
-            panels.append(Lines(title, UPDATES, what.unit, _weight_lines(course, places, what.kind)))
-    return Figure(f"timeline-{what.kind.replace('_', '-')}", what.title, panels)
-
-
-def some_of(count: int) -> list[int]:
-    """Return the bottom, the middle and the top of ``count`` layers."""
-    return sorted({0, (count - 1) // 2, count - 1})
+            panels.append(Lines(title, UPDATES, quantity.unit, _weight_lines(course, places, kind)))
+    return Figure(f"timeline-{kind.replace('_', '-')}", quantity.title, panels)
 
 
 def _weight_lines(course: Course, places: Sequence[str], kind: str) -> list[Line]:
@@ -328,51 +269,36 @@ def _weight_lines(course: Course, places: Sequence[str], kind: str) -> list[Line
     layers: dict[str, list[str]] = {}
     for place in places:
         layers.setdefault(place.rpartition(".")[0], []).append(place)
-    chosen = [list(layers.items())[number] for number in some_of(len(layers))]
     lines = []
-    for layer, inside in chosen:
-        curves = {place: series(course, place, kind) for place in inside}
+    for number in _bottom_middle_top(len(layers)):
+        layer, inside = list(layers.items())[number]
+        curves = {place: _series(course, place, kind) for place in inside}
         if all(curve == curves[inside[0]] for curve in curves.values()):
             curves = {f"{layer}.all": curves[inside[0]]}
-        lines += [Line(_short(place), _points(course, curve)) for place, curve in curves.items()]
+        lines += [Line(_without_stack(place), _points(course, curve)) for place, curve in curves.items()]
     return lines
 
 
-def _points(course: Course, values: Sequence[float | None]) -> list[tuple[float, float]]:
-    pairs = zip(course, values, strict=True)
-    return [(one.update, value) for one, value in pairs if value is not None and math.isfinite(value)]
+def _bottom_middle_top(count: int) -> list[int]:
+    return sorted({0, (count - 1) // 2, count - 1})
 
 
-def _history_figure(found: Found) -> Figure:
+def _history_figure(courses: Courses) -> Figure:
     """Show the weights of all states in the output of each stack, the last mixture."""
     panels: list[Panel] = []
-    for label, course in found.items():
-        for stack in dict.fromkeys(stack for one in course for stack, _, _ in one.history):
-            top = max(layer for one in course for name, layer, _ in one.history if name == stack)
-            rows = [[one.history.get((stack, top, of)) for one in course] for of in range(top + 1)]
+    unit = "weight in the mixture"
+    for label, course in courses.items():
+        for stack in dict.fromkeys(stack for moment in course for stack, _, _ in moment.history):
+            top = max(layer for moment in course for name, layer, _ in moment.history if name == stack)
+            rows = [[moment.history.get((stack, top, of)) for moment in course] for of in range(top + 1)]
             finite = [value for row in rows for value in row if value is not None and math.isfinite(value)]
             limits = (min([0.0, *finite]), max([0.0, *finite]))
-            title = f"{label}, {stack}: its output"
-            names = [_state(of) for of in range(top + 1)]
-            panels.append(
-                HeatMap(
-                    title,
-                    UPDATES,
-                    "state",
-                    "weight in the mixture",
-                    rows,
-                    limits=limits,
-                    columns=[one.update for one in course],
-                    row_names=names,
-                )
-            )
-            lines = [Line(names[of], _points(course, rows[of])) for of in some_of(top + 1)]
-            panels.append(Lines(title, UPDATES, "weight in the mixture", lines))
+            title, updates = f"{label}, {stack}: its output", [moment.update for moment in course]
+            names = ["embedding", *(f"layers.{layer}" for layer in range(top))]
+            panels.append(HeatMap(title, UPDATES, "state", unit, rows, limits=limits, columns=updates, row_names=names))
+            lines = [Line(names[of], _points(course, rows[of])) for of in _bottom_middle_top(top + 1)]
+            panels.append(Lines(title, UPDATES, unit, lines))
     return Figure("timeline-history", "Weights of the layers below in the output of a stack", panels)
-
-
-def _state(of: int) -> str:
-    return "embedding" if of == 0 else f"layers.{of - 1}"
 
 
 ANALYSIS = Analysis(

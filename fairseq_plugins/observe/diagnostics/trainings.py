@@ -7,8 +7,9 @@ residual connections and in its histories, and statistics of one batch without d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,12 @@ def find(paths: Sequence[Path], checkpoints: Sequence[Path], task: Any = None) -
     sources += [list(checkpoints)] if checkpoints else []
     if not sources:
         raise UserError(f"no training given: name a {NAME}, a directory with one, or --checkpoint FILE ...")
-    names = short_names([_place(files[0]) for files in sources])
-    return [
-        _training(name if names.count(name) == 1 else f"{name}, {_source(files)}", files, task)
-        for name, files in zip(names, sources, strict=True)
-    ]
+    trainings, names = [], short_names([_place(files[0]) for files in sources])
+    for name, files in zip(names, sources, strict=True):
+        source = CHECKPOINTS if files[0].suffix == ".pt" else RECORDER
+        label = name if names.count(name) == 1 else f"{name}, {source}"
+        trainings.append(Training(label, source, files, partial(_entries, files, task)))
+    return trainings
 
 
 def _place(file: Path) -> Path:
@@ -98,11 +100,12 @@ def _sources(path: Path) -> list[list[Path]]:
             raise UserError(f"{path}: this is a checkpoint; use --checkpoint FILE ... for those of one training")
         return [[path]]
     if not path.exists():
-        raise UserError(f"{path}: no such file or directory{_beside(path)}")
-    for own in (path, path / CHECKPOINTS):
-        if (own / NAME).is_file():
-            return [[own / NAME]]
-        if saved := sorted(own.glob("checkpoint*.pt")):
+        beside = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
+        raise UserError(f"{path}: no such file or directory{nearest(path.name, beside)}")
+    for directory in (path, path / CHECKPOINTS):
+        if (directory / NAME).is_file():
+            return [[directory / NAME]]
+        if saved := sorted(directory.glob("checkpoint*.pt")):
             return [saved]
     below = sorted(path.rglob(NAME))
     if not below:
@@ -110,54 +113,36 @@ def _sources(path: Path) -> list[list[Path]]:
     return [[file] for file in below]
 
 
-def _beside(path: Path) -> str:
-    try:
-        return nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
-    except OSError:
-        return ""
-
-
-def _source(files: Sequence[Path]) -> str:
-    return CHECKPOINTS if files[0].suffix == ".pt" else RECORDER
-
-
-def _training(label: str, files: list[Path], task: Any) -> Training:
-    if _source(files) == CHECKPOINTS:
-        return Training(label, CHECKPOINTS, files, lambda settings: _of_checkpoints(files, task, settings))
-    return Training(label, RECORDER, files, lambda settings: _of_recorder(files[0]))
-
-
-def _of_recorder(path: Path) -> list[Entry]:
-    entries = read(path)
-    if not entries:
-        why = "no whole entry of a recorder in it" if path.stat().st_size else "empty: nothing is recorded yet"
-        raise UserError(f"{path}: {why}")
-    return entries
-
-
-def _of_checkpoints(files: Iterable[Path], task: Any | None, settings: Settings) -> list[Entry]:
-    """Return an entry for each number of updates; files that are copies of one another count once.
+def _entries(files: Sequence[Path], task: Any | None, settings: Settings) -> list[Entry]:
+    """Read a recorder's file, or measure each checkpoint; copies of a checkpoint count once.
 
     Raises:
-        UserError: a file cannot be read, or does not record its number of updates.
+        UserError: a file has no entry, cannot be read, or does not record its number of updates.
     """
-    entries: dict[int, Entry] = {}
+    if files[0].suffix != ".pt":
+        entries = read(files[0])
+        if not entries:
+            empty = not files[0].stat().st_size
+            why = "empty: nothing is recorded yet" if empty else "no whole entry of a recorder in it"
+            raise UserError(f"{files[0]}: {why}")
+        return entries
+    measurements: dict[int, Entry] = {}
     for path in files:
         subject = of_checkpoint(path, task)
         if subject.updates is None:
             raise UserError(f"{path}: the checkpoint does not say how many updates it has seen")
-        if subject.updates not in entries:
+        if subject.updates not in measurements:
             settings.progress(str(path))
-            entries[subject.updates] = measured(subject, subject.updates, settings)
-    return [entries[update] for update in sorted(entries)]
+            measurements[subject.updates] = measured(subject, subject.updates, settings)
+    return [measurements[update] for update in sorted(measurements)]
 
 
 def measured(subject: Subject, update: int, settings: Settings) -> Entry:
     """Return what the recorder would write for a model and one batch, without dropout."""
     batch = settings.batch(subject)
     model = subject.ready(batch, settings.seed)
-    found, parts = sub_layers(model), list(parts_of(batch))
-    watch = activations.ActivationWatch(model, found, activations.norms(model), [False] * len(parts))
+    connections, parts = sub_layers(model), list(parts_of(batch))
+    watch = activations.ActivationWatch(model, connections, activations.norms(model), [False] * len(parts))
     pad = model.decoder.padding_idx
     words, total = int(batch.target.ne(pad).sum()), 0.0
     with watch.hooked():
@@ -168,7 +153,7 @@ def measured(subject: Subject, update: int, settings: Settings) -> Entry:
             loss.backward()
             total += float(loss.detach())
     values = {"loss": total / math.log(2), **gradient_norms([model], 1.0)}
-    values.update(activations.scales(found))
+    values.update(activations.scales(connections))
     values.update(activations.history_weights(model))
     for name, (squares, count) in watch.sums.read(watch.sums.vector(torch.device("cpu")).tolist()).items():
         values[name] = math.sqrt(squares if name.endswith(activations.BRANCH_GRADIENT) else squares / count)

@@ -17,8 +17,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, ratio
-from fairseq_plugins.observe.diagnostics.tables import cells, of_records
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, cells, of_records, ratio
 from fairseq_plugins.plots import Figure, Panel, Ranges
 
 
@@ -26,13 +25,12 @@ class Matrix(NamedTuple):
     """One matrix. The update's entries are None without a later checkpoint.
 
     Attributes:
-        stack: ``encoder`` or ``decoder``.
         layer: number of its layer, from 0.
         kind: its name in the layer, for instance ``self_attn.q_proj``.
-        gradient: norm.
-        relative_gradient: by the largest of the model.
-        update: norm.
-        relative_update: by the largest of the model.
+        gradient: norm of its gradient.
+        relative_gradient: norm of the gradient relative to the largest of the model.
+        update: norm of its update.
+        relative_update: norm of the update relative to the largest of the model.
         update_to_weight: norm of the update relative to that of the matrix before.
     """
 
@@ -66,7 +64,15 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     loss_of(model, batch).backward()
     found = list(matrices(model))
     gradients = [0.0 if p.grad is None else float(p.grad.norm()) for *_, p in found]
-    moved = [None] * len(found) if later is None else _distances(found, model, later)
+    moved: list[float | None] = [None] * len(found)
+    if later is not None:
+        shapes = ({name: value.shape for name, value in one.state_dict().items()} for one in (model, later))
+        if next(shapes) != next(shapes):
+            raise UserError(
+                "updates: the two checkpoints are of different models, so their matrices cannot be compared"
+            )
+        pairs = zip(found, matrices(later), strict=True)
+        moved = [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in pairs]
     largest, farthest = max(gradients), max((m for m in moved if m is not None), default=0.0)
     return [
         Matrix(
@@ -81,17 +87,6 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
         )
         for (stack, layer, kind, p), gradient, move in zip(found, gradients, moved, strict=True)
     ]
-
-
-def _shapes(model: Any) -> dict[str, Any]:
-    return {name: value.shape for name, value in model.state_dict().items()}
-
-
-def _distances(found: list[tuple[str, int, str, Tensor]], model: Any, later: Any) -> list[float | None]:
-    others = list(matrices(later))
-    if _shapes(model) != _shapes(later):
-        raise UserError("updates: the two checkpoints are of different models, so their matrices cannot be compared")
-    return [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in zip(found, others, strict=True)]
 
 
 def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
@@ -125,7 +120,7 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
         for name in names:
             middles = [_range(some, name, column) for column in columns]
             if middles[0] is not None:
-                rows.append((label, name, *(None if one is None else one[1] for one in middles)))
+                rows.append((label, name, *(None if middle is None else middle[1] for middle in middles)))
     title = "Gradient and update of each kind of matrix: least, median, largest"
     figure = Figure("updates", title, panels, columns=1, width=8.0)
     notes = [] if any(s.weights is not None for s in subjects) else [NO_UPDATES]

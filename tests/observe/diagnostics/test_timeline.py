@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fairseq_plugins import plots
-from fairseq_plugins.observe.diagnostics import tables, timeline, trainings
+from fairseq_plugins.observe.diagnostics import results, timeline, trainings
 from fairseq_plugins.observe.diagnostics.batches import zipf_batch
 from fairseq_plugins.observe.diagnostics.command import main
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
@@ -287,7 +287,7 @@ def test_a_full_disk_is_one_line(
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tables, "write_whole", full)
+    monkeypatch.setattr(results, "write_whole", full)
     path = write(tmp_path / "run" / "recorder.jsonl", entry(1))
     assert main(["timeline", str(path), "--output", str(tmp_path / "out")]) == 2
     line = f"error: --output {tmp_path / 'out'}: cannot be written: no space left on device"
