@@ -21,7 +21,6 @@ class Machine:
 
     Args:
         gpus: names of the GPUs; empty to train on the CPU.
-        memory: bytes of the smallest GPU, or free bytes of main memory; None if unknown.
         has_bf16: whether the device supports bfloat16, a CPU in software if need be.
         processor: name of the CPU.
         cores: CPU cores that this process may use.
@@ -29,7 +28,6 @@ class Machine:
     """
 
     gpus: tuple[str, ...]
-    memory: int | None
     has_bf16: bool
     processor: str = "CPU"
     cores: int = 1
@@ -47,25 +45,14 @@ def this_machine(*, cpu_wanted: bool = False) -> Machine:
 
     count = 0 if cpu_wanted or not torch.cuda.is_available() else torch.cuda.device_count()
     if not count:
-        return Machine((), _free_memory(), True, _processor(), core_count(), bool(has_bf16()))
+        return Machine((), True, _processor(), core_count(), bool(has_bf16()))
     properties = [torch.cuda.get_device_properties(index) for index in range(count)]
     return Machine(
         tuple(torch.cuda.get_device_name(index) for index in range(count)),
-        min(int(each.total_memory) for each in properties),
         min((each.major, each.minor) for each in properties) >= BF16_CAPABILITY,
         _processor(),
         core_count(),
     )
-
-
-def _free_memory() -> int | None:
-    """Available bytes of main memory on Linux; None elsewhere."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    kilobytes = dict(line.split(":", 1) for line in lines if ":" in line).get("MemAvailable", "").split()
-    return int(kilobytes[0]) * 1024 if kilobytes else None
 
 
 def _processor() -> str:

@@ -38,7 +38,7 @@ from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration, taken_as_it_is
 from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
 from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended
-from fairseq_plugins.pipeline.fits import check_size, gigabytes, size_of
+from fairseq_plugins.pipeline.fits import check_disk, gigabytes, size_of
 from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
 from fairseq_plugins.pipeline.progress import Progress, Screen
 from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION
@@ -88,7 +88,7 @@ class Request:
         precision: ``auto`` or a precision.
         tensorboard, wandb_project: additional logs.
         valid_bleu: whether each validation translates; None as configured.
-        checks: whether disk and memory are checked.
+        checks: whether the disk is checked.
         quiet: do not show the progress.
         dry_run: only print the command.
     """
@@ -141,7 +141,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--checks",
             action=argparse.BooleanOptionalAction,
             default=True,
-            help="check first that disk and memory suffice (default: yes)",
+            help="check first that the disk has room for the checkpoints (default: yes)",
         ),
         group.add_argument(
             "--quiet",
@@ -268,7 +268,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
         machine: its devices; None to inspect it.
 
     Raises:
-        UserError: the configuration, the data, the disk, the memory or the number of processes do not fit.
+        UserError: the configuration, the data, the disk or the number of processes do not fit.
     """
     _check_loggers(request)
     data = taken_as_it_is(binarised(request.data))
@@ -281,17 +281,15 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     batches = Batches.of(config, recipe.processes, corpus.longest)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
     _check_gpus(request, machine, sharing)
-    tokens = (batches.tokens, corpus.training_tokens, sharing.batches.max_tokens)
-    size = size_of(config, precision.name, *tokens, on_cpu=machine.on_cpu)
+    size = size_of(config, precision.name, batches.tokens, corpus.training_tokens)
     if request.checks:
-        check_size(size, request.run, machine, sharing.processes)
+        check_disk(size, request.run)
     how = (*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config))
     fitted = _fitted(request, data, machine, sharing, how)
     command = _command(request, recipe.file, machine, sharing, (*recipe.overrides, *fitted))
     record = _record(request, recipe.file, config, corpus, machine, sharing)
     record |= {"precision": precision.name, "tokens_per_update": batches.tokens, "parameters": size.parameters}
     record |= {"command": list(command), "checkpoints": {"bytes": size.disk, "count": size.checkpoints}}
-    record |= {"memory": size.expected}
     return Plan(command, record, tuple(_lines(record, machine, sharing, precision)))
 
 
@@ -457,15 +455,7 @@ def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision
         f"{batch} x update_freq {freq} x {count} = at most {total} an update{same}",
         *([sharing.note] if sharing.note else []),
         f"checkpoints: at most {record['checkpoints']['count']}, about {gigabytes(record['checkpoints']['bytes'])}",
-        f"memory: about {gigabytes(record['memory'])}{' a process' if count > 1 else ''}{_short_of(record, machine)}",
     ]
-
-
-def _short_of(record: dict[str, Any], machine: Machine) -> str:
-    needed = record["memory"] * (record["processes"] if machine.on_cpu else 1)
-    if machine.memory is None or needed <= machine.memory:
-        return ""
-    return f", more than the {gigabytes(machine.memory)} that {'are free' if machine.on_cpu else 'the GPU has'}"
 
 
 # --- the check that RUN can be continued ----------------------------------------------------------------------------

@@ -39,7 +39,7 @@ TINY = (
 )
 LENGTH = ("optimization.max_update=200", "checkpoint.save_interval_updates=10", "lr_scheduler.warmup_updates=40")
 LAST = "checkpoint_last.pt"
-ONE_CPU = Machine((), None, True)
+ONE_CPU = Machine((), True)
 
 needs_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="counts processes of a CPU")
 

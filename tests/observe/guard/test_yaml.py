@@ -38,7 +38,7 @@ TINY = (
 
 def configured(data: Path, run: Path, *overrides: str) -> DictConfig:
     """What ``fairseq-hydra-train`` is given by the plan of ``fairseq-deep run CONFIG DATA RUN KEY=VALUE ...``."""
-    plan = make_plan(Request(CONFIG, data, run, (*TINY, *overrides)), Machine((), None, True))
+    plan = make_plan(Request(CONFIG, data, run, (*TINY, *overrides)), Machine((), True))
     words = list(plan.command)
     changes = [word for word in words[words.index("--config-name") + 2 :] if not word.startswith("hydra")]
     with initialize_config_dir(config_dir=str(CONFIG.parent), version_base="1.1"):
