@@ -2,11 +2,11 @@
 # Train on all machines that Slurm gives: one configuration, or every training of a script of scripts/reproduce/.
 #
 #     sbatch --nodes 2 --gpus-per-node 8 --ntasks-per-node 1 --cpus-per-task 32 --time 24:00:00 --requeue \
-#         scripts/slurm.sh CONFIG DATA RUN [KEY=VALUE ...]
+#         scripts/slurm.sh CONFIG DATA RUN [KEY=VALUE ...] [OPTION ...]
 #     sbatch [the same] scripts/slurm.sh scripts/reproduce/admin_table2.sh [NAME ...]
 #
 # Submit it from the top of the repository, or set FAIRSEQ_DEEP to that directory. RUN is on a disk that all machines see.
-# Settings: those of scripts/train.sh (MASTER_PORT and PROCESSES among them), and FAIRSEQ_DEEP. See docs/running.md.
+# Options: those of scripts/train.sh. Settings: FAIRSEQ_DEEP and MASTER_PORT. See docs/running.md.
 set -euo pipefail
 
 FAIRSEQ_DEEP=${FAIRSEQ_DEEP:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)}}
@@ -31,21 +31,21 @@ if [[ $1 == *.sh ]]; then
     exec bash "$@"
 fi
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || die "scontrol does not know the nodes '$SLURM_JOB_NODELIST'"
-MASTER_ADDR=${hosts%%$'\n'*}
+address=${hosts%%$'\n'*}
 # Below the ports that the kernel hands out.
-MASTER_PORT=${MASTER_PORT:-$((10000 + SLURM_JOB_ID % 20000))}
-export NODES=$nodes MASTER_ADDR MASTER_PORT
+port=${MASTER_PORT:-$((10000 + SLURM_JOB_ID % 20000))}
 
 # CPUs of the machine with the fewest, from a list as 64(x2),32. srun takes over none of this by itself.
 cpus=$(tr ',' '\n' <<<"${SLURM_JOB_CPUS_PER_NODE:-${SLURM_CPUS_ON_NODE:-1}}" | sed 's/(.*//' | sort -n | head -n 1)
 cpus=${SRUN_CPUS_PER_TASK:-$cpus}
 
-say "job $SLURM_JOB_ID: $nodes nodes with $cpus CPUs each, machine 0 is $MASTER_ADDR:$MASTER_PORT"
+say "job $SLURM_JOB_ID: $nodes nodes with $cpus CPUs each, machine 0 is $address:$port"
 # What sbatch was told of tasks would contradict one task a node with all of its CPUs.
 unset SLURM_CPUS_PER_TASK SLURM_CPUS_PER_GPU SLURM_TRES_PER_TASK SLURM_NTASKS_PER_GPU SLURM_GPUS_PER_TASK
 # When one machine ends, the others may still be writing how it ended; a machine that has lost another waits for ever.
 # fairseq reads Slurm's variables itself and would start processes of its own; torchrun has told it all by then.
-# shellcheck disable=SC2016  # RANK is known on each machine, not here
+# shellcheck disable=SC2016  # the rank is known on each machine, not here
 run srun --nodes "$nodes" --ntasks "$nodes" --ntasks-per-node 1 --cpus-per-task "$cpus" \
     --kill-on-bad-exit=0 --wait=120 \
-    bash -c 'RANK=$SLURM_NODEID exec "$@"' slurm.sh "$FAIRSEQ_DEEP/scripts/train.sh" "$@"
+    bash -c 'exec "$@" --rank "$SLURM_NODEID"' slurm.sh "$FAIRSEQ_DEEP/scripts/train.sh" \
+    --nodes "$nodes" --master-addr "$address" --master-port "$port" "$@"

@@ -210,7 +210,7 @@ def _dataclass_of(group: str, name: str) -> Any:
 def _unknown_key(key: str, legal: set[str]) -> str:
     if key.isupper():
         option = "--" + key.lower().replace("_", "-")
-        return f"{key} is not a configuration key: use {option}, or set it as an environment variable of a script"
+        return f"{key} is not a configuration key: use {option}"
     group, _, name = key.rpartition(".")
     siblings = sorted(each for each in legal if each.startswith(f"{group}."))
     hint = nearest(key, siblings) or nearest(key, sorted(legal))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.files import checksum, write_whole
-from fairseq_plugins.options import ScriptParser, at_least
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.pipeline import corpus, self_check
 from fairseq_plugins.pipeline.checkout import CONFIGS, commit
 from fairseq_plugins.pipeline.commands import interruptible
@@ -114,9 +114,9 @@ def _subwords(name: str) -> str:
     return "subword_nmt" if name == "@@ " else name
 
 
-def parser() -> ScriptParser:
+def parser() -> OneLineParser:
     """Flags of ``fairseq-deep evaluate``."""
-    flags = ScriptParser(
+    flags = OneLineParser(
         prog="fairseq-deep evaluate",
         description="Average the checkpoints of a run, translate the test sets, and score the translations.",
     )

@@ -32,7 +32,7 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.options import ScriptParser, at_least
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration, taken_as_it_is
@@ -152,9 +152,9 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
     ]
 
 
-def parser() -> ScriptParser:
+def parser() -> OneLineParser:
     """Flags of ``fairseq-deep run``."""
-    flags = ScriptParser(
+    flags = OneLineParser(
         prog="fairseq-deep run",
         description="Train one configuration on all GPUs, or on the CPU without one; the same command resumes.",
         epilog="Exit codes: 0 trained; 1 diverged or failed to train: the loss was not finite, or the guard has ended "

@@ -16,9 +16,7 @@ from fairseq_plugins.pipeline import evaluate
 from tests import toy
 from tests.scripts.running import refusal, run, times
 
-TEXT = {"REMOVE_BPE": "", "TOKENISED": "", "LOWER_CASED": "", "REFERENCES": "", "ACCEPT_REFERENCES": ""}
-UNSET = {**TEXT, "OUTPUT": "", "EMA": "0", "MAX_TOKENS": "", "METRICS": "", "MOSES": ""}
-SETTINGS = {**UNSET, "AVERAGE": "last-epochs=3", "BEAM": "2", "LENGTH_PENALTY": "0.5", "DEVICE": "cpu"}
+OPTIONS = ("--average=last-epochs=3", "--beam=2", "--length-penalty=0.5", "--device=cpu")
 EPOCHS = 12
 
 
@@ -59,7 +57,7 @@ def lines_of(path: Path) -> list[str]:
 @pytest.mark.slow
 def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path], tmp_path: Path) -> None:
     directory, data = trained
-    ended = run("evaluate.sh", directory, data, **SETTINGS)
+    ended = run("evaluate.sh", directory, data, *OPTIONS)
     assert ended.returncode == 0, ended.stderr
     place = directory / "evaluation" / "test"
     assert json.loads((place / "self-check.json").read_text())["bleu"] == 100
@@ -98,10 +96,10 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
 
     # Again: nothing is made anew. With other settings: nothing is mixed.
     before = times(directory)
-    again = run("evaluate.sh", directory, data, **SETTINGS)
+    again = run("evaluate.sh", directory, data, *OPTIONS)
     assert (again.returncode, again.stderr) == (0, "")
     assert times(directory) == before
-    line = refusal("evaluate.sh", directory, data, **{**SETTINGS, "BEAM": "3"})
+    line = refusal("evaluate.sh", directory, data, *OPTIONS, "--beam=3")
     assert "was made with other settings (beam=3; was beam=2)" in line
 
 
@@ -111,8 +109,8 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
 ) -> None:
     directory, data = trained
     (tmp_path / "test.en").write_text("".join(f"{line} more\n" for line in lines_of(data / "raw" / "test.en")))
-    settings = {**SETTINGS, "OUTPUT": str(tmp_path / "out"), "REFERENCES": str(tmp_path)}
-    ended = run("evaluate.sh", directory, data, **settings)
+    options = (*OPTIONS, f"--output={tmp_path / 'out'}", f"--references={tmp_path}")
+    ended = run("evaluate.sh", directory, data, *options)
     assert ended.returncode == 2
     problem, *examples = ended.stderr.splitlines()
     assert re.search(r"error: .*: test: a perfect translation would have [1-8]\d\.\d\d BLEU \(at least 99 is ", problem)
@@ -123,62 +121,35 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     assert not (tmp_path / "out" / "test" / "generate.log").exists()
 
     # The signature of the score contains the reason.
-    accepted = run("evaluate.sh", directory, data, **{**settings, "ACCEPT_REFERENCES": "a word more, on purpose"})
+    accepted = run("evaluate.sh", directory, data, *options, "--accept-references=a word more, on purpose")
     assert accepted.returncode == 0, accepted.stderr
     assert "accepted: a word more, on purpose" in accepted.stderr
     assert " accepted:a_word_more,_on_purpose " in (tmp_path / "out" / "test" / "signature").read_text()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "line"),
+    ("arguments", "line"),
     [
-        ([], {}, "the following arguments are required: RUN, DATA (fairseq-deep evaluate --help says more)"),
-        (["x", "y"], {"DEVICE": "tpu"}, "unknown --device 'tpu' (did you mean 'gpu'?); legal values: auto, cpu, gpu"),
+        ([], "the following arguments are required: RUN, DATA (fairseq-deep evaluate --help says more)"),
+        (["x", "y", "--device=tpu"], "unknown --device 'tpu' (did you mean 'gpu'?); legal values: auto, cpu, gpu"),
         (
-            ["x", "y"],
-            {"MAX_TOKENS": "0"},
+            ["x", "y", "--max-tokens=0"],
             "--max-tokens 0: not a whole number of at least 1 (fairseq-deep evaluate --help says more)",
         ),
-        (
-            ["x", "y"],
-            {"REMOVE_BPE": "bpe"},
-            "unknown --remove-bpe 'bpe'; legal values: none, sentencepiece, subword_nmt",
-        ),
-        (["x", "y"], {"TOKENISED": "1"}, "unknown --tokenised '1'; legal values: moses, none"),
-        (["x", "y"], {"EMA": "yes"}, "unknown EMA 'yes'; legal values: 0, 1"),
-        (["nowhere", "y"], {}, "nowhere: no such directory"),
+        (["x", "y", "--remove-bpe=bpe"], "unknown --remove-bpe 'bpe'; legal values: none, sentencepiece, subword_nmt"),
+        (["x", "y", "--tokenised=1"], "unknown --tokenised '1'; legal values: moses, none"),
+        (["nowhere", "y"], "nowhere: no such directory"),
     ],
 )
-def test_bad_input_is_one_line(
-    arguments: list[str],
-    settings: dict[str, str],
-    line: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """As the script calls it: with the settings of the environment."""
-    for name, value in {**UNSET, **settings}.items():
-        monkeypatch.setenv(name, value)
-    assert evaluate.main(["--from-environment", *arguments]) == 2
+def test_bad_input_is_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate.main(arguments) == 2
     assert capsys.readouterr() == ("", f"error: {line}\n")
 
 
-def test_a_setting_reaches_the_command_and_a_mistake_is_its_line() -> None:
-    assert refusal("evaluate.sh", "x", "y", **{**UNSET, "TOKENISED": "mose"}) == (
+def test_the_script_hands_its_options_on_and_prints_its_head_as_help() -> None:
+    assert refusal("evaluate.sh", "x", "y", "--tokenised=mose") == (
         "unknown --tokenised 'mose' (did you mean 'moses'?); legal values: moses, none"
     )
-
-
-def test_without_being_asked_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``BEAM`` or ``OUTPUT`` may be meant for another program."""
-    monkeypatch.setenv("BEAM", "7")
-    assert evaluate.parser().read(["x", "y"]).beam is None
-    assert evaluate.parser().read(["x", "y", "--from-environment"]).beam == 7
-    assert evaluate.parser().read(["x", "y", "--from-environment", "--beam", "3"]).beam == 3
-
-
-def test_help_is_the_head_of_the_script() -> None:
     said = run("evaluate.sh", "--help")
     assert said.returncode == 0
     assert said.stdout.startswith("Average the checkpoints of a run, translate the test sets, and score")
-    assert "LENGTH_PENALTY=" in said.stdout

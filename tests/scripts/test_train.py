@@ -52,23 +52,21 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def start(data: Path, run: Path, *changes: str, config: Path = ADMIN, **settings: str) -> subprocess.Popen[str]:
+def start(data: Path, run: Path, *changes: str, config: Path = ADMIN) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [str(SCRIPT), str(config), str(data), str(run), *TINY, *changes],
+        [str(SCRIPT), str(config), str(data), str(run), *TINY, *changes, "--quiet"],
         cwd=run.parent,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "QUIET": "1", **settings},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
 
 
-def train(
-    data: Path, run: Path, *changes: str, code: int = 0, config: Path = ADMIN, **settings: str
-) -> tuple[str, str]:
+def train(data: Path, run: Path, *changes: str, config: Path = ADMIN) -> tuple[str, str]:
     """Run the script to its end; what it printed and its errors."""
-    child = start(data, run, *changes, config=config, **settings)
+    child = start(data, run, *changes, config=config)
     output, errors = child.communicate(timeout=300)
     assert child.returncode == 0, output + errors
     return output, errors
@@ -154,7 +152,7 @@ def test_two_processes_train_what_one_does(prepared: Path, tmp_path: Path) -> No
     """
     changes = ("optimization.update_freq=[4]", "optimization.max_update=7", "model.dropout=0")
     one = train_here(Request(POST_LN, prepared, tmp_path / "one", (*TINY, *changes)))
-    output, errors = train(prepared, tmp_path / "two", *changes, config=POST_LN, PROCESSES="2")
+    output, errors = train(prepared, tmp_path / "two", *changes, "--processes=2", config=POST_LN)
     assert errors == ""
     assert "120 tokens x update_freq 2 x 2 = at most 480 tokens an update, as configured" in output
     expected, reached = weights(one), weights(tmp_path / "two" / "checkpoints" / LAST)

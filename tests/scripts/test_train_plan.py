@@ -327,7 +327,7 @@ def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
         (["task.data=x"], "task.data cannot be set here: it is the second argument, DATA"),
         (
             ["PRECISION=fp16"],
-            "PRECISION is not a configuration key: use --precision, or set it as an environment variable of a script",
+            "PRECISION is not a configuration key: use --precision",
         ),
         (["optimization.lr=0.001"], r"optimization.lr is a list, even of one value: optimization.lr=\[0.001\]"),
         (["optimization.update_freq=[0]"], r"update_freq has whole numbers of at least 1, as \[2\]; not \[0\]"),
