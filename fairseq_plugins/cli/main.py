@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "run": Command(
         "train a YAML file on this machine, in its own directory",
-        "fairseq_plugins.pipeline.train",
+        "fairseq_plugins.pipeline.run",
         needs_fairseq=False,
     ),
     "evaluate": Command(

@@ -24,7 +24,7 @@ from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.prepare import Preparation
 from fairseq_plugins.pipeline.prepare_settings import Settings, sets_of
 from fairseq_plugins.pipeline.progress import Screen, shown
-from fairseq_plugins.pipeline.run import read_run
+from fairseq_plugins.pipeline.results import read_run
 from fairseq_plugins.pipeline.workspace import Workspace
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.processor import core_count

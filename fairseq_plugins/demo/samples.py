@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairseq_plugins.pipeline.leaderboard import FIRST, Column, score_of
-from fairseq_plugins.pipeline.run import EVALUATION, HYPOTHESES, Run
+from fairseq_plugins.pipeline.results import EVALUATION, HYPOTHESES, Run
 from fairseq_plugins.pipeline.verdicts import verdict_on_training
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.tables import markdown_table

@@ -14,7 +14,7 @@ from fairseq_plugins.checkpoints.selection import (
 )
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.published import published_rows
-from fairseq_plugins.pipeline.run import Run
+from fairseq_plugins.pipeline.results import Run
 
 LAST = "checkpoint_last.pt"
 MOST = {"last-updates": 5, "last-epochs": 10}

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import ScriptParser, at_least, given_again
-from fairseq_plugins.pipeline import corpus, evaluate, train
+from fairseq_plugins.pipeline import corpus, evaluate
+from fairseq_plugins.pipeline import run as run_command
 from fairseq_plugins.pipeline.checkout import checkout, configuration_file
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.configuration import CHANGE
@@ -240,7 +241,7 @@ class Options:
         flags.add_argument(
             "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
         )
-        self._training = train.add_options(flags)
+        self._training = run_command.add_options(flags)
         self._evaluation = evaluate.add_options(flags)
 
     def read(self, args: argparse.Namespace) -> How:

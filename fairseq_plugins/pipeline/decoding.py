@@ -15,7 +15,7 @@ from typing import Any
 import fairseq_plugins
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.pipeline import corpus
-from fairseq_plugins.pipeline.run import Run, read_run
+from fairseq_plugins.pipeline.results import Run, read_run
 from fairseq_plugins.scoring.metrics import metric_named
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.description import FILE as DESCRIPTION

@@ -23,7 +23,7 @@ from fairseq_plugins.pipeline.checkout import CONFIGS, commit
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.decoding import LOGS, Decoding, Plan, TestSet, decode, decoding_command, make_plan
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_lines, write_perplexity
-from fairseq_plugins.pipeline.run import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES, Run
+from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES, Run
 from fairseq_plugins.pipeline.self_check import plain_text
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
 from fairseq_plugins.process import exit_code

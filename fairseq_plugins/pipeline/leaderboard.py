@@ -13,7 +13,7 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.pipeline.published import PublishedRow, rows_of, rows_reproduced
-from fairseq_plugins.pipeline.run import HYPOTHESES, REFERENCES, Evaluation, Run
+from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Evaluation, Run
 from fairseq_plugins.pipeline.verdicts import OK, verdict_of
 from fairseq_plugins.scoring.metrics import METRICS
 from fairseq_plugins.scoring.significance import WELCH, Comparison, compare

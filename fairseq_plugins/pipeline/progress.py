@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
-from fairseq_plugins.pipeline.run import FINISHED, LOG
+from fairseq_plugins.pipeline.results import FINISHED, LOG
 
 SECONDS, SECONDS_ELSEWHERE = 1.0, 20.0
 """Seconds between two updates on a terminal, and in a file."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairseq_plugins.pipeline.run import Run
+    from fairseq_plugins.pipeline.results import Run
 
 FILE = Path(__file__).with_name("published.tsv")
 FAIL, CONVERGED, CURVE = "fail", "converged", "curve"

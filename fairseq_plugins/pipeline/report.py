@@ -33,7 +33,7 @@ from fairseq_plugins.pipeline.leaderboard import (
     score_columns,
     score_of,
 )
-from fairseq_plugins.pipeline.run import Run, find_runs, read_run
+from fairseq_plugins.pipeline.results import Run, find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.tables import ABSENT, markdown_table, number, strict_json, tabulated, without_empty_columns

@@ -1,243 +1,700 @@
-"""Read a training from the disk: its settings, its log, whether it finished, and its scores.
+"""``fairseq-deep run CONFIG DATA RUN [KEY=VALUE ...]``: train one configuration; the same command resumes.
 
-A run can be read in any state. Each missing or damaged file is a line in :attr:`Run.problems`.
+The machine changes how the batches of an update are shared, never which they are. A run goes through this file from top
+to bottom: the request, the plan for this machine, the check that RUN can be continued, the training, and its end.
 """
 
 from __future__ import annotations
 
+import argparse
+import atexit
+import importlib.util
 import json
+import logging
+import math
+import multiprocessing
+import operator
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+import platform
+import runpy
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.fairseq_log import TrainingLog, read_log
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
+from fairseq_plugins.pipeline.commands import interruptible
+from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration, taken_as_it_is
+from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
+from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended
+from fairseq_plugins.pipeline.fits import check_disk, gigabytes, size_of
+from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
+from fairseq_plugins.pipeline.progress import Progress, Screen
+from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION
+from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
+from fairseq_plugins.pipeline.workspace import Workspace, require_apart
+from fairseq_plugins.process import end_with, exit_code, users_mistake
+from fairseq_plugins.text.description import described
 
-SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
-AVERAGED = "averaged.pt"
-SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
+DEFAULT_PORT = 29500
+POLLED = 0.3
+"""Seconds between two reads of the log."""
+SET_HERE = {
+    "task.data": "it is the second argument, DATA",
+    "checkpoint.save_dir": "it is the third argument, RUN, with /checkpoints",
+    "dataset.update_epoch_batch_itr": "it is always true, so that a resumed training equals an uninterrupted one",
+    **{
+        f"distributed_training.{name}": "use --nodes, --rank, --processes and --master-addr"
+        for name in (
+            "distributed_rank",
+            "distributed_init_method",
+            "distributed_port",
+            "distributed_no_spawn",
+            "distributed_num_procs",
+            "distributed_backend",
+            "device_id",
+            "nprocs_per_node",
+        )
+    },
+}
 
-SEED = "common.seed"
 
-Settings = Mapping[str, Any]
-
-
-def short_names(places: Sequence[Path]) -> list[str]:
-    """A name for each path, relative to their common parent."""
-    absolute = [place.absolute() for place in places]
-    above = os.path.commonpath([place.parent for place in absolute]) if absolute else ""
-    return [os.path.relpath(place, above) for place in absolute]
+# --- the request ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Metric:
-    """One score of a test set: its name (``sacreBLEU``), its value, and how it was computed."""
+class Request:
+    """The user's request.
 
-    name: str
-    value: float
-    signature: str = ""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Results of ``fairseq-deep evaluate`` for one test set; ``metrics`` is empty if the score is missing."""
-
-    test_set: str
-    directory: Path
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
-    sentences: int | None = None
-    decoding: Mapping[str, str] = field(default_factory=dict)
-    """Settings by name, such as beam and length penalty."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One directory of ``fairseq-deep run``.
-
-    Attributes:
-        directory: its path.
-        settings: the content of ``run.json``; empty if that is missing or damaged.
-        finished: the content of ``finished``; None if the training has not ended.
-        log: the numbers of ``train.log``.
-        evaluations: by test set, in the order of their names.
-        problems: one line for each file that is missing or damaged.
+    Args:
+        config: the YAML file.
+        data: a prepared directory, or one that ``fairseq-preprocess`` made.
+        run: the training's own directory.
+        changes: KEY=VALUE.
+        processes: of this machine; None for one per device.
+        nodes: number of machines; ``rank`` is the number of this one.
+        address: host and port of machine 0; the port is None for any free one.
+        precision: ``auto`` or a precision.
+        tensorboard, wandb_project: additional logs.
+        valid_bleu: whether each validation translates; None as configured.
+        checks: whether the disk is checked.
+        quiet: do not show the progress.
+        dry_run: only print the command.
     """
 
-    directory: Path
-    settings: Settings
-    finished: Settings | None
-    log: TrainingLog
-    evaluations: Mapping[str, Evaluation]
-    problems: tuple[str, ...]
-
-    @property
-    def config(self) -> str | None:
-        """The YAML file below ``configs/``, without ``.yaml``; None if ``run.json`` lacks it."""
-        return self._text("config")
-
-    @property
-    def overrides(self) -> tuple[str, ...]:
-        """The KEY=VALUE changes of the configuration, including the seed."""
-        given = self.settings.get("overrides")
-        return tuple(map(str, given)) if isinstance(given, list) else ()
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """The changes of the configuration without the seed, sorted."""
-        return tuple(sorted(change for change in self.overrides if not change.lstrip("+").startswith(f"{SEED}=")))
-
-    @property
-    def precision(self) -> str | None:
-        """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``; None if ``run.json`` lacks it."""
-        return self._text("precision")
-
-    @property
-    def seed(self) -> int | None:
-        """The seed of the training."""
-        seed = self.settings.get("seed")
-        return seed if isinstance(seed, int) else None
-
-    @property
-    def updates(self) -> int:
-        """Updates made, from ``finished``, else from the log."""
-        made = (self.finished or {}).get("num_updates")
-        return made if isinstance(made, int) else self.log.updates
-
-    @property
-    def checkpoints(self) -> Path:
-        """Directory of its checkpoints."""
-        return self.directory / CHECKPOINTS
-
-    @cached_property
-    def data(self) -> Path | None:
-        """The prepared directory that it was trained on; None if ``run.json`` lacks it."""
-        path = self._text("data")
-        if path is None:
-            return None
-        return Path(path).parent if Path(path).name == "data-bin" else Path(path)
-
-    @property
-    def batch(self) -> str | None:
-        """Batches of an update, ``max_tokens x update_freq x processes``; None if ``run.json`` lacks them."""
-        limit = self.settings.get("max_tokens") or self.settings.get("batch_size")
-        freq, processes = self.settings.get("update_freq"), self.settings.get("processes")
-        if not limit or not isinstance(freq, list) or not processes:
-            return None
-        return f"{limit} x {' then '.join(map(str, freq))} x {processes}"
-
-    def configured(self, group: str, key: str) -> Any:
-        """A value of the complete configuration in ``run.json``; None if it is missing."""
-        configuration = self.settings.get("configuration")
-        content = configuration.get(group) if isinstance(configuration, dict) else None
-        return content.get(key) if isinstance(content, dict) else None
-
-    def _text(self, key: str) -> str | None:
-        value = self.settings.get(key)
-        return value if isinstance(value, str) and value else None
+    config: Path
+    data: Path
+    run: Path
+    changes: tuple[str, ...] = ()
+    processes: int | None = None
+    nodes: int = 1
+    rank: int = 0
+    address: tuple[str, int | None] = ("localhost", None)
+    precision: str = "auto"
+    tensorboard: bool = False
+    wandb_project: str = ""
+    valid_bleu: bool | None = None
+    checks: bool = True
+    quiet: bool = False
+    dry_run: bool = False
 
 
-def is_run(directory: Path) -> bool:
-    """Whether a directory is a training, in any state."""
-    return any((directory / name).exists() for name in (SETTINGS, LOG, FINISHED, CHECKPOINTS))
+def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Add the options that a comparison passes on to each training."""
+    group = flags.add_argument_group("training")
+    return [
+        group.add_argument(
+            "--processes",
+            type=at_least(1),
+            metavar="N",
+            help="processes of this machine; default: one per GPU, 1 on a CPU",
+        ),
+        group.add_argument(
+            "--precision",
+            default="auto",
+            metavar="P",
+            help=f"auto: as configured if the device supports it (default); or {', '.join(PRECISIONS)}",
+        ),
+        group.add_argument(
+            "--tensorboard", action=argparse.BooleanOptionalAction, default=False, help="log to RUN/tensorboard, too"
+        ),
+        group.add_argument("--wandb-project", default="", metavar="NAME", help="log to Weights & Biases, too"),
+        group.add_argument(
+            "--valid-bleu",
+            action=argparse.BooleanOptionalAction,
+            help="translation: BLEU and two sample translations at each validation, with beam 1 unless the "
+            "configuration sets another; they change no weight and choose no checkpoint; default: as configured "
+            "(task.eval_bleu)",
+        ),
+        group.add_argument(
+            "--checks",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="check first that the disk has room for the checkpoints (default: yes)",
+        ),
+        group.add_argument(
+            "--quiet",
+            action=argparse.BooleanOptionalAction,
+            default=False,
+            help="do not show the progress",
+        ),
+    ]
 
 
-def read_run(directory: Path, log: TrainingLog | None = None) -> Run:
-    """Read one run; ``log`` is its log, if that is read already.
+def parser() -> OneLineParser:
+    """Flags of ``fairseq-deep run``."""
+    flags = OneLineParser(
+        prog="fairseq-deep run",
+        description="Train one configuration on all GPUs, or on the CPU without one; the same command resumes.",
+        epilog="Exit codes: 0 trained; 1 diverged or failed to train: the loss was not finite, or the guard has ended "
+        "the training; 2 an error, in one line for each problem; 130 interrupted.",
+    )
+    flags.add_argument(
+        "config", type=Path, metavar="CONFIG", help="a YAML file, or its name in configs/: multi30k_de_en/admin_3e3d"
+    )
+    flags.add_argument("data", type=Path, metavar="DATA", help="prepared data, or the output of fairseq-preprocess")
+    flags.add_argument("run", type=Path, metavar="RUN", help="the training's own directory")
+    flags.add_argument(
+        "changes",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="changes to the configuration, for example optimization.max_update=1000",
+    )
+    add_options(flags)
+    several = flags.add_argument_group("several machines, with RUN on a shared disk")
+    several.add_argument("--nodes", type=at_least(1), default=1, metavar="N", help="number of machines; default: 1")
+    several.add_argument("--rank", type=at_least(0), default=0, metavar="N", help="number of this machine, from 0")
+    several.add_argument("--master-addr", default="localhost", metavar="HOST", help="address of machine 0")
+    several.add_argument("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
+    flags.add_argument("--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the command")
+    return flags
 
-    Raises:
-        UserError: the directory does not exist or is not a training.
-    """
-    if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory")
-    if not is_run(directory):
-        raise UserError(f"{directory}: not a run: it contains none of {SETTINGS}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
-    problems: list[str] = []
-    settings = _read_object(directory / SETTINGS, problems)
-    finished = _read_object(directory / FINISHED, problems) if (directory / FINISHED).exists() else None
-    if not (directory / LOG).exists():
-        problems.append(f"{directory / LOG}: no such file")
-    return Run(
-        directory=directory,
-        settings=settings or {},
-        finished=finished,
-        log=log or read_log(directory / LOG),
-        evaluations=_read_evaluations(directory / EVALUATION, problems),
-        problems=tuple(problems),
+
+def _request(args: argparse.Namespace) -> Request:
+    return Request(
+        config=args.config,
+        data=args.data,
+        run=args.run,
+        changes=tuple(args.changes),
+        processes=args.processes,
+        nodes=args.nodes,
+        rank=args.rank,
+        address=(args.master_addr, args.master_port),
+        precision=args.precision,
+        tensorboard=args.tensorboard,
+        wandb_project=args.wandb_project,
+        valid_bleu=args.valid_bleu,
+        checks=args.checks,
+        quiet=args.quiet,
+        dry_run=args.dry_run,
     )
 
 
-def find_runs(paths: list[Path]) -> list[Path]:
-    """The runs among ``paths`` and below the others, each once, in a fixed order.
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train; 0, 1 where the loss was not finite, or 2 after one line for each problem."""
+    return exit_code(lambda: train(_request(parser().read(argv))))
+
+
+def train(request: Request) -> int:
+    """Train, continue, or leave a finished training as it is.
+
+    Returns:
+        0, or 1 for a training that ended in a loss that is not finite.
 
     Raises:
-        UserError: a path does not exist, or there is no run in it.
+        UserError: as :func:`make_plan` and :func:`begun`, or the training ended by a mistake.
     """
-    found: dict[Path, None] = {}
-    problems = []
-    for path in paths:
-        if not path.is_dir():
-            problems.append(f"{path}: {'not a directory' if path.exists() else 'no such directory'}")
-            continue
-        runs = [path] if is_run(path) else _runs_below(path)
-        if not runs:
-            problems.append(f"{path}: not a run, and no run below it (no {SETTINGS} or {LOG})")
-        found.update(dict.fromkeys(runs))
-    if problems:
-        raise UserError(problems)
-    return list(found)
+    require_apart(request.run, request.data, "RUN")
+    # One directory per machine: a lock of another machine may be invisible here.
+    place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
+    with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
+        log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
+        since, screen = log.stat().st_size if log.exists() else 0, Screen()
+        with _started(request, log) as (plan, child):
+            for line in plan.lines:
+                screen.say(line)
+            if plan.ending is not None:
+                return plan.ending.exit_code
+            if request.dry_run:
+                screen.say(shlex.join(plan.command))
+                return 0
+            # Only the first machine logs the numbers.
+            code = _followed(child, None if request.quiet or request.rank else Progress(log, since, screen))
+        screen.show([])
+        if request.rank:
+            return code
+        ending = say_how_it_ended(request.run, code, log, since)
+        (Screen(sys.stderr) if ending.exit_code else screen).say(f"{request.run}: {ending.sentence()}")
+        return ending.exit_code
 
 
-def _runs_below(directory: Path) -> list[Path]:
-    marks = [mark for name in (SETTINGS, LOG) for mark in directory.rglob(name)]
-    return sorted({mark.parent for mark in marks})
+# --- the plan for this machine --------------------------------------------------------------------------------------
 
 
-def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Plan:
+    """A training fitted to this machine.
+
+    Args:
+        command: the command of the training.
+        record: the content of ``run.json``.
+        lines: for the user.
+        ending: of a training that has ended already, else None.
+    """
+
+    command: tuple[str, ...]
+    record: dict[str, Any]
+    lines: tuple[str, ...]
+    ending: Ending | None = None
+
+
+def make_plan(request: Request, machine: Machine | None = None) -> Plan:
+    """Check everything that can be checked before a training starts, and fit it to this machine.
+
+    Args:
+        request: the user's request.
+        machine: its devices; None to inspect it.
+
+    Raises:
+        UserError: the configuration, the data, the disk or the number of processes do not fit.
+    """
+    _check_loggers(request)
+    data = taken_as_it_is(binarised(request.data))
+    recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
+    config = recipe.config
+    corpus = check_data(data, config)
+    machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
+    before = (read_record(request.run) or {}).get("precision")
+    precision = choose_precision(request.precision, config, machine, before)
+    batches = Batches.of(config, recipe.processes, corpus.longest)
+    sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
+    _check_gpus(request, machine, sharing)
+    size = size_of(config, precision.name, batches.tokens, corpus.training_tokens)
+    if request.checks:
+        check_disk(size, request.run)
+    how = (*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config))
+    fitted = _fitted(request, data, machine, sharing, how)
+    command = _command(request, recipe.file, machine, sharing, (*recipe.overrides, *fitted))
+    record = _record(request, recipe.file, config, corpus, machine, sharing)
+    record |= {"precision": precision.name, "tokens_per_update": batches.tokens, "parameters": size.parameters}
+    record |= {"command": list(command), "checkpoints": {"bytes": size.disk, "count": size.checkpoints}}
+    return Plan(command, record, tuple(_lines(record, machine, sharing, precision)))
+
+
+def _check_loggers(request: Request) -> None:
+    """Refuse a logger that is not installed; fairseq only logs a line and continues."""
+    if request.tensorboard and not any(map(_installed, ("tensorboard", "tensorboardX"))):
+        raise UserError("--tensorboard needs a package that is not installed: pip install tensorboardX")
+    if request.wandb_project and not _installed("wandb"):
+        raise UserError("--wandb-project needs a package that is not installed: pip install wandb")
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _check_gpus(request: Request, machine: Machine, sharing: Sharing) -> None:
+    if not machine.on_cpu and sharing.processes > len(machine.gpus):
+        raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")
+    if request.rank >= request.nodes:
+        raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")
+
+
+def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, how: Sequence[str]) -> tuple[str, ...]:
+    """The overrides for this machine and for the files of RUN."""
+    run = taken_as_it_is(request.run)
+    overrides = [
+        f"task.data={quoted(data)}",
+        f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
+        f"distributed_training.distributed_world_size={sharing.processes * request.nodes}",
+        f"common.cpu={str(machine.on_cpu).lower()}",
+        *how,
+        "dataset.update_epoch_batch_itr=true",
+        "common.log_format=json",
+        "common.no_progress_bar=true",
+        # fairseq's own format of the lines, and no log file of Hydra.
+        "common.reset_logging=true",
+        "hydra/job_logging=none",
+        "hydra.output_subdir=null",
+        f"hydra.run.dir={quoted(run)}",
+    ]
+    if request.tensorboard:
+        overrides.append(f"common.tensorboard_logdir={quoted(run / 'tensorboard')}")
+    if request.wandb_project:
+        overrides.append(f"common.wandb_project={quoted(request.wandb_project)}")
+    return tuple(overrides)
+
+
+def _bleu_of_validation(request: Request, config: Any) -> list[str]:
+    """The overrides with which each validation scores translations of this data, by its ``text.json``, or does not."""
+    task = config.task
+    if "eval_bleu" not in task:
+        if request.valid_bleu:
+            raise UserError(f"--valid-bleu is for the task translation; {task._name} has no BLEU at validation")
+        return []
+    if not (task.eval_bleu if request.valid_bleu is None else request.valid_bleu):
+        return ["task.eval_bleu=false"] if task.eval_bleu else []
+    # `++`: the YAML may lack a key of a named group.
+    overrides = ["++task.eval_bleu=true", "++task.eval_bleu_print_samples=true"]
+    if json.loads(task.eval_bleu_args or "{}") == {}:
+        form = config.generation.get("lenpen_form", "fairseq")
+        search = {"beam": 1, **({} if form == "fairseq" else {"lenpen_form": form})}
+        overrides.append(f"++task.eval_bleu_args={quoted(json.dumps(search))}")
+    if text := described(request.data):
+        words = "moses" if text.tokeniser == "moses" else "space"
+        languages = {"source_lang": task.source_lang, "target_lang": task.target_lang}
+        known = {name: language for name, language in languages.items() if language}
+        overrides += [
+            f"++task.eval_bleu_detok={words}",
+            f"++task.eval_bleu_detok_args={quoted(json.dumps(known if words == 'moses' else {}))}",
+            f"++task.eval_bleu_remove_bpe={text.subwords}",
+        ]
+    return overrides
+
+
+def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str, ...]:
+    """The command before ``-m``: Python for one process, else torchrun."""
+    if sharing.processes * request.nodes == 1:
+        return (sys.executable,)
+    host, port = request.address
+    if port is None:
+        # Imported late: this imports fairseq, which has to be patched first.
+        from fairseq_plugins.patches.cpu_processes import free_port
+
+        port = free_port() if request.nodes == 1 else DEFAULT_PORT
+    # Otherwise each of several processes on a CPU uses all cores.
+    threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1
+    limit = ("env", f"OMP_NUM_THREADS={threads}")
+    return (
+        *limit,
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        str(request.nodes),
+        "--node_rank",
+        str(request.rank),
+        "--nproc_per_node",
+        str(sharing.processes),
+        "--master_addr",
+        host,
+        "--master_port",
+        str(port),
+    )
+
+
+def _command(
+    request: Request, file: Path, machine: Machine, sharing: Sharing, overrides: Sequence[str]
+) -> tuple[str, ...]:
+    where = ("--config-dir", str(file.resolve().parent), "--config-name", file.stem)
+    hydra = ("-m", "fairseq_plugins.cli", "hydra-train", *where, *overrides)
+    return _launcher(request, machine, sharing) + hydra
+
+
+def _record(
+    request: Request, file: Path, config: Any, corpus: Corpus, machine: Machine, sharing: Sharing
+) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    devices = list(machine.gpus[: sharing.processes]) or [machine.processor]
+    return {
+        "config": name_of(file),
+        "overrides": list(request.changes),
+        "method": str(config.model.get("_name") or config.model),
+        "seed": int(config.common.seed),
+        "data": str(request.data.resolve()),
+        "data_fingerprint": corpus.fingerprint,
+        "data_content": corpus.content(),
+        "nodes": request.nodes,
+        "processes": sharing.processes * request.nodes,
+        "devices": devices,
+        "update_freq": list(sharing.update_freq),
+        "max_tokens": sharing.batches.max_tokens,
+        "batch_size": sharing.batches.batch_size,
+        "versions": _versions(),
+        "git_commit": commit(),
+        "configuration": OmegaConf.to_container(config),
+    }
+
+
+def _versions() -> dict[str, str]:
+    names = ("fairseq-deep", "fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf")
+    return {"python": platform.python_version(), **{name: found for name in names if (found := _version(name))}}
+
+
+def _version(package: str) -> str:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        problems.append(f"{path}: {(error.strerror or str(error)).lower()}")
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision: Precision) -> list[str]:
+    where = "CPU" if machine.on_cpu else f"GPU ({machine.gpus[0]})"
+    count, size = record["processes"], record["tokens_per_update"]
+    freq = " then ".join(map(str, sharing.update_freq))
+    batch = f"{record['max_tokens']} tokens" if size else "one batch"
+    total = f"{sharing.batches.largest} tokens" if size else f"{sharing.batches.counts[-1]} batches"
+    same = "" if sharing.note else ", as configured"
+    other = f", not {precision.configured} as configured" if precision.name != precision.configured else ""
+    return [
+        f"{record['config']}: {record['method']}, {record['parameters']:,} parameters, seed {record['seed']}",
+        f"{count} process{'es' if count > 1 else ''} on {where}, {precision.name}{other}",
+        f"{batch} x update_freq {freq} x {count} = at most {total} an update{same}",
+        *([sharing.note] if sharing.note else []),
+        f"checkpoints: at most {record['checkpoints']['count']}, about {gigabytes(record['checkpoints']['bytes'])}",
+    ]
+
+
+# --- the check that RUN can be continued ----------------------------------------------------------------------------
+
+
+def begun(request: Request) -> Plan:
+    """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
+
+    Raises:
+        UserError: as :func:`make_plan`, the directory holds another training, or a finished training that was made
+            longer has lost its checkpoints or still has its scores.
+    """
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    plan = make_plan(request)
+    old, ending = read_record(request.run), finished(request.run)
+    # Without a checkpoint, for example after a wrong value, the settings may change.
+    if old is not None and (ending is not None or any((request.run / "checkpoints").glob("*.pt"))):
+        check_unchanged(old, plan.record, request.run)
+    longer = old is not None and ending is not None and not ending.reason and _is_longer(old, plan.record)
+    if ending is not None and not longer and not _is_lost(request.run, ending, plan.record):
+        line = f"{request.run}: {ending.sentence()} already, nothing to do"
+        return Plan((), plan.record, (line,), ending)
+    made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
+    if longer and old is not None and made_of_it:
+        # Refused now: the evaluation would refuse only after hours of training, and a package would hold old weights.
+        raise UserError(
+            f"{' and '.join(made_of_it)}: made of a shorter training "
+            f"({'; '.join(_changed_limits(old, plan.record))}); to train on, move or delete what is named"
+        )
+    from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
+
+    checkpoints = request.run / "checkpoints"
+    only_planned = request.dry_run or request.rank != 0
+    repairs = [] if only_planned else restore_last_checkpoint(checkpoints)
+    if longer and not (checkpoints / LAST).is_file():
+        raise UserError(f"{checkpoints} has no {LAST}, from which the finished training could go on")
+    if only_planned:
+        return plan
+    request.run.mkdir(parents=True, exist_ok=True)
+    if longer:
+        (request.run / "finished").unlink(missing_ok=True)
+    write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
+    return Plan(plan.command, plan.record, (*plan.lines, *repairs))
+
+
+def _is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
+    """Whether the last checkpoint of a finished training is an older one: its disk was away when it was written."""
+    from fairseq_plugins.checkpoints.damaged import LAST
+    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+
+    last = run / "checkpoints" / LAST
+    at_its_limit = record["configuration"]["optimization"]["max_update"] == ending.num_updates
+    if ending.reason or not at_its_limit or not last.is_file():
+        return False
+    try:
+        return (num_updates(read_checkpoint(last)) or 0) < ending.num_updates
+    except UserError:  # said by what uses it: a training that has ended has nothing left to do
+        return False
+
+
+LIMITS = ("max_update", "max_epoch")
+"""Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
+
+
+def _limits(record: Mapping[str, Any]) -> list[float]:
+    optimization = record.get("configuration", {}).get("optimization", {})
+    return [optimization.get(name) or math.inf for name in LIMITS]
+
+
+def _is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a limit of ``new`` is above that of ``old``, and none is below."""
+    before, after = _limits(old), _limits(new)
+    return before != after and all(map(operator.le, before, after))
+
+
+def _changed_limits(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    before, after = (record["configuration"]["optimization"] for record in (old, new))
+    pairs = {name: (after.get(name), before.get(name)) for name in LIMITS}
+    return [f"optimization.{name}: {now}, was {then}" for name, (now, then) in pairs.items() if now != then]
+
+
+NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")
+
+
+def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
+    """Check that ``run`` continues with its old settings; the machine may change, and the training become longer.
+
+    Raises:
+        UserError: settings differ; they are named.
+    """
+    changed = [
+        f"{name}: {_short(new[name])}, was {_short(old.get(name))}"
+        for name in NOT_TO_CHANGE
+        if old.get(name) != new[name] and name != "overrides"
+    ]
+    # An older version did not record the content; the fingerprint differs where a size does.
+    if not changed and "data_content" in old and old["data_content"] != new["data_content"]:
+        changed.append(f"data_content: {_short(new['data_content'])}, was {_short(old['data_content'])}")
+    before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
+    # A newer version may have new settings. Paths are not settings.
+    own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
+    # Whether a validation translates changes no weight.
+    own = {name for name in own if not name.startswith("task.eval_bleu")}
+    if _is_longer(old, new):
+        own -= {f"optimization.{name}" for name in LIMITS}
+    # Some settings are copied from group to group (the learning rate); report each change once.
+    differences: dict[tuple[str, str], str] = {}
+    for name in sorted(own, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name)):
+        if before[name] != after[name]:
+            change = f"{after[name]}, was {before[name]}"
+            differences.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
+    changed += differences.values()
+    if changed:
+        raise UserError(
+            f"{run}: contains a training with other settings ({'; '.join(changed)}); use another directory, "
+            "or delete it"
+        )
+
+
+def _short(value: Any) -> str:
+    """The value; only the beginning of a fingerprint."""
+    text = str(value)
+    return text if len(text) != 64 else f"{text[:12]}…"
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested dictionaries under their full names."""
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def read_record(run: Path) -> dict[str, Any] | None:
+    """The content of ``run.json``; None if no training was started.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    file = run / "run.json"
+    if not file.exists():
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        problems.append(f"{path}: not JSON: {error}")
-    else:
-        if isinstance(content, dict):
-            return content
-        problems.append(f"{path}: not a JSON object")
-    return None
+        raise UserError(f"{file}: not JSON ({error}); use another directory, or delete it") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{file}: not a JSON object; use another directory, or delete it")
+    return record
 
 
-def _read_evaluations(directory: Path, problems: list[str]) -> dict[str, Evaluation]:
-    if not directory.is_dir():
-        return {}
-    places = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.endswith(".partial"))
-    return {place.name: _read_evaluation(place, problems) for place in places}
+# --- the training ---------------------------------------------------------------------------------------------------
 
 
-def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
-    content = _read_object(directory / SCORES, problems)
-    decoding = _read_pairs(directory / "settings")
-    if content is None:
-        return Evaluation(directory.name, directory, decoding=decoding)
-    metrics = {}
-    for entry in content.get("metrics") or []:
-        try:
-            metric = Metric(str(entry["name"]), float(entry["value"]), str(entry.get("signature") or ""))
-        except (TypeError, KeyError, ValueError, AttributeError):
-            problems.append(f"{directory / SCORES}: a score without name or value")
-            continue
-        metrics[metric.name] = metric
-    sentences = content.get("sentences")
-    known = sentences if isinstance(sentences, int) else None
-    return Evaluation(directory.name, directory, metrics, known, decoding)
+@contextmanager
+def _started(request: Request, log: Path) -> Iterator[tuple[Plan, ForkProcess]]:
+    """Plan a training and start it, in a fork of this process, which has not imported torch; end it with the block.
 
-
-def _read_pairs(path: Path) -> dict[str, str]:
-    """NAME=VALUE of every line; empty if the file cannot be read."""
+    Raises:
+        UserError: as :func:`begun`, or the fork was killed.
+        SystemExit: the fork failed by a defect and has printed its trace.
+    """
+    sys.stdout.flush()
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_plan_and_train, args=(request, log, sender, os.getpid()))
+    child.start()
+    sender.close()
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
+        answer = receiver.recv()
+        if isinstance(answer, UserError):
+            raise answer
+        yield answer, child
+    except EOFError:
+        child.join()
+        if child.exitcode == 1:
+            raise SystemExit(1) from None
+        raise UserError("the check before the training was killed; is the memory full?") from None
+    finally:
+        # SIGTERM ends Python at once; checkpoints are whole at any time.
+        child.terminate()
+        child.join()
+
+
+def _plan_and_train(request: Request, log: Path, sender: Connection, parent: int) -> None:
+    """Send the plan of a training, or the mistake that prevents it; then be the command of the plan.
+
+    Neither the imports nor the context on a GPU are made twice.
+    """
+    # Ctrl-C reaches the training through its parent; it would otherwise log a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with(parent)
+    try:
+        plan = begun(request)
+    except Exception as error:
+        mistake = users_mistake(error)
+        if mistake is None:
+            raise
+        sender.send(mistake)
+        return
+    sender.send(plan)
+    sender.close()
+    if plan.ending is not None or request.dry_run:
+        return
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    logging.getLogger("fairseq").setLevel(logging.NOTSET)
+    # env NAME=VALUE python -m MODULE ARGUMENT ...
+    at = plan.command.index("-m")
+    pairs = (word.partition("=") for word in plan.command[1 : at - 1])
+    os.environ.update({**{name: value for name, _, value in pairs}, **_of_wandb(request)})
+    sys.argv = ["-m", *plan.command[at + 2 :]]
+    try:
+        runpy.run_module(plan.command[at + 1], run_name="__main__", alter_sys=True)
+    finally:
+        # A fork ends without them: loggers such as W&B finish there.
+        atexit._run_exitfuncs()
+
+
+def _followed(child: ForkProcess, progress: Progress | None) -> int:
+    """Wait for the end of a training, show its progress, and return its exit code as in a shell."""
+    while child.exitcode is None:
+        child.join(POLLED)
+        if progress is not None:
+            progress.poll()
+    return child.exitcode if child.exitcode >= 0 else 128 - child.exitcode
+
+
+def _of_wandb(request: Request) -> dict[str, str]:
+    """Environment variables with which a resumed training continues its W&B curve."""
+    if not request.wandb_project:
         return {}
-    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+    own = {
+        "WANDB_NAME": request.run.name,
+        "WANDB_RUN_ID": sha256(f"{request.run.resolve()}\n".encode()).hexdigest()[:16],
+        "WANDB_RESUME": "allow",
+    }
+    return {name: os.environ.get(name) or value for name, value in own.items()}

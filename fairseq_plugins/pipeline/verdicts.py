@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN, entropy, learned_nothing
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.pipeline.run import Run
+from fairseq_plugins.pipeline.results import Run
 
 OK, UNKNOWN, NOT_FINISHED, NOT_EVALUATED = "ok", "unknown", "not finished", "not evaluated"
 LINES = 200_000

@@ -22,7 +22,7 @@ from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.corpus import binarised, lengths
 from fairseq_plugins.pipeline.decoding import KINDS, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.ending import finished
-from fairseq_plugins.pipeline.run import AVERAGED, Run, is_run, read_run
+from fairseq_plugins.pipeline.results import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm

@@ -17,7 +17,7 @@ from fairseq_plugins.demo import samples
 from fairseq_plugins.demo.__main__ import METHODS, _checked, _next, _prepare, configuration, main, parser
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.pipeline.run import EVALUATION, HYPOTHESES, Evaluation, Metric, Run
+from fairseq_plugins.pipeline.results import EVALUATION, HYPOTHESES, Evaluation, Metric, Run
 
 FLAGS = "--sentences 120 --bpe-operations 20 --average 2 --device cpu"
 CHANGES = "dataset.max_tokens=200 optimization.max_update=12 checkpoint.save_interval_updates=4 generation.beam=1"

@@ -19,7 +19,7 @@ from fairseq_plugins.pipeline import averaging, decoding, evaluate
 from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
 from fairseq_plugins.pipeline.evaluate import parser
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
-from fairseq_plugins.pipeline.run import read_run
+from fairseq_plugins.pipeline.results import read_run
 from tests import toy
 from tests.pipeline.making import write_run
 

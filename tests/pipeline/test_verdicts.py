@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairseq_plugins.pipeline.run import read_run
+from fairseq_plugins.pipeline.results import read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
 from tests.pipeline.making import write_run
 

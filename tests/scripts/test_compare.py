@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.pipeline import compare
 from fairseq_plugins.pipeline.compare import How, Training, run_directory, train_all
-from fairseq_plugins.pipeline.train import Request
+from fairseq_plugins.pipeline.run import Request
 from tests import toy
 from tests.processes import Ended
 from tests.scripts import test_evaluate, test_train

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fairseq_plugins.patches.cpu_processes import free_port
-from fairseq_plugins.pipeline.train import Request
+from fairseq_plugins.pipeline.run import Request
 from tests.scripts.fakes import slurm_of_two_nodes, watched_python
 from tests.scripts.running import ROOT
 from tests.scripts.test_evaluate import prepare

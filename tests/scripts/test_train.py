@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from fairseq_plugins.pipeline.machine import Machine
-from fairseq_plugins.pipeline.train import Request, make_plan
+from fairseq_plugins.pipeline.run import Request, make_plan
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]

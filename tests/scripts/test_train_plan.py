@@ -25,13 +25,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline import fits, train
+from fairseq_plugins.pipeline import fits
+from fairseq_plugins.pipeline import run as run_command
 from fairseq_plugins.pipeline.configuration import quoted
 from fairseq_plugins.pipeline.ending import finished, say_how_it_ended
 from fairseq_plugins.pipeline.fits import kept_checkpoints, length_of
 from fairseq_plugins.pipeline.machine import Machine, chosen
+from fairseq_plugins.pipeline.run import Plan, Request, begun, make_plan
 from fairseq_plugins.pipeline.sharing import Batches, share
-from fairseq_plugins.pipeline.train import Plan, Request, begun, make_plan
 from tests import toy
 from tests.processes import Command
 
@@ -171,7 +172,7 @@ def test_batches_that_are_cut(data: Path, tmp_path: Path) -> None:
     assert record["tokens_per_update"] == 4096
     whole = planned(data, tmp_path, *changes, machine=V100, processes=1)
     assert (overrides(whole)["dataset.max_tokens"], "dataset.max_tokens_valid" in overrides(whole)) == ("4096", False)
-    train.check_unchanged(whole.record, record, tmp_path)
+    run_command.check_unchanged(whole.record, record, tmp_path)
     with pytest.raises(UserError, match=r"the longest sentence has \d+ tokens, more than 24 / 8 = 3\)"):
         planned(data, tmp_path, "common.cpu=false", "dataset.max_tokens=24", machine=V100)
 
@@ -366,7 +367,7 @@ def test_a_full_disk(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_loggers_that_are_not_installed(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "_installed", lambda _: False)
+    monkeypatch.setattr(run_command, "_installed", lambda _: False)
     with pytest.raises(
         UserError, match="--tensorboard needs a package that is not installed: pip install tensorboardX"
     ):
@@ -374,7 +375,7 @@ def test_loggers_that_are_not_installed(data: Path, tmp_path: Path, monkeypatch:
     with pytest.raises(UserError, match="pip install wandb"):
         planned(data, tmp_path, wandb_project="deep")
     monkeypatch.undo()
-    monkeypatch.setattr(train, "_installed", lambda _: True)
+    monkeypatch.setattr(run_command, "_installed", lambda _: True)
     found = overrides(planned(data, tmp_path, tensorboard=True, wandb_project="deep"))
     assert found["common.tensorboard_logdir"] == f"'{tmp_path}/tensorboard'"
     assert found["common.wandb_project"] == "'deep'"
@@ -455,7 +456,7 @@ def test_bleu_of_validations_reads_the_text_of_the_data(data: Path, tmp_path: Pa
 
 def test_bleu_of_validations_is_not_the_identity_of_a_training(data: Path, tmp_path: Path) -> None:
     with_bleu, without = (planned(data, tmp_path, *changes).record for changes in ((), ("task.eval_bleu=false",)))
-    train.check_unchanged(with_bleu, {**without, "overrides": with_bleu["overrides"]}, tmp_path)
+    run_command.check_unchanged(with_bleu, {**without, "overrides": with_bleu["overrides"]}, tmp_path)
 
 
 # How it ended ------------------------------------------------------------------------------------------------------
@@ -618,14 +619,14 @@ def test_a_finished_run_without_its_checkpoints_does_not_begin_again(data: Path,
 
 ENDLESS_CHECK = """
 import os, time
-from fairseq_plugins.pipeline import train
+from fairseq_plugins.pipeline import run
 
 def check(request):
     print("checking", flush=True)
     time.sleep(600)
 
-train.begun = check
-with train._started(None, None):
+run.begun = check
+with run._started(None, None):
     pass
 """
 
@@ -687,8 +688,8 @@ def test_a_configuration_by_its_name_and_a_dry_run(data: Path, tmp_path: Path, f
 def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path) -> None:
     old = planned(data, tmp_path).record
     shutil.copytree(data, tmp_path / "moved")
-    train.check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
+    run_command.check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
     (tmp_path / "moved" / "dict.en.txt").write_text((data / "dict.en.txt").read_text() + "neu 1\n")
     other = planned(tmp_path / "moved", tmp_path, "model.share_all_embeddings=false").record
     with pytest.raises(UserError, match=r"data_fingerprint: \w{12}…, was \w{12}…; model.share_all_embeddings: False"):
-        train.check_unchanged(old, other, tmp_path)
+        run_command.check_unchanged(old, other, tmp_path)

@@ -15,7 +15,7 @@ import torch
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.commands import Commands
-from fairseq_plugins.pipeline.run import read_run
+from fairseq_plugins.pipeline.results import read_run
 from fairseq_plugins.text.description import described
 from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.form import form_of

@@ -23,7 +23,7 @@ from fairseq_plugins.observe.diagnostics.results import Settings
 from fairseq_plugins.observe.recorder import activations
 from fairseq_plugins.observe.recorder.entries import NAME, Entry, read
 from fairseq_plugins.observe.recorder.gradients import gradient_norms
-from fairseq_plugins.pipeline.run import CHECKPOINTS, short_names
+from fairseq_plugins.pipeline.results import CHECKPOINTS, short_names
 
 RECORDER = "recorder"
 

@@ -15,7 +15,7 @@ from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.observe.guard.guarding import guard_of
 from fairseq_plugins.observe.guard.settings import Settings
 from fairseq_plugins.pipeline.machine import Machine
-from fairseq_plugins.pipeline.train import Request, make_plan
+from fairseq_plugins.pipeline.run import Request, make_plan
 from tests import toy
 from tests.observe.guard.common import reports
 from tests.observe.guard.conftest import Faults

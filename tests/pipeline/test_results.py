@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.run import find_runs, read_run
+from fairseq_plugins.pipeline.results import find_runs, read_run
 from tests.pipeline.making import write_run, write_scores
 
 

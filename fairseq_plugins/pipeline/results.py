@@ -1,0 +1,243 @@
+"""Read a training from the disk: its settings, its log, whether it finished, and its scores.
+
+A run can be read in any state. Each missing or damaged file is a line in :attr:`Run.problems`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog, read_log
+
+SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
+AVERAGED = "averaged.pt"
+SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
+
+SEED = "common.seed"
+
+Settings = Mapping[str, Any]
+
+
+def short_names(places: Sequence[Path]) -> list[str]:
+    """A name for each path, relative to their common parent."""
+    absolute = [place.absolute() for place in places]
+    above = os.path.commonpath([place.parent for place in absolute]) if absolute else ""
+    return [os.path.relpath(place, above) for place in absolute]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One score of a test set: its name (``sacreBLEU``), its value, and how it was computed."""
+
+    name: str
+    value: float
+    signature: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results of ``fairseq-deep evaluate`` for one test set; ``metrics`` is empty if the score is missing."""
+
+    test_set: str
+    directory: Path
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    sentences: int | None = None
+    decoding: Mapping[str, str] = field(default_factory=dict)
+    """Settings by name, such as beam and length penalty."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One directory of ``fairseq-deep run``.
+
+    Attributes:
+        directory: its path.
+        settings: the content of ``run.json``; empty if that is missing or damaged.
+        finished: the content of ``finished``; None if the training has not ended.
+        log: the numbers of ``train.log``.
+        evaluations: by test set, in the order of their names.
+        problems: one line for each file that is missing or damaged.
+    """
+
+    directory: Path
+    settings: Settings
+    finished: Settings | None
+    log: TrainingLog
+    evaluations: Mapping[str, Evaluation]
+    problems: tuple[str, ...]
+
+    @property
+    def config(self) -> str | None:
+        """The YAML file below ``configs/``, without ``.yaml``; None if ``run.json`` lacks it."""
+        return self._text("config")
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The KEY=VALUE changes of the configuration, including the seed."""
+        given = self.settings.get("overrides")
+        return tuple(map(str, given)) if isinstance(given, list) else ()
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The changes of the configuration without the seed, sorted."""
+        return tuple(sorted(change for change in self.overrides if not change.lstrip("+").startswith(f"{SEED}=")))
+
+    @property
+    def precision(self) -> str | None:
+        """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``; None if ``run.json`` lacks it."""
+        return self._text("precision")
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the training."""
+        seed = self.settings.get("seed")
+        return seed if isinstance(seed, int) else None
+
+    @property
+    def updates(self) -> int:
+        """Updates made, from ``finished``, else from the log."""
+        made = (self.finished or {}).get("num_updates")
+        return made if isinstance(made, int) else self.log.updates
+
+    @property
+    def checkpoints(self) -> Path:
+        """Directory of its checkpoints."""
+        return self.directory / CHECKPOINTS
+
+    @cached_property
+    def data(self) -> Path | None:
+        """The prepared directory that it was trained on; None if ``run.json`` lacks it."""
+        path = self._text("data")
+        if path is None:
+            return None
+        return Path(path).parent if Path(path).name == "data-bin" else Path(path)
+
+    @property
+    def batch(self) -> str | None:
+        """Batches of an update, ``max_tokens x update_freq x processes``; None if ``run.json`` lacks them."""
+        limit = self.settings.get("max_tokens") or self.settings.get("batch_size")
+        freq, processes = self.settings.get("update_freq"), self.settings.get("processes")
+        if not limit or not isinstance(freq, list) or not processes:
+            return None
+        return f"{limit} x {' then '.join(map(str, freq))} x {processes}"
+
+    def configured(self, group: str, key: str) -> Any:
+        """A value of the complete configuration in ``run.json``; None if it is missing."""
+        configuration = self.settings.get("configuration")
+        content = configuration.get(group) if isinstance(configuration, dict) else None
+        return content.get(key) if isinstance(content, dict) else None
+
+    def _text(self, key: str) -> str | None:
+        value = self.settings.get(key)
+        return value if isinstance(value, str) and value else None
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory is a training, in any state."""
+    return any((directory / name).exists() for name in (SETTINGS, LOG, FINISHED, CHECKPOINTS))
+
+
+def read_run(directory: Path, log: TrainingLog | None = None) -> Run:
+    """Read one run; ``log`` is its log, if that is read already.
+
+    Raises:
+        UserError: the directory does not exist or is not a training.
+    """
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such directory")
+    if not is_run(directory):
+        raise UserError(f"{directory}: not a run: it contains none of {SETTINGS}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
+    problems: list[str] = []
+    settings = _read_object(directory / SETTINGS, problems)
+    finished = _read_object(directory / FINISHED, problems) if (directory / FINISHED).exists() else None
+    if not (directory / LOG).exists():
+        problems.append(f"{directory / LOG}: no such file")
+    return Run(
+        directory=directory,
+        settings=settings or {},
+        finished=finished,
+        log=log or read_log(directory / LOG),
+        evaluations=_read_evaluations(directory / EVALUATION, problems),
+        problems=tuple(problems),
+    )
+
+
+def find_runs(paths: list[Path]) -> list[Path]:
+    """The runs among ``paths`` and below the others, each once, in a fixed order.
+
+    Raises:
+        UserError: a path does not exist, or there is no run in it.
+    """
+    found: dict[Path, None] = {}
+    problems = []
+    for path in paths:
+        if not path.is_dir():
+            problems.append(f"{path}: {'not a directory' if path.exists() else 'no such directory'}")
+            continue
+        runs = [path] if is_run(path) else _runs_below(path)
+        if not runs:
+            problems.append(f"{path}: not a run, and no run below it (no {SETTINGS} or {LOG})")
+        found.update(dict.fromkeys(runs))
+    if problems:
+        raise UserError(problems)
+    return list(found)
+
+
+def _runs_below(directory: Path) -> list[Path]:
+    marks = [mark for name in (SETTINGS, LOG) for mark in directory.rglob(name)]
+    return sorted({mark.parent for mark in marks})
+
+
+def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(f"{path}: {(error.strerror or str(error)).lower()}")
+    except ValueError as error:
+        problems.append(f"{path}: not JSON: {error}")
+    else:
+        if isinstance(content, dict):
+            return content
+        problems.append(f"{path}: not a JSON object")
+    return None
+
+
+def _read_evaluations(directory: Path, problems: list[str]) -> dict[str, Evaluation]:
+    if not directory.is_dir():
+        return {}
+    places = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.endswith(".partial"))
+    return {place.name: _read_evaluation(place, problems) for place in places}
+
+
+def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
+    content = _read_object(directory / SCORES, problems)
+    decoding = _read_pairs(directory / "settings")
+    if content is None:
+        return Evaluation(directory.name, directory, decoding=decoding)
+    metrics = {}
+    for entry in content.get("metrics") or []:
+        try:
+            metric = Metric(str(entry["name"]), float(entry["value"]), str(entry.get("signature") or ""))
+        except (TypeError, KeyError, ValueError, AttributeError):
+            problems.append(f"{directory / SCORES}: a score without name or value")
+            continue
+        metrics[metric.name] = metric
+    sentences = content.get("sentences")
+    known = sentences if isinstance(sentences, int) else None
+    return Evaluation(directory.name, directory, metrics, known, decoding)
+
+
+def _read_pairs(path: Path) -> dict[str, str]:
+    """NAME=VALUE of every line; empty if the file cannot be read."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
