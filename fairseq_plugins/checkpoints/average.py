@@ -61,11 +61,11 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
     mean, sources = RunningMean(measured), []
     first: dict[str, Any] = {}
     for path in inputs:
-        # The one before is let go first: only one is in memory beside the mean.
+        # The checkpoint before is released first: only one is in memory beside the mean.
         state = weights = None
         state = read_checkpoint(path)
         weights = state["model"]
-        if ema:  # of the others the reader has looked at each weight
+        if ema:  # the reader has checked the weights alone
             weights = moving_average(state, path, measured)
             require_finite(path, weights)
         mean.add(weights, str(path))
@@ -184,10 +184,15 @@ def _chosen(args: argparse.Namespace) -> list[Path]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``fairseq-deep average``; returns 0, or 2 after one line per problem."""
-    return exit_code(lambda: _average(parser().read(argv)))
+    return exit_code(lambda: average(parser().read(argv)))
 
 
-def _average(args: Namespace) -> None:
+def average(args: Namespace) -> None:
+    """Average the checkpoints that the flags name, and say which.
+
+    Raises:
+        UserError: there are fewer, or they cannot be averaged.
+    """
     inputs = _chosen(args)
     average_checkpoints(inputs, args.output, ema=args.ema)
     of = "moving averages in " if args.ema else ""

@@ -59,10 +59,6 @@ def _newest(directory: Path) -> Path | None:
             recorded = num_updates(read_checkpoint(path))
         except UserError:
             continue
-        updates[path] = recorded if recorded is not None else _number_in(path.name)
+        # Without them, the last number in its name.
+        updates[path] = recorded if recorded is not None else int((re.findall(r"\d+", path.name) or ["0"])[-1])
     return max(updates, key=lambda path: updates[path]) if updates else None
-
-
-def _number_in(name: str) -> int:
-    """Return the last number in the name of a checkpoint that does not record its updates."""
-    return int((re.findall(r"\d+", name) or ["0"])[-1])

@@ -56,7 +56,7 @@ STOCK_ARCH = "transformer"
 SMALLEST_SCALE = 1e-6
 """Smaller scales count as zero, and a division by them is not possible."""
 LARGEST_DIFFERENCE = 1e-4
-"""Of log-probabilities, natural log, float32. Rounding stays below 1e-5; more than this is a bug of the fold."""
+"""The most by which log-probabilities (natural log, float32) may differ. Rounding stays below 1e-5; more is a bug."""
 
 # The maps of a sub-layer that read its stream. Keys and values of the cross-attention read the encoder instead.
 READERS: Mapping[Site, tuple[str, ...]] = {
@@ -118,29 +118,29 @@ def residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[Re
 
 def obstacles(model: DeepTransformerModel) -> list[str]:
     """Return the reasons why ``model`` cannot be folded; empty if it can."""
-    found: list[str] = []
+    reasons: list[str] = []
     for name, stack in model.stacks():
         parts = [part for part in stack.design.parts.values() if part.no_fold]
-        found += [f"--{part.axis.value} {part.name} cannot be folded: {part.no_fold}" for part in parts]
+        reasons += [f"--{part.axis.value} {part.name} cannot be folded: {part.no_fold}" for part in parts]
         # The reason of a part covers its residual connections.
         if not parts:
-            found += _obstacles_at_residuals(model, name, stack)
-    return list(dict.fromkeys(found))
+            reasons += _obstacles_at_residuals(model, name, stack)
+    return list(dict.fromkeys(reasons))
 
 
 def _obstacles_at_residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[str]:
-    for one in residuals(model, name, stack):
-        if one.scale is None:
-            yield f"{one.name} cannot be folded: it does more than scale the stream and add the branch"
-        elif norms_always(stack.design, NormPlace.BEFORE) and not one.is_plain:
-            yield f"{one.name} cannot be folded: with Pre-LN no LayerNorm on the stream can absorb its scale"
-        elif vanishing := int((one.scale.abs() < SMALLEST_SCALE).sum()):
+    for residual in residuals(model, name, stack):
+        if residual.scale is None:
+            yield f"{residual.name} cannot be folded: it does more than scale the stream and add the branch"
+        elif norms_always(stack.design, NormPlace.BEFORE) and not residual.is_plain:
+            yield f"{residual.name} cannot be folded: with Pre-LN no LayerNorm on the stream can absorb its scale"
+        elif vanishing := int((residual.scale.abs() < SMALLEST_SCALE).sum()):
             yield (
-                f"{one.name} cannot be folded: {vanishing} of its {one.scale.numel()} scales are zero "
+                f"{residual.name} cannot be folded: {vanishing} of its {residual.scale.numel()} scales are zero "
                 f"(below {SMALLEST_SCALE:g}), and a plain sum cannot leave out the stream"
             )
-        elif not (one.is_plain or one.maker) and stack.cfg.merge_src_tgt_embed:
-            yield f"{one.name} cannot be folded: --merge-src-tgt-embed keeps the embeddings tied"
+        elif not (residual.is_plain or residual.maker) and stack.cfg.merge_src_tgt_embed:
+            yield f"{residual.name} cannot be folded: --merge-src-tgt-embed keeps the embeddings tied"
 
 
 def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
@@ -167,11 +167,11 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
 
 
 def _fold_maps(model: DeepTransformerModel, folded: Folded) -> None:
-    """Write down what linear maps multiply by and add, whatever the form in which they hold it."""
-    maps = [(name, one) for name, one in model.named_modules() if isinstance(one, AffineMap)]
-    for name, one in maps:
-        folded.weights[f"{name}.weight"] = one.matrix().detach()
-        constant = one.constant()
+    """Replace each reparametrised linear layer by its effective weight and bias."""
+    maps = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, AffineMap)]
+    for name, layer in maps:
+        folded.weights[f"{name}.weight"] = layer.matrix().detach()
+        constant = layer.constant()
         if constant is not None:
             folded.weights[f"{name}.bias"] = constant.detach()
     if maps:
@@ -200,7 +200,11 @@ def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str,
 
 
 def _fold_stack(model: DeepTransformerModel, name: str, stack: Any, folded: Folded) -> None:
-    scaled = [(one, one.scale) for one in residuals(model, name, stack) if one.scale is not None and not one.is_plain]
+    scaled = [
+        (residual, residual.scale)
+        for residual in residuals(model, name, stack)
+        if residual.scale is not None and not residual.is_plain
+    ]
     if not scaled:
         folded.notes.append(f"{name}: nothing to fold")
         return
@@ -208,12 +212,12 @@ def _fold_stack(model: DeepTransformerModel, name: str, stack: Any, folded: Fold
     folded.notes.append(
         f"{name}: {len(scaled)} residual connections folded, scales {values.min():.3g} to {values.max():.3g}"
     )
-    for one, scale in scaled:
-        for reader in one.readers:
+    for residual, scale in scaled:
+        for reader in residual.readers:
             folded.multiply(f"{reader}.weight", 1 / scale)
-        if one.maker:
-            folded.multiply(f"{one.maker}.weight", scale)
-            folded.multiply(f"{one.maker}.bias", scale)
+        if residual.maker:
+            folded.multiply(f"{residual.maker}.weight", scale)
+            folded.multiply(f"{residual.maker}.bias", scale)
         else:
             _fold_into_tables(name, stack, scale, folded)
 
@@ -389,11 +393,12 @@ def parser() -> OneLineParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``fairseq-deep fold``; returns 0, or 2 after one line per problem."""
-    return exit_code(lambda: _fold(parser().read(argv)))
 
+    def run() -> None:
+        args = parser().read(argv)
+        print("\n".join(fold_checkpoint(args.checkpoint, args.out, args.force)))
 
-def _fold(args: Namespace) -> None:
-    print("\n".join(fold_checkpoint(args.checkpoint, args.out, args.force)))
+    return exit_code(run)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ CHUNK = 1 << 18
 
 @dataclass
 class _Average:
-    """One tensor: its mean so far in float32 or float64, and its stored type."""
+    """A tensor's mean so far, in float32 or float64, and the type in which it is stored."""
 
     mean: Tensor
     stored_as: torch.dtype
@@ -55,18 +55,16 @@ class RunningMean:
         self._check(weights, source)
         self._count += 1
         for name, average in self._averages.items():
-            for mean, new in _chunks(average.mean, weights[name]):
-                self._take(mean, new)
+            pieces = torch.split(average.mean.view(-1), CHUNK)
+            for mean, new in zip(pieces, torch.split(weights[name].detach().reshape(-1), CHUNK), strict=True):
+                if self._count == 1:
+                    mean.copy_(new)
+                else:
+                    change = (new.to(mean.dtype) - mean).div_(self._count)
+                    torch.where(change == 0, mean, mean + change, out=mean)
         for name in self._kept:
             if not weights[name].is_floating_point():
                 self._kept[name] = weights[name].clone()
-
-    def _take(self, mean: Tensor, new: Tensor) -> None:
-        if self._count == 1:
-            mean.copy_(new)
-            return
-        change = (new - mean).div_(self._count)
-        torch.where(change == 0, mean, mean + change, out=mean)
 
     def result(self) -> dict[str, Tensor]:
         """Return the mean in the stored types and order; what is not averaged comes from the newest state dict.
@@ -118,13 +116,6 @@ class RunningMean:
         if owner in self._kept:
             return _describe(self._kept[owner].shape, self._kept[owner].dtype)
         return _describe(self._averages[owner].mean.shape, self._averages[owner].stored_as)
-
-
-def _chunks(mean: Tensor, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield pieces of ``mean`` to change in place, and of ``tensor`` in the same type."""
-    pieces, new_pieces = torch.split(mean.view(-1), CHUNK), torch.split(tensor.detach().reshape(-1), CHUNK)
-    for piece, new in zip(pieces, new_pieces, strict=True):
-        yield piece, new.to(mean.dtype)
 
 
 def _describe(shape: torch.Size, dtype: torch.dtype) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError, unknown_name
@@ -16,12 +15,12 @@ EPOCH_CHECKPOINT = re.compile(r"^checkpoint(\d+)\.pt$")
 
 def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
     """Return the checkpoints of ``directory`` whose name matches ``pattern``, oldest first by their last number."""
-    found = [
+    numbered = [
         (int(match.group(match.lastindex or 1)), path)
         for path in directory.glob("checkpoint*.pt")
         if (match := pattern.match(path.name))
     ]
-    return [path for _, path in sorted(found)]
+    return [path for _, path in sorted(numbered)]
 
 
 def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind: str) -> list[Path]:
@@ -30,36 +29,27 @@ def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind
     Raises:
         UserError: the directory does not exist or has fewer.
     """
-    _require_count(f"--last-{kind}s", count)
-    _require_directory(directory)
+    _require(f"--last-{kind}s", count, directory)
     saved = numbered_checkpoints(directory, pattern)
     if len(saved) < count:
         raise UserError(f"{directory}: only {len(saved)} checkpoints saved by {kind}, fewer than the {count} requested")
     return saved[-count:]
 
 
-@dataclass(frozen=True)
-class Scored:
-    """A checkpoint and the result of validation when it was saved.
+class Scored(NamedTuple):
+    """A checkpoint and the result of the validation before it was saved.
 
     Args:
         path: the file.
         updates: its number of updates.
         metric: ``--best-checkpoint-metric`` of its training, the only one whose value fairseq keeps with the weights.
-        value: its value.
-        larger_is_better: ``--maximize-best-checkpoint-metric``.
+        loss: its value; the negative one if larger values are better (``--maximize-best-checkpoint-metric``).
     """
 
     path: Path
     updates: int
     metric: str
-    value: float
-    larger_is_better: bool
-
-    @property
-    def rank(self) -> tuple[float, int]:
-        """Sort key: the best first; of equal ones the newest."""
-        return (-self.value if self.larger_is_better else self.value, -self.updates)
+    loss: float
 
 
 def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Path]:
@@ -67,7 +57,7 @@ def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Pa
 
     The values are read from the files. A name such as ``checkpoint.best_bleu_34.1202.pt`` has a rounded value followed
     by a random digit; the stored meters of validation are sums over all validations so far. Files that are copies of
-    one another count once.
+    one another count once; of equal values the newest is better.
 
     Args:
         directory: directory of the checkpoints.
@@ -77,10 +67,12 @@ def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Pa
     Raises:
         UserError: the directory does not exist, has fewer, or its checkpoints have another metric.
     """
-    _require_count("--best", count)
-    _require_directory(directory)
-    scored = {each.updates: each for path in _by_preference(directory) if (each := read_score(path)) is not None}
-    known = sorted({each.metric for each in scored.values()})
+    _require("--best", count, directory)
+    lasting = [*numbered_checkpoints(directory, EPOCH_CHECKPOINT), *numbered_checkpoints(directory, UPDATE_CHECKPOINT)]
+    # Those with a lasting name come last, and so replace their copies (last, best).
+    paths = [*sorted(set(directory.glob("checkpoint*.pt")) - set(lasting)), *lasting]
+    scored = {checkpoint.updates: checkpoint for path in paths if (checkpoint := read_score(path)) is not None}
+    known = sorted({checkpoint.metric for checkpoint in scored.values()})
     if not known:
         raise UserError(f"{directory}: none of its checkpoints was saved after a validation")
     if metric is None and len(known) > 1:
@@ -88,19 +80,13 @@ def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Pa
     wanted = metric or known[0]
     if wanted not in known:
         raise UserError(f"{unknown_name('--metric', wanted, known)} (the --best-checkpoint-metric of the training)")
-    candidates = sorted((each for each in scored.values() if each.metric == wanted), key=lambda each: each.rank)
+    candidates = [checkpoint for checkpoint in scored.values() if checkpoint.metric == wanted]
     if len(candidates) < count:
         raise UserError(
             f"{directory}: only {len(candidates)} checkpoints with {wanted}, fewer than the {count} requested"
         )
-    return [each.path for each in sorted(candidates[:count], key=lambda each: each.updates)]
-
-
-def _by_preference(directory: Path) -> list[Path]:
-    """Return all checkpoints, those with a lasting name after their copies (last, best), so that they replace these."""
-    copies = [path for path in directory.glob("checkpoint*.pt")]
-    lasting = [*numbered_checkpoints(directory, EPOCH_CHECKPOINT), *numbered_checkpoints(directory, UPDATE_CHECKPOINT)]
-    return [*sorted(set(copies) - set(lasting)), *lasting]
+    best = sorted(candidates, key=lambda checkpoint: (checkpoint.loss, -checkpoint.updates))[:count]
+    return [checkpoint.path for checkpoint in sorted(best, key=lambda checkpoint: checkpoint.updates)]
 
 
 def read_score(path: Path) -> Scored | None:
@@ -114,29 +100,15 @@ def read_score(path: Path) -> Scored | None:
     updates = num_updates(state)
     if value is None or updates is None:
         return None
-    settings = _settings(state)
-    return Scored(
-        path,
-        updates,
-        str(settings.get("best_checkpoint_metric", "loss")),
-        float(value),
-        bool(settings.get("maximize_best_checkpoint_metric", False)),
-    )
+    settings = (state.get("cfg") or {}).get("checkpoint")
+    if settings is None:  # an old checkpoint
+        settings = vars(state["args"]) if state.get("args") is not None else {}
+    sign = -1 if settings.get("maximize_best_checkpoint_metric", False) else 1
+    return Scored(path, updates, str(settings.get("best_checkpoint_metric", "loss")), sign * float(value))
 
 
-def _settings(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the checkpoint options, in either of fairseq's two styles."""
-    config = (state.get("cfg") or {}).get("checkpoint")
-    if config is None:
-        config = vars(state["args"]) if state.get("args") is not None else {}
-    return dict(config)
-
-
-def _require_count(flag: str, count: int) -> None:
+def _require(flag: str, count: int, directory: Path) -> None:
     if count < 1:
         raise UserError(f"{flag} must be at least 1, not {count}")
-
-
-def _require_directory(directory: Path) -> None:
     if not directory.is_dir():
         raise UserError(f"{directory}: no such directory of checkpoints")
