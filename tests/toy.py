@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
+import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
@@ -96,6 +99,21 @@ def run_training(config: DictConfig) -> None:
     """``fairseq-train`` in this process, from a clean state: no meters or best loss of an earlier run."""
     forget_earlier_trainings()
     train.main(config)
+
+
+def losses_of(task: type[Any], train: Callable[[], Path]) -> tuple[list[float], dict[str, Any]]:
+    """The unrounded loss for each sample of every update that ``train`` makes, and the checkpoint that it returns."""
+    losses: list[float] = []
+    train_step = task.train_step
+
+    def listen(*args: Any, **kwargs: Any) -> Any:
+        result = train_step(*args, **kwargs)
+        losses.append(result[0].item() / result[1])
+        return result
+
+    with mock.patch.object(task, "train_step", listen):
+        path = train()
+    return losses, torch.load(path, weights_only=False)  # stock's models for speech keep an argparse.Namespace
 
 
 def forget_earlier_trainings() -> None:

@@ -115,29 +115,6 @@ def test_stored_variances_are_those_of_the_branches() -> None:
             assert float(residual.calibrated) == 1.0
 
 
-def test_profile_is_taken_once_and_in_training_only() -> None:
-    model = tiny("admin_transformer", **DROPOUTS).eval()
-    logits(model, batch())
-    assert omegas(model.encoder) == [1.0] * 6
-    model.train()
-    logits(model, batch())
-    first = omegas(model.encoder)
-    assert len(set(first)) == 6
-    logits(model, batch(seed=9))
-    again = tiny("admin_transformer", seed=2)
-    again.load_state_dict(model.state_dict(), strict=True)
-    logits(again.train(), batch(seed=10))
-    assert omegas(model.encoder) == omegas(again.encoder) == first
-
-
-def test_profiling_leaves_the_random_numbers_alone() -> None:
-    model = tiny("admin_transformer", **DROPOUTS).train()
-    profiling = logits(model, batch(), seed=5)
-    after = torch.rand(1)
-    assert torch.equal(profiling, logits(model, batch(), seed=5))
-    assert torch.equal(after, torch.rand(1))
-
-
 @pytest.mark.parametrize("values", [{}, {"admin_scale": "scalar"}, {"admin_omega": "frozen"}])
 @pytest.mark.parametrize("train", [True, False])
 def test_with_omega_at_1_it_is_post_ln(values: dict[str, Any], train: bool) -> None:

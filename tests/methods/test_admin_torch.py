@@ -123,11 +123,6 @@ def test_it_needs_a_layernorm_after_the_sum(norm: str) -> None:
     assert expected in refused.value.problems
 
 
-def test_an_unknown_target_is_refused() -> None:
-    with pytest.raises(UserError, match="did you mean 'logn'.*legal values: constant, linear, logn"):
-        tiny(ARCH, admin_torch_change="log")
-
-
 @pytest.mark.parametrize(
     "values",
     [

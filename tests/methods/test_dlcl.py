@@ -346,18 +346,6 @@ def test_what_is_out_of_the_window_is_forgotten(arch: str) -> None:
 # Half precision, messages ------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
-@every_form
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_half_precision(arch: str, dtype: torch.dtype, options: dict[str, str]) -> None:
-    model = tiny(arch, **options).eval()
-    expected = logits(model, batch())
-    found = logits(model.to(dtype), batch())
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.02 if dtype == torch.float16 else 0.15)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -19,59 +19,19 @@ from fairseq_plugins.errors import UserError
 from tests.models import methods_of, speech, tiny
 from tests.representatives import for_each
 from tests.speech_to_text import audio
+from tests.toy import losses_of
 
 UPDATES = 10
 METHODS = methods_of(DeepS2TTransformerModel)
 """Every method, and the model without one."""
-CTC = ("--criterion", "label_smoothed_cross_entropy_with_ctc", "--label-smoothing", "0.1", "--ctc-weight", "0.3")
-
-
-def losses_and_weights(
-    data: Path, save_dir: Path, arch: str, *flags: str
-) -> tuple[list[float], dict[str, Tensor], dict[str, Any]]:
-    """The unrounded loss of every update; weights and settings after the last."""
-    losses: list[float] = []
-    train_step = SpeechToTextTask.train_step
-
-    def listen(task: SpeechToTextTask, *args: Any, **kwargs: Any) -> Any:
-        result = train_step(task, *args, **kwargs)
-        losses.append(result[0].item() / result[1])
-        return result
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(SpeechToTextTask, "train_step", listen)
-        path = audio.train(data, save_dir, arch, "--max-update", str(UPDATES), *flags)
-    state = torch.load(path, weights_only=not arch.startswith("s2t"))  # stock keeps an argparse.Namespace
-    return losses, state["model"], dict(state["cfg"]["model"]) if not arch.startswith("s2t") else {}
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        (),
-        pytest.param(
-            ("--conv-version", "convtransformer", "--share-decoder-input-output-embed"), marks=pytest.mark.slow
-        ),
-        CTC,
-        pytest.param(("--encoder-freezing-updates", "4", "--dropout", "0.2"), marks=pytest.mark.slow),
-    ],
-    ids=["plain", "two-dimensional convolutions", "CTC", "frozen at first"],
-)
-def test_losses_and_weights_are_those_of_stock(data: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
-    """Stock is Pre-LN whatever its flags say. For the slow ones, ``test_stock_model.py`` compares one step."""
-    our_losses, our_weights, _ = losses_and_weights(data, tmp_path / "ours", "pre_ln_s2t_transformer_s", *flags)
-    losses, weights, _ = losses_and_weights(data, tmp_path / "stock", "s2t_transformer_s", *flags)
-    assert len(losses) == len(set(losses)) == UPDATES, "the model was learning"
-    assert our_losses == losses
-    assert list(our_weights) == list(weights)
-    names = [name for name in weights if not name.endswith("_float_tensor")]
-    assert [name for name in names if not torch.equal(our_weights[name], weights[name])] == []
 
 
 # The layers are those of translation; this family's own are its front end and its way through the encoder's layers.
 @for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
 def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, method: str) -> None:
-    losses, _, settings = losses_and_weights(data, tmp_path, method + SPEECH_TO_TEXT.suffix)
+    arch = method + SPEECH_TO_TEXT.suffix
+    losses, state = losses_of(SpeechToTextTask, lambda: audio.train(data, tmp_path, arch, "--max-update", str(UPDATES)))
+    settings = state["cfg"]["model"]
     assert all(map(math.isfinite, losses))
     assert sum(losses[-3:]) < sum(losses[:3])
     assert {type(value) for value in settings.values()} <= {str, int, float, bool, type(None)}
@@ -82,26 +42,6 @@ def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, method:
     found = audio.transcribe(data, checkpoint, tmp_path)
     assert sorted(found) == list(range(audio.SIZES["test"]))
     assert all(len(said.split()) in range(2, 6) for said, _ in found.values())
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_incremental_equals_full(method: str) -> None:
-    model, (features, lengths, previous) = tiny(method + SPEECH_TO_TEXT.suffix), speech()
-    previous = previous[:, :4]  # without pads
-    model.train()
-    model(features, lengths, previous)  # what has to see data sees it
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-        model.eval()
-        full = model(features, lengths, previous)[0]
-        encoded = model.encoder(features, lengths)
-        state: dict[str, dict[str, Tensor | None]] = {}
-        prefixes = [previous[:, :length] for length in range(1, previous.size(1) + 1)]
-        steps = [model.decoder(one, encoder_out=encoded, incremental_state=state)[0][:, -1] for one in prefixes]
-    assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-5)
-    assert not torch.allclose(full[:, 1], full[:, 2], atol=1e-2)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -131,36 +71,6 @@ def test_b2t_joins_the_input_of_a_layer() -> None:
             linear.bias.zero_()
         norm = torch.nn.LayerNorm(16)
         assert torch.allclose(layer(x, None)[0], norm(x + norm(x)), atol=1e-5)
-
-
-def test_calibration_sees_the_first_batch() -> None:
-    """omega_1 = 1, omega_2^2 = Var(x_0) + Var(F_1): Admin's rule, from the front end's output on."""
-    model = tiny("admin_s2t_transformer", dropout=0.0).train()
-    seen: dict[str, Tensor] = {}
-    residual = model.encoder.transformer_layers[0].self_attn_residual
-    handle = residual.register_forward_pre_hook(lambda _, inputs: seen.update(branch=inputs[0], stream=inputs[1]))
-    model(*speech())
-    handle.remove()
-    second = model.encoder.transformer_layers[0].ffn_residual.omega_profiled
-    expected = math.sqrt(float(seen["stream"].var(correction=0) + seen["branch"].var(correction=0)))
-    assert residual.omega_profiled.unique().tolist() == [1.0]
-    assert second.unique().tolist() == [pytest.approx(expected, rel=1e-5)]
-
-
-@pytest.mark.slow
-def test_a_resumed_training_is_the_uninterrupted_one(data: Path, tmp_path: Path) -> None:
-    """Across the end of an epoch; what has seen data does not look at the first batch after the break."""
-    arch = "admin_s2t_transformer"
-    audio.train(data, tmp_path / "once", arch, "--max-update", "6")
-    for updates in ("3", "6"):
-        audio.train(data, tmp_path / "twice", arch, "--max-update", updates)
-    first, second = (
-        torch.load(tmp_path / one / "checkpoint_last.pt", weights_only=True)["model"] for one in ("once", "twice")
-    )
-    assert first.keys() == second.keys()
-    names = [name for name in first if not name.endswith("_float_tensor")]
-    assert [name for name in names if not torch.equal(first[name], second[name])] == []
-    assert {float(value) for name, value in first.items() if name.endswith(".calibrated")} == {1.0}
 
 
 def saved(path: Path, arch: str, **values: Any) -> dict[str, Tensor]:
