@@ -138,8 +138,8 @@ BREAKS = (
     Break(
         "fold-affine-maps",
         PACKAGE + "checkpoints/fold.py",
-        'folded.weights[f"{name}.weight"] = one.matrix().detach()',
-        'folded.weights[f"{name}.weight"] = one.weight.detach()',
+        'folded.weights[f"{name}.weight"] = layer.matrix().detach()',
+        'folded.weights[f"{name}.weight"] = layer.weight.detach()',
         "a folded map keeps the weight without its scale",
         ("tests/methods/test_sigma_reparam.py",),
     ),
