@@ -12,6 +12,7 @@ import os
 import re
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,9 @@ from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN
 # Ignore the log prefix. Records are flat JSON. A killed run may leave a torn line that the next run appends to, so take
 # the last object on the line.
 _RECORD = re.compile(r"(\{[^{}]*\})\s*$")
-_RECORD_AS_TEXT = re.compile(r"\b(?:train|train_inner|valid)\b[^{]*\| epoch \d+\b|\bepoch \d+:\s+\d+ / \d+ ")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _MAX_UPDATE = re.compile(r"'max_update': (\d+)")
 _LOSS_SCALE_EXHAUSTED = "Minimum loss scale reached"
-_OVERFLOW = "gradient overflow detected"
-_DONE = "done training in"
 _EPOCH = re.compile(r'(?:\{"epoch": |begin training epoch )(\d+)')
 _NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
 _FLOATING_POINT = re.compile(r"FloatingPointError: (.+)$")
@@ -55,25 +53,15 @@ class TrainingLog:
     updates_per_second: float | None = None
     not_finite: bool = False
     valid_bleu: dict[int, float] = field(default_factory=dict)
-    gradient_norm: dict[int, float] = field(default_factory=dict)
-    """L2 norm over all parameters before clipping, mean over the log's interval."""
-    loss_scale: dict[int, float] = field(default_factory=dict)
-    learning_rate: dict[int, float] = field(default_factory=dict)
     max_update: int | None = None
     """Limit of updates, from the configuration at the top of the log; None without a limit."""
     epochs: int = 0
     """Epochs begun."""
-    overflows: int = 0
-    """Updates skipped because a gradient overflowed float16."""
     loss_scale_exhausted: bool = False
-    done: bool = False
-    """Whether fairseq logged that it is done, and nothing was trained since."""
     guarded: dict[int, str] = field(default_factory=dict)
     """Messages of the divergence guard by update; the latest of each."""
     ended_by_guard: str = ""
     """Reason of a training that ended as diverged or failed to train, if nothing was trained since."""
-    as_text: bool = False
-    """Whether there is a record that is not JSON."""
     _updates_at_end: int = 0
 
     def take(self, line: str) -> None:
@@ -85,8 +73,10 @@ class TrainingLog:
         if match := _EPOCH.search(line):
             self.epochs = int(match.group(1))
         match = _RECORD.search(line)
-        if not (match and self._take_record(_object(match[1]))):
-            self._take_message(line)
+        with suppress(ValueError):  # a torn line
+            if match and self._take_record(json.loads(match[1])):
+                return
+        self._take_message(line)
 
     def _take_message(self, line: str) -> None:
         if _NOT_FINITE.search(line):
@@ -95,12 +85,6 @@ class TrainingLog:
             self.not_finite = self.loss_scale_exhausted = True
         if match := _ENDED.search(line):
             self.ended_by_guard = match[1]
-        if _OVERFLOW in line:
-            self.overflows += 1
-        if _DONE in line:
-            self.done = True
-        if _RECORD_AS_TEXT.search(line):
-            self.as_text = True
 
     def _take_record(self, record: dict[str, Any]) -> bool:
         """Read a record of training, validation or the divergence guard; return whether it was one."""
@@ -109,33 +93,31 @@ class TrainingLog:
             self.ended_by_guard = record["ends"]
             return True
         if "valid_num_updates" in record:
-            self._note(self.valid_loss, record, "valid_num_updates", "valid_")
-            _keep(self.valid_bleu, record, "valid_num_updates", "valid_bleu")
+            updates = int(record["valid_num_updates"])
+            self._note(self.valid_loss, updates, record, "valid_")
+            if "valid_bleu" in record:
+                self.valid_bleu[updates] = float(record["valid_bleu"])
             return True
         if "train_num_updates" in record:  # the summary of an epoch
             self._updates_at_end = int(record["train_num_updates"])
             return True
         if "num_updates" not in record:
             return False
-        self.done, self.ended_by_guard = False, ""
-        self._note(self.train_loss, record, "num_updates", "")
-        _keep(self.gradient_norm, record, "num_updates", "gnorm")
-        _keep(self.loss_scale, record, "num_updates", "loss_scale")
-        _keep(self.learning_rate, record, "num_updates", "lr")
-        if "wps" in record and float(record["wps"]) > 0:
-            self.tokens_per_second[int(record["num_updates"])] = float(record["wps"])
-        if "ups" in record and float(record["ups"]) > 0:
+        self.ended_by_guard = ""
+        updates = int(record["num_updates"])
+        self._note(self.train_loss, updates, record, "")
+        if float(record.get("wps", 0)) > 0:
+            self.tokens_per_second[updates] = float(record["wps"])
+        if float(record.get("ups", 0)) > 0:
             self.updates_per_second = float(record["ups"])
         return True
 
-    def _note(self, losses: dict[int, float], record: dict[str, Any], updates: str, prefix: str) -> None:
+    def _note(self, losses: dict[int, float], updates: int, record: dict[str, Any], prefix: str) -> None:
         # Language models log no nll_loss: their loss is the negative log-likelihood.
         loss = record.get(f"{prefix}nll_loss", record.get(f"{prefix}loss"))
-        if updates not in record or loss is None:
-            return
-        value = float(loss)
-        losses[int(record[updates])] = value
-        self.not_finite = self.not_finite or not math.isfinite(value)
+        if loss is not None:
+            losses[updates] = float(loss)
+            self.not_finite = self.not_finite or not math.isfinite(losses[updates])
 
     @property
     def failure(self) -> str:
@@ -167,20 +149,6 @@ class TrainingLog:
     def median_speed(self) -> float | None:
         """Target tokens per second, median over the log's intervals; None before the first."""
         return statistics.median(self.tokens_per_second.values()) if self.tokens_per_second else None
-
-
-def _object(text: str) -> dict[str, Any]:
-    """A record; empty for a torn line."""
-    try:
-        content: dict[str, Any] = json.loads(text)
-    except ValueError:
-        return {}
-    return content
-
-
-def _keep(values: dict[int, float], record: dict[str, Any], updates: str, name: str) -> None:
-    if updates in record and record.get(name) is not None:
-        values[int(record[updates])] = float(record[name])
 
 
 class LogReader:

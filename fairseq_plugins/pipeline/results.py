@@ -6,8 +6,7 @@ A run can be read in any state. Each missing or damaged file is a line in :attr:
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,13 +22,6 @@ SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt
 SEED = "common.seed"
 
 Settings = Mapping[str, Any]
-
-
-def short_names(places: Sequence[Path]) -> list[str]:
-    """A name for each path, relative to their common parent."""
-    absolute = [place.absolute() for place in places]
-    above = os.path.commonpath([place.parent for place in absolute]) if absolute else ""
-    return [os.path.relpath(place, above) for place in absolute]
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,6 @@ class Evaluation:
     test_set: str
     directory: Path
     metrics: Mapping[str, Metric] = field(default_factory=dict)
-    sentences: int | None = None
     decoding: Mapping[str, str] = field(default_factory=dict)
     """Settings by name, such as beam and length penalty."""
 
@@ -144,8 +135,8 @@ def is_run(directory: Path) -> bool:
     return any((directory / name).exists() for name in (SETTINGS, LOG, FINISHED, CHECKPOINTS))
 
 
-def read_run(directory: Path, log: TrainingLog | None = None) -> Run:
-    """Read one run; ``log`` is its log, if that is read already.
+def read_run(directory: Path) -> Run:
+    """Read one run.
 
     Raises:
         UserError: the directory does not exist or is not a training.
@@ -163,7 +154,7 @@ def read_run(directory: Path, log: TrainingLog | None = None) -> Run:
         directory=directory,
         settings=settings or {},
         finished=finished,
-        log=log or read_log(directory / LOG),
+        log=read_log(directory / LOG),
         evaluations=_read_evaluations(directory / EVALUATION, problems),
         problems=tuple(problems),
     )
@@ -181,18 +172,14 @@ def find_runs(paths: list[Path]) -> list[Path]:
         if not path.is_dir():
             problems.append(f"{path}: {'not a directory' if path.exists() else 'no such directory'}")
             continue
-        runs = [path] if is_run(path) else _runs_below(path)
+        marks = [mark for name in (SETTINGS, LOG) for mark in path.rglob(name)]
+        runs = [path] if is_run(path) else sorted({mark.parent for mark in marks})
         if not runs:
             problems.append(f"{path}: not a run, and no run below it (no {SETTINGS} or {LOG})")
         found.update(dict.fromkeys(runs))
     if problems:
         raise UserError(problems)
     return list(found)
-
-
-def _runs_below(directory: Path) -> list[Path]:
-    marks = [mark for name in (SETTINGS, LOG) for mark in directory.rglob(name)]
-    return sorted({mark.parent for mark in marks})
 
 
 def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
@@ -217,10 +204,7 @@ def _read_evaluations(directory: Path, problems: list[str]) -> dict[str, Evaluat
 
 
 def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
-    content = _read_object(directory / SCORES, problems)
-    decoding = _read_pairs(directory / "settings")
-    if content is None:
-        return Evaluation(directory.name, directory, decoding=decoding)
+    content = _read_object(directory / SCORES, problems) or {}
     metrics = {}
     for entry in content.get("metrics") or []:
         try:
@@ -229,9 +213,7 @@ def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
             problems.append(f"{directory / SCORES}: a score without name or value")
             continue
         metrics[metric.name] = metric
-    sentences = content.get("sentences")
-    known = sentences if isinstance(sentences, int) else None
-    return Evaluation(directory.name, directory, metrics, known, decoding)
+    return Evaluation(directory.name, directory, metrics, _read_pairs(directory / "settings"))
 
 
 def _read_pairs(path: Path) -> dict[str, str]:

@@ -20,7 +20,6 @@ def test_everything_is_read(tmp_path):
     assert run.changes == ("optimization.lr=[0.001]",)
     assert run.log.final_valid_loss == 3.5
     assert run.evaluations["test"].metrics["sacreBLEU"].value == 35.5
-    assert run.evaluations["test"].sentences == 3
     assert run.configured("model", "encoder_layers") == 6
     assert run.configured("model", "nothing") is None
     assert run.configured("nothing", "nothing") is None

@@ -7,6 +7,7 @@ residual connections and in its histories, and statistics of one batch without d
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from fairseq_plugins.observe.diagnostics.results import Settings
 from fairseq_plugins.observe.recorder import activations
 from fairseq_plugins.observe.recorder.entries import NAME, Entry, read
 from fairseq_plugins.observe.recorder.gradients import gradient_norms
-from fairseq_plugins.pipeline.results import CHECKPOINTS, short_names
+from fairseq_plugins.pipeline.results import CHECKPOINTS
 
 RECORDER = "recorder"
 
@@ -73,7 +74,9 @@ def find(paths: Sequence[Path], checkpoints: Sequence[Path], task: Any = None) -
     sources += [list(checkpoints)] if checkpoints else []
     if not sources:
         raise UserError(f"no training given: name a {NAME}, a directory with one, or --checkpoint FILE ...")
-    trainings, names = [], short_names([_place(files[0]) for files in sources])
+    places = [_place(files[0]).absolute() for files in sources]
+    above = os.path.commonpath([place.parent for place in places])
+    trainings, names = [], [os.path.relpath(place, above) for place in places]
     for name, files in zip(names, sources, strict=True):
         source = CHECKPOINTS if files[0].suffix == ".pt" else RECORDER
         label = name if names.count(name) == 1 else f"{name}, {source}"
