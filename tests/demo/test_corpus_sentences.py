@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 from itertools import islice
 
 import pytest
@@ -56,34 +58,21 @@ def word(kind: str, german: str) -> Word:
     return entry
 
 
-def clause_of(
-    verb: str,
-    tense: str,
-    *,
-    plural: bool = False,
-    article: str = "definite",
-    negated: bool = False,
-    time: Pair = NOTHING,
-    place: Pair = NOTHING,
-) -> Clause:
-    """*der Mann* or *die Männer* do something, with *das neue Buch* where the verb takes an object."""
-    entry = word("verb", verb)
+def clause_of(verb: Word, tense: str, more: Sequence[str]) -> Clause:
+    """*der Mann* does something, with *das neue Buch* where the verb takes an object; ``more`` is what differs."""
+    takes_object = verb["takes"] == "accusative" and "alone" not in more
     return Clause(
-        subject=noun_phrase(word("noun", "Mann"), None, "definite", "nominative", plural),
-        plural=plural,
-        verb=entry,
+        subject=noun_phrase(word("noun", "Mann"), None, "definite", "nominative", "plural" in more),
+        plural="plural" in more,
+        verb=verb,
         tense=tense,
-        modal=word("modal", "kann"),
-        objects=NEW_BOOK[article] if entry["takes"] == "accusative" else NOTHING,
-        time=time,
-        place=place,
-        negated=negated,
-        nicht=negated and article != "negative",
+        modal=word("modal", "wird" if "wird" in more else "kann"),
+        objects=NEW_BOOK["negative" if "kein" in more else "definite"] if takes_object else NOTHING,
+        time=Pair("heute", "today") if "today" in more else NOTHING,
+        place=Pair("hier", "here") if "today" in more else NOTHING,
+        negated="not" in more,
+        nicht="not" in more and "kein" not in more,
     )
-
-
-def said(clause: Clause, order: str) -> tuple[str, str]:
-    return german_clause(clause, order), english_clause(clause, order)
 
 
 def test_every_noun_has_its_gender() -> None:
@@ -92,16 +81,14 @@ def test_every_noun_has_its_gender() -> None:
     }
 
 
-@pytest.mark.parametrize(("article", "case"), CASES)
-def test_every_noun_agrees_with_article_and_adjective(article: str, case: str) -> None:
-    table = TABLES[article][case]
+def test_every_noun_agrees_with_article_and_adjective() -> None:
     old = word("adjective", "alt")
-    for noun in lexicon()["noun"]:
+    for (article, case), noun in itertools.product(CASES, lexicon()["noun"]):
         for number, form in ((noun["gender"], noun["german"]), ("plural", noun["german_plural"])):
-            before, ending = table[number]
+            before, ending = TABLES[article][case][number]
             plural = number == "plural"
             *words, last = noun_phrase(noun, old, article, case, plural).german.split()
-            assert words == [*before.split(), f"alt{ending}"]
+            assert words == [*before.split(), f"alt{ending}"], (article, case)
             assert last == form or (plural and case == "dative" and last in DATIVE_PLURALS)
             assert noun_phrase(noun, None, article, case, plural).german.split() == [*before.split(), last]
 
@@ -111,125 +98,58 @@ def test_every_dative_plural_ends_in_n() -> None:
     assert found == {f"den {noun}" for noun in DATIVE_PLURALS}
 
 
-@pytest.mark.parametrize(
-    ("noun", "adjective", "article", "plural", "english"),
-    [
-        ("Apfel", None, "indefinite", False, "an apple"),
-        ("Apfel", "frisch", "indefinite", False, "a fresh apple"),
-        ("Buch", "alt", "indefinite", False, "an old book"),
-        ("Buch", "alt", "negative", False, "an old book"),
-        ("Buch", "alt", "indefinite", True, "old books"),
-        ("Buch", "alt", "negative", True, "any old books"),
-        ("Frau", None, "definite", True, "the women"),
-    ],
-)
-def test_english_noun_phrases(noun: str, adjective: str | None, article: str, plural: bool, english: str) -> None:
-    found = noun_phrase(word("noun", noun), adjective and word("adjective", adjective), article, "accusative", plural)
-    assert found.english == english
+ENGLISH = """
+indefinite        Apfel -      | an apple
+indefinite        Apfel frisch | a fresh apple
+indefinite        Buch  alt    | an old book
+negative          Buch  alt    | an old book
+indefinite plural Buch  alt    | old books
+negative plural   Buch  alt    | any old books
+definite plural   Frau  -      | the women
+"""
 
 
-TODAY, IN_THE_GARDEN = Pair("heute", "today"), Pair("im Garten", "in the garden")
+def test_english_noun_phrases() -> None:
+    for line in ENGLISH.strip().splitlines():
+        words, _, english = line.partition(" | ")
+        article, *plural, noun, adjective = words.split()
+        described = None if adjective == "-" else word("adjective", adjective)
+        assert noun_phrase(word("noun", noun), described, article, "accusative", bool(plural)).english == english
 
 
-@pytest.mark.parametrize(
-    ("order", "german", "english"),
-    [
-        (
-            "statement",
-            "der Mann hat heute das neue Buch im Garten gelesen",
-            "the man read the new book in the garden today",
-        ),
-        (
-            "time first",
-            "heute hat der Mann das neue Buch im Garten gelesen",
-            "today the man read the new book in the garden",
-        ),
-        (
-            "question",
-            "hat der Mann heute das neue Buch im Garten gelesen",
-            "did the man read the new book in the garden today",
-        ),
-        (
-            "subordinate",
-            "der Mann heute das neue Buch im Garten gelesen hat",
-            "the man read the new book in the garden today",
-        ),
-    ],
-)
-def test_each_language_has_its_order(order: str, german: str, english: str) -> None:
-    assert said(clause_of("lesen", "past", time=TODAY, place=IN_THE_GARDEN), order) == (german, english)
+CLAUSES = """
+past lesen today | statement | der Mann hat heute das neue Buch hier gelesen | the man read the new book here today
+past lesen today | time first | heute hat der Mann das neue Buch hier gelesen | today the man read the new book here
+past lesen today | question | hat der Mann heute das neue Buch hier gelesen | did the man read the new book here today
+past lesen today | subordinate | der Mann heute das neue Buch hier gelesen hat | the man read the new book here today
+present ab|holen alone        | statement   | der Mann holt ab | the man picks up
+present ab|holen alone plural | statement   | die Männer holen ab | the men pick up
+present ab|holen alone        | question    | holt der Mann ab | does the man pick up
+present ab|holen alone        | subordinate | der Mann abholt | the man picks up
+present ab|holen alone plural | subordinate | die Männer abholen | the men pick up
+past ab|holen alone           | statement   | der Mann hat abgeholt | the man picked up
+past ab|holen alone plural    | subordinate | die Männer abgeholt haben | the men picked up
+modal ab|holen alone          | statement   | der Mann kann abholen | the man can pick up
+modal ab|holen alone plural   | subordinate | die Männer abholen können | the men can pick up
+modal ab|holen alone plural   | question    | können die Männer abholen | can the men pick up
+present lesen not       | statement   | der Mann liest das neue Buch nicht | the man does not read the new book
+present lesen not kein  | statement   | der Mann liest kein neues Buch | the man does not read a new book
+past lesen not          | question    | hat der Mann das neue Buch nicht gelesen | did the man not read the new book
+modal lesen not         | subordinate | der Mann das neue Buch nicht lesen kann | the man cannot read the new book
+past schlafen not       | statement   | der Mann hat nicht geschlafen | the man did not sleep
+modal schlafen not      | question    | kann der Mann nicht schlafen | can the man not sleep
+modal schlafen not      | statement   | der Mann kann nicht schlafen | the man cannot sleep
+modal schlafen not wird | statement   | der Mann wird nicht schlafen | the man will not sleep
+"""
+"""Tense, verb and what else is said; order; German; English."""
 
 
-@pytest.mark.parametrize(
-    ("tense", "plural", "order", "german", "english"),
-    [
-        ("present", False, "statement", "der Mann holt ab", "the man picks up"),
-        ("present", True, "statement", "die Männer holen ab", "the men pick up"),
-        ("present", False, "question", "holt der Mann ab", "does the man pick up"),
-        ("present", False, "subordinate", "der Mann abholt", "the man picks up"),
-        ("present", True, "subordinate", "die Männer abholen", "the men pick up"),
-        ("past", False, "statement", "der Mann hat abgeholt", "the man picked up"),
-        ("past", True, "subordinate", "die Männer abgeholt haben", "the men picked up"),
-        ("modal", False, "statement", "der Mann kann abholen", "the man can pick up"),
-        ("modal", True, "subordinate", "die Männer abholen können", "the men can pick up"),
-        ("modal", True, "question", "können die Männer abholen", "can the men pick up"),
-    ],
-)
-def test_finite_verb_and_particle_in_every_tense(
-    tense: str, plural: bool, order: str, german: str, english: str
-) -> None:
-    clause = clause_of("ab|holen", tense, plural=plural)._replace(objects=NOTHING)
-    assert said(clause, order) == (german, english)
-
-
-@pytest.mark.parametrize(
-    ("verb", "tense", "article", "order", "german", "english"),
-    [
-        (
-            "lesen",
-            "present",
-            "definite",
-            "statement",
-            "der Mann liest das neue Buch nicht",
-            "the man does not read the new book",
-        ),
-        (
-            "lesen",
-            "present",
-            "negative",
-            "statement",
-            "der Mann liest kein neues Buch",
-            "the man does not read a new book",
-        ),
-        (
-            "lesen",
-            "past",
-            "definite",
-            "question",
-            "hat der Mann das neue Buch nicht gelesen",
-            "did the man not read the new book",
-        ),
-        (
-            "lesen",
-            "modal",
-            "definite",
-            "subordinate",
-            "der Mann das neue Buch nicht lesen kann",
-            "the man cannot read the new book",
-        ),
-        ("schlafen", "past", "definite", "statement", "der Mann hat nicht geschlafen", "the man did not sleep"),
-    ],
-)
-def test_negation(verb: str, tense: str, article: str, order: str, german: str, english: str) -> None:
-    assert said(clause_of(verb, tense, article=article, negated=True), order) == (german, english)
-
-
-def test_a_question_has_not_behind_the_subject_and_a_statement_cannot_in_one_word() -> None:
-    clause = clause_of("schlafen", "modal", negated=True)
-    assert said(clause, "question") == ("kann der Mann nicht schlafen", "can the man not sleep")
-    assert said(clause, "statement") == ("der Mann kann nicht schlafen", "the man cannot sleep")
-    will = clause._replace(modal=word("modal", "wird"))
-    assert said(will, "statement") == ("der Mann wird nicht schlafen", "the man will not sleep")
+def test_word_order_tenses_and_negation_of_both_languages() -> None:
+    for line in CLAUSES.strip().splitlines():
+        content, order, german, english = (cell.strip() for cell in line.split(" | "))
+        tense, verb, *more = content.split()
+        clause = clause_of(word("verb", verb), tense, more)
+        assert (german_clause(clause, order), english_clause(clause, order)) == (german, english)
 
 
 @pytest.fixture(scope="module")
