@@ -224,33 +224,24 @@ def _commands(training: Training, how: How, evaluations: Sequence[Sequence[str]]
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-class Options:
-    """The options that the commands for several trainings share."""
+def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace], How]:
+    """Add the options that the commands for several trainings share; return what reads them."""
+    flags.add_argument("--parallel", type=at_least(1), default=1, metavar="N", help="trainings at a time; default: 1")
+    flags.add_argument(
+        "--nodes", type=at_least(1), default=1, metavar="N", help="machines of each training; scripts/slurm.sh sets it"
+    )
+    flags.add_argument(
+        "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
+    )
+    training, evaluation = run_command.add_options(flags), evaluate.add_options(flags)
 
-    def __init__(self, flags: argparse.ArgumentParser) -> None:
-        flags.add_argument(
-            "--parallel", type=at_least(1), default=1, metavar="N", help="trainings at a time; default: 1"
-        )
-        flags.add_argument(
-            "--nodes",
-            type=at_least(1),
-            default=1,
-            metavar="N",
-            help="machines of each training; scripts/slurm.sh sets it",
-        )
-        flags.add_argument(
-            "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
-        )
-        self._training = run_command.add_options(flags)
-        self._evaluation = evaluate.add_options(flags)
+    def read(args: argparse.Namespace) -> How:
+        # Mixed lines of several logs are unreadable.
+        args.quiet = args.quiet or args.parallel > 1
+        flags_of_run, flags_of_evaluate = tuple(given_again(args, training)), tuple(given_again(args, evaluation))
+        return How(flags_of_run, flags_of_evaluate, args.parallel, args.nodes, args.dry_run)
 
-    def read(self, args: argparse.Namespace) -> How:
-        """The options of ``args``."""
-        if args.parallel > 1:
-            # Mixed lines of several logs are unreadable.
-            args.quiet = True
-        training = given_again(args, self._training)
-        return How(tuple(training), tuple(given_again(args, self._evaluation)), args.parallel, args.nodes, args.dry_run)
+    return read
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -276,13 +267,13 @@ def _main(argv: Sequence[str] | None) -> None:
     )
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
     flags.add_argument("--baseline", default="", metavar="NAME", help="default: the first CONFIG")
-    options = Options(flags)
+    how = add_options(flags)
     args = flags.read(argv)
     changes = [word for word in args.words if CHANGE.fullmatch(word) and not word.endswith(".yaml")]
     configs = [Path(word) for word in args.words if word not in changes]
     if not configs:
         flags.error("no CONFIG given")
-    compare(args.data, args.out, configs, changes, seeds=args.seeds, baseline=args.baseline, how=options.read(args))
+    compare(args.data, args.out, configs, changes, seeds=args.seeds, baseline=args.baseline, how=how(args))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import runpy
 import shlex
 import sys
 from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from fairseq_plugins.options import ScriptParser, at_least
 from fairseq_plugins.pipeline import smoke
 from fairseq_plugins.pipeline.checkout import CONFIGS, checkout
 from fairseq_plugins.pipeline.commands import Commands, interruptible
-from fairseq_plugins.pipeline.compare import Options, Training, report, require_slurm, run_directory, train_all
+from fairseq_plugins.pipeline.compare import How, Training, add_options, report, require_slurm, run_directory, train_all
 from fairseq_plugins.pipeline.decoding import test_sets
 from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
 from fairseq_plugins.pipeline.workspace import Workspace
@@ -213,12 +213,11 @@ def _main(argv: Sequence[str] | None) -> None:
         "generated, without one --data must hold it",
     )
     flags.add_argument("--smoke-sentences", type=at_least(1), default=400, metavar="N", help="default: 400")
-    options = Options(flags)
-    args = flags.read(argv)
-    _reproduce(args, options)
+    how = add_options(flags)
+    _reproduce(flags.read(argv), how)
 
 
-def _reproduce(args: Namespace, options: Options) -> None:
+def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
     rows = rows_of_table(args.paper, args.table)
     wanted = trainings(rows, args.only)
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
@@ -228,7 +227,7 @@ def _reproduce(args: Namespace, options: Options) -> None:
         args.average = args.average or "last-updates=2"
         args.precision = "fp32" if args.precision == "auto" else args.precision
     settings = _settings(args.prepare)
-    how = options.read(args)
+    how = read_how(args)
     require_slurm(how.nodes)
     evaluations = [] if args.train_only else [shlex.split(words) for words in args.evaluate or [""]]
     corpora = {corpus: (args.data or out / "data") / corpus for corpus in dict.fromkeys(one.corpus for one in wanted)}
