@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
@@ -41,6 +42,12 @@ class Command:
     needs_fairseq: bool = True
 
 
+def ours(summary: str, module: str, needs_fairseq: bool = True) -> Command:
+    """Return a command of this package, whose name ``module`` leaves out."""
+    return Command(summary, f"fairseq_plugins.{module}", own, needs_fairseq)
+
+
+light = partial(ours, needs_fairseq=False)
 ALLOW_NON_FINITE = "--allow-non-finite"
 READ_WEIGHTS = (
     *("train", "hydra-train", "generate", "interactive", "validate", "eval-lm"),
@@ -56,61 +63,25 @@ COMMANDS: Mapping[str, Command] = {
     "eval-lm": Command("perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
     "stock-score": Command("BLEU of a translation, by fairseq's own scorer", "fairseq_cli.score", stock.plain),
-    "score": Command(
-        "score translations: BLEU of every kind, chrF, TER, ROUGE, WER; compare systems",
-        "fairseq_plugins.scoring.command",
-        needs_fairseq=False,
-    ),
-    "download": Command(
-        "download an archive, from mirrors, and check it", "fairseq_plugins.pipeline.download", needs_fairseq=False
-    ),
-    "prepare": Command(
-        "prepare a parallel corpus: tokenise, clean, split into subwords, binarise",
-        "fairseq_plugins.pipeline.prepare",
-        needs_fairseq=False,
-    ),
-    "wmt": Command("training texts and test sets of WMT by name", "fairseq_plugins.pipeline.wmt", needs_fairseq=False),
-    "demo": Command(
-        "train six methods, or any others, on a small corpus and compare them", "fairseq_plugins.demo.__main__"
-    ),
-    "doctor": Command("check this environment for problems", "fairseq_plugins.doctor", needs_fairseq=False),
-    "verify-data": Command("identify and check a corpus", "fairseq_plugins.text.verify"),
-    "diagnose": Command(
-        "the papers' analyses of a method or a checkpoint", "fairseq_plugins.observe.diagnostics.command"
-    ),
-    "run": Command(
-        "train a YAML file on this machine, in its own directory",
-        "fairseq_plugins.pipeline.run",
-        needs_fairseq=False,
-    ),
-    "evaluate": Command(
-        "average, translate and score a training of run", "fairseq_plugins.pipeline.evaluate", needs_fairseq=False
-    ),
-    "compare": Command(
-        "train, evaluate and report several YAML files", "fairseq_plugins.pipeline.compare", needs_fairseq=False
-    ),
-    "reproduce": Command(
-        "reproduce a published table, from raw text to a report",
-        "fairseq_plugins.pipeline.reproduce",
-        needs_fairseq=False,
-    ),
-    "package": Command(
-        "make one directory of a training that is the whole translator", "fairseq_plugins.translator.packaging"
-    ),
-    "translate": Command("translate raw text with such a directory", "fairseq_plugins.translator.translate"),
-    "export": Command(
-        "convert a checkpoint or such a directory for CTranslate2, and prove that it computes the same",
-        "fairseq_plugins.translator.export",
-    ),
-    "fsck": Command(
-        "check checkpoints, and say which one a training can continue from", "fairseq_plugins.checkpoints.fsck"
-    ),
-    "report": Command("results of trainings in one table", "fairseq_plugins.pipeline.report", needs_fairseq=False),
-    "average": Command("average the weights of several checkpoints", "fairseq_plugins.checkpoints.average"),
-    "fold": Command(
-        "turn a checkpoint with a scaled residual stream into a stock Post-LN one",
-        "fairseq_plugins.checkpoints.fold",
-    ),
+    "score": light("score translations: BLEU, chrF, TER, ROUGE, WER; compare systems", "scoring.command"),
+    "download": light("download an archive, from mirrors, and check it", "pipeline.download"),
+    "prepare": light("prepare a corpus: tokenise, clean, split into subwords, binarise", "pipeline.prepare"),
+    "wmt": light("training texts and test sets of WMT by name", "pipeline.wmt"),
+    "demo": ours("train six methods, or any others, on a small corpus and compare them", "demo.__main__"),
+    "doctor": light("check this environment for problems", "doctor"),
+    "verify-data": ours("identify and check a corpus", "text.verify"),
+    "diagnose": ours("the papers' analyses of a method or a checkpoint", "observe.diagnostics.command"),
+    "run": light("train a YAML file on this machine, in its own directory", "pipeline.run"),
+    "evaluate": light("average, translate and score a training of run", "pipeline.evaluate"),
+    "compare": light("train, evaluate and report several YAML files", "pipeline.compare"),
+    "reproduce": light("reproduce a published table, from raw text to a report", "pipeline.reproduce"),
+    "package": ours("make one directory of a training that is the whole translator", "translator.packaging"),
+    "translate": ours("translate raw text with such a directory", "translator.translate"),
+    "export": ours("convert such a directory for CTranslate2, and prove that it does the same", "translator.export"),
+    "fsck": ours("check checkpoints, and say which one a training can continue from", "checkpoints.fsck"),
+    "report": light("results of trainings in one table", "pipeline.report"),
+    "average": ours("average the weights of several checkpoints", "checkpoints.average"),
+    "fold": ours("turn a checkpoint with scaled residuals into a stock Post-LN one", "checkpoints.fold"),
 }
 
 
@@ -138,7 +109,7 @@ def _dispatch(argv: list[str]) -> int:
         print(f"fairseq-deep {_version()}")
         return 0
     if name not in COMMANDS:
-        raise UserError(_unknown_command(name))
+        raise UserError(f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}")
     command = COMMANDS[name]
     _require_usable_surroundings()
     if command.needs_fairseq:
@@ -205,10 +176,6 @@ def usage() -> str:
             f"finite; {ALLOW_NON_FINITE} lets them read it.",
         ]
     )
-
-
-def _unknown_command(name: str) -> str:
-    return f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}"
 
 
 def _version() -> str:

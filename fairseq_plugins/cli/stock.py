@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 import warnings
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -30,16 +29,9 @@ CHATTER = (
 
 def plain(name: str, module: str, argv: Sequence[str]) -> int:
     """Run a command of fairseq that builds no model; it needs the patches of this package, not the user directory."""
-    with _command_line(name, argv), _without_chatter():
+    with _command_line(name, argv):
         import_module(module).cli_main()
     return 0
-
-
-@contextmanager
-def _without_chatter() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", CHATTER)
-        yield
 
 
 def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
@@ -71,9 +63,17 @@ def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
     Raises:
         UserError: there is no YAML file of that name; fairseq would silently use its defaults.
     """
-    given = _hydra_options(name, argv)
+    from hydra._internal.utils import get_args_parser
+
+    from fairseq_plugins.patches.misspelt_options import make_one_line
+
+    # fairseq reads Hydra's own options in a way that hides a misspelt one.
+    parser = get_args_parser()
+    parser.prog = f"fairseq-deep {name}"
+    make_one_line(parser)
+    given = parser.parse_args(list(argv))
     _refuse_unreadable_config(given.config_name, given.config_dir)
-    with _without_chatter():
+    with _command_line(name, argv):
         stock: Any = import_module(module)
     job = stock._hydra_main
     stock._hydra_main = _in_hydra(job)
@@ -100,11 +100,13 @@ def take_option(argv: Sequence[str], flag: str, short: str | None = None) -> tup
 
 @contextmanager
 def _command_line(name: str, argv: Sequence[str]) -> Iterator[None]:
-    """Set ``sys.argv``, where fairseq's commands read it and argparse finds the name that it prints."""
+    """Set ``sys.argv``, where fairseq's commands read it and argparse finds the name that it prints; no chatter."""
     before = sys.argv
     sys.argv = [f"fairseq-deep {name}", *argv]
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", CHATTER)
+            yield
     finally:
         sys.argv = before
 
@@ -118,31 +120,20 @@ def _refuse_other_user_dir(given: str | None) -> None:
         )
 
 
-def _hydra_options(name: str, argv: Sequence[str]) -> Namespace:
-    """Parse Hydra's own options, which fairseq reads in a way that hides a misspelt one."""
-    from hydra._internal.utils import get_args_parser
-
-    from fairseq_plugins.patches.misspelt_options import make_one_line
-
-    parser = get_args_parser()
-    parser.prog = f"fairseq-deep {name}"
-    make_one_line(parser)
-    return parser.parse_args(list(argv))
-
-
 def _refuse_unreadable_config(name: str | None, directory: str | None) -> None:
     if name is None or directory is None:
         return
     if not Path(directory).is_dir():
         raise UserError(f"--config-dir {directory}: no such directory")
     files = {str(path.relative_to(directory).with_suffix("")): path for path in Path(directory).rglob("*.yaml")}
-    if name.removesuffix(".yaml") not in files:
+    stem = name.removesuffix(".yaml")
+    if stem not in files:
         raise UserError(unknown_name("--config-name", name, files))
     from fairseq.dataclass.configs import FairseqConfig
 
-    if name.removesuffix(".yaml") in FairseqConfig.__dataclass_fields__:
+    if stem in FairseqConfig.__dataclass_fields__:
         raise UserError(f"--config-name {name}: this is the name of a group of fairseq's settings; rename the file")
-    for _ in read_lines(files[name.removesuffix(".yaml")]):
+    for _ in read_lines(files[stem]):  # it is UTF-8
         pass
 
 
@@ -161,11 +152,17 @@ def _in_hydra(job: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+    from hydra.utils import get_original_cwd
     from omegaconf import open_dict
 
     from fairseq_plugins.patches.hydra_traces import configuration_error
 
-    _return_to_working_directory()
+    # Hydra enters a new directory, where a relative `task.data` is not found. Not in a sweep, whose runs would resume
+    # from each other's checkpoints, nor if hydra.job.chdir=True asks for the change.
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN and not HydraConfig.get().job.chdir:
+        os.chdir(get_original_cwd())
     _refuse_other_user_dir(cfg.common.user_dir)
     _refuse_incomplete(cfg)
     with open_dict(cfg):
@@ -178,45 +175,24 @@ def _run_job(job: Callable[..., Any], cfg: Any, options: Any) -> Any:
 
 
 def _refuse_incomplete(cfg: Any) -> None:
-    from omegaconf import OmegaConf
-
-    from fairseq_plugins.core.families import require_architecture
-
-    missing = sorted(OmegaConf.missing_keys(cfg))
-    if missing:
-        raise UserError([f"{key} is missing: add {key}=VALUE to the command" for key in missing])
-    if OmegaConf.is_config(cfg.get("model")) and "_name" in cfg.model:
-        require_architecture(cfg.model._name, "model._name")
-    _refuse_unknown_names(cfg)
-
-
-def _refuse_unknown_names(cfg: Any) -> None:
-    """Refuse groups that fairseq does not have, and parts of a training that are not registered."""
+    """Refuse missing values, groups that fairseq does not have, and parts of a training that are not registered."""
     from fairseq.dataclass.configs import FairseqConfig
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_REGISTRY
     from omegaconf import OmegaConf
 
-    groups = FairseqConfig.__dataclass_fields__
+    from fairseq_plugins.core.families import require_architecture
+
+    if missing := sorted(OmegaConf.missing_keys(cfg)):
+        raise UserError([f"{key} is missing: add {key}=VALUE to the command" for key in missing])
     for group in cfg:
-        if group not in groups:
-            raise UserError(unknown_name("group of settings", group, groups))
-    for group, registry in {"task": TASK_REGISTRY, **{k: v["registry"] for k, v in REGISTRIES.items()}}.items():
+        if group not in FairseqConfig.__dataclass_fields__:
+            raise UserError(unknown_name("group of settings", group, FairseqConfig.__dataclass_fields__))
+    if OmegaConf.is_config(cfg.get("model")) and "_name" in cfg.model:
+        require_architecture(cfg.model._name, "model._name")
+    registries = {"task": TASK_REGISTRY, **{name: registry["registry"] for name, registry in REGISTRIES.items()}}
+    for group, registry in registries.items():
         chosen = cfg.get(group)
         name = chosen.get("_name") if OmegaConf.is_dict(chosen) else chosen
         if isinstance(name, str) and name not in registry:
             raise UserError(unknown_name(f"{group}._name", name, registry))
-
-
-def _return_to_working_directory() -> None:
-    """Leave the new directory that Hydra enters, where a relative ``task.data`` is not found.
-
-    Not in a sweep, whose runs would resume from each other's checkpoints, nor if ``hydra.job.chdir=True`` asks for the
-    change; Hydra keeps its own records in the new directory in any case.
-    """
-    from hydra.core.hydra_config import HydraConfig
-    from hydra.types import RunMode
-    from hydra.utils import get_original_cwd
-
-    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN and not HydraConfig.get().job.chdir:
-        os.chdir(get_original_cwd())

@@ -8,10 +8,9 @@ https://github.com/facebookresearch/fairseq/issues/4101
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,9 @@ from fairseq import tasks
 from fairseq_cli import preprocess
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.lines import in_step, raw_lines, read_lines
+from fairseq_plugins.lines import raw_lines, read_lines
 from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.text.parallel import check
-
-LINKS = re.compile(r"(\d+)-(\d+)")
 
 
 def check_options(args: Namespace) -> None:
@@ -103,52 +100,6 @@ def check_text(args: Namespace) -> None:
             refuse_other_readings(path)
 
 
-def check_links(path: Path, texts: Sequence[Path]) -> None:
-    """Read word alignments: a line of pairs ``i-j`` for each pair of sentences, counted from 0.
-
-    Raises:
-        UserError: as :func:`check_text`, or a pair is malformed or points past the end of a sentence.
-    """
-    for number, (line, *sentences) in enumerate(in_step([path, *texts]), start=1):
-        lengths = [len(sentence.split()) for sentence in sentences]
-        for pair in line.split():
-            found = LINKS.fullmatch(pair)
-            if not found:
-                raise UserError(f"{path}: line {number}: '{pair}' is not a pair of positions such as 0-2")
-            if any(int(place) >= length for place, length in zip(found.groups(), lengths, strict=True)):
-                raise UserError(f"{path}: line {number}: '{pair}' points past the end of a sentence")
-
-
-def alignments(args: Namespace) -> Iterator[tuple[Path, str]]:
-    """Yield every file of alignments, and the prefix of its texts.
-
-    Raises:
-        UserError: there is no text to align, or no file with the suffix.
-    """
-    if args.only_source:
-        raise UserError("--alignfile and --align-suffix align two languages and cannot be combined with --only-source")
-    if args.alignfile and not args.trainpref:
-        raise UserError("--alignfile aligns the text of --trainpref, which is not given")
-    if args.alignfile:
-        yield Path(args.alignfile), args.trainpref
-    if args.align_suffix:
-        files = {Path(f"{prefix}.{args.align_suffix}"): prefix for prefix in prefixes(args)}
-        if not any(path.exists() for path in files):
-            raise UserError(f"--align-suffix {args.align_suffix}: no such file: {', '.join(map(str, files))}")
-        yield from ((path, prefix) for path, prefix in files.items() if path.exists())
-
-
-def check_alignments(args: Namespace) -> None:
-    """Read the files of ``--alignfile`` and ``--align-suffix``.
-
-    Raises:
-        UserError: as :func:`alignments` and :func:`check_links`.
-    """
-    if not args.dict_only and (args.alignfile or args.align_suffix):
-        for path, prefix in alignments(args):
-            check_links(path, sides(args, prefix))
-
-
 def check_first(main: Callable[..., Any], args: Namespace) -> Any:
     """``fairseq-preprocess`` after a check of everything that it will read.
 
@@ -158,7 +109,6 @@ def check_first(main: Callable[..., Any], args: Namespace) -> Any:
     check_options(args)
     check_dictionaries(args)
     check_text(args)
-    check_alignments(args)
     return main(args)
 
 

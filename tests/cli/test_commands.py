@@ -66,24 +66,6 @@ def test_generate_translates_every_sentence(checkpoint: Path, data: Path, tmp_pa
     assert sorted(int(line[2:].split("\t")[0]) for line in lines if line.startswith("H-")) == list(range(60))
 
 
-@pytest.mark.parametrize(
-    ("argv", "line"),
-    [
-        (["train", "nowhere", "--arch", "post_ln_transformer", "--max-tokens", "9", "--cpu"], "nowhere"),
-        (["train", "nowhere", "--arch", "post_ln_transformer", "--cpu"], "--max-tokens or --batch-size"),
-        (["generate", "nowhere", "--path", "no.pt", "--cpu", "-s", "de", "-t", "en"], "nowhere"),
-    ],
-)
-def test_missing_data_is_one_line(
-    argv: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(argv) == 2
-    errors = [text for text in capfd.readouterr().err.splitlines() if text.startswith("error: ")]
-    assert len(errors) == 1
-    assert line in errors[0]
-
-
 MISTAKES = {
     "+model.encoder_lyers=3": "unknown setting 'encoder_lyers' (did you mean 'encoder_layers'?)",
     "optimisation.max_update=3": "unknown setting 'optimisation' (did you mean 'optimization'?)",

@@ -76,23 +76,6 @@ TRAIN = (*PAIR, "--trainpref", "good")
         ((*TRAIN, "--srcdict", "absent"), "absent: no such file"),
         ((*TRAIN, "--tgtdict", "empty"), "empty: empty"),
         ((*TRAIN, "--tgtdict", "good.en"), "good.en: line 1: 'x' is not a word and its count"),
-        ((*TRAIN, "--alignfile", "absent"), "absent: no such file"),
-        (
-            (*TRAIN, "--alignfile", "good.short"),
-            "good.short: not parallel: good.short has 1 lines, good.de has 3 lines, good.en has 3 lines; line k must "
-            "translate line k",
-        ),
-        ((*TRAIN, "--align-suffix", "word"), "good.word: line 2: '0:1' is not a pair of positions such as 0-2"),
-        ((*TRAIN, "--alignfile", "good.far"), "good.far: line 2: '0-2' points past the end of a sentence"),
-        ((*TRAIN, "--align-suffix", "algn"), "--align-suffix algn: no such file: good.algn"),
-        (
-            ("--only-source", "--trainpref", "good.de", "--align-suffix", "align"),
-            "--alignfile and --align-suffix align two languages and cannot be combined with --only-source",
-        ),
-        (
-            (*PAIR, "--testpref", "good", "--srcdict", "d", "--tgtdict", "d", "--alignfile", "good.align"),
-            "--alignfile aligns the text of --trainpref, which is not given",
-        ),
     ],
 )
 def test_one_line_before_anything_is_written(flags: tuple[str, ...], line: str, here: Path) -> None:

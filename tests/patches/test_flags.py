@@ -1,0 +1,193 @@
+"""Flags and settings: a mistake is one line, with the nearest name or the legal values, before anything is loaded."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import utils as distributed_utils
+from fairseq_cli import score
+
+from fairseq_plugins.cli.stock import USER_DIR
+from fairseq_plugins.errors import UserError
+from tests import toy
+
+BETAS = "two numbers in brackets, each at least 0 and below 1"
+SEED = "from 0 to 4294967295, as numpy requires"
+NOWHERE = ("nowhere", "--arch", "transformer", "--optimizer", "adam", *toy.RECIPE)
+
+TRAINING: Mapping[str, str] = {
+    # Names.
+    "data --arch post_ln_transformer --encoder-layrs 3": "unknown option '--encoder-layrs' (did you mean '--enco",
+    "data --arch post_ln_transformer --optimiser=adam": "unknown option '--optimiser' (did you mean '--optimizer'?); ",
+    "data --arhc post_ln_transformer": "unknown option '--arhc' (did you mean '--arch'?)",
+    "data --arch post_ln_transformer more": "unexpected: 'more' (",
+    "--arch post_ln_transformer": "the following arguments are required: data (",
+    "data": "--arch is missing; legal: METHOD_transformer or ",
+    "data --arch admin_transfromer": "unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: ",
+    "data --arch=transformer_iwslt_deen": "unknown --arch 'transformer_iwslt_deen' (did you mean 'transformer",
+    "data --arch dsinit_matt_transformer_lm": "--attention matt is part of the cross-attention, and a language",
+    "data --arch t_fixup_transformer_lm_gpt": "--init t_fixup has no published rule for a language model",
+    "data --arch transformer --optimizer admm": "unknown --optimizer 'admm' (did you mean 'adam'?); legal values: ",
+    "data --arch transformer --criterion cross_entrop": "unknown --criterion 'cross_entrop' (did you mean 'cross_entr",
+    "data --arch transformer --task transaltion": "unknown --task 'transaltion' (did you mean 'translation'?); ",
+    "data --arch transformer --lr-scheduler inverse_sqr": "unknown --lr-scheduler 'inverse_sqr' (did you mean 'inver",
+    # Values of another kind.
+    "data --arch transformer --lr": "argument --lr: expected one argument (",
+    "data --arch transformer --lr abc": "--lr abc: not a number, or several with commas between them",
+    "data --arch transformer --max-tokens 4k": "--max-tokens 4k: not a whole number",
+    "data --arch transformer --encoder-layers x": "--encoder-layers x: not a whole number",
+    "data --arch transformer --dropout 0,1": "--dropout 0,1: not a number",
+}
+"""What fairseq-train is given, and how its line begins."""
+NUMBERS: Mapping[str, str] = {
+    "--lr -0.1": "--lr must be at least 0, not [-0.1]",
+    "--lr 0.1,1e999": "--lr must be at least 0, not [0.1, inf]",
+    "--seed -1": f"--seed must be {SEED}, not -1",
+    "--seed 4294967296": f"--seed must be {SEED}, not 4294967296",
+    "--max-tokens 0": "--max-tokens must be at least 1, not 0",
+    "--max-tokens -5": "--max-tokens must be at least 1, not -5",
+    "--max-tokens-valid 0": "--max-tokens-valid must be at least 1, not 0",
+    "--max-tokens-valid 4k": "--max-tokens-valid must be at least 1, not 4k",
+    "--batch-size 0": "--batch-size must be at least 1, not 0",
+    "--update-freq 1,0": "--update-freq must be at least 1, not [1, 0]",
+    "--update-freq []": "--update-freq must be at least 1, not []",
+    "--dropout 1.5": "--dropout must be at least 0 and below 1, not 1.5",
+    "--attention-dropout -0.1": "--attention-dropout must be at least 0 and below 1, not -0.1",
+    "--clip-norm -1": "--clip-norm must be at least 0, not -1.0",
+    "--warmup-updates -1": "--warmup-updates must be at least 0, not -1",
+    "--label-smoothing 1": "--label-smoothing must be at least 0 and below 1, not 1.0",
+    "--adam-betas (0.9": f"--adam-betas must be {BETAS}, not (0.9",
+    "--adam-betas '(0.9, 1)'": f"--adam-betas must be {BETAS}, not (0.9, 1)",
+}
+"""What is added to a good training, and its whole line."""
+OTHER: Mapping[Callable[[], object], Mapping[str, str]] = {
+    options.get_generation_parser: {
+        "data --beem 5": "unknown option '--beem' (did you mean '--beam'?)",
+        "data --beam 0": "--beam must be at least 1, not 0",
+        "data --lenpen nan": "--lenpen must be a finite number, not nan",
+        "data --temperature 0": "--temperature must be above 0, not 0.0",
+    },
+    options.get_interactive_generation_parser: {
+        "data --bufer-size 5": "unknown option '--bufer-size' (did you mean '--buffer-size'?)",
+    },
+    options.get_eval_lm_parser: {
+        "data --context-widow 5": "unknown option '--context-widow' (did you mean '--context-window'?)",
+    },
+}
+
+
+def parse(*flags: str) -> object:
+    return options.parse_args_and_arch(options.get_training_parser(), [*NOWHERE, *flags])
+
+
+def problems(read: Callable[[], object]) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        read()
+    assert "\n" not in str(caught.value)
+    return list(caught.value.problems)
+
+
+def test_training() -> None:
+    for words, line in TRAINING.items():
+        parser = options.get_training_parser()
+        (problem,) = problems(lambda: options.parse_args_and_arch(parser, shlex.split(words)))  # noqa: B023
+        assert problem.startswith(line), words
+
+
+def test_numbers() -> None:
+    found = {words: problems(lambda: parse(*shlex.split(words))) for words in NUMBERS}  # noqa: B023
+    assert found == {words: [line] for words, line in NUMBERS.items()}
+    assert len(problems(lambda: parse("--max-tokens", "0", "--lr", "-1"))) == 2
+
+
+def test_other_commands() -> None:
+    for make, lines in OTHER.items():
+        for words, line in lines.items():
+            (problem,) = problems(lambda: options.parse_args_and_arch(make(), words.split()))  # noqa: B023
+            assert problem.startswith(line), words
+
+
+def test_preprocessing_and_scoring() -> None:
+    preprocessing = options.get_preprocessing_parser()
+    (line,) = problems(lambda: preprocessing.parse_args(["--trainprf", "x"]))
+    assert line.startswith("unknown option '--trainprf' (did you mean '--trainpref'")
+    (line,) = problems(lambda: score.get_parser().parse_args(["--refs", "x"]))
+    assert line.startswith("unknown option '--refs' (did you mean '--ref'")
+    # fairseq-score takes the beginning of an option for the option.
+    assert score.get_parser().parse_args(["--ref", "x", "--sent"]).sentence_bleu
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "line"),
+    [
+        ("optimization", "lr", [-0.1], "optimization.lr must be at least 0, not [-0.1]"),
+        ("optimization", "update_freq", [0], "optimization.update_freq must be at least 1, not [0]"),
+        ("common", "seed", -1, f"common.seed must be {SEED}, not -1"),
+        ("dataset", "max_tokens", 0, "dataset.max_tokens must be at least 1, not 0"),
+        ("optimizer", "adam_betas", "0.9", f"optimizer.adam_betas must be {BETAS}, not 0.9"),
+    ],
+)
+def test_configurations(group: str, name: str, value: object, line: str) -> None:
+    config = convert_namespace_to_omegaconf(parse())
+    config[group][name] = value
+    assert problems(lambda: distributed_utils.call_main(config, lambda cfg: pytest.fail("it began"))) == [line]
+
+
+def test_legal_values_pass() -> None:
+    flags = "--lr 0 --clip-norm 0 --update-freq 4,2 --warmup-updates 0 --max-epoch 0 --dropout 0 --seed 0"
+    parse(*flags.split(), "--adam-betas", "(0.9, 0.98)", "--warmup-init-lr", "-1")
+    options.parse_args_and_arch(options.get_generation_parser(), ["nowhere", "--retain-dropout"])
+
+
+def test_stock_prints_its_usage_and_takes_any_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options, "parse_args_and_arch", inspect.unwrap(options.parse_args_and_arch))
+    with pytest.raises(SystemExit):
+        parse("--encoder-layrs", "3")
+    assert capsys.readouterr().err.count("\n") > 50
+    parse("--lr", "-0.1", "--clip-norm", "-1", "--seed", "-1")
+
+
+def test_help_is_fairseqs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse("--help")
+    assert end.value.code == 0
+    assert "--max-tokens" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "words", "line"),
+    [
+        (
+            "train",
+            "data --arch post_ln_transformer --encoder-layrs 3",
+            "unknown option '--encoder-layrs' (did you mean ",
+        ),
+        ("preprocess", "-s de -t en --trainpref absent", "absent.de: no such file"),
+    ],
+)
+def test_stock_commands_with_the_user_directory(command: str, words: str, line: str, tmp_path: Path) -> None:
+    code = f"import sys; from fairseq_cli.{command} import cli_main; sys.exit(cli_main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--user-dir", USER_DIR, *words.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"error: {line}")
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
