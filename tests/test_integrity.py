@@ -219,3 +219,16 @@ def test_a_zip_archive_of_another_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.pt"
     path.write_bytes(stream.getvalue())
     assert refusal(read_checkpoint, path) == f"checkpoint {path} is truncated or not a checkpoint"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_the_hash_is_of_names_types_shapes_and_values(dtype):
+    weights = {"a": torch.tensor([[1, 0], [0, 1]]).to(dtype), "b": torch.tensor(1).to(dtype)}
+    same = {"b": weights["b"].clone(), "a": weights["a"].t()}  # another order in memory and in the dictionary
+    assert weights_hash(weights) == weights_hash(same)
+    others = (
+        {**weights, "b": torch.tensor(0).to(dtype)},
+        {"a": weights["a"].reshape(4), "b": weights["b"]},
+        {"a": weights["a"], "c": weights["b"]},
+    )
+    assert weights_hash(weights) not in {weights_hash(other) for other in others}

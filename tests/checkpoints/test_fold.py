@@ -126,25 +126,18 @@ PLACES = {
 }
 
 
-EMBEDDINGS = [
-    pytest.param(
-        ties,
-        places,
-        norm,
-        id=f"{ties}-{places}-{'layernorm_embedding' if norm else ''}",
-        # Behind a norm the tables take no scale, whatever the positions are.
-        marks=[pytest.mark.slow] if norm and places != "sinusoidal" else [],
-    )
-    for ties in TIES
-    for places in PLACES
-    for norm in (False, True)
-]
-
-
-@pytest.mark.parametrize(("ties", "places", "norm"), EMBEDDINGS)
-def test_stock_computes_the_same(tmp_path, ties, places, norm):
-    model, values = tiny_model("admin_transformer", **TIES[ties], **PLACES[places], layernorm_embedding=norm)
-    assert_same(model, folded(tmp_path, "admin_transformer", model, values))
+@pytest.mark.parametrize("norm", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_stock_computes_the_same_for_every_tie_and_table(tmp_path, norm):
+    offenders = []
+    for ties, places in itertools.product(TIES, PLACES):
+        model, values = tiny_model("admin_transformer", **TIES[ties], **PLACES[places], layernorm_embedding=norm)
+        directory = tmp_path / f"{ties}-{places}"
+        directory.mkdir()
+        try:
+            assert_same(model, folded(directory, "admin_transformer", model, values))
+        except AssertionError as error:
+            offenders.append((ties, places, str(error)))
+    assert offenders == []
 
 
 @pytest.mark.parametrize(
@@ -409,10 +402,6 @@ def change(path: Path, **entries: Any) -> None:
     torch.save({**torch.load(path, weights_only=True), **entries}, path)
 
 
-def break_off(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:5000])
-
-
 def lose_a_weight(path: Path) -> None:
     weights = torch.load(path, weights_only=True)["model"]
     change(path, model={name: value for name, value in weights.items() if name != "decoder.layers.1.fc1.bias"})
@@ -422,19 +411,11 @@ def lose_the_embeddings(path: Path) -> None:
     change(path, model={"weight": torch.ones(1)})
 
 
-def diverge(path: Path) -> None:
-    weights = torch.load(path, weights_only=True)["model"]
-    change(path, model={**weights, "decoder.layers.1.fc1.bias": torch.full((32,), float("nan"))})
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (Path.unlink, "cannot read checkpoint {path}: No such file"),
-        (break_off, "checkpoint {path} is truncated or not a checkpoint"),
         (lose_a_weight, "checkpoint {path} is of another architecture or dictionary: 1 weights are missing from it"),
         (lose_the_embeddings, "{path}: the weights of the encoder's embeddings are missing"),
-        (diverge, "{path}: the weight decoder.layers.1.fc1.bias is not finite"),
         (
             lambda path: change(path, cfg={"model": {"_name": "fconv"}}),
             "{path}: 'fconv' is not an architecture of this",
