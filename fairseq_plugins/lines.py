@@ -115,15 +115,14 @@ class Writer:
 
     def write(self, content: bytes) -> None:
         """Write bytes as they are."""
-        with self._named():
+        try:
             self._stream.write(content)
+        except OSError as error:
+            raise self._failure(error) from None
 
     def write_line(self, line: str) -> None:
         """Write one line, which must not contain a line end."""
-        try:
-            self._stream.write(line.encode("utf-8") + b"\n")
-        except OSError as error:
-            raise self._failure(error) from None
+        self.write(line.encode("utf-8") + b"\n")
 
     def close(self) -> None:
         """Flush the buffer."""

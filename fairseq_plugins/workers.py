@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from functools import cache
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.process import end_with
@@ -28,7 +28,7 @@ Transform = Callable[[str], str]
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
-_transform: Callable[[Any], Any] = str
+_make: Callable[[], Callable[[Any], Any]]
 
 
 def map_lines(
@@ -170,23 +170,16 @@ def _end_with_parent() -> None:
 
 def _start(make: Callable[[], Callable[[Any], Any]], parent: int, start: str) -> None:
     """Set up a worker: it ignores Ctrl-C, which the parent handles, and ends with the parent."""
-    global _transform
+    global _make
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if start == FORK:
         end_with(parent, signal.SIGKILL)
     else:
         # end_with() would end it with the thread that started it.
         threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        _transform = make()
-    except Exception as error:
-        # Raised here, it would reach the parent as a broken pool.
-        _transform = partial(_raise, error)
+    # Not called yet: an error here would reach the parent as a broken pool.
+    _make = cache(make)
 
 
-def _raise(error: Exception, _: object) -> NoReturn:
-    raise error
-
-
-def _work(lines: list[Any]) -> list[Any]:
-    return [_transform(line) for line in lines]
+def _work(items: list[Any]) -> list[Any]:
+    return list(map(_make(), items))

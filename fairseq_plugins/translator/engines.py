@@ -115,7 +115,8 @@ class FairseqEngine(Engine):
 
     def __init__(self, model: Any, dictionaries: Any, how: How) -> None:
         self.source, self.target = dictionaries.source_dictionary, dictionaries.target_dictionary
-        self.device = _torch_device(how)
+        gpu = _gpu(how, torch.cuda.device_count())
+        self.device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu)
         self.model, self.how = model.to(self.device), how
         # A search sets the model up for its steps.
         self._lock = RLock()
@@ -197,7 +198,8 @@ class CTranslate2Engine(Engine):
         # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
         ctranslate2.set_log_level(logging.ERROR)
         self.how, self.positions = how, positions
-        device = _ctranslate2_device(how)
+        gpu = _gpu(how, ctranslate2.get_cuda_device_count())
+        device: dict[str, Any] = {"device": "cpu"} if gpu is None else {"device": "cuda", "device_index": gpu}
         threads = max(1, core_count() // how.processes) if how.processes > 1 else 0
         try:
             self.translator = ctranslate2.Translator(str(directory), **device, intra_threads=threads)
@@ -279,13 +281,12 @@ def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:
     legal = [AUTO, FAIRSEQ, *([CTRANSLATE2] if exported else []), *exported]
     if wanted not in legal:
         hint = "" if exported else "; fairseq-deep export adds another"
-        raise UserError(f"{package.directory}: {unknown_name('engine', wanted, legal)}{hint}")
+        raise UserError(f"{package.directory}: {unknown_name('engine', str(wanted), legal)}{hint}")
     if wanted == FAIRSEQ or not exported:
         return FAIRSEQ, ""
-    obstacle = _obstacle(how)
-    if obstacle and wanted != AUTO:
-        raise UserError(f"engine {wanted}: {obstacle}")
-    if obstacle:
+    if obstacle := _obstacle(how):
+        if wanted != AUTO:
+            raise UserError(f"engine {wanted}: {obstacle}")
         return FAIRSEQ, f"{exported[0]} is not used: {obstacle}"
     name, problems = _first_whole(package, [wanted] if wanted in exported else exported)
     if name == FAIRSEQ and wanted != AUTO:
@@ -342,26 +343,12 @@ def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _number_of_this_process() -> int:
-    """0 in the first worker and in a process that is none, 1 in the second worker, ..."""
-    identity = multiprocessing.current_process()._identity
-    return identity[0] - 1 if identity else 0
-
-
-def _torch_device(how: How) -> torch.device:
-    devices = 0 if how.device == "cpu" else torch.cuda.device_count()
-    _require_device(how, devices)
-    return torch.device("cuda", _number_of_this_process() % devices) if devices else torch.device("cpu")
-
-
-def _ctranslate2_device(how: How) -> dict[str, Any]:
-    import ctranslate2
-
-    devices = 0 if how.device == "cpu" else ctranslate2.get_cuda_device_count()
-    _require_device(how, devices)
-    return {"device": "cuda", "device_index": _number_of_this_process() % devices} if devices else {"device": "cpu"}
-
-
-def _require_device(how: How, devices: int) -> None:
+def _gpu(how: How, devices: int) -> int | None:
+    """The GPU of this process, of so many; None for the CPU."""
     if how.device == "gpu" and not devices:
         raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")
+    if how.device == "cpu" or not devices:
+        return None
+    # () in a process that is no worker, (1) in the first worker.
+    identity = multiprocessing.current_process()._identity
+    return (identity[0] - 1 if identity else 0) % devices

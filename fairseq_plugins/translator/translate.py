@@ -21,17 +21,7 @@ from fairseq_plugins.errors import UserError, report, unknown_name
 from fairseq_plugins.lines import decoded, open_bytes, raw_lines
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.translator.engines import (
-    AUTO,
-    BEST,
-    DEVICES,
-    Engine,
-    How,
-    Hypothesis,
-    Wanted,
-    choose,
-    make_engine,
-)
+from fairseq_plugins.translator.engines import AUTO, BEST, DEVICES, Engine, How, Hypothesis, Wanted, choose, make_engine
 from fairseq_plugins.translator.package import Package, open_package
 from fairseq_plugins.workers import SPAWN, Workers, grouped, map_lines
 
@@ -149,13 +139,11 @@ class Translator:
         longest: int | None = None,
         processes: int = 1,
     ) -> None:
-        names = {"engine": engine, "device": device, "too_long": too_long}
         numbers = {"beam": beam, "batch": batch, "longest": longest, "processes": processes}
-        _check_options(names, numbers, length_penalty)
+        _check_options({"device": device, "too_long": too_long}, numbers, length_penalty)
         package = self.package = model if isinstance(model, Package) else open_package(Path(model))
-        search = dict(package.content["search"])
-        search.update({} if beam is None else {"beam": beam})
-        search.update({} if length_penalty is None else {"lenpen": length_penalty})
+        given = {"beam": beam, "lenpen": length_penalty}
+        search = {**package.content["search"], **{name: value for name, value in given.items() if value is not None}}
         self.processes, self.too_long = processes, too_long
         most = longest_of(package)
         self.longest = min(longest or most, most)
@@ -167,7 +155,10 @@ class Translator:
         self._engine: Engine | None = None
         self._workers: Workers[Chunk, Translated] | None = None
         self._lock = RLock()
-        self._options = {**names, **numbers, "length_penalty": length_penalty, "engine": self.engine}
+        self._options = {
+            **numbers,
+            **{"engine": self.engine, "device": device, "too_long": too_long, "length_penalty": length_penalty},
+        }
         if processes == 1:
             self._start()
 
@@ -325,8 +316,6 @@ def _check_options(names: dict[str, str], numbers: dict[str, int | None], penalt
     for what, legal in (("device", DEVICES), ("too_long", (SPLIT, REFUSE))):
         if names[what] not in legal:
             raise UserError(unknown_name(what, str(names[what]), legal))
-    if not isinstance(names["engine"], str):
-        raise UserError(f"engine {names['engine']!r}: not a name")
     for what, number in numbers.items():
         if number is not None and (not isinstance(number, int) or number < 1):
             raise UserError(f"{what} {number!r}: not a whole number of at least 1")
@@ -451,18 +440,6 @@ def translate(args: argparse.Namespace) -> None:
     if args.input and not args.input.is_fifo():
         # A mistake is reported before the model is loaded.
         open_bytes(args.input).close()
-    progress = Progress()
-    try:
-        _translate_stream(args, progress)
-    except KeyboardInterrupt:
-        progress.clear()
-        print(f"interrupted; lines translated: {progress.done:,}", file=sys.stderr)
-        raise
-    finally:
-        progress.clear()
-
-
-def _translate_stream(args: argparse.Namespace, progress: Progress) -> None:
     dialogue = args.input is None and sys.stdin.isatty()
     options = ("engine", "device", "beam", "length_penalty", "batch", "too_long", "longest")
     # Several processes would wait for several lines.
@@ -474,13 +451,30 @@ def _translate_stream(args: argparse.Namespace, progress: Progress) -> None:
     lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
     if dialogue:
         lines = _prompted(sys.stdin.buffer, f"{translator.package.form.source}> ")
-    name = str(args.input or STANDARD_INPUT)
-    for translated in translator.stream(chunks_of(lines, name, 1 if dialogue else args.buffer, wanted)):
-        progress.clear()
-        texts = (_json(line, args.alignment) if in_json else line.candidates[0].text for line in translated)
-        sys.stdout.buffer.write("".join(f"{text}\n" for text in texts).encode())
-        sys.stdout.buffer.flush()
-        progress.add(len(translated), shown=not dialogue)
+    chunks = chunks_of(lines, str(args.input or STANDARD_INPUT), 1 if dialogue else args.buffer, wanted)
+    done, began = 0, time.monotonic()
+    try:
+        for translated in translator.stream(chunks):
+            texts = (_json(line, args.alignment) if in_json else line.candidates[0].text for line in translated)
+            _show_status()
+            sys.stdout.buffer.write("".join(f"{text}\n" for text in texts).encode())
+            sys.stdout.buffer.flush()
+            done += len(translated)
+            speed = done / max(time.monotonic() - began, 1e-9)
+            _show_status("" if dialogue else f"{done:,} lines, {speed:.1f} a second")
+    except KeyboardInterrupt:
+        _show_status(f"interrupted; lines translated: {done:,}\n", everywhere=True)
+        raise
+    finally:
+        _show_status()
+
+
+def _show_status(text: str = "", everywhere: bool = False) -> None:
+    """Replace the line about the work so far at a terminal; ``everywhere`` prints it elsewhere, too."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    elif everywhere:
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 def _json(line: NBest, alignment: bool) -> str:
@@ -517,24 +511,3 @@ def _log_to_errors() -> None:
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
             handler.setStream(sys.stderr)
     logging.getLogger().setLevel(logging.WARNING)
-
-
-class Progress:
-    """A line about the work so far on a terminal, nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self.done, self._start, self._shown = 0, time.monotonic(), False
-
-    def add(self, lines: int, shown: bool) -> None:
-        """Count lines."""
-        self.done += lines
-        if shown and sys.stderr.isatty():
-            speed = self.done / max(time.monotonic() - self._start, 1e-9)
-            print(f"\r{self.done:,} lines, {speed:.1f} a second", end="", file=sys.stderr, flush=True)
-            self._shown = True
-
-    def clear(self) -> None:
-        """Take the line away, before other lines are printed."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = False

@@ -390,7 +390,7 @@ def test_an_illegal_value_in_python_is_refused(made: Made) -> None:
     for penalty in (math.nan, math.inf, "1"):
         with pytest.raises(UserError, match=f"^length_penalty {penalty!r}: not a finite number$"):
             Translator(made.package, length_penalty=penalty)
-    with pytest.raises(UserError, match="engine None: not a name"):
+    with pytest.raises(UserError, match="unknown engine 'None'"):
         Translator(made.package, engine=None)
     translator = Translator(made.package)
     for texts in ([None], [b"Ja"], ["Ja", 1]):
