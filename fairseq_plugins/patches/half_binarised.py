@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -26,19 +25,6 @@ UNFINISHED = "preprocess.partial"
 LOG = "preprocess.log"
 
 
-def was_stopped(destination: Path) -> bool:
-    """Return whether the last run without this package was building dictionaries here and did not finish.
-
-    The log of a finished run begins with its options and ends with a certain line.
-    """
-    with suppress(OSError):
-        _, begun, last = (destination / LOG).read_text(encoding="utf-8").rpartition("Namespace(")
-        options = ("dict_only=False", "srcdict=None", "tgtdict=None")
-        building = all(re.search(rf"\b{option}[,)]", last) for option in options)
-        return bool(begun) and building and "Wrote preprocessed data to" not in last
-    return False
-
-
 def refuse_finished(args: Namespace) -> None:
     """Protect the dictionaries of an existing data set.
 
@@ -50,7 +36,7 @@ def refuse_finished(args: Namespace) -> None:
         given[args.target_lang] = args.tgtdict
     for language, dictionary in given.items():
         present = Path(preprocess._dict_path(language, args.destdir))
-        if not dictionary and present.exists() and not was_stopped(Path(args.destdir)):
+        if not dictionary and present.exists():
             raise UserError(
                 f"--destdir {args.destdir} already holds {present.name}: use another --destdir, remove the directory, "
                 "or keep its dictionaries with --srcdict and --tgtdict"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,22 +41,18 @@ class Legal:
         if value is None or isinstance(value, bool):
             return True
         if isinstance(value, str):
-            # fairseq keeps some numbers as text, and others as a reference to another setting.
-            return value.startswith("${") or self.accepts(_number(value))
-        if isinstance(value, (list, tuple)) or OmegaConf.is_list(value):
-            return len(value) == (self.numbers or max(1, len(value))) and all(map(self._accepts_one, value))
-        return self.numbers is None and self._accepts_one(value)
-
-    def _accepts_one(self, value: Any) -> bool:
-        return isinstance(value, (int, float)) and self.holds(value)
-
-
-def _number(text: str) -> Any:
-    """Return ``text`` as a Python literal; NaN if it is not one."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return math.nan
+            if value.startswith("${"):  # another setting
+                return True
+            try:
+                value = ast.literal_eval(value)  # fairseq keeps some numbers as text
+            except (ValueError, SyntaxError):
+                return False
+        several = isinstance(value, (list, tuple)) or OmegaConf.is_list(value)
+        numbers = list(value) if several else [value]
+        expected = self.numbers or (len(numbers) if numbers else 1)
+        return len(numbers) == expected and all(
+            isinstance(number, (int, float)) and self.holds(number) for number in numbers
+        )
 
 
 AT_LEAST_0 = Legal("at least 0", lambda value: 0 <= value < math.inf)
@@ -65,51 +61,23 @@ ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
 FINITE = Legal("a finite number", math.isfinite)
 SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
 SEED = Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32)
+WHOLE_NUMBERS = (
+    "max_tokens max_tokens_valid batch_size batch_size_valid required_batch_size_multiple update_freq beam nbest"
+)
 
 LEGAL: Mapping[str, Legal] = {
-    "seed": SEED,
-    "max_tokens": AT_LEAST_1,
-    "max_tokens_valid": AT_LEAST_1,
-    "batch_size": AT_LEAST_1,
-    "batch_size_valid": AT_LEAST_1,
+    **dict.fromkeys(
+        "max_tokens max_tokens_valid batch_size batch_size_valid update_freq beam nbest".split(), AT_LEAST_1
+    ),
     "required_batch_size_multiple": AT_LEAST_1,
-    "num_workers": AT_LEAST_0,
-    "update_freq": AT_LEAST_1,
-    "max_epoch": AT_LEAST_0,
-    "max_update": AT_LEAST_0,
-    "lr": AT_LEAST_0,
-    "clip_norm": AT_LEAST_0,
-    "weight_decay": AT_LEAST_0,
-    "warmup_updates": AT_LEAST_0,
-    "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
+    **dict.fromkeys("num_workers max_epoch max_update lr clip_norm weight_decay warmup_updates".split(), AT_LEAST_0),
+    **dict.fromkeys(["lenpen", "unkpen"], FINITE),
+    "seed": SEED,
     "label_smoothing": SHARE,
-    "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
-    "beam": AT_LEAST_1,
-    "nbest": AT_LEAST_1,
-    "lenpen": FINITE,
-    "unkpen": FINITE,
     "temperature": ABOVE_0,
+    "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
+    "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
 }
-
-
-def settings(cfg: Any) -> Iterator[tuple[str, Any]]:
-    """Yield key and value of every setting of a configuration."""
-    for group in cfg:
-        node: Any = None if OmegaConf.is_missing(cfg, group) else cfg[group]
-        if OmegaConf.is_dict(node):
-            yield from ((f"{group}.{name}", node[name]) for name in node if not OmegaConf.is_missing(node, name))
-
-
-def problem(shown: str, name: str, value: Any) -> str:
-    """Return the problem of a setting; empty if there is none.
-
-    Args:
-        shown: its name for the user.
-        name: its name in :data:`LEGAL`.
-        value: its value.
-    """
-    legal = SHARE if name.endswith("dropout") else LEGAL.get(name)
-    return "" if legal is None or legal.accepts(value) else f"{shown} must be {legal.words}, not {value}"
 
 
 def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -130,20 +98,29 @@ def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable
     Raises:
         UserError: a setting has an impossible value.
     """
-    _refuse((key, key.rpartition(".")[2], value) for key, value in settings(cfg))
+    nodes: dict[str, Any] = {group: None if OmegaConf.is_missing(cfg, group) else cfg[group] for group in cfg}
+    _refuse(
+        (f"{group}.{name}", name, node[name])
+        for group, node in nodes.items()
+        if OmegaConf.is_dict(node)
+        for name in node
+        if not OmegaConf.is_missing(node, name)
+    )
     if cfg.optimization.lr and not any(cfg.optimization.lr):
         logger.warning("the learning rate is 0 (--lr, optimization.lr): the weights will not change")
     return call_main(cfg, main, **kwargs)
 
 
 def _refuse(given: Iterable[tuple[str, str, Any]]) -> None:
-    found: dict[str, str] = {}
+    """Check settings: how each is shown to the user, its name in :data:`LEGAL`, and its value."""
+    problems: dict[str, str] = {}
     for shown, name, value in given:
-        # One line per mistake: the settings of validation follow those of training, and an optimizer repeats the rate.
-        if text := problem(shown, name, value):
-            found.setdefault(name.removesuffix("_valid"), text)
-    if found:
-        raise UserError(list(found.values()))
+        legal = SHARE if name.endswith("dropout") else LEGAL.get(name)
+        if legal is not None and not legal.accepts(value):
+            # One line per mistake: the settings of validation follow those of training, an optimizer repeats the rate.
+            problems.setdefault(name.removesuffix("_valid"), f"{shown} must be {legal.words}, not {value}")
+    if problems:
+        raise UserError(list(problems.values()))
 
 
 def apply() -> None:

@@ -108,21 +108,6 @@ def test_what_a_killed_run_has_left_is_in_nobodys_way(text: Path, tmp_path: Path
     assert len(contents(tmp_path / "x")) == 6
 
 
-def test_what_a_stopped_run_of_stock_has_left_is_made_anew(
-    text: Path, tmp_path: Path, stopped: pytest.MonkeyPatch
-) -> None:
-    flags = (*PAIR, "--trainpref", text / "train", "--destdir", tmp_path / "x")
-    with pytest.raises(KeyboardInterrupt):
-        binarise_as_stock(stopped, *flags)
-    stopped.undo()
-    with pytest.raises(FileExistsError):
-        binarise_as_stock(stopped, *flags)
-    (tmp_path / "x/dict.de.txt").write_text("cut sh", encoding="utf-8")
-    binarise(*flags)
-    binarise(*flags[:-1], tmp_path / "whole")
-    assert contents(tmp_path / "x") == contents(tmp_path / "whole")
-
-
 @pytest.fixture
 def at_most_one_kb() -> Iterator[None]:
     """Files of this process end at 1,000 bytes, as on a disk that is full then."""
