@@ -108,15 +108,10 @@ class HeadNorm(nn.Module):
 
 
 class NormedHeads(NormedMap):
-    """A linear map whose result is normalised in each head: norm(W x + b), the norm over D.
-
-    Keeps weight and bias of ``linear``, ``(C, in)`` and ``(C)``, and their names.
-    """
+    """A linear map whose result is normalised in each head: norm(W x + b), W ``(C, in)``, the norm over D."""
 
     def __init__(self, linear: nn.Linear, norm: nn.Module, heads: int) -> None:
-        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias = linear.weight, linear.bias
+        super().__init__(linear)
         self.norm = norm
         self.heads = heads
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 import math
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
@@ -34,8 +33,6 @@ from fairseq_plugins.core.method import (
 )
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.errors import UserError, flag, unknown_name
-
-Key = TypeVar("Key")
 
 # What an architecture may set in every family; a family may add to it.
 SIZES = tuple(
@@ -109,11 +106,12 @@ def choose(config: Namespace, stack: Stack) -> dict[Axis, Part]:
     Raises:
         UserError: names that are not registered, all together, each with the nearest legal one.
     """
-    return _collect({axis: partial(_chosen_part, config, axis, stack) for axis in Axis})
-
-
-def _chosen_part(config: Namespace, axis: Axis, stack: Stack) -> Part:
-    return find_part(axis, value_of(config, axis.value, stack))
+    parts: dict[Axis, Part] = {}
+    with _all_problems() as problems:
+        for axis in Axis:
+            with _noting(problems):
+                parts[axis] = find_part(axis, value_of(config, axis.value, stack))
+    return parts
 
 
 def option_values(config: Namespace, stack: Stack) -> SimpleNamespace:
@@ -122,8 +120,12 @@ def option_values(config: Namespace, stack: Stack) -> SimpleNamespace:
     Raises:
         UserError: values that are not legal, all together.
     """
-    readers = {option.name: partial(_option_value, config, option, stack) for option in all_options()}
-    return SimpleNamespace(**_collect(readers))
+    values = SimpleNamespace()
+    with _all_problems() as problems:
+        for option in all_options():
+            with _noting(problems):
+                setattr(values, option.name, _option_value(config, option, stack))
+    return values
 
 
 def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
@@ -152,16 +154,13 @@ def _noting(problems: list[str]) -> Iterator[None]:
         problems += error.problems
 
 
-def _collect(thunks: Mapping[Key, Callable[[], Any]]) -> dict[Key, Any]:
-    """Run every thunk; if any raises a UserError, raise one with the problems of all."""
-    results: dict[Key, Any] = {}
+@contextlib.contextmanager
+def _all_problems() -> Iterator[list[str]]:
+    """Yield a list of problems; at the end raise them together, if there are any."""
     problems: list[str] = []
-    for name, thunk in thunks.items():
-        with _noting(problems):
-            results[name] = thunk()
+    yield problems
     if problems:
         raise UserError(problems)
-    return results
 
 
 def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:

@@ -117,10 +117,6 @@ def _filters(config: Namespace) -> list[tuple[int, int]] | None:
     return pairs if pairs and min(min(pair) for pair in pairs) > 0 else None
 
 
-def _problems(config: Namespace) -> list[str]:
-    return _cutoff_problems(config) + _tying_problems(config) + _table_problems(config)
-
-
 LANGUAGE_MODEL = Family(
     model="deep_transformer_lm",
     suffix="_transformer_lm",
@@ -151,7 +147,7 @@ LANGUAGE_MODEL = Family(
     fallbacks={"add_bos_token": False, "tokens_per_sample": 1024, "max_target_positions": None, "tpu": False},
     fixed={"encoder_layers": 0, "no_cross_attention": True},
     complete=_complete,
-    problems=_problems,
+    problems=lambda config: _cutoff_problems(config) + _tying_problems(config) + _table_problems(config),
 )
 
 

@@ -204,17 +204,16 @@ def find_part(axis: Axis, name: str) -> Part:
     Raises:
         UserError: there is none; the message lists the legal names and the nearest one.
     """
-    found = PARTS[axis].get(name)
-    if found is None:
+    if name not in PARTS[axis]:
         raise UserError(unknown_name(f"value of {flag(axis.value)}", name, PARTS[axis]))
-    return found
+    return PARTS[axis][name]
 
 
 def all_options() -> tuple[Option, ...]:
     """Return every option once: the general ones first, then those of the parts in order of registration."""
-    found: dict[str, Option] = dict(GENERAL_OPTIONS)
+    options: dict[str, Option] = dict(GENERAL_OPTIONS)
     for parts in PARTS.values():
         for part in parts.values():
             for option in part.options:
-                assert found.setdefault(option.name, option) == option, f"two options are called {option.name}"
-    return tuple(found.values())
+                assert options.setdefault(option.name, option) == option, f"two options are called {option.name}"
+    return tuple(options.values())

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from fairseq.modules import LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_plugins.core.affine_map import RemadeMap
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, part
 from fairseq_plugins.errors import UserError
@@ -33,7 +34,7 @@ class NormPlace(str, Enum):
     INSIDE = "inside"
     """Before the last map of the branch: ``out_proj`` of an attention, ``fc2`` of a feed-forward."""
     BRANCH = "branch"
-    """On the branch, after its dropout and before the sum."""
+    """Behind the branch, after its dropout and before the sum."""
     AFTER = "after"
     """After the sum."""
 
@@ -68,7 +69,7 @@ def layer_norms(module: nn.Module) -> list[nn.Module]:
 
 
 class AffineNorm(nn.Module):
-    """In the place of a norm, ``scale * x + shift`` with two scalars, which the maps that read it can absorb."""
+    """Stands in the place of a norm: ``scale * x + shift`` with two scalars, which the maps that read it can absorb."""
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """Return scale and shift, each ``(1)``."""
@@ -165,7 +166,7 @@ def needs_norms(name: str) -> Callable[[StackDesign, Any], list[str]]:
     return conflicts
 
 
-class NormedMap(nn.Linear):
+class NormedMap(RemadeMap):
     """A linear map with a norm before or after it."""
 
     def around(self, linear: nn.Module) -> nn.Module:
@@ -174,12 +175,10 @@ class NormedMap(nn.Linear):
 
 
 class NormedLinear(NormedMap):
-    """A linear map after a norm: W norm(x) + b. Keeps weight and bias of ``linear``, ``(out, in)``, and their names."""
+    """A linear map after a norm: W norm(x) + b, W ``(out, in)``."""
 
     def __init__(self, linear: nn.Linear, norm: nn.Module) -> None:
-        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias = linear.weight, linear.bias
+        super().__init__(linear)
         self.norm = norm
 
     def forward(self, x: Tensor) -> Tensor:
@@ -223,7 +222,7 @@ TOP_NORM = Option(
     "one LayerNorm on top of each stack",
     choices=("no", "yes"),
 )
-"""For norms whose places include no norm on top."""
+"""Option of norms whose places include no norm on top."""
 
 
 def _top_if_asked(design: StackDesign) -> NormFactory | None:

@@ -200,9 +200,9 @@ def load_encoder(encoder: S2TEncoder, path: Path) -> None:
             f"{setting} {path}: no such file; to load a model that was trained from it, add "
             f"--model-overrides \"{{'{PRETRAINED}': None}}\""
         )
-    found = checkpoint_utils.load_checkpoint_to_cpu(str(path))["model"]
+    stored = checkpoint_utils.load_checkpoint_to_cpu(str(path))["model"]
     prefix = "encoder."
-    weights = {name[len(prefix) :]: value for name, value in found.items() if name.startswith(prefix)}
+    weights = {name[len(prefix) :]: value for name, value in stored.items() if name.startswith(prefix)}
     for name, module in encoder.named_modules():
         if hasattr(module, "upgrade_state_dict_named") and name:
             module.upgrade_state_dict_named(weights, name)

@@ -59,11 +59,11 @@ class Place(NamedTuple):
 
 def place_of(name: str) -> Place | None:
     """Return the place of a name in the state dict, ``encoder.layers.2.fc1.weight`` say; None outside the layers."""
-    found = _IN_A_LAYER.match(name)
-    if found is None:
+    parts = _IN_A_LAYER.match(name)
+    if parts is None:
         return None
-    site, layer = _SITES.get(found["begins"]), found["layer"]
-    return Place(found["stack"], int(found["number"]), site, f"{layer}.{site.value}" if site else layer)
+    site, layer = _SITES.get(parts["begins"]), parts["layer"]
+    return Place(parts["stack"], int(parts["number"]), site, f"{layer}.{site.value}" if site else layer)
 
 
 def forward_order(name: str) -> tuple[int, int, int, int, str]:
@@ -114,15 +114,15 @@ class SubLayer:
 
 def sub_layers(model: nn.Module) -> list[SubLayer]:
     """Return every sub-layer of ``model`` in the order in which they run."""
-    found = []
+    every = []
     # Iterating over the layers themselves would let LayerDrop skip some of them.
     for path, module in model.named_modules():
         place = place_of(path)
         if isinstance(module, Residual) and place is not None and place.site is not None:
             layer: Any = model.get_submodule(path.rpartition(".")[0])
             norms = {at: getattr(layer, name) for at, name in layer.norm_names[place.site].items()}
-            found.append(SubLayer(place.name, place.stack, place.number, place.site, layer, module, norms))
-    return sorted(found, key=lambda sub: forward_order(sub.name))
+            every.append(SubLayer(place.name, place.stack, place.number, place.site, layer, module, norms))
+    return sorted(every, key=lambda sub: forward_order(sub.name))
 
 
 def sites_of(layer: nn.Module) -> tuple[Site, ...]:

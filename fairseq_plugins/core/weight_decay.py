@@ -78,12 +78,9 @@ def _by_declaration(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
             for axis in AXES:
                 added = design.parts[axis].parameters
                 endings = tuple(f".{one.name}" for one in added if not one.buffer)
-                yield from ((axis.value, p) for name, p in _declared_names(stack) if name.endswith(endings))
-
-
-def _declared_names(stack: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    for name, parameter in stack.named_parameters():
-        yield re.sub(r"\.\d+(?=\.)", ".I", f".{name}"), parameter
+                for name, parameter in stack.named_parameters():
+                    if re.sub(r"\.\d+(?=\.)", ".I", f".{name}").endswith(endings):
+                        yield axis.value, parameter
 
 
 def _by_stock(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
@@ -106,17 +103,17 @@ def mark(model: nn.Module, config: Any) -> None:
     kinds = read_kinds(config.no_weight_decay_on)
     if not kinds:
         return
-    found = parameters_by_kind(model)
-    present = ", ".join(kind for kind in KINDS if found[kind])
+    parameters = parameters_by_kind(model)
+    present = ", ".join(kind for kind in KINDS if parameters[kind])
     problems = [
         f"{FLAG} {kind} has no effect here: this model has no such parameters; it has {present}"
         for kind in kinds
-        if not found[kind]
+        if not parameters[kind]
     ]
     if problems:
         raise UserError(problems)
     for kind in kinds:
-        for parameter in found[kind]:
+        for parameter in parameters[kind]:
             parameter.param_group = group_name(kinds)  # type: ignore[attr-defined]
 
 

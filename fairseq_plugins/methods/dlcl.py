@@ -67,10 +67,10 @@ class LinearCombination(History):
         weights = self.weight[row, first : row + 1]
         if self.normalised:
             weights = torch.softmax(weights, dim=0)
-        each = weights.unbind(0)
-        mixture = states[first] * each[0]
-        for number in range(1, len(each)):
-            mixture = torch.addcmul(mixture, states[first + number], each[number])
+        factors = weights.unbind(0)
+        mixture = states[first] * factors[0]
+        for number in range(1, len(factors)):
+            mixture = torch.addcmul(mixture, states[first + number], factors[number])
         return mixture
 
     def keep(self, states: list[Tensor], x: Tensor) -> list[Tensor]:

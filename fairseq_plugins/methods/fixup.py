@@ -70,10 +70,8 @@ class LinearThenShift(AffineMap):
     """W x - b: no vector of biases, one scalar that starts at 0. Takes the weight of ``linear``, ``(out, in)``."""
 
     def __init__(self, linear: nn.Linear) -> None:
-        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight = linear.weight
-        self.bias = None  # type: ignore[assignment]  # see _take_bias_away
+        super().__init__(linear)
+        _take_bias_away(self)
         self.shift = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:

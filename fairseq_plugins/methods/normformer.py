@@ -43,12 +43,10 @@ class HeadScale(nn.Module):
 
 
 class ScaledHeads(NormedMap):
-    """A linear map with a :class:`HeadScale` before or after it. Keeps the names of weight and bias."""
+    """A linear map with a :class:`HeadScale` before or after it."""
 
     def __init__(self, linear: nn.Linear, heads: int, inside: bool) -> None:
-        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias = linear.weight, linear.bias
+        super().__init__(linear)
         self.heads = HeadScale(heads)
         self.inside = inside
 

@@ -19,7 +19,7 @@ from fairseq_plugins.core.norm import NormPlace, layer_norm_parameters, norms_al
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream
 
 EPSILON = 1e-7
-"""Of the LayerNorm on the sum, in the released code."""
+"""Epsilon of the LayerNorm on the sum, in the released code."""
 
 
 class DualResidual(PlainResidual):

@@ -46,15 +46,12 @@ def iterate(weight: Tensor, u: Tensor, smallest: float = SMALLEST) -> tuple[Tens
     Returns:
         the norm ``()``, v ``(out)`` and the new u ``(in)``; for a weight of zeros ``smallest`` and zeros.
     """
-    v = _unit(torch.mv(weight.detach(), u))
+    v = torch.mv(weight.detach(), u)
+    v = v / torch.linalg.vector_norm(v).clamp(min=1e-12)
     # u has the direction of W^T v, so v^T W u is its length: a product less, and the same gradient, v u^T.
     along_u = torch.mv(weight.t(), v)
     length = torch.linalg.vector_norm(along_u)
     return length.clamp(min=smallest), v, along_u.detach() / length.detach().clamp(min=1e-12)
-
-
-def _unit(vector: Tensor) -> Tensor:
-    return vector / torch.linalg.vector_norm(vector).clamp(min=1e-12)
 
 
 class _ScaledProduct(torch.autograd.Function):
@@ -107,7 +104,7 @@ class _ScaledProduct(torch.autograd.Function):
 
 
 class SpectralLinear(AffineMap):
-    """gamma / sigma(W) W x + b. Takes weight and bias of ``linear``, ``(out, in)`` and ``(out)``, and their names.
+    """gamma / sigma(W) W x + b, W ``(out, in)`` and b ``(out)``.
 
     Args:
         linear: the map that it replaces.
@@ -117,9 +114,7 @@ class SpectralLinear(AffineMap):
     u: Tensor
 
     def __init__(self, linear: nn.Linear, starts_at_norm: bool) -> None:
-        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias = linear.weight, linear.bias
+        super().__init__(linear)
         self.gamma = nn.Parameter(torch.ones(1))
         self.register_buffer("u", torch.full((linear.in_features,), linear.in_features**-0.5))
         self.starts_at_norm = starts_at_norm
@@ -217,7 +212,7 @@ def reparametrise(layer: nn.Module, design: StackDesign) -> None:
     options=(STD,),
 )
 def draw(weights: StackWeights, design: StackDesign) -> None:
-    """As ``timm``'s ``trunc_normal_`` in the authors' code, whose bounds of -2 and 2 are a hundred deviations away."""
+    """Draw as ``timm``'s ``trunc_normal_`` in the authors' code; its bounds are a hundred deviations away."""
     for layer in weights.layers:
         for _, linear in linear_maps(layer):
             nn.init.normal_(linear.weight, std=design.options.sigma_std)

@@ -1,7 +1,12 @@
-"""Training: optimizers, a schedule, losses, exclusion from weight decay, advice about settings, memory given back.
+"""What a training has beside its model.
 
-The first three kinds register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a YAML key
-(``optimizer._name: radam``) mean the same; they also work with stock architectures. The next two look at the model.
+* Optimizers: RAdam and LAMB, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit) and by
+  torch's fused kernel (``fused_adam``, equal to rounding). All but the last call torch's ``_foreach`` kernels.
+* A schedule without warm-up, and losses by sentence and in chunks of the vocabulary's logits.
+* Mixed precision, exclusion of parameters from weight decay, warnings at the start, memory given back.
+
+Optimizers, schedule and losses register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a
+YAML key (``optimizer._name: radam``) mean the same; they also work with stock architectures.
 """
 
 from __future__ import annotations

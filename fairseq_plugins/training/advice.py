@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 def advice(model: nn.Module, config: Any) -> list[str]:
     """Return the warnings of all parts of ``model`` about fairseq's ``config``, each once."""
     designs = [getattr(module, "design", None) for module in model.modules()]
-    found = [
+    warnings = [
         message
         for design in designs
         if isinstance(design, StackDesign)
         for part in design.parts.values()
         for message in part.advice(config)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(warnings))
 
 
 def give(

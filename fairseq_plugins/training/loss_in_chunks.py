@@ -90,9 +90,9 @@ class OutputAndLoss(torch.autograd.Function):
         # The scale of --fp16's loss arrives with the backward pass; without it, small gradients would be zero. So they
         # are computed there, as are those of losses that the criterion does not add up.
         at_once = train and settings.reduce and settings.dtype != torch.float16
-        found = Pass(features, table, target, settings, at_once)
-        ctx.gradients = (found.of_features, found.of_table) if at_once else None
-        return found.losses.sum(dim=1) if settings.reduce else found.losses
+        done = Pass(features, table, target, settings, at_once)
+        ctx.gradients = (done.of_features, done.of_table) if at_once else None
+        return done.losses.sum(dim=1) if settings.reduce else done.losses
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -108,8 +108,8 @@ class OutputAndLoss(torch.autograd.Function):
         if ctx.gradients is not None:
             of_features, of_table = (one * factor for one in ctx.gradients)
         else:
-            found = Pass(features, table, target, ctx.settings, True, factor.float().expand(target.shape))
-            of_features, of_table = found.of_features, found.of_table
+            done = Pass(features, table, target, ctx.settings, True, factor.float().expand(target.shape))
+            of_features, of_table = done.of_features, done.of_table
         return of_features.to(features.dtype), of_table.to(table.dtype), None, None, None
 
 
@@ -244,11 +244,11 @@ class InChunks(FairseqCriterion):
             kept = self._words(target).flatten()
             rows, words = features.flatten(0, 1)[kept], target.flatten()[kept]
             with torch.autocast(kind, enabled=False):
-                found = OutputAndLoss.apply(rows, table, words, settings, torch.is_grad_enabled())
+                computed = OutputAndLoss.apply(rows, table, words, settings, torch.is_grad_enabled())
             if reduce:
-                return found
-            everywhere = found.new_zeros(3, target.numel())
-            everywhere[:, kept] = found
+                return computed
+            everywhere = computed.new_zeros(3, target.numel())
+            everywhere[:, kept] = computed
             return everywhere.view(3, *target.shape)[:, :, self.ignore_prefix_size :].flatten(1)
 
         decoder.output_layer = losses
@@ -265,8 +265,8 @@ class InChunks(FairseqCriterion):
 
     def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> tuple[Tensor, Tensor]:
         """Return loss and negative log-likelihood, summed or of each token; only the first has a gradient."""
-        found = net_output[0]
-        return found[LOSS], found[NLL].detach()
+        losses = net_output[0]
+        return losses[LOSS], losses[NLL].detach()
 
 
 @register_criterion(f"cross_entropy{SUFFIX}", dataclass=CrossEntropyCriterionConfig)

@@ -58,13 +58,13 @@ def heap_of_this_process() -> Heap | None:
 
 def step(train: Callable[..., Any], trainer: Any, *given: Any, **named: Any) -> Any:
     """``Trainer.train_step`` that gives memory back afterwards; on a GPU torch has an allocator of its own."""
-    found = train(trainer, *given, **named)
+    statistics = train(trainer, *given, **named)
     if not trainer.cuda:
         if not hasattr(trainer, "heap"):
             trainer.heap = heap_of_this_process()
         if trainer.heap is not None:
             trainer.heap.after_update()
-    return found
+    return statistics
 
 
 def install() -> None:

@@ -66,8 +66,8 @@ BREAKS = (
     Break(
         "dlcl-order",
         PACKAGE + "methods/dlcl.py",
-        "torch.addcmul(mixture, states[first + number], each[number])",
-        "torch.addcmul(mixture, states[first + number], each[-number])",
+        "torch.addcmul(mixture, states[first + number], factors[number])",
+        "torch.addcmul(mixture, states[first + number], factors[-number])",
         "the weights meet the states in reverse; a new model, whose weights are equal, stays the same",
         ("tests/methods/test_dlcl.py",),
     ),
