@@ -6,16 +6,11 @@ If a paper does not give a size (ReZero's Jacobian, the width of Admin's figure 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fairseq_plugins.errors import UserError, unknown_name
 
 SHARED = "--share-all-embeddings"
-
-
-def depths(layers: int) -> str:
-    """Return flags for ``layers`` layers in both stacks."""
-    return f"--encoder-layers {layers} --decoder-layers {layers}"
 
 
 @dataclass(frozen=True)
@@ -46,47 +41,51 @@ class PaperFigure:
     models: tuple[Model, ...]
 
 
-XAVIER = "--base-init xavier"
-XAVIER_APART = "--base-init xavier_apart"
-POST = Model("Post-LN", "post_ln", XAVIER)
-PRE = Model("Pre-LN", "pre_ln", XAVIER)
-ADMIN = Model("Admin", "admin")
+def _at_depths(layers: tuple[int, ...], flags: str, *models: Model) -> tuple[Model, ...]:
+    """Return every model at every depth; ``{}`` in ``flags`` stands for the number of layers."""
+    return tuple(
+        Model(f"{model.label} {depth}L", model.method, f"{model.flags} {flags.format(depth, depth)}")
+        for depth in layers
+        for model in models
+    )
+
+
+BOTH = "--encoder-layers {} --decoder-layers {}"
+DEEP_6, DEEP_12, DEEP_18 = (f"{BOTH.format(depth, depth)} {SHARED}" for depth in (6, 12, 18))
+DROPOUTS = "--dropout 0.1 --attention-dropout 0.1 --activation-dropout 0.1"
 WIDTH_256 = (
     "--encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 --decoder-ffn-embed-dim 1024 "
     f"--encoder-attention-heads 4 --decoder-attention-heads 4 {SHARED}"
 )
-DROPOUTS = "--dropout 0.1 --attention-dropout 0.1 --activation-dropout 0.1"
-B2T_MODELS = (Model("Post-LN", "post_ln"), Model("Pre-LN", "pre_ln"), Model("B2T", "b2t"))
 JACOBIAN = (
-    f"--encoder-embed-dim 64 --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256 --encoder-attention-heads 2 "
+    "--encoder-embed-dim 64 --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256 --encoder-attention-heads 2 "
     f"--decoder-attention-heads 2 {SHARED} --length 16 --decoder-layers 1"
 )
+RANDOM, ADAM = "--sentences 8 --length 25 --models 8", "--step adam --deepest 50 --models 2"
+TOKENS_3000 = "--sentences 105 --length 29"
+
+POST = Model("Post-LN", "post_ln", "--base-init xavier")
+PRE = Model("Pre-LN", "pre_ln", "--base-init xavier")
+HYBRID = Model("Post-LN encoder, Pre-LN decoder", "hybrid_ln", "--base-init xavier")
+ADMIN = Model("Admin", "admin")
+BASE = Model("base", "post_ln", "--base-init xavier_apart")
+DS_INIT = Model("DS-Init", "ds_init", "--ds-init-rule released")
+TABLE_1 = (BASE, replace(DS_INIT, label="DS-Init as released"), Model("DS-Init, equation 15", "ds_init"))
+REZERO = Model("ReZero", "rezero")
+B2T_MODELS = (Model("Post-LN", "post_ln"), Model("Pre-LN", "pre_ln"), Model("B2T", "b2t"))
+B2T_2023 = Model("B2T as released in 2023", "b2t", "--b2t-init-scale layers")
 
 PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
     "admin": (
+        PaperFigure("admin-figure-3", "Figure 3", "gradient-norm", f"{DEEP_18} {DROPOUTS}", (POST, HYBRID, PRE, ADMIN)),
         PaperFigure(
-            "admin-figure-3",
-            "Figure 3",
-            "gradient-norm",
-            f"{depths(18)} {DROPOUTS} {SHARED}",
-            (POST, Model("Post-LN encoder, Pre-LN decoder", "hybrid_ln", XAVIER), PRE, ADMIN),
+            "admin-figure-4-random", "Figure 4, left", "output-change", f"{WIDTH_256} {RANDOM}", (POST, PRE, ADMIN)
         ),
         PaperFigure(
-            "admin-figure-4-random",
-            "Figure 4, left",
-            "output-change",
-            f"{WIDTH_256} --sentences 8 --length 25 --models 8",
-            (POST, PRE, ADMIN),
+            "admin-figure-4-adam", "Figure 4, right", "output-change", f"{WIDTH_256} {ADAM}", (POST, PRE, ADMIN)
         ),
-        PaperFigure(
-            "admin-figure-4-adam",
-            "Figure 4, right",
-            "output-change",
-            f"{WIDTH_256} --step adam --deepest 50 --models 2",
-            (POST, PRE, ADMIN),
-        ),
-        PaperFigure("admin-figure-7", "Figure 7, at the start", "dependency", f"{depths(6)} {SHARED}", (POST, PRE)),
-        PaperFigure("admin-figure-8", "Figure 8, at the start", "dependency", f"{depths(18)} {SHARED}", (ADMIN, PRE)),
+        PaperFigure("admin-figure-7", "Figure 7, at the start", "dependency", DEEP_6, (POST, PRE)),
+        PaperFigure("admin-figure-8", "Figure 8, at the start", "dependency", DEEP_18, (ADMIN, PRE)),
     ),
     "dsinit": (
         PaperFigure(
@@ -94,26 +93,9 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
             "Figure 1",
             "gradient-norm",
             f"{DROPOUTS} {SHARED}",
-            tuple(
-                Model(f"{label} {layers}L", method, f"{flags} {depths(layers)}")
-                for layers in (6, 12, 18)
-                for label, method, flags in (
-                    ("base", "post_ln", XAVIER_APART),
-                    ("DS-Init", "ds_init", "--ds-init-rule released"),
-                )
-            ),
+            _at_depths((6, 12, 18), BOTH, BASE, DS_INIT),
         ),
-        PaperFigure(
-            "dsinit-table-1",
-            "Table 1",
-            "gradient-ratios",
-            f"{depths(12)} {DROPOUTS} {SHARED} --sentences 105 --length 29",
-            (
-                Model("base", "post_ln", XAVIER_APART),
-                Model("DS-Init as released", "ds_init", "--ds-init-rule released"),
-                Model("DS-Init, equation 15", "ds_init"),
-            ),
-        ),
+        PaperFigure("dsinit-table-1", "Table 1", "gradient-ratios", f"{DEEP_12} {DROPOUTS} {TOKENS_3000}", TABLE_1),
     ),
     "rezero": (
         PaperFigure(
@@ -121,29 +103,15 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
             "Figure 5, before training",
             "jacobian",
             JACOBIAN,
-            tuple(
-                Model(f"{label} {layers}L", method, f"{flags} --encoder-layers {layers}")
-                for layers in (4, 12, 64)
-                for label, method, flags in (
-                    ("Post-LN", "post_ln", XAVIER),
-                    ("Pre-LN", "pre_ln", XAVIER),
-                    ("ReZero", "rezero", ""),
-                )
-            ),
+            _at_depths((4, 12, 64), "--encoder-layers {}", POST, PRE, REZERO),
         ),
-        PaperFigure(
-            "rezero-alpha", "alpha, at the start", "scales", f"{depths(12)} {SHARED}", (Model("ReZero", "rezero"),)
-        ),
+        PaperFigure("rezero-alpha", "alpha, at the start", "scales", DEEP_12, (REZERO,)),
     ),
     "b2t": (
         PaperFigure(
-            "b2t-figure-3",
-            "Figures 3, 4 and 7",
-            "gradient-norm",
-            f"{depths(18)} --dropout 0.3 {SHARED}",
-            (*B2T_MODELS, Model("B2T as released in 2023", "b2t", "--b2t-init-scale layers")),
+            "b2t-figure-3", "Figures 3, 4 and 7", "gradient-norm", f"{DEEP_18} --dropout 0.3", (*B2T_MODELS, B2T_2023)
         ),
-        PaperFigure("b2t-figure-5", "Figure 5, before training", "similarity", f"{depths(6)} {SHARED}", B2T_MODELS),
+        PaperFigure("b2t-figure-5", "Figure 5, before training", "similarity", DEEP_6, B2T_MODELS),
     ),
 }
 """By the name that ``--paper`` takes."""

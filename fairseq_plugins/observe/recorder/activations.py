@@ -23,22 +23,22 @@ BRANCH_GRADIENT = "branch_gradient_norm"
 
 def norms(model: nn.Module) -> dict[str, nn.Module]:
     """Return every norm by the name of its sub-layer, or by its own path if it belongs to none."""
-    named = {one.name: one.norm for one in sub_layers(model) if one.norm is not None}
+    named = {sub.name: sub.norm for sub in sub_layers(model) if sub.norm is not None}
     taken, paths = set(named.values()), {module: path for path, module in model.named_modules()}
     return {**named, **{paths[norm]: norm for norm in layer_norms(model) if norm not in taken}}
 
 
-def scales(found: list[SubLayer]) -> dict[str, float]:
+def scales(connections: list[SubLayer]) -> dict[str, float]:
     """Return the weights of branch and stream at residual connections with parameters or buffers; means over the width.
 
     A residual connection is linear, so a weight is its output for a one in that input and zeros in the others.
     """
     values: dict[str, float] = {}
-    for sub in found:
+    for sub in connections:
         own = [*sub.residual.parameters(), *sub.residual.buffers()]
         if not own:
             continue
-        width = max(one.numel() for one in own)
+        width = max(tensor.numel() for tensor in own)
         one, zero = own[0].new_ones(1, 1, width), own[0].new_zeros(1, 1, width)
         with torch.no_grad():
             values[f"{sub.name}/branch_scale"] = float(sub.residual.forward(one, zero, zero).mean())
@@ -93,18 +93,18 @@ class ActivationWatch:
 
     Args:
         model: the model.
-        found: its sub-layers.
+        connections: its sub-layers.
         named_norms: its :func:`norms`.
         empty: for each mini-batch of the update whether it is only a dummy, because this process has no more.
     """
 
     def __init__(
-        self, model: nn.Module, found: list[SubLayer], named_norms: dict[str, nn.Module], empty: list[bool]
+        self, model: nn.Module, connections: list[SubLayer], named_norms: dict[str, nn.Module], empty: list[bool]
     ) -> None:
-        self._model, self._sub_layers, self._norms, self._empty = model, found, named_norms, empty
+        self._model, self._sub_layers, self._norms, self._empty = model, connections, named_norms, empty
         self._forward = False
         self._passes = 0
-        names = [f"{one.name}/{what}" for one in found for what in (BRANCH, STREAM, BRANCH_GRADIENT)]
+        names = [f"{sub.name}/{what}" for sub in connections for what in (BRANCH, STREAM, BRANCH_GRADIENT)]
         self.sums = Sums(names + [f"{name}/{NORM}" for name in named_norms])
         self.losses: list[Tensor] = []
         self.sample_sizes: list[float] = []
@@ -112,16 +112,12 @@ class ActivationWatch:
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
         """Watch the passes inside the context."""
-        handles: list[Any] = []
-        try:
-            for one in self._sub_layers:
-                handles.append(one.residual.register_forward_hook(self._residual_hook(one.name)))
+        with contextlib.ExitStack() as handles:
+            for sub in self._sub_layers:
+                handles.callback(sub.residual.register_forward_hook(self._residual_hook(sub.name)).remove)
             for name, norm in self._norms.items():
-                handles.append(norm.register_forward_hook(self._norm_hook(f"{name}/{NORM}")))
+                handles.callback(norm.register_forward_hook(self._norm_hook(f"{name}/{NORM}")).remove)
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     @contextlib.contextmanager
     def forward_pass(self) -> Iterator[None]:

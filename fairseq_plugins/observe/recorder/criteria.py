@@ -8,11 +8,9 @@ it extends: fairseq compares that name on resume, so a run can be recorded from 
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY, FairseqCriterion, register_criterion
-from fairseq.dataclass import FairseqDataclass
 
 from fairseq_plugins.errors import UserError, flag, unknown_name
 
@@ -69,25 +67,13 @@ SETTINGS = [
 """Other parts of the package may append settings before :func:`register`; they become flags too."""
 
 
-class Watch(Protocol):
-    """Observer of a criterion's forward passes."""
-
-    def forward_pass(self) -> AbstractContextManager[None]:
-        """Entered during a forward pass."""
-
-    def saw(self, loss: Any, sample_size: Any) -> None:
-        """Called with its result."""
-
-
 class WithDiagnostics(FairseqCriterion):
     """Mixin for criteria that :func:`extend` makes. Listed before the extended class."""
 
-    interval: int
-    keep: int
     settings: dict[str, Any]
     """The values of :data:`SETTINGS`."""
-    watch: Watch | None = None
-    """Set during an update that is recorded."""
+    watch: Any = None
+    """Set during an update that is recorded: its ``forward_pass()`` is a context, and ``saw()`` gets the result."""
     listeners: Sequence[Callable[[Any], None]] = ()
     """Each is called with the result of every forward pass in training."""
 
@@ -98,16 +84,16 @@ class WithDiagnostics(FairseqCriterion):
         Raises:
             UserError: settings out of their range, all together.
         """
-        values = {one.name: getattr(cfg, one.name) for one in SETTINGS}
-        wrong = [
-            f"{flag(one.name)} {values[one.name]}: {problem}"
-            for one in SETTINGS
-            if (problem := one.problem(values[one.name]))
+        values = {setting.name: getattr(cfg, setting.name) for setting in SETTINGS}
+        problems = [
+            f"{flag(setting.name)} {values[setting.name]}: {problem}"
+            for setting in SETTINGS
+            if (problem := setting.problem(values[setting.name]))
         ]
-        if wrong:
-            raise UserError(wrong)
+        if problems:
+            raise UserError(problems)
         criterion: WithDiagnostics = super().build_criterion(cfg, task)
-        criterion.settings, criterion.interval, criterion.keep = values, values[INTERVAL], values[KEEP]
+        criterion.settings = values
         return criterion
 
     def forward(self, model: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
@@ -137,18 +123,14 @@ def extend(name: str) -> None:
         return
     if name not in CRITERION_DATACLASS_REGISTRY:
         raise UserError(unknown_name("criterion", name, CRITERION_DATACLASS_REGISTRY))
-    base = CRITERION_REGISTRY[name]
-    module = {"__module__": base.__module__}
-    settings = _extended(CRITERION_DATACLASS_REGISTRY[name])
-    register_criterion(name + SUFFIX, dataclass=settings)(type(base.__name__, (WithDiagnostics, base), module))
-
-
-def _extended(base: type[FairseqDataclass]) -> type[FairseqDataclass]:
-    """Return the dataclass of a criterion with the settings of the recorder."""
+    base, settings = CRITERION_REGISTRY[name], CRITERION_DATACLASS_REGISTRY[name]
     fields = [
-        (one.name, one.kind, dataclasses.field(default=one.default, metadata={"help": one.help})) for one in SETTINGS
+        (setting.name, setting.kind, dataclasses.field(default=setting.default, metadata={"help": setting.help}))
+        for setting in SETTINGS
     ]
-    return dataclasses.make_dataclass(f"{base.__name__}WithDiagnostics", fields, bases=(base,))
+    extended = dataclasses.make_dataclass(f"{settings.__name__}WithDiagnostics", fields, bases=(settings,))
+    cls = type(base.__name__, (WithDiagnostics, base), {"__module__": base.__module__})
+    register_criterion(name + SUFFIX, dataclass=extended)(cls)
 
 
 def register() -> None:

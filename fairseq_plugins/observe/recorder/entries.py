@@ -12,7 +12,7 @@ import logging
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,9 @@ def writable(value: float) -> Any:
 def parse(line: str) -> Entry | None:
     """Return the entry of one line; ``None`` for an incomplete line."""
     try:
-        found = json.loads(line)
-        values = {str(name): float(value) for name, value in found["values"].items()}
-        return Entry(int(found["update"]), bool(found["applied"]), values)
+        content = json.loads(line)
+        values = {str(name): float(value) for name, value in content["values"].items()}
+        return Entry(int(content["update"]), bool(content["applied"]), values)
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
         return None
 
@@ -71,17 +71,10 @@ def read(path: str | os.PathLike[str]) -> list[Entry]:
         UserError: there is no such file, or it cannot be read.
     """
     try:
-        return list(_entries(Path(path)))
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            return [entry for line in lines if (entry := parse(line)) is not None]
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-
-
-def _entries(path: Path) -> Iterator[Entry]:
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            entry = parse(line)
-            if entry is not None:
-                yield entry
 
 
 class EntryFile:

@@ -23,7 +23,7 @@ from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.recorder import activations, gradients, showing
 from fairseq_plugins.observe.recorder.activations import BRANCH_GRADIENT, ActivationWatch
-from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
+from fairseq_plugins.observe.recorder.criteria import INTERVAL, KEEP, WithDiagnostics
 from fairseq_plugins.observe.recorder.entries import NAME, Entry, EntryFile
 from fairseq_plugins.patches.wrapping import wrap
 
@@ -46,9 +46,11 @@ class Recorder:
         self.observers: list[Observer] = [showing.log_metrics]
         self._criterion = criterion
         self._file: EntryFile | None = None
+        where = ""
         if trainer.is_data_parallel_master:
-            self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME, criterion.keep)
+            self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME, criterion.settings[KEEP])
             self.observers += [self._file, showing.log_line]
+            where = f" to {self._file.path}"
         model = trainer.get_model()
         self._sub_layers = sub_layers(model)
         self._norms = activations.norms(model)
@@ -56,14 +58,10 @@ class Recorder:
         self._watch: ActivationWatch | None = None
         self._hooks = contextlib.ExitStack()
         self._measured: tuple[int, dict[str, float]] | None = None
-        self._announce()
-
-    def _announce(self) -> None:
-        where = f" to {self._file.path}" if self._file is not None else ""
         what = f"{len(self._sub_layers)} residual connections and {len(self._norms)} norms"
         if not self._sub_layers:
             what = f"gradients and {len(self._norms)} norms; this model has no residual connections"
-        logger.info("every %d updates the recorder writes%s: %s", self._criterion.interval, where, what)
+        logger.info("every %d updates the recorder writes%s: %s", criterion.settings[INTERVAL], where, what)
 
     def begin(self, update: int) -> None:
         """Called once, before the first update of this process; the run has made ``update`` updates."""
@@ -73,7 +71,7 @@ class Recorder:
 
     def due(self, update: int) -> bool:
         """Return whether ``update`` is recorded."""
-        return update % self._criterion.interval == 0
+        return update % int(self._criterion.settings[INTERVAL]) == 0
 
     def start(self, trainer: Trainer, samples: Any) -> None:
         """Watch the next forward and backward passes."""
@@ -92,11 +90,10 @@ class Recorder:
     def measure(self, trainer: Trainer) -> None:
         """Read the numbers of the update, and stop watching. Every process calls this at the same time."""
         watch = self._watch
-        if watch is None:
-            return
-        self.stop()
-        update = trainer.get_num_updates() + 1
-        self._measured = (update, values_of(trainer, watch, self._sub_layers, trainer.get_criterion()))
+        if watch is not None:
+            self.stop()
+            values = values_of(trainer, watch, self._sub_layers, trainer.get_criterion())
+            self._measured = (trainer.get_num_updates() + 1, values)
 
     @property
     def measured(self) -> Mapping[str, float]:
@@ -177,10 +174,9 @@ def attach(
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.train_step``, watched if the update is to be recorded."""
     recorder = recorder_of(trainer)
-    if recorder is None:
-        return train_step(trainer, samples, *args, **kwargs)
-    recorder.begin(trainer.get_num_updates())
-    if not recorder.due(trainer.get_num_updates() + 1):
+    if recorder is not None:
+        recorder.begin(trainer.get_num_updates())
+    if recorder is None or not recorder.due(trainer.get_num_updates() + 1):
         return train_step(trainer, samples, *args, **kwargs)
     recorder.start(trainer, samples)
     try:

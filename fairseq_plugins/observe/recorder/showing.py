@@ -30,7 +30,7 @@ def log_metrics(entry: Entry) -> None:
 
 
 def summary(entry: Entry) -> dict[str, Any]:
-    """Return the numbers without a place, and the largest and smallest of each kind with their places."""
+    """Return the numbers without a place, and the largest and smallest of each kind with their places; four digits."""
     result: dict[str, Any] = {"update": entry.update, "applied": entry.applied}
     kinds: dict[str, dict[str, float]] = {}
     for name, value in entry.values.items():
@@ -38,22 +38,14 @@ def summary(entry: Entry) -> dict[str, Any]:
         if place:
             kinds.setdefault(kind, {})[place] = value
         else:
-            result[name] = _short(value)
+            result[name] = writable(float(f"{value:.4g}"))
     for kind, places in kinds.items():
+        # NaN is worse than any number.
+        ranks = {place: math.inf if math.isnan(value) else value for place, value in places.items()}
         for what, choose in (("most", max), ("least", min)):
-            place = choose(places, key=lambda one: _rank(places[one]))
-            result[f"{kind}_{what}"] = [place, _short(places[place])]
+            place = choose(ranks, key=ranks.__getitem__)
+            result[f"{kind}_{what}"] = [place, writable(float(f"{places[place]:.4g}"))]
     return result
-
-
-def _short(value: float) -> Any:
-    """Four digits."""
-    return writable(float(f"{value:.4g}"))
-
-
-def _rank(value: float) -> float:
-    """Sort key: NaN is worse than any number."""
-    return math.inf if math.isnan(value) else value
 
 
 def log_line(entry: Entry) -> None:
