@@ -15,8 +15,7 @@ from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.observe.guard import report as report_module
 from fairseq_plugins.observe.guard.guarding import guard_of
 from fairseq_plugins.observe.recorder import read
-from tests.observe.guard.common import checkpoint, differing, reports
-from tests.observe.guard.conftest import Faults, Training
+from tests.observe.guard.conftest import Faults, Training, checkpoint, differing, reports
 
 STOP, SKIP = ("--divergence-action", "stop"), ("--divergence-action", "skip")
 

@@ -13,8 +13,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.observe.recorder import read
-from tests.observe.guard.common import place_in, reports
-from tests.observe.guard.conftest import Faults, Training
+from tests.observe.guard.conftest import Faults, Training, place_in, reports
 
 STOP = ("--divergence-action", "stop")
 INF, NAN = math.inf, math.nan

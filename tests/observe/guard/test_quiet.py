@@ -17,8 +17,7 @@ from fairseq_plugins.observe.recorder import read
 from fairseq_plugins.pipeline.verdicts import unigram_entropy
 from tests import toy
 from tests.config.test_hydra import losses
-from tests.observe.guard.common import checkpoint, differing, reports
-from tests.observe.guard.conftest import FEW, ON, Training
+from tests.observe.guard.conftest import FEW, ON, Training, checkpoint, differing, reports
 from tests.representatives import for_each
 from tests.speech_to_text import audio
 

@@ -11,13 +11,12 @@ from fairseq_cli import hydra_train
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from fairseq_plugins.errors import Diverged, UserError
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.guard.guarding import guard_of
 from fairseq_plugins.observe.guard.settings import Settings
 from fairseq_plugins.pipeline.machine import Machine
 from fairseq_plugins.pipeline.run import Request, make_plan
 from tests import toy
-from tests.observe.guard.common import reports
 from tests.observe.guard.conftest import Faults
 
 CONFIG = Path(__file__).resolve().parents[3] / "configs" / "multi30k_de_en" / "b2t_3e3d.yaml"
@@ -55,22 +54,6 @@ def test_every_flag(toy_data: Path, tmp_path: Path, faults: Faults) -> None:
     )
     trainer: Trainer = faults.trainers[0]
     assert guard_of(trainer).settings == Settings("skip", 6.5, 3, 700)
-
-
-def test_without_an_action_there_is_no_guard(toy_data: Path, tmp_path: Path, faults: Faults) -> None:
-    toy.run_training(configured(toy_data.parent, tmp_path / "run", "criterion.divergence_plateau=5"))
-    assert guard_of(faults.trainers[0]) is None
-
-
-def test_stop_ends_the_training_with_a_report(toy_data: Path, tmp_path: Path, faults: Faults) -> None:
-    faults.weight(2, "encoder.layers.0.fc1.weight", float("inf"))
-    with pytest.raises(
-        Diverged,
-        match=r"^diverged at update 2: the loss is not a number; learning rate \S+; first in encoder.layers.0.ffn",
-    ):
-        toy.run_training(configured(toy_data.parent, tmp_path / "run", "criterion.divergence_action=stop"))
-    (report,) = reports(tmp_path / "run" / "checkpoints")
-    assert "`encoder.layers.0.fc1.weight`" in report
 
 
 @pytest.mark.parametrize(

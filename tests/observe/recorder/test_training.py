@@ -43,8 +43,9 @@ def recorded(
     return read(directory / "recorder.jsonl")
 
 
-def weights(directory: Path) -> dict[str, torch.Tensor]:
-    return torch.load(directory / "checkpoint_last.pt", weights_only=True)["model"]
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    path = path / "checkpoint_last.pt" if path.is_dir() else path
+    return torch.load(path, weights_only=True)["model"]
 
 
 def close(found: Entry, expected: Entry, rel: float) -> None:
@@ -211,6 +212,29 @@ def test_what_a_residual_weighs(toy_data: Path, tmp_path: Path) -> None:
     assert admin.values[f"{name}/norm_output_rms"] == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.parametrize("flags", [(), ("--dlcl-weights", "dimension"), ("--fp16", "--memory-efficient-fp16")])
+def test_history_weights_are_those_that_the_update_began_with(
+    toy_data: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    entries = recorded(toy_data, tmp_path, "--save-interval-updates", "1", *flags, arch="dlcl_transformer", updates=3)
+    for entry, updates in ((entries[1], 1), (entries[2], 2)):
+        for stack in ("encoder", "decoder"):
+            (path,) = tmp_path.glob(f"checkpoint_*_{updates}.pt")
+            table = weights(path)[f"{stack}.history.weight"].float().mean(dim=2)
+            names = {f"{stack}.history.{i}.{k}/history_weight": (i, k) for i in range(3) for k in range(i + 1)}
+            found = {name for name in entry.values if name.startswith(stack) and name.endswith("/history_weight")}
+            assert found == {*names}
+            for name, place in names.items():
+                assert entry.values[name] == pytest.approx(float(table[place]), rel=1e-3 if flags else 1e-6)
+    moved = [entries[0].values[name] != entries[2].values[name] for name in names]
+    assert any(moved)
+
+
+def test_no_history_is_recorded_that_is_not_trained(toy_data: Path, tmp_path: Path) -> None:
+    (entry,) = recorded(toy_data, tmp_path, arch="rezero_transformer", updates=1)
+    assert not any("history" in name for name in entry.values)
+
+
 def test_a_stock_model_shows_gradients_and_norms(
     toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -361,20 +385,13 @@ def test_weights_and_biases_has_every_number(toy_data: Path, tmp_path: Path, mon
     assert {key: value for key, value in shown.items() if key[0].startswith(prefix)} == expected
 
 
-@pytest.mark.parametrize(
-    ("flags", "problems"),
-    [
-        (("--diagnostics-interval", "0"), ("--diagnostics-interval 0: it must be at least 1",)),
-        (
-            ("--diagnostics-interval", "-5", "--diagnostics-keep", "0"),
-            ("--diagnostics-interval -5: it must be at least 1", "--diagnostics-keep 0: it must be at least 1"),
-        ),
-    ],
-)
-def test_bad_settings(toy_data: Path, tmp_path: Path, flags: tuple[str, ...], problems: tuple[str, ...]) -> None:
+def test_bad_settings(toy_data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        recorded(toy_data, tmp_path, *flags)
-    assert caught.value.problems == problems
+        recorded(toy_data, tmp_path, "--diagnostics-interval", "-5", "--diagnostics-keep", "0")
+    assert caught.value.problems == (
+        "--diagnostics-interval -5: it must be at least 1",
+        "--diagnostics-keep 0: it must be at least 1",
+    )
 
 
 def test_sharded_parameters_are_refused(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,12 +411,6 @@ def test_a_file_that_cannot_be_written_ends_the_command_in_one_line(
     assert ended.code == EXIT_CODE, ended.errors
     path = os.path.join(tmp_path / "a run", "recorder.jsonl")
     assert ended.error == f"error: {path}: the recorder cannot write there: Is a directory"
-
-
-def test_installing_it_again_changes_nothing() -> None:
-    before = Trainer.__init__, Trainer.train_step, Trainer.clip_grad_norm
-    recording.install()
-    assert (Trainer.__init__, Trainer.train_step, Trainer.clip_grad_norm) == before
 
 
 def test_nothing_is_watched_between_recorded_updates(
