@@ -1,4 +1,4 @@
-"""Tables for a terminal, in Markdown and LaTeX; numbers as cells; strict JSON."""
+"""Tables for a terminal and in Markdown; numbers as cells; strict JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def number(value: float | None, form: str) -> str:
 
 
 def tabulated(cells: Cells, form: str = "simple", left: Collection[int] = (0,)) -> str:
-    """The table in one of tabulate's formats: the columns ``left`` to the left, all others to the right."""
+    """The table for a terminal, in tabulate's ``form``: the columns ``left`` to the left, all others to the right."""
     header, *rows = cells
     align = ["left" if column in left else "right" for column in range(len(header))]
     text = tabulate(rows, headers=header, tablefmt=form, disable_numparse=True, colalign=align if rows else None)

@@ -90,9 +90,6 @@ def of_each_method(wanted: Sequence[Wanted]) -> list[Wanted]:
 
 # --- the corpora ----------------------------------------------------------------------------------------------------
 
-SCRIPTS: Mapping[str, tuple[str, Mapping[str, str]]] = {"wmt16_en_de": ("wmt14_en_de", {"VARIANT": "wmt16-google"})}
-"""Script and settings of a corpus whose script has another name. Google's text is one of the four that papers call
-WMT'14."""
 SMOKE: Mapping[str, str] = {"TEST_SETS": "newstest2014", "VALID": "newstest2013"}
 """Settings of a preparation at toy size: fewer test sets, and a validation set that is not empty with 500 pairs."""
 
@@ -104,7 +101,9 @@ def script_of(corpus: str, place: Path) -> Path | None:
         UserError: there is neither a script nor the prepared corpus.
     """
     top = checkout()
-    script = top / "scripts" / f"prepare_{SCRIPTS.get(corpus, (corpus,))[0]}.sh" if top else None
+    # Google's text is one of the four that papers call WMT'14.
+    name = "wmt14_en_de" if corpus == "wmt16_en_de" else corpus
+    script = top / "scripts" / f"prepare_{name}.sh" if top else None
     if script is not None and script.is_file():
         return script
     if (place / "data-bin").is_dir():
@@ -114,24 +113,6 @@ def script_of(corpus: str, place: Path) -> Path | None:
         f"{place}: no such directory, and {why}; prepare the text with fairseq-deep prepare, and give the directory "
         f"above {corpus} with --data"
     )
-
-
-def prepare(script: Path, corpus: str, place: Path, settings: Mapping[str, str], *, dry_run: bool) -> None:
-    """Prepare a corpus with its script, which skips finished stages.
-
-    Args:
-        script: the script.
-        corpus: the folder of its configurations.
-        place: directory of the prepared corpus.
-        settings: environment of the script.
-        dry_run: the script only prints its commands.
-
-    Raises:
-        SystemExit: the script failed and has printed its error.
-    """
-    usual = SCRIPTS[corpus][1] if corpus in SCRIPTS else {}
-    chosen = {name: os.environ.get(name) or value for name, value in usual.items()}
-    Commands().run(script, place, environment={**chosen, **settings, "DRY_RUN": str(int(dry_run))})
 
 
 def small_archives(corpus: str, place: Path, sentences: int, workspace: Workspace) -> dict[str, str]:
@@ -240,7 +221,10 @@ def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
             if script := scripts[corpus]:
                 place = out / "archives" / corpus
                 small = small_archives(corpus, place, args.smoke_sentences, workspace) if args.smoke else {}
-                prepare(script, corpus, data, {**small, **settings.get(corpus, {})}, dry_run=how.dry_run)
+                usual = {"VARIANT": os.environ.get("VARIANT") or "wmt16-google"} if corpus == "wmt16_en_de" else {}
+                dry_run = {"DRY_RUN": str(int(how.dry_run))}
+                # The script skips finished stages.
+                Commands().run(script, data, environment={**usual, **small, **settings.get(corpus, {}), **dry_run})
             on_corpus = [training for training in wanted if training.corpus == corpus]
             seeded = list(_seeded(on_corpus, data, out / corpus, args.seeds, smaller=args.smoke))
             prepared = evaluations if how.dry_run or not any(evaluations) else of_prepared(evaluations, data)
