@@ -298,9 +298,9 @@ BREAKS = (
     Break(
         "log-column",
         PACKAGE + "pipeline/fairseq_log.py",
-        '_keep(self.gradient_norm, record, "num_updates", "gnorm")',
-        '_keep(self.gradient_norm, record, "num_updates", "clip")',
-        "the gradient norm is read from another column of the log",
+        'self.tokens_per_second[updates] = float(record["wps"])',
+        'self.tokens_per_second[updates] = float(record["ups"])',
+        "the tokens of a second are read from another column of the log",
         ("tests/pipeline/test_fairseq_log.py",),
     ),
     Break(
