@@ -94,14 +94,10 @@ def write_checkpoint(state: dict[str, Any], output: Path) -> None:
         with whole_file(output) as partial, open(partial, "wb") as stream:
             torch.save(state, stream)
     except (OSError, RuntimeError) as error:
-        refusal = _refusal_of_system(error)
-        if refusal is None:
+        # torch raises another error when it closes the partial archive; the system's own is behind it.
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__context__
+        if cause is None:
             raise
-        raise UserError(f"{output}: cannot be written: {refusal.strerror or refusal}") from error
-
-
-def _refusal_of_system(error: BaseException | None) -> OSError | None:
-    """Return the system's own error behind ``error``: torch raises another one when it closes the partial archive."""
-    while error is not None and not isinstance(error, OSError):
-        error = error.__context__
-    return error
+        raise UserError(f"{output}: cannot be written: {cause.strerror or cause}") from error

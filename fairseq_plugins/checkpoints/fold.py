@@ -351,9 +351,11 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> list[s
     if not difference <= LARGEST_DIFFERENCE:
         raise RuntimeError(f"{path}: the folded model differs by {difference:.2g} in log-probability; nothing written")
     write_checkpoint(_stock_checkpoint(state, path, folded.options, dict(stock.state_dict())), output)
+    dropped = ["the optimiser's state"] if state.get("last_optimizer_state") else []
+    dropped += ["the moving average of the weights"] if "ema" in (state.get("extra_state") or {}) else []
     return [
         *folded.notes,
-        *_dropped(state),
+        *([f"left out: {' and '.join(dropped)}"] if dropped else []),
         f"largest difference of log-probabilities on random sentences: {difference:.1e}",
         f"{output}: a checkpoint of stock fairseq, --arch {STOCK_ARCH}, float32",
     ]
@@ -370,12 +372,6 @@ def _stock_checkpoint(
     origin = {"file": path.name, "arch": architecture(state), "num_updates": num_updates(state)}
     result.update(args=None, cfg=config, model=weights, folded_from=origin)
     return result
-
-
-def _dropped(state: Mapping[str, Any]) -> list[str]:
-    dropped = ["the optimiser's state"] if state.get("last_optimizer_state") else []
-    dropped += ["the moving average of the weights"] if "ema" in (state.get("extra_state") or {}) else []
-    return [f"left out: {' and '.join(dropped)}"] if dropped else []
 
 
 def parser() -> OneLineParser:

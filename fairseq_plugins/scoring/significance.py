@@ -119,13 +119,12 @@ def compare(
         if test not in TESTS:
             raise UserError(unknown_name("test", test, TESTS))
     with _seeded(seed):
-        found = [
+        return tuple(
             comparison
             for name in systems
             if name != first
             for comparison in _compare_two(text, name, first, metric, tests, samples or {}, lower_case)
-        ]
-    return tuple(found)
+        )
 
 
 def _compare_two(
