@@ -11,16 +11,14 @@ import atexit
 import importlib.util
 import json
 import logging
-import math
 import multiprocessing
-import operator
 import os
 import platform
 import runpy
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -35,7 +33,8 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, quoted, read_configuration, taken_as_it_is
+from fairseq_plugins.pipeline.configuration import quoted, read_configuration, taken_as_it_is
+from fairseq_plugins.pipeline.continuing import changed_limits, check_unchanged, is_longer, is_lost, read_record
 from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
 from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended
 from fairseq_plugins.pipeline.fits import check_disk, gigabytes, size_of
@@ -84,7 +83,8 @@ class Request:
         changes: KEY=VALUE.
         processes: of this machine; None for one per device.
         nodes: number of machines; ``rank`` is the number of this one.
-        address: host and port of machine 0; the port is None for any free one.
+        master_addr: host of machine 0.
+        master_port: its port; None for any free one.
         precision: ``auto`` or a precision.
         tensorboard, wandb_project: additional logs.
         valid_bleu: whether each validation translates; None as configured.
@@ -96,11 +96,12 @@ class Request:
     config: Path
     data: Path
     run: Path
-    changes: tuple[str, ...] = ()
+    changes: Sequence[str] = ()
     processes: int | None = None
     nodes: int = 1
     rank: int = 0
-    address: tuple[str, int | None] = ("localhost", None)
+    master_addr: str = "localhost"
+    master_port: int | None = None
     precision: str = "auto"
     tensorboard: bool = False
     wandb_project: str = ""
@@ -182,29 +183,9 @@ def parser() -> OneLineParser:
     return flags
 
 
-def _request(args: argparse.Namespace) -> Request:
-    return Request(
-        config=args.config,
-        data=args.data,
-        run=args.run,
-        changes=tuple(args.changes),
-        processes=args.processes,
-        nodes=args.nodes,
-        rank=args.rank,
-        address=(args.master_addr, args.master_port),
-        precision=args.precision,
-        tensorboard=args.tensorboard,
-        wandb_project=args.wandb_project,
-        valid_bleu=args.valid_bleu,
-        checks=args.checks,
-        quiet=args.quiet,
-        dry_run=args.dry_run,
-    )
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Train; 0, 1 where the loss was not finite, or 2 after one line for each problem."""
-    return exit_code(lambda: train(_request(parser().read(argv))))
+    return exit_code(lambda: train(Request(**vars(parser().read(argv)))))
 
 
 def train(request: Request) -> int:
@@ -368,7 +349,7 @@ def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str
     """The command before ``-m``: Python for one process, else torchrun."""
     if sharing.processes * request.nodes == 1:
         return (sys.executable,)
-    host, port = request.address
+    port = request.master_port
     if port is None:
         # Imported late: this imports fairseq, which has to be patched first.
         from fairseq_plugins.patches.cpu_processes import free_port
@@ -376,23 +357,10 @@ def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str
         port = free_port() if request.nodes == 1 else DEFAULT_PORT
     # Otherwise each of several processes on a CPU uses all cores.
     threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1
-    limit = ("env", f"OMP_NUM_THREADS={threads}")
-    return (
-        *limit,
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nnodes",
-        str(request.nodes),
-        "--node_rank",
-        str(request.rank),
-        "--nproc_per_node",
-        str(sharing.processes),
-        "--master_addr",
-        host,
-        "--master_port",
-        str(port),
-    )
+    place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {sharing.processes}"
+    master = ("--master_addr", request.master_addr, "--master_port", str(port))
+    python = ("env", f"OMP_NUM_THREADS={threads}", sys.executable)
+    return (*python, "-m", "torch.distributed.run", *place.split(), *master)
 
 
 def _command(
@@ -474,8 +442,8 @@ def begun(request: Request) -> Plan:
     # Without a checkpoint, for example after a wrong value, the settings may change.
     if old is not None and (ending is not None or any((request.run / "checkpoints").glob("*.pt"))):
         check_unchanged(old, plan.record, request.run)
-    longer = old is not None and ending is not None and not ending.reason and _is_longer(old, plan.record)
-    if ending is not None and not longer and not _is_lost(request.run, ending, plan.record):
+    longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
+    if ending is not None and not longer and not is_lost(request.run, ending, plan.record):
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
@@ -483,7 +451,7 @@ def begun(request: Request) -> Plan:
         # Refused now: the evaluation would refuse only after hours of training, and a package would hold old weights.
         raise UserError(
             f"{' and '.join(made_of_it)}: made of a shorter training "
-            f"({'; '.join(_changed_limits(old, plan.record))}); to train on, move or delete what is named"
+            f"({'; '.join(changed_limits(old, plan.record))}); to train on, move or delete what is named"
         )
     from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
 
@@ -499,113 +467,6 @@ def begun(request: Request) -> Plan:
         (request.run / "finished").unlink(missing_ok=True)
     write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
     return Plan(plan.command, plan.record, (*plan.lines, *repairs))
-
-
-def _is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
-    """Whether the last checkpoint of a finished training is an older one: its disk was away when it was written."""
-    from fairseq_plugins.checkpoints.damaged import LAST
-    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
-
-    last = run / "checkpoints" / LAST
-    at_its_limit = record["configuration"]["optimization"]["max_update"] == ending.num_updates
-    if ending.reason or not at_its_limit or not last.is_file():
-        return False
-    try:
-        return (num_updates(read_checkpoint(last)) or 0) < ending.num_updates
-    except UserError:  # said by what uses it: a training that has ended has nothing left to do
-        return False
-
-
-LIMITS = ("max_update", "max_epoch")
-"""Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
-
-
-def _limits(record: Mapping[str, Any]) -> list[float]:
-    optimization = record.get("configuration", {}).get("optimization", {})
-    return [optimization.get(name) or math.inf for name in LIMITS]
-
-
-def _is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a limit of ``new`` is above that of ``old``, and none is below."""
-    before, after = _limits(old), _limits(new)
-    return before != after and all(map(operator.le, before, after))
-
-
-def _changed_limits(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    before, after = (record["configuration"]["optimization"] for record in (old, new))
-    pairs = {name: (after.get(name), before.get(name)) for name in LIMITS}
-    return [f"optimization.{name}: {now}, was {then}" for name, (now, then) in pairs.items() if now != then]
-
-
-NOT_TO_CHANGE = ("config", "overrides", "data_fingerprint", "precision", "tokens_per_update")
-
-
-def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
-    """Check that ``run`` continues with its old settings; the machine may change, and the training become longer.
-
-    Raises:
-        UserError: settings differ; they are named.
-    """
-    changed = [
-        f"{name}: {_short(new[name])}, was {_short(old.get(name))}"
-        for name in NOT_TO_CHANGE
-        if old.get(name) != new[name] and name != "overrides"
-    ]
-    # An older version did not record the content; the fingerprint differs where a size does.
-    if not changed and "data_content" in old and old["data_content"] != new["data_content"]:
-        changed.append(f"data_content: {_short(new['data_content'])}, was {_short(old['data_content'])}")
-    before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
-    # A newer version may have new settings. Paths are not settings.
-    own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
-    # Whether a validation translates changes no weight.
-    own = {name for name in own if not name.startswith("task.eval_bleu")}
-    if _is_longer(old, new):
-        own -= {f"optimization.{name}" for name in LIMITS}
-    # Some settings are copied from group to group (the learning rate); report each change once.
-    differences: dict[tuple[str, str], str] = {}
-    for name in sorted(own, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name)):
-        if before[name] != after[name]:
-            change = f"{after[name]}, was {before[name]}"
-            differences.setdefault((name.rpartition(".")[2], change), f"{name}: {change}")
-    changed += differences.values()
-    if changed:
-        raise UserError(
-            f"{run}: contains a training with other settings ({'; '.join(changed)}); use another directory, "
-            "or delete it"
-        )
-
-
-def _short(value: Any) -> str:
-    """The value; only the beginning of a fingerprint."""
-    text = str(value)
-    return text if len(text) != 64 else f"{text[:12]}…"
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested dictionaries under their full names."""
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def read_record(run: Path) -> dict[str, Any] | None:
-    """The content of ``run.json``; None if no training was started.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    file = run / "run.json"
-    if not file.exists():
-        return None
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file}: not JSON ({error}); use another directory, or delete it") from error
-    if not isinstance(record, dict):
-        raise UserError(f"{file}: not a JSON object; use another directory, or delete it")
-    return record
 
 
 # --- the training ---------------------------------------------------------------------------------------------------

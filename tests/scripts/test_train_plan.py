@@ -28,6 +28,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import fits
 from fairseq_plugins.pipeline import run as run_command
 from fairseq_plugins.pipeline.configuration import quoted
+from fairseq_plugins.pipeline.continuing import check_unchanged
 from fairseq_plugins.pipeline.ending import finished, say_how_it_ended
 from fairseq_plugins.pipeline.fits import kept_checkpoints, length_of
 from fairseq_plugins.pipeline.machine import Machine, chosen
@@ -172,7 +173,7 @@ def test_batches_that_are_cut(data: Path, tmp_path: Path) -> None:
     assert record["tokens_per_update"] == 4096
     whole = planned(data, tmp_path, *changes, machine=V100, processes=1)
     assert (overrides(whole)["dataset.max_tokens"], "dataset.max_tokens_valid" in overrides(whole)) == ("4096", False)
-    run_command.check_unchanged(whole.record, record, tmp_path)
+    check_unchanged(whole.record, record, tmp_path)
     with pytest.raises(UserError, match=r"the longest sentence has \d+ tokens, more than 24 / 8 = 3\)"):
         planned(data, tmp_path, "common.cpu=false", "dataset.max_tokens=24", machine=V100)
 
@@ -189,9 +190,7 @@ def test_the_gpus_of_a_configuration_count(data: Path, tmp_path: Path) -> None:
 
 
 def test_several_machines(data: Path, tmp_path: Path) -> None:
-    request = Request(
-        ADMIN, data, tmp_path, ("optimization.update_freq=[2]",), nodes=2, rank=1, address=("node0", None)
-    )
+    request = Request(ADMIN, data, tmp_path, ("optimization.update_freq=[2]",), nodes=2, rank=1, master_addr="node0")
     command = list(make_plan(request, CPU).command)
     start = command.index("torch.distributed.run") + 1
     assert command[start : start + 10] == [
@@ -456,7 +455,7 @@ def test_bleu_of_validations_reads_the_text_of_the_data(data: Path, tmp_path: Pa
 
 def test_bleu_of_validations_is_not_the_identity_of_a_training(data: Path, tmp_path: Path) -> None:
     with_bleu, without = (planned(data, tmp_path, *changes).record for changes in ((), ("task.eval_bleu=false",)))
-    run_command.check_unchanged(with_bleu, {**without, "overrides": with_bleu["overrides"]}, tmp_path)
+    check_unchanged(with_bleu, {**without, "overrides": with_bleu["overrides"]}, tmp_path)
 
 
 # How it ended ------------------------------------------------------------------------------------------------------
@@ -688,8 +687,8 @@ def test_a_configuration_by_its_name_and_a_dry_run(data: Path, tmp_path: Path, f
 def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path) -> None:
     old = planned(data, tmp_path).record
     shutil.copytree(data, tmp_path / "moved")
-    run_command.check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
+    check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
     (tmp_path / "moved" / "dict.en.txt").write_text((data / "dict.en.txt").read_text() + "neu 1\n")
     other = planned(tmp_path / "moved", tmp_path, "model.share_all_embeddings=false").record
     with pytest.raises(UserError, match=r"data_fingerprint: \w{12}…, was \w{12}…; model.share_all_embeddings: False"):
-        run_command.check_unchanged(old, other, tmp_path)
+        check_unchanged(old, other, tmp_path)
