@@ -409,9 +409,11 @@ def decode(command: Sequence[str], output: Path) -> None:
     quiet = [] if sys.stderr.isatty() else ["--no-progress-bar", "--log-format", "none"]
     root, before = logging.getLogger(), sys.argv
     handlers, level = root.handlers[:], root.level
+    lines = logging.Formatter("%(asctime)s | %(levelname)s | %(name)s | %(message)s", "%Y-%m-%d %H:%M:%S")
     with open(output, "w", encoding="utf-8") as stream, redirect_stdout(stream), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "'pin_memory' argument")  # on every CPU
         root.handlers[:] = [logging.StreamHandler(stream)]
+        root.handlers[0].setFormatter(lines)
         root.setLevel(logging.INFO)
         sys.argv = [f"fairseq-deep {command[0]}", *command[1:], *quiet]
         try:
