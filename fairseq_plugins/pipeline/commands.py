@@ -7,8 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from contextlib import contextmanager
 from types import FrameType
 from typing import ParamSpec
 
@@ -46,16 +45,15 @@ class Commands:
             # Flushed, or the next child process would print before it.
             print(line, flush=True)
 
-    def deep(self, *words: object, output: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
+    def deep(self, *words: object) -> None:
         """Run ``fairseq-deep COMMAND ...`` in its own process; arguments and errors as for :meth:`run`."""
-        self.run(sys.executable, "-m", "fairseq_plugins.cli", *words, output=output, environment=environment)
+        self.run(sys.executable, "-m", "fairseq_plugins.cli", *words)
 
-    def run(self, *words: object, output: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
+    def run(self, *words: object, environment: Mapping[str, str] | None = None) -> None:
         """Run any command. A command that fails prints its own error message.
 
         Args:
             words: the command and its arguments.
-            output: a file for its standard output; default: ours.
             environment: variables to add to ours.
 
         Raises:
@@ -63,23 +61,19 @@ class Commands:
         """
         command = [str(word) for word in words]
         if self.dry_run:
-            self._print(command, output, environment)
+            self._print(command, environment)
             return
-        with open(output, "wb") if output is not None else nullcontext() as stream:
-            child = start_child(command, stdout=stream, env={**os.environ, **(environment or {})})
-            try:
-                code = child.wait()
-            finally:
-                end_children([child])
+        child = start_child(command, env={**os.environ, **(environment or {})})
+        try:
+            code = child.wait()
+        finally:
+            end_children([child])
         if code:
             raise SystemExit(code if code > 0 else 128 - code)
 
-    def _print(
-        self, command: list[str], output: Path | None = None, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def _print(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
         settings = [f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items()]
-        redirection = [] if output is None else [">", shlex.quote(str(output))]
-        print(" ".join([*settings, shlex.join(command), *redirection]), flush=True)
+        print(" ".join([*settings, shlex.join(command)]), flush=True)
 
 
 @contextmanager

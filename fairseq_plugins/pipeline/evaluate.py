@@ -10,14 +10,13 @@ import argparse
 import hashlib
 import json
 import logging
-import math
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.files import checksum, write_whole
-from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.pipeline import corpus, self_check
 from fairseq_plugins.pipeline.checkout import CONFIGS, commit
 from fairseq_plugins.pipeline.commands import interruptible
@@ -55,7 +54,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--beam", type=at_least(1), metavar="N", help="default: generation.beam of the configuration"
         ),
         group.add_argument(
-            "--length-penalty", type=_number, metavar="X", help="default: generation.lenpen of the configuration"
+            "--length-penalty", type=finite, metavar="X", help="default: generation.lenpen of the configuration"
         ),
         group.add_argument(
             "--context-window",
@@ -97,16 +96,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             help="the published references, TEST_SET.LANGUAGE; default: DATA/raw",
         ),
     ]
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError("not a number")
-    return number
 
 
 def _subwords(name: str) -> str:
