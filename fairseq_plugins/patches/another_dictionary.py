@@ -34,15 +34,15 @@ def settings_of(task: Any) -> Any:
 
 def trained_on(task: Any) -> dict[str, str]:
     """Return the languages of ``task``, and a fingerprint of each of its dictionaries."""
-    said = {name: str(value) for name in LANGUAGES if (value := getattr(settings_of(task), name, None))}
+    facts = {name: str(value) for name in LANGUAGES if (value := getattr(settings_of(task), name, None))}
     for name in DICTIONARIES:
         try:
             symbols = getattr(getattr(task, name), "symbols", None)
         except (AttributeError, NotImplementedError):  # this task has none
             continue
         if symbols is not None:
-            said[name] = hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return said
+            facts[name] = hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return facts
 
 
 def save_with_dictionaries(
@@ -56,20 +56,20 @@ def recorded(state: Any) -> dict[str, str]:
     """Return what a checkpoint says of :func:`trained_on`: the languages alone if it is stock fairseq's."""
     if not isinstance(state, Mapping):
         return {}
-    if said := (state.get("extra_state") or {}).get(TRAINED_ON):
-        return dict(said)
+    if stored := (state.get("extra_state") or {}).get(TRAINED_ON):
+        return dict(stored)
     settings = (state.get("cfg") or {}).get("task") or state.get("args") or {}
     values = vars(settings) if isinstance(settings, Namespace) else settings
     return {name: str(values[name]) for name in LANGUAGES if values.get(name)}
 
 
-def refuse_direction(path: str | Path, said: Mapping[str, str], now: Mapping[str, str]) -> None:
+def refuse_direction(path: str | Path, stored: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Compare the languages of a checkpoint with those of a task.
 
     Raises:
         UserError: the task translates in the opposite direction.
     """
-    before, asked = ([languages.get(name) for name in LANGUAGES] for languages in (said, now))
+    before, asked = ([languages.get(name) for name in LANGUAGES] for languages in (stored, now))
     if all(before) and before[0] != before[1] and asked == before[::-1]:
         source, target = before
         raise UserError(
@@ -78,13 +78,13 @@ def refuse_direction(path: str | Path, said: Mapping[str, str], now: Mapping[str
         )
 
 
-def refuse_dictionaries(path: str | Path, said: Mapping[str, str], now: Mapping[str, str], data: Any) -> None:
+def refuse_dictionaries(path: str | Path, stored: Mapping[str, str], now: Mapping[str, str], data: Any) -> None:
     """Compare the dictionaries of a checkpoint with those of a task, read from ``data``.
 
     Raises:
         UserError: one has other words, or the same words in another order.
     """
-    changed = [name for name in DICTIONARIES if name in said and name in now and said[name] != now[name]]
+    changed = [name for name in DICTIONARIES if name in stored and name in now and stored[name] != now[name]]
     if changed:
         which = " and the ".join(name.replace("_", " ") for name in changed)
         raise UserError(
@@ -113,14 +113,14 @@ def load_for_its_data(
     Raises:
         UserError: the model would translate in the opposite direction, or with dictionaries that are not its own.
     """
-    said = {name: _recorded_in(name) for name in filenames if Path(name).is_file()}
+    stored = {name: _recorded_in(name) for name in filenames if Path(name).is_file()}
     if task is not None:
         # First: the other direction may also have another number of words, which does not say so.
-        for path, training in said.items():
+        for path, training in stored.items():
             refuse_direction(path, training, trained_on(task))
     loaded = load(filenames, arg_overrides, task, *args, **kwargs)
     task = loaded[-1]
-    for path, training in said.items():
+    for path, training in stored.items():
         refuse_direction(path, training, trained_on(task))
         refuse_dictionaries(path, training, trained_on(task), getattr(settings_of(task), "data", "the data"))
     return loaded

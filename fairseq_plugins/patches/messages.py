@@ -71,18 +71,18 @@ class Message:
 # --- options and directories ----------------------------------------------------------------------------------------
 
 
-def no_path(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def no_path(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line for a command without a model."""
     missing = local["cfg"].common_eval.path is None
     return "--path is required: the checkpoint of the model, or several with colons between them" if missing else None
 
 
-def no_task(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def no_task(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line for ``fairseq-validate`` without a task, which has no default there."""
     return "--task is required, as in --task translation" if getattr(local.get("args"), "task", "") is None else None
 
 
-def not_binarised(_found: re.Match[str], local: Mapping[str, Any]) -> str:
+def not_binarised(_match: re.Match[str], local: Mapping[str, Any]) -> str:
     """Return the line for a directory whose file names do not say the languages, such as one of raw text."""
     directory = local["paths"][0]
     raw = [path.name for path in sorted(Path(directory).glob("train.*")) if path.suffix not in (".bin", ".idx")]
@@ -94,9 +94,9 @@ def not_binarised(_found: re.Match[str], local: Mapping[str, Any]) -> str:
     return f"{directory}: holds no binarised data with the languages in its file names; give -s and -t, or another DIR"
 
 
-def no_such_split(found: re.Match[str], _local: Mapping[str, Any]) -> str | None:
+def no_such_split(match: re.Match[str], _local: Mapping[str, Any]) -> str | None:
     """Return the line for an unknown part of binarised data, with the parts that exist."""
-    split, place = found.groups()
+    split, place = match.groups()
     # Some tasks name the set itself.
     directory = Path(place) if Path(place).is_dir() else Path(place).parent
     splits = sorted({path.name.partition(".")[0] for path in directory.glob("*.idx")})
@@ -105,7 +105,7 @@ def no_such_split(found: re.Match[str], _local: Mapping[str, Any]) -> str | None
     return f"{directory}: holds no set '{split}'{nearest(split, splits)}; it holds: {', '.join(splits)}"
 
 
-def long_sentence(_found: re.Match[str], local: Mapping[str, Any]) -> str:
+def long_sentence(_match: re.Match[str], local: Mapping[str, Any]) -> str:
     """Return the line for a set with sentences that are too long; it counts from 1, as editors count lines."""
 
     def in_words(sizes: Any) -> str:
@@ -123,7 +123,7 @@ def long_sentence(_found: re.Match[str], local: Mapping[str, Any]) -> str:
 # --- dictionaries ---------------------------------------------------------------------------------------------------
 
 
-def broken_dictionary(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def broken_dictionary(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line that names file and line of a dictionary; None if fairseq has failed for another reason."""
     path = local["f"] if isinstance(local["f"], str) else local["f"].name
     seen: dict[str, int] = dict.fromkeys(Dictionary().symbols, 0)
@@ -153,30 +153,32 @@ def other_weights(path: str, message: str) -> str | None:
     def first(names: Sequence[str]) -> str:
         return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
 
-    found = []
+    differences = []
     for heading, kind in (("Missing key(s)", "missing from it"), ("Unexpected key(s)", "unknown to the model")):
         for line in message.splitlines():
             if heading in line:
                 names = QUOTED.findall(line)
-                found.append(f"{len(names)} weights are {kind} ({first(names)})")
+                differences.append(f"{len(names)} weights are {kind} ({first(names)})")
     shapes = [f"{name}: ({there}) in it, ({here}) in the model" for name, there, here in SHAPES.findall(message + "\n")]
     if shapes:
-        found.append(f"{len(shapes)} weights have another shape ({first(shapes)})")
-    return f"checkpoint {path} is of another architecture or dictionary: {'; '.join(found)}" if found else None
+        differences.append(f"{len(shapes)} weights have another shape ({first(shapes)})")
+    return (
+        f"checkpoint {path} is of another architecture or dictionary: {'; '.join(differences)}" if differences else None
+    )
 
 
-def other_model(found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def other_model(match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line for a checkpoint that a command cannot load into its model."""
-    return other_weights(local["filename"], found.string)
+    return other_weights(local["filename"], match.string)
 
 
-def other_training(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def other_training(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line for a checkpoint that a training cannot load: fairseq replaces every reason by one sentence."""
     reason = local["error"].__context__
     return str(reason) if isinstance(reason, UserError) else other_weights(local["filename"], str(reason))
 
 
-def damaged_checkpoint(_found: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def damaged_checkpoint(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line for a checkpoint with a setting that its model or task cannot have; None if all are possible."""
     path = local["filename"]
     problem = wrong_setting(plain_content(path)) if Path(path).is_file() else None
@@ -234,30 +236,30 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
     Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),
     Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_training),
-    Message(LOADING, "^Model file not found: (.*)", lambda found, _: f"no such checkpoint: {found[1]}", OSError),
+    Message(LOADING, "^Model file not found: (.*)", lambda match, _: f"no such checkpoint: {match[1]}", OSError),
     Message(LOADING, "", damaged_checkpoint),
 )
 
 
 def locals_of(trace: TracebackType | None, where: str) -> Mapping[str, Any] | None:
     """Return the local variables of the last call of ``where`` in a trace; None if it is not there."""
-    found: Mapping[str, Any] | None = None if where else {}
+    variables: Mapping[str, Any] | None = None if where else {}
     while trace is not None:
         frame = trace.tb_frame
         if f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}" == where:
-            found = frame.f_locals
+            variables = frame.f_locals
         trace = trace.tb_next
-    return found
+    return variables
 
 
 def explain(error: BaseException) -> UserError | None:
     """Return the line of :data:`MESSAGES` for ``error``; None if it has none."""
     for message in MESSAGES:
-        found = re.search(message.pattern, str(error))
-        if found and isinstance(error, message.kinds):
+        match = re.search(message.pattern, str(error))
+        if match and isinstance(error, message.kinds):
             local = locals_of(error.__traceback__, message.where)
             try:
-                line = None if local is None else message.line(found, {**local, "error": error})
+                line = None if local is None else message.line(match, {**local, "error": error})
             except UserError as worse:  # a file that cannot even be read
                 return worse
             if line:
