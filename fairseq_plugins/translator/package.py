@@ -92,7 +92,8 @@ def open_package(directory: Path) -> Package:
     """
     manifest = directory / MANIFEST
     if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory; fairseq-deep package makes one of a training")
+        problem = "a file, not a package" if directory.exists() else "no such directory"
+        raise UserError(f"{directory}: {problem}; fairseq-deep package makes one of a training")
     if not manifest.is_file():
         raise UserError(
             f"{directory}: not a package: it has no {MANIFEST}; fairseq-deep package makes one of a training"

@@ -128,11 +128,6 @@ def test_generate_with(flags: tuple[str, ...], data: Path, checkpoints: dict[str
     assert_printed_in_form(found, 0.6)
 
 
-def test_an_ensemble_of_both(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    found = translated(data, ":".join(map(str, checkpoints.values())), tmp_path, *FORM, *WIDE)
-    assert_printed_in_form(found, 0.6)
-
-
 @pytest.mark.parametrize("buffer", ["1", "3"])
 def test_interactive(
     buffer: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

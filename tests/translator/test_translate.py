@@ -360,6 +360,7 @@ def refusal(translate: Run, *words: str | Path) -> str:
 def test_bad_input_gets_one_line(made: Made, package: Path, translate: Run, tmp_path: Path) -> None:
     assert refusal(translate, package, tmp_path / "none") == f"error: No such file or directory: {tmp_path / 'none'}"
     assert "no such directory" in refusal(translate, tmp_path / "none")
+    assert "a file, not a package; fairseq-deep package makes one" in refusal(translate, made.checkpoint)
     assert "not a package: it has no translator.json" in refusal(translate, made.data)
     assert "unknown engine 'fairsek' (did you mean 'fairseq'?)" in refusal(translate, package, "--engine", "fairsek")
     assert "fairseq-deep export adds another" in refusal(translate, package, "--engine", "ctranslate2")
