@@ -70,6 +70,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the README's commands find ``train.de`` and the other files."""
     directory = tmp_path_factory.mktemp("readme")
     toy.write_corpus(directory)
+    # docs/using.md begins with data that is there.
+    (directory / "data-bin").symlink_to(Path("data", "my", "data-bin"))
     return directory
 
 
@@ -77,7 +79,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     made: dict[str, Callable[[], bool]] = {
-        "fairseq-preprocess": (workplace / "data-bin/dict.de.txt").exists,
+        "fairseq-deep prepare": (workplace / "data-bin/dict.de.txt").exists,
         "fairseq-train": (workplace / "checkpoints/admin/checkpoint_best.pt").exists,
         "fairseq-deep average": (workplace / "averaged.pt").exists,
         "fairseq-deep fold": (workplace / "stock.pt").exists,
