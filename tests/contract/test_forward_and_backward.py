@@ -92,17 +92,17 @@ def test_every_parameter_gets_a_gradient(case: str) -> None:
     assert without_gradient(model) == set()
 
 
-@every_structure
-def test_layers_pass_on_tensors_in_one_piece(case: str) -> None:
+def test_layers_pass_on_tensors_in_one_piece() -> None:
     """fairseq's embedding is transposed, and additions keep its strides: linear maps would copy it in every layer."""
-    model = models.build(*models.CASES[case])
-    model(*models.batch().inputs)  # Admin profiles
-    layers = [layer for stack in (model.encoder, model.decoder) for layer in stack.layers.children()]
-    pieces: list[bool] = []
-    for layer in layers:
-        layer.register_forward_hook(lambda layer, given, found: pieces.append(found[0].is_contiguous()))
-    model(*models.batch().inputs)
-    assert pieces == [True] * len(layers)
+    for case, flags in models.CASES.items():
+        model = models.build(*flags)
+        model(*models.batch().inputs)  # Admin profiles
+        layers = [layer for stack in (model.encoder, model.decoder) for layer in stack.layers.children()]
+        pieces: list[bool] = []
+        for layer in layers:
+            layer.register_forward_hook(lambda layer, given, out, pieces=pieces: pieces.append(out[0].is_contiguous()))
+        model(*models.batch().inputs)
+        assert pieces == [True] * len(layers), case
 
 
 @every_structure
@@ -166,23 +166,18 @@ def test_pads_before_the_target_change_nothing_in_an_average(case: str) -> None:
                 assert_same_to_rounding(found[now, 0], expected[now, step - 3])
 
 
-@every_start
-def test_the_seed_decides_the_weights(case: str) -> None:
-    first, again, other = (models.build(*models.CASES[case], seed=seed).state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    matrices = [name for name, value in first.items() if value.ndim == 2 and "history" not in name]
-    drawn = [name for name in matrices if float(first[name].float().std()) > 0]  # some start at zero
-    assert drawn
-    assert not [name for name in drawn if torch.equal(first[name], other[name])]
-
-
-@for_each("case", [case for case in models.CASES if values_of(case)["history"] == "last"], Axis.INIT, Axis.BASE_INIT)
-def test_layer_drop_leaves_no_layer_out_when_weights_are_drawn(case: str) -> None:
-    plain, dropping = (
-        models.build(*models.CASES[case], *flags).state_dict()
-        for flags in ((), ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5"))
-    )
-    assert [name for name in plain if not torch.equal(plain[name], dropping[name])] == []
+def test_the_seed_decides_the_weights() -> None:
+    """LayerDrop does not: every layer is drawn, also where a forward pass would leave it out."""
+    drop = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
+    for case, flags in models.CASES.items():
+        first, again, other = (models.build(*flags, seed=seed).state_dict() for seed in (1, 1, 2))
+        dropping = models.build(*flags, *drop).state_dict() if values_of(case)["history"] == "last" else first
+        assert [name for name in first if not torch.equal(first[name], again[name])] == [], case
+        assert [name for name in first if not torch.equal(first[name], dropping[name])] == [], case
+        matrices = [name for name, value in first.items() if value.ndim == 2 and "history" not in name]
+        drawn = [name for name in matrices if float(first[name].float().std()) > 0]  # some start at zero
+        assert drawn, case
+        assert [name for name in drawn if torch.equal(first[name], other[name])] == [], case
 
 
 @every_structure

@@ -12,7 +12,7 @@ from fairseq_plugins.search.precision import LowLinear, computes_bf16, lower
 from fairseq_plugins.search.stepping import reads_source_once
 from tests import models
 from tests.contract.test_decoding import LONGEST, concise, difference
-from tests.representatives import for_each
+from tests.representatives import for_each, representatives
 
 LOOSE = 1e-5
 """As a share of the scores' scale: a sum over the source in another order moves float32's last digit."""
@@ -40,7 +40,7 @@ def test_the_lean_search_finds_what_fairseq_s_finds(case: str) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32_packed", "bf16", "int8"])
-@for_each("case", models.CASES, Axis.ATTENTION, Axis.BIAS)
+@pytest.mark.parametrize("case", representatives(models.CASES, Axis.ATTENTION, Axis.BIAS, Axis.WEIGHT_FORM, Axis.NORM))
 def test_every_linear_map_can_be_lowered(case: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logits move by roundings: 2**-8 of a number in bfloat16, 1/254 of the largest in int8, float32's where packed."""
     if precision == "bf16" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():

@@ -77,7 +77,7 @@ def test_every_method_learns_and_is_evaluated(
     assert result["perplexity"] == pytest.approx(2 ** (total / count), rel=1e-5)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
 def test_beam_search_scores_are_those_of_a_full_forward(method: str) -> None:
     """Of every hypothesis that continues a prefix: a state that is not reordered with its beam would show here."""
     model, inputs = tiny(method + LANGUAGE_MODEL.suffix), tokens()[:2, :4]

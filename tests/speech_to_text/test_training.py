@@ -44,20 +44,23 @@ def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, method:
     assert all(len(said.split()) in range(2, 6) for said, _ in found.values())
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_what_stands_behind_a_sentence_does_not_matter(method: str) -> None:
-    """Of the layers; stock's convolutions do reach across the end of a shorter sentence."""
-    encoder = tiny(method + SPEECH_TO_TEXT.suffix).eval().encoder
-    x, noise = torch.randn(7, 2, 16), torch.randn(3, 16)
+def test_what_stands_behind_a_sentence_does_not_matter() -> None:
+    """For the layers of every method; stock's convolutions do reach across the end of a shorter sentence."""
     silence = torch.zeros(2, 7, dtype=torch.bool)
     silence[1, 4:] = True
-    with torch.no_grad():
-        quiet = encoder.run_layers(x, silence, [], False)
-        x[4:, 1] = noise
-        loud = encoder.run_layers(x, silence, [], False)
-    assert torch.allclose(quiet[:, 0], loud[:, 0], atol=1e-5)
-    assert torch.allclose(quiet[:4, 1], loud[:4, 1], atol=1e-5)
-    assert not torch.allclose(quiet[4:, 1], loud[4:, 1], atol=1e-2)
+    wrong = []
+    for method in METHODS:
+        encoder = tiny(method + SPEECH_TO_TEXT.suffix).eval().encoder
+        x, noise = torch.randn(7, 2, 16), torch.randn(3, 16)
+        with torch.no_grad():
+            quiet = encoder.run_layers(x, silence, [], False)
+            x[4:, 1] = noise
+            loud = encoder.run_layers(x, silence, [], False)
+        same = torch.allclose(quiet[:, 0], loud[:, 0], atol=1e-5) and torch.allclose(
+            quiet[:4, 1], loud[:4, 1], atol=1e-5
+        )
+        wrong += [] if same and not torch.allclose(quiet[4:, 1], loud[4:, 1], atol=1e-2) else [method]
+    assert wrong == []
 
 
 def test_b2t_joins_the_input_of_a_layer() -> None:
