@@ -76,7 +76,7 @@ def apply_bpe(
     """Split words by learned merges.
 
     Options:
-        vocabulary: subwords and their counts, from the step `vocabulary`
+        vocabulary: subwords and their counts, from the step vocabulary
         threshold: subwords with a smaller count are split further
     """
     bpe = load(codes, vocabulary, threshold)

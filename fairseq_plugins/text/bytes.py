@@ -28,7 +28,7 @@ def tokens_of(text: bytes) -> bytes:
 
 
 def cut(source: Path, directory: Path) -> None:
-    """Cut a file into ``train``, ``valid`` and ``test``: 90, 5 and 5 percent of its bytes, in their order.
+    """Cut a file into the files train, valid and test: 90, 5 and 5 percent of its bytes, in their order.
 
     Raises:
         UserError: the file is too small, so a part would be empty.

@@ -5,8 +5,9 @@ sacremoses with the rules of Moses' Perl that it lacks; the published tokens of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Literal
 
@@ -89,19 +90,13 @@ class Tokenisation:
         steps.append(self._splitter() if self.kind == "moses" else one_space)
         if self.lower_case:
             steps.append(lower_cased)
-        return lambda line: _in_turn(steps, line)
+        return lambda line: reduce(lambda text, step: step(text), steps, line)
 
     def _splitter(self) -> Transform:
         tokenise = Splitter(self.language).tokenize
         return lambda line: str(
             tokenise(line, aggressive_dash_splits=self.aggressive, return_str=True, escape=self.escape)
         )
-
-
-def _in_turn(steps: Iterable[Callable[[str], str]], line: str) -> str:
-    for step in steps:
-        line = step(line)
-    return line
 
 
 def one_space(line: str) -> str:
@@ -132,7 +127,15 @@ def tokenise(
     lower_case: bool = False,
     workers: int = 1,
 ) -> None:
-    """Split words from punctuation; the options are those of :class:`Tokenisation`."""
+    """Split words from punctuation as Moses does.
+
+    Options:
+        kind: none: the text is tokenised, and only gets single spaces
+        normalise: normalise punctuation and drop control characters first
+        aggressive: split words at hyphens
+        escape: do not escape special characters, such as ' as &apos;
+        lower_case: lower-case the text
+    """
     how = Tokenisation(language, kind, normalise, aggressive, escape, lower_case)
     write_lines(output, map_lines(how.transform, read_lines(*inputs), workers))
 

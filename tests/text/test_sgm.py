@@ -49,15 +49,17 @@ def test_any_text_is_what_sacrebleu_reads(tmp_path_factory: pytest.TempPathFacto
         assert [tokenise(line) for line in ours] == [tokenise(line) for line in theirs]
 
 
-@pytest.mark.parametrize("year", range(2010, 2017))
-@pytest.mark.parametrize("language", ["de", "en"])
-def test_newstest_comes_out_as_it_went_in(
-    tmp_path: Path, real_corpus: Callable[[str], Path], year: int, language: str
-) -> None:
-    plain = (real_corpus("wmt_news") / f"newstest{year}.{language}").read_text(encoding="utf-8").split("\n")[:-1]
-    path = written(tmp_path / "x.sgm", sgm(plain, "src", per_document=20))
-    assert text_of(path) == plain
-    assert as_sacrebleu(path, tmp_path / "theirs") == [" ".join(line.split()) for line in plain]
+def test_newstest_comes_out_as_it_went_in(tmp_path: Path, real_corpus: Callable[[str], Path]) -> None:
+    """sacreBLEU's own reading loses double spaces, so it cannot make the published bytes."""
+    lost = 0
+    for published in sorted(real_corpus("wmt_news").glob("newstest20*.*")):
+        plain = published.read_text(encoding="utf-8").split("\n")[:-1]
+        path = written(tmp_path / "x.sgm", sgm(plain, "src", per_document=20))
+        assert text_of(path) == plain, published.name
+        theirs = as_sacrebleu(path, tmp_path / "theirs")
+        assert theirs == [" ".join(line.split()) for line in plain], published.name
+        lost += theirs != plain
+    assert lost > 0
 
 
 def test_what_stands_around_a_segment_does_not_matter(tmp_path: Path) -> None:
