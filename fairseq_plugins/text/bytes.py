@@ -27,7 +27,7 @@ def tokens_of(text: bytes) -> bytes:
     return b"".join(map(_TOKENS.__getitem__, text))
 
 
-def cut(source: Path, directory: Path) -> None:
+def cut(source: Path, place: Path) -> None:
     """Cut a file into the files train, valid and test: 90, 5 and 5 percent of its bytes, in their order.
 
     Raises:
@@ -39,10 +39,10 @@ def cut(source: Path, directory: Path) -> None:
     sizes[-1] += size - sum(sizes)
     if 0 in sizes:
         raise UserError(f"{source}: {size:,} bytes, too few to cut into three parts")
-    directory.mkdir(parents=True, exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     with open(source, "rb") as stream:
         for split, count in zip(SPLITS, sizes, strict=True):
-            with open(directory / split, "wb") as part:
+            with open(place / split, "wb") as part:
                 for piece in _pieces(stream, count):
                     part.write(piece)
 

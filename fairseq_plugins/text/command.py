@@ -11,7 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser, at_least, finite
 
 Step = Callable[..., str | None]
@@ -84,10 +84,10 @@ def call(name: str, step: Step, argv: Sequence[str]) -> str | None:
     values = vars(parser_of(name, step).read(argv))
     parameters = signature(step).parameters
     files = {key: values.pop(key) for key in parameters if parameters[key].kind is not Parameter.KEYWORD_ONLY}
-    outputs = {path.resolve() for key in OUTPUTS & files.keys() for path in _each(files[key])}
-    for path in (path for key in files.keys() - OUTPUTS for path in _each(files[key])):
-        if path.resolve() in outputs:
-            raise UserError(f"{path}: is an input, and would be overwritten; give the output another name")
+    inputs = [path for key, given in files.items() if key not in OUTPUTS for path in _each(given)]
+    inputs += [value for value in values.values() if isinstance(value, Path)]
+    for output in (path for key, given in files.items() if key in OUTPUTS for path in _each(given)):
+        require_no_input(output, inputs)
     return step(*files.values(), **values)
 
 

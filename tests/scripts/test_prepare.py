@@ -208,6 +208,7 @@ def test_the_published_iwslt_numbers(real_corpus: Callable[[str], Path], tmp_pat
     for split in ("valid", "test"):
         for language in ("de", "en"):
             (tmp_path / f"{split}.{language}").write_bytes((published / f"{split}.tok.{language}").read_bytes())
+    for language in ("de", "en"):  # Any other text than that of the two sets.
         (tmp_path / f"train.{language}").write_bytes((tmp_path / f"valid.{language}").read_bytes() * 2)
     out = tmp_path / "out"
     ended = run(

@@ -83,8 +83,9 @@ def test_a_printed_call_is_the_command_that_does_the_same(tmp_path: Path, capsys
         (["split", "--every", "0", "x", "y", "z"], "--every 0: not a whole number of at least 1"),
         (["clean", "--ratio", "0.5", "a", "b", "c", "d", "e"], "--ratio 0.5: not a number of at least 1"),
         (["ted", "--kind", "xlm", "x", "y"], "unknown --kind 'xlm' (did you mean 'xml'?); legal values: tags, xml"),
-        (["straighten", "text", "./text"], "text: is an input, and would be overwritten; give the output another name"),
-        (["columns", "pairs", "de", "pairs"], "pairs: is an input, and would be overwritten; give the output"),
+        (["straighten", "text", "./text"], "text: the output is also an input; choose another name"),
+        (["columns", "pairs", "de", "pairs"], "pairs: the output is also an input; choose another name"),
+        (["apply-bpe", "--codes", "text", "x", "text"], "text: the output is also an input; choose another name"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(
