@@ -163,12 +163,12 @@ def test_from_prepared_text_to_a_report(tmp_path: Path) -> None:
     data, out = test_evaluate.prepare(tmp_path / "my corpus"), tmp_path / "out"
     changes = (*test_train.TINY, "optimization.lr=[0.01]", "lr_scheduler.warmup_updates=10")
     changes += ("optimization.max_update=111", "checkpoint.save_interval_updates=37")
-    settings = {**test_evaluate.SETTINGS, "AVERAGE": "last-updates=2", "SEEDS": "3", "QUIET": "1"}
-    command = ("compare.sh", data, out, test_train.POST_LN, *changes)
+    options = (*test_evaluate.OPTIONS, "--average=last-updates=2", "--quiet")
+    command = ("compare.sh", data, out, test_train.POST_LN, *changes, *options)
     run_directory = out / "post_ln_3e3d" / "seed3"
     evaluation = run_directory / "evaluation" / "test"
 
-    ended = run(*command, **settings)
+    ended = run(*command, SEEDS="3")
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
     last = test_train.train_here(Request(test_train.POST_LN, data, tmp_path / "undisturbed", changes))
