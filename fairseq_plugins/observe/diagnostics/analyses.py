@@ -21,7 +21,7 @@ from fairseq_plugins.observe.diagnostics.results import Analysis
 # In the order of --help and of `all`.
 MODULES = (gradients, blocks, dependency, output_change, jacobian, similarity, scales, updates, timeline)
 REGISTRY: tuple[Analysis, ...] = tuple(module.ANALYSIS for module in MODULES)
-OF_MODELS = tuple(one for one in REGISTRY if one.of == "models")
+OF_MODELS = tuple(analysis for analysis in REGISTRY if analysis.of == "models")
 BY_NAME: Mapping[str, Analysis] = {analysis.name: analysis for analysis in REGISTRY}
 
 

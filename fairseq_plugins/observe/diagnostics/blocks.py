@@ -63,11 +63,11 @@ def blocks(model: Any, batch: Batch) -> list[Block]:
     return measured
 
 
-def kinds(found: list[Block]) -> list[Kind]:
+def kinds(measured: list[Block]) -> list[Kind]:
     """Return the rows of Table 1: means over the layers for each kind of sub-layer, in the order in which they run."""
     rows = []
-    for stack, site in dict.fromkeys((block.stack, block.site) for block in found):
-        members = [block for block in found if (block.stack, block.site) == (stack, site)]
+    for stack, site in dict.fromkeys((block.stack, block.site) for block in measured):
+        members = [block for block in measured if (block.stack, block.site) == (stack, site)]
         beta_ln, beta_rc, beta = (
             mean([getattr(member, name) for member in members]) for name in ("beta_ln", "beta_rc", "beta")
         )
@@ -84,9 +84,9 @@ def mean(values: list[float | None]) -> float | None:
 
 def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Measure every block, and the means of Table 1."""
-    found = each(subjects, settings, blocks)
+    by_label = each(subjects, settings, blocks)
     means = {
-        label: {f"{kind.stack} {kind.site}": kind for kind in kinds(measured)} for label, measured in found.items()
+        label: {f"{kind.stack} {kind.site}": kind for kind in kinds(measured)} for label, measured in by_label.items()
     }
     names = list(dict.fromkeys(name for rows in means.values() for name in rows))
     panels: list[Panel] = []
@@ -103,7 +103,7 @@ def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Resu
     header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
     shown = [(label, name, *kind[2:]) for label, rows in means.items() for name, kind in rows.items()]
     figure = Figure("gradient-ratios", "Gradient ratios of residual blocks", panels)
-    return Result([table_1, of_records("gradient-ratios-layers", found)], [figure], cells(header, shown))
+    return Result([table_1, of_records("gradient-ratios-layers", by_label)], [figure], cells(header, shown))
 
 
 ANALYSIS = Analysis(

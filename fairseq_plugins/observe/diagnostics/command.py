@@ -46,9 +46,9 @@ Make = Callable[[int, int], Batch]
 
 def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
     """Return the parser, and the flags that are not the model's; those of the model have no help text."""
-    lines = [f"  {one.name:<17}{one.summary} [{one.paper}]" for one in analyses.REGISTRY]
-    what = ", ".join(f"'{one.name}'" for one in analyses.REGISTRY if one.of == "trainings")
-    figures = [f"  {name:<17}{'; '.join(one.shows for one in some)}" for name, some in papers.PAPERS.items()]
+    lines = [f"  {analysis.name:<17}{analysis.summary} [{analysis.paper}]" for analysis in analyses.REGISTRY]
+    what = ", ".join(f"'{analysis.name}'" for analysis in analyses.REGISTRY if analysis.of == "trainings")
+    figures = [f"  {name:<17}{'; '.join(figure.shows for figure in own)}" for name, own in papers.PAPERS.items()]
     result = IntermixedParser(
         prog="fairseq-deep diagnose",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -155,8 +155,8 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     task, make = read_data(args.data) if args.data else (made_up_task(words, words), None)
     own_task = task if args.data else None
     if of_trainings:
-        found = trainings.find([Path(name) for name in args.methods], args.checkpoint, own_task)
-        return [_job(chosen[0], found, args, make)]
+        past = trainings.find([Path(name) for name in args.methods], args.checkpoint, own_task)
+        return [_job(chosen[0], past, args, make)]
     names = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
     subjects = [_of_method(name, model, task) for name in dict.fromkeys(names)]
     subjects += [of_checkpoint(path, own_task) for path in args.checkpoint]
@@ -183,15 +183,15 @@ def _paper_jobs(args: Namespace, model: Namespace) -> list[Job]:
     ]
     if given := given + _given(model):
         raise UserError(f"--paper defines what is measured: drop {', '.join(given)}")
-    found = []
+    made = []
     for figure in papers.find(args.paper):
         subjects = []
-        for one in figure.models:
-            own, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(one.flags)])
-            subjects.append(of_options(one.method, options, made_up_task(WORDS, WORDS), one.label))
+        for member in figure.models:
+            own, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(member.flags)])
+            subjects.append(of_options(member.method, options, made_up_task(WORDS, WORDS), member.label))
         own.seed = args.seed
-        found.append(_job(analyses.find(figure.analysis), subjects, own, prefix=figure.name, shows=figure.shows))
-    return found
+        made.append(_job(analyses.find(figure.analysis), subjects, own, prefix=figure.name, shows=figure.shows))
+    return made
 
 
 def _given(model: Namespace) -> list[str]:

@@ -130,19 +130,19 @@ def newest(beta: Tensor) -> list[float]:
 
 def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
-    found: dict[str, dict[str, Tensor]] = each(subjects, settings, dependency)
+    by_label: dict[str, dict[str, Tensor]] = each(subjects, settings, dependency)
     axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
     maps: list[Panel] = []
-    for label, stacks in found.items():
+    for label, stacks in by_label.items():
         for stack, beta in stacks.items():
             # Branches above have no value.
             rows = [[v if j <= i + 1 else None for j, v in enumerate(row)] for i, row in enumerate(beta.tolist())]
             maps.append(HeatMap(f"{label}, {stack}", *axes, rows, 0, (0.0, 1.0)))
-    curves: list[Panel] = [_newest_panel(found, stack) for stack in STACKS]
-    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), found, first=(1, 0))
+    curves: list[Panel] = [_newest_panel(by_label, stack) for stack in STACKS]
+    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
     shown: list[Sequence[Any]] = []
-    for label, stacks in found.items():
+    for label, stacks in by_label.items():
         for stack, beta in stacks.items():
             share = newest(beta)
             shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
@@ -164,10 +164,10 @@ def growth(share: Sequence[float]) -> float | None:
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
-def _newest_panel(found: Mapping[str, Mapping[str, Tensor]], stack: str) -> Lines:
+def _newest_panel(by_label: Mapping[str, Mapping[str, Tensor]], stack: str) -> Lines:
     lines = [
         Line(label, list(enumerate(newest(stacks[stack]), start=1)))
-        for label, stacks in found.items()
+        for label, stacks in by_label.items()
         if stack in stacks
     ]
     longest = max((len(line.points) for line in lines), default=1)

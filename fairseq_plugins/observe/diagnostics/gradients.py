@@ -184,10 +184,10 @@ def largest_of(points: Sequence[Point]) -> Largest:
 
 def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
-    found: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
-    largest = {label: largest_of(points) for label, points in found.items()}
+    by_label: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
+    largest = {label: largest_of(points) for label, points in by_label.items()}
     rows: list[tuple[Cell, ...]] = []
-    for label, points in found.items():
+    for label, points in by_label.items():
         output, parameters, top = largest[label]
         for point in points:
             if point.point == "parameters":
@@ -203,29 +203,29 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
     ):
         for stack in STACKS:
             lines = []
-            for label, points in found.items():
+            for label, points in by_label.items():
                 by_norm = getattr(largest[label], relative_to) or 1
                 norms = [norm / by_norm for norm in _norms(points, stack, layers, at)]
                 lines.append(Line(label, list(enumerate(norms, start=1))))
             panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
     figures = [
         Figure("gradient-norm", "Gradient norms", panels, share_y="row"),
-        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(found), 3, 4.0, "row"),
+        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(by_label), 3, 4.0, "row"),
     ]
     header = ("model", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
     shown: list[Sequence[Cell]] = []
-    for label, points in found.items():
+    for label, points in by_label.items():
         top = largest[label].top or 1
         encoder, decoder = ([norm / top for norm in layer_outputs(points, stack)] for stack in STACKS)
         shown.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], ratio(decoder[0], decoder[-1])))
     return Result([Table("gradient-norm", columns, tuple(rows))], figures, cells(header, shown))
 
 
-def _point_panels(found: Mapping[str, Sequence[Point]]) -> list[Panel]:
+def _point_panels(by_label: Mapping[str, Sequence[Point]]) -> list[Panel]:
     """The bottom, the middle and the top layer of the decoder; models may differ in depth."""
     panels: list[Panel] = []
     for name, part in (("bottom", 0.0), ("middle", 0.5), ("top", 1.0)):
-        paths = {label: _path(points, part) for label, points in found.items()}
+        paths = {label: _path(points, part) for label, points in by_label.items()}
         ticks = max(([tick for tick, _ in path] for path in paths.values()), key=len)
         places = {tick: place for place, tick in enumerate(ticks, start=1)}
         lines = [

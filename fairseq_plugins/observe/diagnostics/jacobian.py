@@ -77,10 +77,10 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     for subject in subjects:
         words = int(settings.batch(subject).lengths[0])
         require_size(words, subject.options.encoder_embed_dim)
-    found = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
-    rows = tuple((label, i, v) for label, values in found.items() for i, v in enumerate(values.tolist(), start=1))
+    by_label = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
+    rows = tuple((label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1))
     table = Table("jacobian", ("model", "number", "singular_value"), rows)
-    logs = {label: values.double().clamp(min=LEAST_SINGULAR).log10() for label, values in found.items()}
+    logs = {label: values.double().clamp(min=LEAST_SINGULAR).log10() for label, values in by_label.items()}
     limits = min(float(v.min()) for v in logs.values()) - 0.1, max(float(v.max()) for v in logs.values()) + 0.1
     panels: list[Panel] = [
         Lines(label, "log10 of a singular value", "share of the values", [Line("", histogram(values, limits))])
@@ -88,7 +88,7 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     ]
     header = ("model", "largest", "median", "smallest", "root mean square", "share in 0.5 to 2")
     shown: list[Sequence[Any]] = []
-    for label, v in found.items():
+    for label, v in by_label.items():
         near = float(((v >= 0.5) & (v <= 2)).double().mean())
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
     figure = Figure("jacobian", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y="all")

@@ -167,13 +167,13 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str
     """Measure the curve of each model and the two laws."""
     if step not in STEPS:
         raise UserError(unknown_name("step", step, STEPS))
-    found: dict[str, list[Change]] = {}
+    by_label: dict[str, list[Change]] = {}
     for number, subject in enumerate(subjects, start=1):
         settings.progress(f"{subject.label} ({number} of {len(subjects)})")
         batch = settings.batch(subject)
-        found[subject.label] = curve(subject, batch, step, deepest, models)
+        by_label[subject.label] = curve(subject, batch, step, deepest, models)
     name = f"output-change-{step}"
-    lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in found.items()]
+    lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in by_label.items()]
     y_label = "squared change of the output"
     panels: list[Panel] = [
         Lines("a line here: O(N)", "encoder layers N", y_label, lines),
@@ -183,10 +183,12 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str
     title = f"Output change, {step} step, mean of {models} model{'s' * (models > 1)}"
     header = ("model", "N = 1", "N = 10", "deepest", "there", "R^2 with N", "R^2 with log N")
     rows = []
-    for label, points in found.items():
+    for label, points in by_label.items():
         by_depth, top = {point.depth: point.mean for point in points}, points[-1]
         rows.append((label, points[0].mean, by_depth.get(10), f"N = {top.depth}", top.mean, *law(points)))
-    return Result([of_records(name, found)], [Figure(name, title, panels, columns=3, width=4.0)], cells(header, rows))
+    return Result(
+        [of_records(name, by_label)], [Figure(name, title, panels, columns=3, width=4.0)], cells(header, rows)
+    )
 
 
 ANALYSIS = Analysis(

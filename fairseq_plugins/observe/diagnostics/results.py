@@ -46,9 +46,9 @@ class Table:
         return files
 
 
-def of_records(name: str, found: Mapping[str, Iterable[Any]]) -> Table:
+def of_records(name: str, by_label: Mapping[str, Iterable[Any]]) -> Table:
     """Return a table of named tuples of one class, by the label of their model."""
-    rows = [(label, record) for label, records in found.items() for record in records]
+    rows = [(label, record) for label, records in by_label.items() for record in records]
     columns: tuple[str, ...] = ("model", *(rows[0][1]._fields if rows else ()))
     return Table(name, columns, tuple((label, *record) for label, record in rows))
 

@@ -99,57 +99,57 @@ def _scale(sub: SubLayer) -> Scale:
 
 def mixtures(model: Any) -> list[Mixture]:
     """Return the weights of the history of every stack whose layers read more than the one below."""
-    found = []
+    weights = []
     for name, stack in model.stacks():
         table = mixing_weights(stack)
         # A plain stack reads only the layer below, with weight one.
         if not torch.equal(table, torch.eye(len(table))):
             for layer, row in enumerate(table.tolist()):
-                found += [Mixture(name, layer, of, weight) for of, weight in enumerate(row[: layer + 1])]
-    return found
+                weights += [Mixture(name, layer, of, weight) for of, weight in enumerate(row[: layer + 1])]
+    return weights
 
 
 def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Show the weights of branches and streams, and of histories if there are any."""
     both = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model)))
-    found: dict[str, list[Scale]] = {label: pair[0] for label, pair in both.items()}
-    mixed: dict[str, list[Mixture]] = {label: pair[1] for label, pair in both.items() if pair[1]}
+    by_label: dict[str, list[Scale]] = {label: pair[0] for label, pair in both.items()}
+    mixed_by_label: dict[str, list[Mixture]] = {label: pair[1] for label, pair in both.items() if pair[1]}
     panels: list[Panel] = [
-        _scale_panel(found, stack, column, title)
+        _scale_panel(by_label, stack, column, title)
         for column, title in (("stream", "weight of the stream"), ("branch", "weight of the branch"))
         for stack in STACKS
     ]
-    tables = [of_records("scales", found)]
+    tables = [of_records("scales", by_label)]
     figures = [Figure("scales", "Weights at the residual connections", panels)]
-    if mixed:
-        tables.append(of_records("scales-history", mixed))
-        figures.append(Figure("scales-history", "Weights of the layers below", _history_maps(mixed)))
+    if mixed_by_label:
+        tables.append(of_records("scales-history", mixed_by_label))
+        figures.append(Figure("scales-history", "Weights of the layers below", _history_maps(mixed_by_label)))
     header = ("model", "stack", "stream, least", "stream, most", "branch, least", "branch, most", "dead gates")
     rows: list[Sequence[Any]] = []
     notes = []
-    for label, some in found.items():
-        for stack in dict.fromkeys(one.stack for one in some):
-            own = [one for one in some if one.stack == stack]
-            branches = [one.branch for one in own]
-            least, most = min(one.stream_least for one in own), max(one.stream_most for one in own)
-            rows.append((label, stack, least, most, min(branches), max(branches), sum(one.dead for one in own)))
-        notes += dead_gates(label, [one.name for one in some if one.dead], len(some))
+    for label, measured in by_label.items():
+        for stack in dict.fromkeys(scale.stack for scale in measured):
+            own = [scale for scale in measured if scale.stack == stack]
+            branches = [scale.branch for scale in own]
+            least, most = min(scale.stream_least for scale in own), max(scale.stream_most for scale in own)
+            rows.append((label, stack, least, most, min(branches), max(branches), sum(scale.dead for scale in own)))
+        notes += dead_gates(label, [scale.name for scale in measured if scale.dead], len(measured))
     return Result(tables, figures, cells(header, rows), notes)
 
 
-def _scale_panel(found: Mapping[str, Sequence[Scale]], stack: str, column: str, title: str) -> Lines:
-    lines = [
-        Line(label, [(i, getattr(one, column)) for i, one in enumerate((s for s in some if s.stack == stack), start=1)])
-        for label, some in found.items()
-    ]
+def _scale_panel(by_label: Mapping[str, Sequence[Scale]], stack: str, column: str, title: str) -> Lines:
+    lines = []
+    for label, measured in by_label.items():
+        weights = [getattr(scale, column) for scale in measured if scale.stack == stack]
+        lines.append(Line(label, list(enumerate(weights, start=1))))
     return Lines(f"{stack}: {title}", BY_SUB_LAYER, "mean over the width", lines)
 
 
-def _history_maps(mixed: Mapping[str, Sequence[Mixture]]) -> list[Panel]:
+def _history_maps(by_label: Mapping[str, Sequence[Mixture]]) -> list[Panel]:
     panels: list[Panel] = []
-    for label, some in mixed.items():
-        for stack in dict.fromkeys(one.stack for one in some):
-            own = {(one.layer, one.of): one.weight for one in some if one.stack == stack}
+    for label, measured in by_label.items():
+        for stack in dict.fromkeys(mixture.stack for mixture in measured):
+            own = {(mixture.layer, mixture.of): mixture.weight for mixture in measured if mixture.stack == stack}
             size = 1 + max(layer for layer, _ in own)
             values = [[own.get((layer, of)) for of in range(size)] for layer in range(size)]
             limits = (min(0.0, *own.values()), None)

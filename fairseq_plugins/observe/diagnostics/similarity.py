@@ -41,17 +41,17 @@ def cosines(outputs: Tensor) -> Tensor:
 
 def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Heat maps of cosines."""
-    found: dict[str, dict[str, Tensor]] = each(subjects, settings, similarity)
-    least = min(float(matrix.min()) for stacks in found.values() for matrix in stacks.values())
+    by_label: dict[str, dict[str, Tensor]] = each(subjects, settings, similarity)
+    least = min(float(matrix.min()) for stacks in by_label.values() for matrix in stacks.values())
     panels: list[Panel] = [
         HeatMap(f"{label}, {stack}", BY_LAYER, BY_LAYER, "cosine similarity", matrix.tolist(), 1, (least, 1.0))
-        for label, stacks in found.items()
+        for label, stacks in by_label.items()
         for stack, matrix in stacks.items()
     ]
-    table = of_matrices("similarity", ("layer", "other", "cosine"), found, first=(0, 0))
+    table = of_matrices("similarity", ("layer", "other", "cosine"), by_label, first=(0, 0))
     header = ("model", "stack", "neighbours, mean", "bottom and top")
     rows = []
-    for label, stacks in found.items():
+    for label, stacks in by_label.items():
         for stack, matrix in stacks.items():
             neighbours = matrix.diagonal(1)
             rows.append((label, stack, float(neighbours.mean()) if len(neighbours) else None, float(matrix[0, -1])))

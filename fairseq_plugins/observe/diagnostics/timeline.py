@@ -94,7 +94,7 @@ def moment(entry: Entry) -> Moment:
 
 def run_timeline(trainings: Sequence[Training], settings: Settings) -> Result:
     """Return tables of everything and figures of what was recorded."""
-    courses = {one.label: [moment(entry) for entry in one.entries(settings)] for one in trainings}
+    courses = {training.label: [moment(entry) for entry in training.entries(settings)] for training in trainings}
     figures = [_totals_figure(courses)]
     figures += [_map_figure(courses, quantity) for quantity in MEASURED]
     figures += [_weight_figure(courses, quantity) for quantity in WEIGHTS]

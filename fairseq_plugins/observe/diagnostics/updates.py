@@ -62,16 +62,16 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     model.eval()
     model.zero_grad()
     loss_of(model, batch).backward()
-    found = list(matrices(model))
-    gradients = [0.0 if p.grad is None else float(p.grad.norm()) for *_, p in found]
-    moved: list[float | None] = [None] * len(found)
+    weights = list(matrices(model))
+    gradients = [0.0 if p.grad is None else float(p.grad.norm()) for *_, p in weights]
+    moved: list[float | None] = [None] * len(weights)
     if later is not None:
-        shapes = ({name: value.shape for name, value in one.state_dict().items()} for one in (model, later))
+        shapes = ({name: value.shape for name, value in other.state_dict().items()} for other in (model, later))
         if next(shapes) != next(shapes):
             raise UserError(
                 "updates: the two checkpoints are of different models, so their matrices cannot be compared"
             )
-        pairs = zip(found, matrices(later), strict=True)
+        pairs = zip(weights, matrices(later), strict=True)
         moved = [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in pairs]
     largest, farthest = max(gradients), max((m for m in moved if m is not None), default=0.0)
     return [
@@ -85,7 +85,7 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
             ratio(move, farthest),
             ratio(move, float(p.detach().norm())),
         )
-        for (stack, layer, kind, p), gradient, move in zip(found, gradients, moved, strict=True)
+        for (stack, layer, kind, p), gradient, move in zip(weights, gradients, moved, strict=True)
     ]
 
 
@@ -100,38 +100,38 @@ def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
 
 def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Measure the matrices of each checkpoint and their change until the next."""
-    found: dict[str, list[Matrix]] = {}
+    by_label: dict[str, list[Matrix]] = {}
     for subject, later in pairs(list(subjects)):
         label = subject.label if later is None else f"{subject.label} to {later.label}"
         settings.progress(label)
         batch = settings.batch(subject)
         other = None if later is None else later.build()
-        found[label] = updates(subject.ready(batch, settings.seed), batch, other)
-    names = list(dict.fromkeys(f"{m.stack} {m.kind}" for some in found.values() for m in some))
+        by_label[label] = updates(subject.ready(batch, settings.seed), batch, other)
+    names = list(dict.fromkeys(f"{m.stack} {m.kind}" for measured in by_label.values() for m in measured))
     panels: list[Panel] = []
     for column, title in (("relative_gradient", "gradient"), ("relative_update", "update")):
-        series = [(label, [_range(some, name, column) for name in names]) for label, some in found.items()]
+        series = [(label, [_range(measured, name, column) for name in names]) for label, measured in by_label.items()]
         if any(value is not None for _, values in series for value in values):
             panels.append(Ranges(title, "norm / the model's largest", names, series))
     header = ("model", "matrix", "gradient", "update", "update / weight")
     columns = ("relative_gradient", "relative_update", "update_to_weight")
     rows: list[Sequence[Any]] = []
-    for label, some in found.items():
+    for label, measured in by_label.items():
         for name in names:
-            middles = [_range(some, name, column) for column in columns]
+            middles = [_range(measured, name, column) for column in columns]
             if middles[0] is not None:
                 rows.append((label, name, *(None if middle is None else middle[1] for middle in middles)))
     title = "Gradient and update of each kind of matrix: least, median, largest"
     figure = Figure("updates", title, panels, columns=1, width=8.0)
     notes = [] if any(s.weights is not None for s in subjects) else [NO_UPDATES]
-    return Result([of_records("updates", found)], [figure], cells(header, rows), notes)
+    return Result([of_records("updates", by_label)], [figure], cells(header, rows), notes)
 
 
 NO_UPDATES = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
 
 
-def _range(some: Sequence[Matrix], name: str, column: str) -> tuple[float, float, float] | None:
-    own = [getattr(m, column) for m in some if f"{m.stack} {m.kind}" == name]
+def _range(measured: Sequence[Matrix], name: str, column: str) -> tuple[float, float, float] | None:
+    own = [getattr(m, column) for m in measured if f"{m.stack} {m.kind}" == name]
     values = [value for value in own if value is not None]
     return (min(values), statistics.median(values), max(values)) if values else None
 

@@ -108,20 +108,22 @@ class Guard:
             with balanced_meters():
                 result = train_step(trainer, samples, *args, **kwargs)
         except Abnormal as abnormal:
-            if self._incident is None or self._is_new_fault(abnormal.finding):
-                self._incident = self._explain(abnormal, train_step, trainer, samples)
+            incident = self._incident
+            # If a large gradient has now become not finite, the failing module is not known yet.
+            if incident is None or (incident.finding.kind, abnormal.finding.kind) == (GRADIENT_SPIKE, NOT_FINITE):
+                incident = self._incident = self._explain(abnormal, train_step, trainer, samples)
             self._drop(trainer)
             result = None
             if abnormal.action == NOTED:
                 result = self._apply(abnormal.update, train_step, trainer, samples, *args, **kwargs)
             # The last numbers of a failing run are the interesting ones, whatever the interval.
             self._recorder.finish(trainer, repeated=abnormal.action != NOTED)
-            self._incident.ends = abnormal.action == STOP
-            self._tell(self._incident, abnormal.update, abnormal.finding, abnormal.says)
-            if abnormal.action == STOP:
-                place = self._incident.place
-                reason = with_place(abnormal.finding.reason, abnormal.update.learning_rate, place)
-                raise Diverged(f"diverged at update {abnormal.update.number}: {reason}{self._named()}") from None
+            incident.ends = abnormal.action == STOP
+            self._tell(incident, abnormal.update, abnormal.finding, abnormal.says)
+            if incident.ends:
+                reason = with_place(abnormal.finding.reason, abnormal.update.learning_rate, incident.place)
+                named = self._named(incident)
+                raise Diverged(f"diverged at update {abnormal.update.number}: {reason}{named}") from None
         self._made(trainer)
         return result
 
@@ -193,11 +195,6 @@ class Guard:
             tokens,
         )
 
-    def _is_new_fault(self, finding: Finding) -> bool:
-        """Return whether a large gradient has now become not finite: the failing module is not known yet."""
-        before = self._incident
-        return before is not None and finding.kind == NOT_FINITE and before.finding.kind == GRADIENT_SPIKE
-
     def _explain(self, abnormal: Abnormal, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Incident:
         """Repeat the same update under the hooks of the recorder and of the search for its place."""
         self._recorder.discard()
@@ -244,10 +241,9 @@ class Guard:
         logger.warning("divergence guard: update %d: %s", update.number, text)
         logger.info(record(update.number, text, reason if incident.ends else ""))
 
-    def _named(self, incident: Incident | None = None) -> str:
+    def _named(self, incident: Incident) -> str:
         """Return the path of the report; other processes than the first know only its directory."""
-        incident = incident or self._incident
-        where = self._directory if self._reports is None or incident is None else incident.path
+        where = self._directory if self._reports is None else incident.path
         return f"; report: {where}" if where else ""
 
     def _made(self, trainer: Trainer) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.core.sub_layers import place_of
 
@@ -56,20 +56,17 @@ def gradient_norms(modules: Iterable[nn.Module], factor: float) -> dict[str, flo
     The gradient on a parameter in half precision is read, which holds the same numbers as its copy in float32 until
     the step, whether that copy is one flat tensor, one a parameter, or absent (``--memory-efficient-fp16``).
     """
-    names, found = [], []
+    names, norms = [], []
     for module in modules:
         for name, parameter in module.named_parameters():
-            if parameter.grad is not None:
+            gradient = parameter.grad
+            if gradient is not None:
+                values = gradient.coalesce().values() if gradient.is_sparse else gradient
                 names.append(group_of(name))
-                found.append(_norm(parameter.grad))
+                norms.append(torch.linalg.vector_norm(values.detach(), dtype=torch.float32))
     squares: dict[str, float] = {}
-    values = torch.stack(found).double().mul(factor).square().tolist() if found else []
-    for name, square in zip(names, values, strict=True):
+    parts = torch.stack(norms).double().mul(factor).square().tolist() if norms else []
+    for name, square in zip(names, parts, strict=True):
         squares[name] = squares.get(name, 0.0) + square
     result = {f"{name}/gradient_norm": math.sqrt(square) for name, square in squares.items()}
     return {"gradient_norm": math.sqrt(sum(squares.values())), **result}
-
-
-def _norm(gradient: Tensor) -> Tensor:
-    values = gradient.coalesce().values() if gradient.is_sparse else gradient
-    return torch.linalg.vector_norm(values.detach(), dtype=torch.float32)
