@@ -412,6 +412,7 @@ def decode(command: Sequence[str], output: Path) -> None:
     lines = logging.Formatter("%(asctime)s | %(levelname)s | %(name)s | %(message)s", "%Y-%m-%d %H:%M:%S")
     with open(output, "w", encoding="utf-8") as stream, redirect_stdout(stream), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "'pin_memory' argument")  # on every CPU
+        warnings.filterwarnings("ignore", module="hydra|fairseq_cli")  # Hydra, about fairseq's calls
         root.handlers[:] = [logging.StreamHandler(stream)]
         root.handlers[0].setFormatter(lines)
         root.setLevel(logging.INFO)
