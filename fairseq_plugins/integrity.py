@@ -26,7 +26,7 @@ from fairseq_plugins.errors import UserError
 NON_FINITE_ALLOWED = "FAIRSEQ_DEEP_ALLOW_NON_FINITE"
 """Environment variable of ``--allow-non-finite``, so that every process of a command has it."""
 SHA256 = "weights_sha256"
-"""Entry of ``extra_state``."""
+"""The entry of ``extra_state`` that holds the hash of the weights."""
 ZIP = b"PK\3\4"
 """Every zip archive begins with this."""
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -150,8 +150,8 @@ def _problems(state: Mapping[str, Any]) -> Iterator[str]:
     for entry in state.get("optimizer_history") or ():
         if not isinstance(entry, dict) or not isinstance(entry.get("num_updates", 0), int):
             yield "its entry 'optimizer_history' has no number of updates"
-    said = (state.get("extra_state") or {}).get(SHA256)
-    if said is not None and said != weights_hash(weights):
+    recorded = (state.get("extra_state") or {}).get(SHA256)
+    if recorded is not None and recorded != weights_hash(weights):
         yield "its weights are not those that were written (SHA-256), or another program has changed them"
 
 

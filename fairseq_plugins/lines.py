@@ -26,16 +26,12 @@ def read_lines(*paths: Path) -> Iterator[str]:
         UserError: a file is missing, empty, not UTF-8 (with the line number), or not a whole gzip file.
     """
     for path in paths:
-        yield from _lines_of(path)
-
-
-def _lines_of(path: Path) -> Iterator[str]:
-    lines = decoded(raw_lines(path), path)
-    first = next(lines, None)
-    if first is None:
-        raise UserError(f"{path}: empty")
-    yield first
-    yield from lines
+        lines = decoded(raw_lines(path), path)
+        first = next(lines, None)
+        if first is None:
+            raise UserError(f"{path}: empty")
+        yield first
+        yield from lines
 
 
 def decoded(lines: Iterable[bytes], name: object) -> Iterator[str]:
@@ -52,7 +48,7 @@ def decoded(lines: Iterable[bytes], name: object) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:
-            # Not of the line, which may have a byte order mark before what was decoded.
+            # `error.object` is what was decoded; the line may have a byte order mark before it.
             byte = error.object[error.start]
             raise UserError(f"{name}: line {number}: not UTF-8 (byte 0x{byte:02x})") from None
 
@@ -100,8 +96,8 @@ def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
 
 def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
     """Message for parallel files of unequal length."""
-    found = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
-    return f"{paths[0]}: not parallel: {found}; line k must translate line k"
+    counted = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
+    return f"{paths[0]}: not parallel: {counted}; line k must translate line k"
 
 
 class Writer:

@@ -10,7 +10,7 @@ from typing import Any
 from tabulate import tabulate
 
 ABSENT = "-"
-"""What a cell shows where there is no number."""
+"""A cell shows this where there is no number."""
 
 Cells = Sequence[Sequence[str]]
 """Rows of one length; the first is the header."""

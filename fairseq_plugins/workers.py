@@ -98,7 +98,7 @@ class Workers(Generic[Given, Made]):
             except StopIteration:
                 break
             except Exception as error:
-                # Behind the results of what was read before it.
+                # Raised after the results of what was read before it.
                 problem = error
             else:
                 waiting.append(self._pool.submit(_work, group))
@@ -126,8 +126,8 @@ def grouped(
     Args:
         items: in order.
         size: most items of a group.
-        weight: of an item.
-        heaviest: weight at which a group is full, whatever its size.
+        weight: returns the weight of an item.
+        heaviest: a group of this weight is full, whatever its size.
     """
     group: list[Given] = []
     total = 0

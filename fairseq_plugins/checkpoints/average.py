@@ -8,7 +8,6 @@ touched, one checkpoint at a time, so memory use stays near two models and optim
 from __future__ import annotations
 
 import argparse
-import sys
 from argparse import Namespace
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -119,14 +118,14 @@ def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] 
     return average
 
 
-def _require_same_model(first: dict[str, Any], first_path: Path, other: dict[str, Any], path: Path) -> None:
-    names = architecture(first), architecture(other)
+def _require_same_model(first: dict[str, Any], first_path: Path, settings: dict[str, Any], path: Path) -> None:
+    names = architecture(first), architecture(settings)
     if names[0] != names[1]:
         raise UserError(f"{path}: architecture '{names[1]}', but {first_path} has '{names[0]}'")
-    ours, others = _dictionaries(first), _dictionaries(other)
-    for name in sorted(ours.keys() & others.keys()):
-        if ours[name].read_bytes() != others[name].read_bytes():
-            raise UserError(f"{path}: trained with {others[name]}, which differs from {ours[name]} of {first_path}")
+    ours, theirs = _dictionaries(first), _dictionaries(settings)
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name].read_bytes() != theirs[name].read_bytes():
+            raise UserError(f"{path}: trained with {theirs[name]}, which differs from {ours[name]} of {first_path}")
 
 
 def _dictionaries(state: dict[str, Any]) -> dict[str, Path]:
@@ -197,7 +196,3 @@ def average(args: Namespace) -> None:
     average_checkpoints(inputs, args.output, ema=args.ema)
     of = "moving averages in " if args.ema else ""
     print(f"{args.output}: mean of {of}{len(inputs)}: {', '.join(path.name for path in inputs)}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -62,12 +62,12 @@ def without_training_state(state: dict[str, Any]) -> dict[str, Any]:
 
     Only the last entry of the optimizer history is kept: it has one for every resumption of the training.
     """
-    kept = {key: value for key, value in state.items() if key not in _OF_TRAINING}
-    if "optimizer_history" in kept:
-        kept["optimizer_history"] = kept["optimizer_history"][-1:]
+    entries = {key: value for key, value in state.items() if key not in _OF_TRAINING}
+    if "optimizer_history" in entries:
+        entries["optimizer_history"] = entries["optimizer_history"][-1:]
     extra = state.get("extra_state") or {}
-    kept["extra_state"] = {key: extra[key] for key in _EXTRA_STATE_KEPT if key in extra}
-    return kept
+    entries["extra_state"] = {key: extra[key] for key in _EXTRA_STATE_KEPT if key in extra}
+    return entries
 
 
 def require_file_name(output: Path) -> None:

@@ -14,7 +14,6 @@ The options of the result are a plain dictionary, not the ``argparse.Namespace``
 from __future__ import annotations
 
 import copy
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -297,28 +296,26 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
             raise UserError(line) from error
         raise
     require_finite(path, weights)
-    model.eval()
-    return model, options
+    return model.eval(), options
 
 
 def build_stock(folded: Folded) -> TransformerModelBase:
     """Build the stock model with fairseq's own builder and a strict load, in evaluation mode."""
     model: Any = build_model(OmegaConf.create(folded.options), task_for(folded.weights))
     model.load_state_dict(dict(folded.weights), strict=True)
-    model.eval()
-    return model
+    return model.eval()
 
 
 def largest_difference(before: TransformerModelBase, after: TransformerModelBase) -> float:
     """Return the largest difference of two models' log-probabilities (natural log) on random sentences with pads."""
     generator = torch.Generator().manual_seed(1)
     sentences, longest = 4, 20
-    inputs = []
-    for stack, limit in zip((before.encoder, before.decoder), before.max_positions(), strict=True):
-        words, length = stack.dictionary, min(longest, limit)
-        tokens = torch.randint(words.nspecial, len(words), (sentences, length), generator=generator)
-        inputs.append(tokens)
-    source, target = inputs
+    source, target = (
+        torch.randint(words.nspecial, len(words), (sentences, min(longest, limit)), generator=generator)
+        for words, limit in zip(
+            (before.encoder.dictionary, before.decoder.dictionary), before.max_positions(), strict=True
+        )
+    )
     # A source is padded on the left, a target on the right.
     source[1, : source.size(1) // 2] = before.encoder.padding_idx
     target[2, (target.size(1) + 1) // 2 :] = before.decoder.padding_idx
@@ -395,7 +392,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(fold_checkpoint(args.checkpoint, args.out, args.force)))
 
     return exit_code(run)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

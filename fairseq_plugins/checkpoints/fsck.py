@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_plugins.checkpoints.damaged import LAST
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
@@ -73,13 +74,8 @@ def check(places: Sequence[Path]) -> int:
         ]
         print(f"{place}:\n{tabulated([['checkpoint', 'updates', 'state'], *rows], left=(0, 2))}")
         if place.is_dir():
-            print(_resumed_from(checked))
+            resumable = [checkpoint for checkpoint in checked if checkpoint.resumable]
+            last = max(resumable, key=lambda item: (item.updates or 0, item.path.name == LAST), default=None)
+            where = f"can continue from {last.path.name} ({number(last.updates, ',d')} updates)" if last else ""
+            print(f"a training {where or 'cannot continue from any of them'}")
     return 0 if sound else DAMAGED
-
-
-def _resumed_from(checked: Sequence[Checked]) -> str:
-    usable = [checkpoint for checkpoint in checked if checkpoint.resumable]
-    if not usable:
-        return "a training cannot continue from any of them"
-    last = max(usable, key=lambda checkpoint: (checkpoint.updates or 0, checkpoint.path.name == "checkpoint_last.pt"))
-    return f"a training can continue from {last.path.name} ({number(last.updates, ',d')} updates)"

@@ -43,6 +43,7 @@ class RunningMean:
     _owner: dict[str, str] = field(default_factory=dict)
     _averages: dict[str, _Average] = field(default_factory=dict)
     _kept: dict[str, Tensor] = field(default_factory=dict)
+    _described: dict[str, str] = field(default_factory=dict)
 
     def add(self, weights: Mapping[str, Tensor], source: str) -> None:
         """Add one state dict; ``source`` names it in messages.
@@ -84,6 +85,7 @@ class RunningMean:
             self._owner[name] = first_name_of.setdefault(memory_of(tensor), name)
         for name in dict.fromkeys(self._owner.values()):
             tensor = weights[name]
+            self._described[name] = _describe(tensor)
             if tensor.is_floating_point() and not self._is_measured(name):
                 wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
                 self._averages[name] = _Average(torch.zeros(tensor.shape, dtype=wide), tensor.dtype)
@@ -95,10 +97,10 @@ class RunningMean:
 
     def _check(self, weights: Mapping[str, Tensor], source: str) -> None:
         for name in sorted(self._owner.keys() ^ weights.keys()):
-            holder, other = (self._first_source, source) if name in self._owner else (source, self._first_source)
-            raise UserError(f"'{name}' is in {holder} but not in {other}: checkpoints of different models")
+            sources = (self._first_source, source) if name in self._owner else (source, self._first_source)
+            raise UserError(f"'{name}' is in {sources[0]} but not in {sources[1]}: checkpoints of different models")
         for name, owner in self._owner.items():
-            ours, theirs = self._stored(owner), _describe(weights[name].shape, weights[name].dtype)
+            ours, theirs = self._described[owner], _describe(weights[name])
             if ours != theirs:
                 raise UserError(
                     f"'{name}' is {ours} in {self._first_source} but {theirs} in {source}: "
@@ -112,11 +114,6 @@ class RunningMean:
                     "so these are checkpoints of different trainings"
                 )
 
-    def _stored(self, owner: str) -> str:
-        if owner in self._kept:
-            return _describe(self._kept[owner].shape, self._kept[owner].dtype)
-        return _describe(self._averages[owner].mean.shape, self._averages[owner].stored_as)
 
-
-def _describe(shape: torch.Size, dtype: torch.dtype) -> str:
-    return f"{str(dtype).removeprefix('torch.')} of shape {tuple(shape)}"
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,18 +73,18 @@ def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Pa
     # Those with a lasting name come last, and so replace their copies (last, best).
     paths = [*sorted(set(directory.glob("checkpoint*.pt")) - set(lasting)), *lasting]
     scored = {checkpoint.updates: checkpoint for path in paths if (checkpoint := read_score(path)) is not None}
-    known = sorted({checkpoint.metric for checkpoint in scored.values()})
-    if not known:
+    metrics = sorted({checkpoint.metric for checkpoint in scored.values()})
+    if not metrics:
         raise UserError(f"{directory}: none of its checkpoints was saved after a validation")
-    if metric is None and len(known) > 1:
-        raise UserError(f"{directory}: its checkpoints have different metrics ({', '.join(known)}): use --metric")
-    wanted = metric or known[0]
-    if wanted not in known:
-        raise UserError(f"{unknown_name('--metric', wanted, known)} (the --best-checkpoint-metric of the training)")
-    candidates = [checkpoint for checkpoint in scored.values() if checkpoint.metric == wanted]
+    if metric is None and len(metrics) > 1:
+        raise UserError(f"{directory}: its checkpoints have different metrics ({', '.join(metrics)}): use --metric")
+    metric = metric or metrics[0]
+    if metric not in metrics:
+        raise UserError(f"{unknown_name('--metric', metric, metrics)} (the --best-checkpoint-metric of the training)")
+    candidates = [checkpoint for checkpoint in scored.values() if checkpoint.metric == metric]
     if len(candidates) < count:
         raise UserError(
-            f"{directory}: only {len(candidates)} checkpoints with {wanted}, fewer than the {count} requested"
+            f"{directory}: only {len(candidates)} checkpoints with {metric}, fewer than the {count} requested"
         )
     best = sorted(candidates, key=lambda checkpoint: (checkpoint.loss, -checkpoint.updates))[:count]
     return [checkpoint.path for checkpoint in sorted(best, key=lambda checkpoint: checkpoint.updates)]
@@ -102,7 +103,7 @@ def read_score(path: Path) -> Scored | None:
         return None
     settings = (state.get("cfg") or {}).get("checkpoint")
     if settings is None:  # an old checkpoint
-        settings = vars(state["args"]) if state.get("args") is not None else {}
+        settings = vars(state.get("args") or Namespace())
     sign = -1 if settings.get("maximize_best_checkpoint_metric", False) else 1
     return Scored(path, updates, str(settings.get("best_checkpoint_metric", "loss")), sign * float(value))
 

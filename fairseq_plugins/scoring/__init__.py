@@ -1,8 +1,8 @@
 """From translations to comparable scores: which BLEU, on which text, and whether a difference is significant.
 
 >>> from fairseq_plugins.scoring import score
->>> found = score({"mine": ["The cat sat on the mat."]}, [["The cat sat on the mat."]], metrics=["sacrebleu"])
->>> round(found.systems[0].scores["sacreBLEU"].mean, 2)
+>>> scores = score({"mine": ["The cat sat on the mat."]}, [["The cat sat on the mat."]], metrics=["sacrebleu"])
+>>> round(scores.systems[0].scores["sacreBLEU"].mean, 2)
 100.0
 """
 

@@ -192,11 +192,11 @@ def _files(args: argparse.Namespace) -> tuple[dict[str, list[Path]], list[Path]]
     Raises:
         UserError: both ways to name files are mixed, or one is incomplete.
     """
-    named = bool(args.systems or args.references)
-    if named == bool(args.files):
-        way = "files in more than one way" if named else "no files"
+    by_flags = bool(args.systems or args.references)
+    if by_flags == bool(args.files):
+        way = "files in more than one way" if by_flags else "no files"
         raise UserError(f"{way}: give HYP REF, or --systems NAME=HYP ... --references REF ...")
-    if named:
+    if by_flags:
         if not (args.systems and args.references):
             raise UserError("--systems and --references must be used together")
         return systems_of(args.systems), args.references
@@ -207,14 +207,14 @@ def _files(args: argparse.Namespace) -> tuple[dict[str, list[Path]], list[Path]]
 
 
 def _tokenised_files(args: argparse.Namespace, systems: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
-    given = args.tokenised_hypotheses
-    if bool(given) != bool(args.tokenised_references):
+    hypotheses = args.tokenised_hypotheses
+    if bool(hypotheses) != bool(args.tokenised_references):
         raise UserError(
             "--tokenised-hypotheses and --tokenised-references must be used together: one tokeniser must make both"
         )
-    if len(systems) > 1 or any("=" in argument and not Path(argument).exists() for argument in given):
-        return systems_of(given)
-    return {next(iter(systems)): [Path(file) for file in given]} if given else {}
+    if len(systems) > 1 or any("=" in argument and not Path(argument).exists() for argument in hypotheses):
+        return systems_of(hypotheses)
+    return {next(iter(systems)): [Path(file) for file in hypotheses]} if hypotheses else {}
 
 
 def systems_of(arguments: Sequence[str]) -> dict[str, list[Path]]:
@@ -248,7 +248,3 @@ def _read(systems: Mapping[str, Sequence[Path]], references: Sequence[Path]) -> 
         {name: [sentences[path] for path in files] for name, files in systems.items()},
         [sentences[path] for path in references],
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -152,7 +152,7 @@ METRICS: Mapping[str, Metric] = {
     "rouge-l": Metric("ROUGE-L", "ROUGE-L", "ROUGE", "plain", "B2T (headlines)", other=partial(_rouge, kind="rougeL")),
     "wer": Metric("WER", "WER", "WER", "plain", "B2T (LibriSpeech)", other=_word_error_rate, higher_is_better=False),
 }
-"""By the name that ``--metrics`` takes."""
+"""Every score by its name in ``--metrics``."""
 
 TASKS: Mapping[str, tuple[str, ...]] = {
     "translation": ("sacrebleu", "tokenised", "compound-split", "compound-split-t2t", "chrf", "chrf++", "ter"),

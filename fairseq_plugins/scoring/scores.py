@@ -228,13 +228,13 @@ def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[
 
 def _system_score(test_set: Forms, name: str, metric: Metric, lower_case: bool, resamples: int) -> SystemScore:
     text = test_set.text(metric.reads)
-    made = "" if metric.reads == "plain" else f"|tokens:{test_set.tokens_made_by(metric.reads)}"
-    made += "|punctuation:ASCII" if metric.reads == "straight compounds" else ""
-    made += "|compounds:split" if metric.reads.endswith("compounds") else ""
+    made_from = "" if metric.reads == "plain" else f"|tokens:{test_set.tokens_made_by(metric.reads)}"
+    made_from += "|punctuation:ASCII" if metric.reads == "straight compounds" else ""
+    made_from += "|compounds:split" if metric.reads.endswith("compounds") else ""
     values = (
         value_of(metric, run, text.references, lower_case=lower_case, resamples=resamples) for run in text.systems[name]
     )
-    return SystemScore(metric, tuple(replace(value, signature=value.signature + made) for value in values))
+    return SystemScore(metric, tuple(replace(value, signature=value.signature + made_from) for value in values))
 
 
 def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> Iterator[str]:

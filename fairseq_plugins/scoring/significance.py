@@ -56,7 +56,7 @@ TESTS: Mapping[str, PairedKind] = {
 WELCH = "Welch's t-test over runs"
 
 FEWEST_SENTENCES = 100
-"""With fewer sentences, resampling is unreliable: the bootstrap calls almost any difference real."""
+"""Resampling fewer sentences is unreliable: the bootstrap calls almost any difference real."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def _compare_two(
 ) -> Iterator[Comparison]:
     runs, base = text.systems[name], text.systems[baseline]
     if metric.sacre is None:
-        legal = ", ".join(other.name for other in METRICS.values() if other.paired)
-        raise UserError(f"{metric.name} has no paired test; legal: {legal}")
+        names = ", ".join(legal.name for legal in METRICS.values() if legal.paired)
+        raise UserError(f"{metric.name} has no paired test; legal: {names}")
     scorer = metric.sacre(lower_case)
     references = [list(reference) for reference in text.references]
     ours, theirs = ([float(scorer.corpus_score(run, references).score) for run in side] for side in (runs, base))
@@ -172,8 +172,8 @@ def _paired(
     for base, run in pairs:
         test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind.sacre, samples)
         signatures, results = test()
-        ((name, made),) = signatures.items()
-        signature = str(made)
+        ((name, description),) = signatures.items()
+        signature = str(description)
         # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two equal outputs.
         result: Any = results[name][1]
         p_values.append(1.0 if list(base) == list(run) else float(result.p_value))

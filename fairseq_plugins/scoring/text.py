@@ -96,9 +96,9 @@ class Text:
             UserError: they differ.
         """
         first, *others = self.references
-        named = {f"{name}{behind}": run for name, run in self.every_run().items()}
-        named |= {f"reference {number}{behind}": text for number, text in enumerate(others, start=2)}
-        require_equal_counts({**named, f"reference{behind}": first})
+        texts = {f"{name}{behind}": run for name, run in self.every_run().items()}
+        texts |= {f"reference {number}{behind}": text for number, text in enumerate(others, start=2)}
+        require_equal_counts({**texts, f"reference{behind}": first})
 
 
 @dataclass
@@ -141,11 +141,13 @@ class Forms:
         if self.language_pair is None:
             return f"it needs --language-pair (as de-en){files and ', or ' + files}"
         language = target_language(self.language_pair)
-        known = sorted(set(NonbreakingPrefixes().available_langs.values()))
-        if language in known:
+        languages = sorted(set(NonbreakingPrefixes().available_langs.values()))
+        if language in languages:
             return ""
         give = files and f": give {files}"
-        return f"Moses has no rules for '{language}'{nearest(language, known)}, only for {', '.join(known)}{give}"
+        return (
+            f"Moses has no rules for '{language}'{nearest(language, languages)}, only for {', '.join(languages)}{give}"
+        )
 
     def _has_files(self, reads: Reads) -> bool:
         return self.tokens is not None and reads != "straight compounds"
@@ -172,7 +174,7 @@ class Forms:
         language = target_language(str(self.language_pair))
         if reads == "tokens":
             return self.plain.changed(lambda sentences: moses(sentences, language))
-        # From the plain text, even if there are token files: the punctuation decides what a token is.
+        # The plain text is read even if there are token files: the punctuation decides what a token is.
         return self.plain.changed(lambda sentences: split_compounds(moses(straight_punctuation(sentences), language)))
 
     def require_readable(self, metric: Metric) -> None:
@@ -201,13 +203,12 @@ def target_language(pair: str) -> str:
 
 
 def _require_same_systems(plain: Text, tokens: Text) -> None:
-    described = [
+    descriptions = [
         ", ".join(name if len(runs) == 1 else f"{name} ({len(runs)} runs)" for name, runs in text.systems.items())
         for text in (tokens, plain)
     ]
-    if {name: len(runs) for name, runs in plain.systems.items()} != {
-        name: len(runs) for name, runs in tokens.systems.items()
-    }:
-        raise UserError(f"tokenised hypotheses are of {described[0]}, hypotheses of {described[1]}")
+    ours, theirs = ({name: len(runs) for name, runs in text.systems.items()} for text in (plain, tokens))
+    if ours != theirs:
+        raise UserError(f"tokenised hypotheses are of {descriptions[0]}, hypotheses of {descriptions[1]}")
     if len(tokens.references) != len(plain.references):
         raise UserError(f"{len(tokens.references)} tokenised references for {len(plain.references)} references")

@@ -46,6 +46,6 @@ def split_compounds(tokenised: Sequence[str]) -> list[str]:
     return [_HYPHEN.sub(_apart, line.encode()).decode() for line in tokenised]
 
 
-def _apart(found: re.Match[bytes]) -> bytes:
-    before, after = found.groups()
+def _apart(hyphen: re.Match[bytes]) -> bytes:
+    before, after = hyphen.groups()
     return b"##AT##-##AT##" if before is None else b"%b ##AT##-##AT## %b" % (before, after)

@@ -52,8 +52,8 @@ class LeanSearch(SequenceGenerator):
     ) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first; arguments are those of fairseq's method."""
         if not self.is_known(sample["net_input"], constraints):
-            found: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
-            return found
+            hypotheses: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
+            return hypotheses
         return _Batch(self, sample["net_input"], prefix_tokens, bos_token).search()
 
 
@@ -73,7 +73,10 @@ class _Batch:
         source = net_input["src_tokens"]
         self.sentences, length = source.size()[:2]
         self.device = source.device
-        self.lengths = self._source_lengths(net_input)
+        if "src_lengths" in net_input:
+            self.lengths: Tensor = net_input["src_lengths"]
+        else:  # counted as fairseq does
+            self.lengths = (source.ne(settings.eos) & source.ne(settings.pad)).long().sum(dim=1)
         self.max_len = min(int(settings.max_len_a * length + settings.max_len_b), settings.max_len - 1)
         if settings.match_source_len:
             self.max_len = int(self.lengths.max())
@@ -91,14 +94,6 @@ class _Batch:
             models, net_input, Ancestry(self.sentences, self.device), self.beam, settings.keeps_attention
         )
 
-    def _source_lengths(self, net_input: dict[str, Any]) -> Tensor:
-        """Return the length of each sentence, ``(B)``, as fairseq counts it."""
-        if "src_lengths" in net_input:
-            lengths: Tensor = net_input["src_lengths"]
-            return lengths
-        source = net_input["src_tokens"]
-        return (source.ne(self.settings.eos) & source.ne(self.settings.pad)).long().sum(dim=1)
-
     def search(self) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first."""
         with self.ensemble.running():
@@ -106,11 +101,11 @@ class _Batch:
                 candidates = self.candidates(step)
                 ends = candidates.words.eq(self.settings.eos) & candidates.scores.ne(-math.inf)
                 ends[:, : self.beam] &= ~self.ignored
-                kept = self.finish(step, candidates, ends[:, : self.beam].tolist())
+                staying = self.finish(step, candidates, ends[:, : self.beam].tolist())
                 if not self.alive:
                     break
                 assert step < self.max_len, f"{step} < {self.max_len}"
-                self.go_on(step, candidates, ends, kept)
+                self.go_on(step, candidates, ends, staying)
         return self.finished.ranked()
 
     def candidates(self, step: int) -> Candidates:
@@ -118,53 +113,53 @@ class _Batch:
         sentences = len(self.alive)
         # All hypotheses are equal at the first step: fairseq, too, looks at the first only.
         tokens, sums = (self.tokens[:: self.beam], self.sums[:: self.beam]) if step == 0 else (self.tokens, self.sums)
-        found, seen = self.ensemble.step(tokens[:, : step + 1], self.settings.temperature)
-        found = self.constrain(step, found, tokens, sums)
-        if seen is not None:
-            self.remember_attention(step, seen)
+        lprobs, attention = self.ensemble.step(tokens[:, : step + 1], self.settings.temperature)
+        lprobs = self.constrain(step, lprobs, tokens, sums)
+        if attention is not None:
+            self.remember_attention(step, attention)
         so_far = None if step == 0 else self.sums[:, step - 1].view(sentences, self.beam)
-        return best_candidates(found, so_far, sentences, 2 * self.beam)
+        return best_candidates(lprobs, so_far, sentences, 2 * self.beam)
 
-    def constrain(self, step: int, found: Tensor, tokens: Tensor, sums: Tensor) -> Tensor:
+    def constrain(self, step: int, lprobs: Tensor, tokens: Tensor, sums: Tensor) -> Tensor:
         """Apply the settings to log-probabilities ``(N * W, V)``, in fairseq's order.
 
         Args:
             step: counted from 0.
-            found: changed in place.
+            lprobs: changed in place.
             tokens: the words so far, ``(N * W, max_len + 2)``.
             sums: of log-probabilities so far, ``(N * W, max_len + 1)``.
         """
         settings, sentences = self.settings, len(self.alive)
-        width = len(found) // sentences
-        found[:, settings.pad] = -math.inf
+        width = len(lprobs) // sentences
+        lprobs[:, settings.pad] = -math.inf
         if settings.unk_penalty:
-            found[:, settings.unk] -= settings.unk_penalty
+            lprobs[:, settings.unk] -= settings.unk_penalty
         if step >= self.max_len:
-            found[:, : settings.eos] = -math.inf
-            found[:, settings.eos + 1 :] = -math.inf
+            lprobs[:, : settings.eos] = -math.inf
+            lprobs[:, settings.eos + 1 :] = -math.inf
         if self.prefix is not None and step < min(self.prefix.size(1), self.max_len):
             # The method of fairseq writes words and sums of hypotheses whose prefix has ended through views.
-            found, tokens, sums = settings._prefix_tokens(step, found, sums, tokens, self.prefix, width)
+            lprobs, tokens, sums = settings._prefix_tokens(step, lprobs, sums, tokens, self.prefix, width)
         else:
             if step < settings.min_len:
-                found[:, settings.eos] = -math.inf
+                lprobs[:, settings.eos] = -math.inf
             if settings.token_indices_to_suppress is not None:
-                found[:, settings.token_indices_to_suppress] = -math.inf
+                lprobs[:, settings.token_indices_to_suppress] = -math.inf
         if settings.repeat_ngram_blocker is not None:
-            found = settings.repeat_ngram_blocker(tokens, found, sentences, width, step)
+            lprobs = settings.repeat_ngram_blocker(tokens, lprobs, sentences, width, step)
         if isinstance(settings.search, LengthConstrainedBeamSearch):
-            strategy, by_sentence = settings.search, found.view(sentences, width, -1)
+            strategy, by_sentence = settings.search, lprobs.view(sentences, width, -1)
             too_short = step < strategy.min_len_a * self.lengths + strategy.min_len_b
             long_enough = step >= strategy.max_len_a * self.lengths + strategy.max_len_b
             by_sentence[too_short, :, settings.eos] = -math.inf
             by_sentence[long_enough, :, settings.eos] = 0
-        return found
+        return lprobs
 
-    def remember_attention(self, step: int, seen: Tensor) -> None:
+    def remember_attention(self, step: int, weights: Tensor) -> None:
         """Write the attention of this step, ``(N * W, S)``, to the buffer ``(N * K, S, max_len + 2)``."""
         if self.attention is None:
-            self.attention = seen.new_empty(len(self.tokens), seen.size(1), self.max_len + 2)
-        self.attention[:, :, step + 1] = seen.repeat_interleave(self.beam, dim=0) if step == 0 else seen
+            self.attention = weights.new_empty(len(self.tokens), weights.size(1), self.max_len + 2)
+        self.attention[:, :, step + 1] = weights.repeat_interleave(self.beam, dim=0) if step == 0 else weights
 
     def finish(self, step: int, candidates: Candidates, ends: list[list[bool]]) -> list[int] | None:
         """Put hypotheses that end aside, and let full sentences leave.
@@ -175,7 +170,7 @@ class _Batch:
             ends: which of the first K candidates end a hypothesis.
 
         Returns:
-            which of the sentences stay; None if all do.
+            the sentences that stay; None if all do.
         """
         places = [(row, rank) for row, ranks in enumerate(ends) for rank, end in enumerate(ranks) if end]
         if not places:
@@ -192,22 +187,22 @@ class _Batch:
             scores = scores / (step + 1) ** self.settings.len_penalty
         if self.settings.match_source_len:
             scores = scores.masked_fill(step > self.lengths[rows], -math.inf)
-        seen = None if self.attention is None else self.attention.index_select(0, parents)[:, :, 1 : step + 2]
+        weights = None if self.attention is None else self.attention.index_select(0, parents)[:, :, 1 : step + 2]
         for place, (row, _) in enumerate(places):
-            attention = None if seen is None else seen[place]
+            attention = None if weights is None else weights[place]
             self.finished.add(self.alive[row], tokens[place], scores[place], positional[place], attention)
         ended = {row for row, _ in places if self.finished.is_full(self.alive[row]) or step == self.max_len}
         if not ended:
             return None
-        kept = [row for row in range(len(self.alive)) if row not in ended]
-        self.alive = [self.alive[row] for row in kept]
-        return kept
+        staying = [row for row in range(len(self.alive)) if row not in ended]
+        self.alive = [self.alive[row] for row in staying]
+        return staying
 
-    def go_on(self, step: int, candidates: Candidates, ends: Tensor, kept: list[int] | None) -> None:
-        """Continue with the best K candidates that do not end, of the sentences ``kept`` (None: of all)."""
-        index = None if kept is None else torch.tensor(kept, device=self.device)
-        candidates = Candidates(*(matching(one, index) for one in candidates))
-        ends, self.ignored, self.lengths = (matching(one, index) for one in (ends, self.ignored, self.lengths))
+    def go_on(self, step: int, candidates: Candidates, ends: Tensor, staying: list[int] | None) -> None:
+        """Continue the sentences ``staying`` (None: all) with their best K candidates that do not end."""
+        index = None if staying is None else torch.tensor(staying, device=self.device)
+        candidates = Candidates(*(matching(rows, index) for rows in candidates))
+        ends, self.ignored, self.lengths = (matching(rows, index) for rows in (ends, self.ignored, self.lengths))
         self.prefix = matching(self.prefix, index)
         ends[:, : self.beam] |= self.ignored
         count = ends.size(1)
@@ -226,4 +221,4 @@ class _Batch:
             self.attention = self.attention[: len(rows)]
         if step == 0:
             self.ensemble.expand(len(ends) if index is None else self.sentences, self.device)
-        self.ensemble.follow(rows, kept, index, parents)
+        self.ensemble.follow(rows, staying, index, parents)

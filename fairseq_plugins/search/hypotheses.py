@@ -44,8 +44,8 @@ def best_of_rows(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     chosen = in_blocks.amax(dim=-1).topk(count)[1]
     starts = chosen.unsqueeze(-1) * BLOCK
     places = (starts + torch.arange(BLOCK, device=scores.device)).view(rows, -1)
-    rest = torch.arange(blocks * BLOCK, width, device=scores.device).expand(rows, -1)
-    places = torch.cat([places, rest], dim=1)
+    behind_blocks = torch.arange(blocks * BLOCK, width, device=scores.device).expand(rows, -1)
+    places = torch.cat([places, behind_blocks], dim=1)
     values, order = scores.gather(1, places).topk(count)
     return values, places.gather(1, order)
 
@@ -113,7 +113,7 @@ class Finished:
 
     def ranked(self) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first; one transfer from the device brings all scores."""
-        scores = [one["score"] for ended in self.hypotheses for one in ended]
+        scores = [hypothesis["score"] for ended in self.hypotheses for hypothesis in ended]
         values = torch.stack(scores).tolist() if scores else []
         ranked, start = [], 0
         for ended in self.hypotheses:

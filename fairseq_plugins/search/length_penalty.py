@@ -77,7 +77,7 @@ def in_gnmt_form(search: SequenceGenerator | SequenceScorer, alpha: float) -> An
 
 
 def _ranked(hypotheses: list[dict[str, Any]], alpha: float, takes_mean: bool) -> list[dict[str, Any]]:
-    """The hypotheses of a sentence with their scores in the GNMT form, best first; equal ones keep their order."""
+    """Return the hypotheses of a sentence with scores in the GNMT form, best first; equal ones keep their order."""
     for hypothesis in hypotheses:
         total = hypothesis["positional_scores"].sum() if takes_mean else hypothesis["score"]
         hypothesis["score"] = total / gnmt_length_penalty(len(hypothesis["tokens"]), alpha)

@@ -55,8 +55,8 @@ class LowLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., I)`` to ``(..., O)``."""
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x.to(self.dtype), self.weight, self.bias, "none", [], "")
-        return found.float()
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x.to(self.dtype), self.weight, self.bias, "none", [], "")
+        return product.float()
 
 
 class Int8Linear(LowLinear):
@@ -69,8 +69,8 @@ class Int8Linear(LowLinear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., I)`` to ``(..., O)``."""
-        found: Tensor = torch.ops.quantized.linear_dynamic(x, self.weight, self.seven_bits)
-        return found
+        product: Tensor = torch.ops.quantized.linear_dynamic(x, self.weight, self.seven_bits)
+        return product
 
 
 def _packed(weight: Tensor, bias: Tensor | None) -> Any:
@@ -97,8 +97,8 @@ def products_overflow() -> bool:
     if not torch.cpu._is_vnni_supported():
         return True
     ones = torch.ones(64, 64)
-    found: Tensor = torch.ops.quantized.linear_dynamic(ones, _packed(ones, None), False)
-    return not torch.allclose(found, ones @ ones, rtol=0.02)
+    product: Tensor = torch.ops.quantized.linear_dynamic(ones, _packed(ones, None), False)
+    return not torch.allclose(product, ones @ ones, rtol=0.02)
 
 
 KINDS: dict[str, Callable[[Tensor, Tensor | None], LowLinear]] = {
@@ -126,10 +126,10 @@ def computes_bf16(cpuinfo: str) -> bool:
 
 
 def refuse_impossible(model: nn.Module, precision: str) -> None:
-    """Check that the model and this machine can.
+    """Check that this machine can run the model in this precision.
 
     Raises:
-        UserError: they cannot.
+        UserError: it cannot.
     """
     weight = next(model.parameters())
     if weight.device.type != "cpu":
@@ -147,19 +147,19 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
 
 
 def affine_form(linear: nn.Linear) -> tuple[Tensor, Tensor | None] | None:
-    """Return weight and bias of what a linear map computes, or None if it is not affine.
+    """Return the weight and bias that a linear map computes with, or None if it is not affine.
 
-    A subclass of ``nn.Linear`` that does not say may shift its input or output: then the bias is what it gives for
-    zero. Whether the rest is its weight is tried on random inputs.
+    A subclass of ``nn.Linear`` that does not state them may shift its input or output. Its bias is then its output for
+    zero, and random inputs show whether the rest is its weight.
     """
-    found_form = stated_form(linear)
-    if found_form is not None:
-        return found_form
+    if (form := stated_form(linear)) is not None:
+        return form
     draw = torch.Generator().manual_seed(1)
     inputs = torch.randn(4, linear.in_features, generator=draw)
     bias = linear(torch.zeros(1, linear.in_features))[0]
-    found, expected = linear(inputs), F.linear(inputs, linear.weight, bias)
-    return (linear.weight, bias) if torch.allclose(found, expected, atol=1e-5 * float(found.abs().max())) else None
+    outputs, expected = linear(inputs), F.linear(inputs, linear.weight, bias)
+    is_affine = torch.allclose(outputs, expected, atol=1e-5 * float(outputs.abs().max()))
+    return (linear.weight, bias) if is_affine else None
 
 
 @torch.no_grad()
@@ -171,7 +171,7 @@ def lower(model: nn.Module, precision: str) -> int:
         precision: ``bf16`` or ``int8``.
 
     Raises:
-        UserError: the model or this machine cannot.
+        UserError: this machine cannot run the model in this precision.
     """
     refuse_impossible(model, precision)
     model.eval()
@@ -184,7 +184,7 @@ def lower(model: nn.Module, precision: str) -> int:
                 form = (child.weight, child.bias) if isinstance(child, NormedMap) else affine_form(child)
                 if form is None:
                     continue
-                low = KINDS[precision](*(None if one is None else one.detach() for one in form))  # type: ignore[arg-type]
+                low = KINDS[precision](*(None if tensor is None else tensor.detach() for tensor in form))  # type: ignore[arg-type]
                 replaced[child] = child.around(low) if isinstance(child, NormedMap) else low
             setattr(parent, name, replaced[child])
         if isinstance(parent, MultiheadAttention):

@@ -37,24 +37,24 @@ class Cached:
     @classmethod
     def of_target(cls, keys: Tensor, values: Tensor, room: int) -> Cached:
         """Return an empty cache for what has the sizes and type of ``keys`` and ``values``, ``(N, W, H, D)``."""
-        made = cls(*(one.new_empty(one.size(0), room, *one.shape[2:]) for one in (keys, values)))
-        made.used = 0
-        return made
+        cache = cls(*(like.new_empty(like.size(0), room, *like.shape[2:]) for like in (keys, values)))
+        cache.used = 0
+        return cache
 
     def append(self, *new: Tensor) -> None:
         """Write keys and values ``(N, W, H, D)`` behind the used positions."""
         end = self.used + new[0].size(1)
-        for place, (old, one) in enumerate(zip(self.pair, new, strict=True)):
+        for place, (old, added) in enumerate(zip(self.pair, new, strict=True)):
             if end > old.size(1):
                 larger = old.new_empty(old.size(0), max(end, 2 * old.size(1)), *old.shape[2:])
                 larger[:, : self.used] = old[:, : self.used]
                 self.pair[place] = old = larger
-            old[:, self.used : end] = one
+            old[:, self.used : end] = added
         self.used = end
 
     def by_head(self) -> tuple[Tensor, Tensor]:
         """Return views ``(N, H, used, D)``."""
-        keys, values = (one[:, : self.used].transpose(1, 2) for one in self.pair)
+        keys, values = (cache[:, : self.used].transpose(1, 2) for cache in self.pair)
         return keys, values
 
     def keep(self, sentences: list[int], index: Tensor) -> None:
@@ -160,11 +160,11 @@ def attend(
         weights = torch.softmax(logits if bias is None else logits + bias, dim=-1, dtype=torch.float32)
         context = torch.matmul(weights.type_as(values), values)
         weights = weights.permute(1, 0, 2, 3).reshape(heads, rows, 1, -1)
-        seen: Tensor | None = weights if need_head_weights else weights.mean(dim=0)
+        returned: Tensor | None = weights if need_head_weights else weights.mean(dim=0)
     else:
         context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=module.scaling)
-        seen = None
-    return module.out_proj(context.transpose(1, 2).reshape(1, rows, -1)), seen
+        returned = None
+    return module.out_proj(context.transpose(1, 2).reshape(1, rows, -1)), returned
 
 
 def forward(
@@ -201,9 +201,9 @@ def forward(
 
 @contextmanager
 def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
-    """Let the attentions of ``decoder`` attend in steps as long as this lasts, and compute no weights unasked.
+    """Switch the attentions of ``decoder`` to steps, and skip attention weights that nobody requested.
 
-    An attention that has its own steps and shares the source between hypotheses is told their number, ``beam``.
+    An attention with steps of its own gets ``beam``, because the hypotheses of a sentence share its source.
     """
     stepping, before = [], []
     for module in decoder.modules():

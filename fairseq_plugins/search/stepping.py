@@ -32,8 +32,8 @@ def reads_source_once(decoder: nn.Module) -> bool:
     if not isinstance(decoder, TransformerDecoderBase) or decoder.cross_self_attention:
         return False
     attentions = [module for module in decoder.modules() if isinstance(module, MultiheadAttention)]
-    known = all(type(one).__module__.split(".")[0] in HERE_AND_FAIRSEQ for one in (decoder, *decoder.layers))
-    return known and all(has_steps(one) or getattr(one, "beams_share_source", False) for one in attentions)
+    ours = all(type(module).__module__.split(".")[0] in HERE_AND_FAIRSEQ for module in (decoder, *decoder.layers))
+    return ours and all(has_steps(module) or getattr(module, "beams_share_source", False) for module in attentions)
 
 
 def can_step(model: Any) -> bool:
@@ -64,9 +64,9 @@ class Member:
         self.options: dict[str, Any] = {}
         if isinstance(self.decoder, TransformerDecoderBase) and not attention:
             self.options["alignment_layer"] = -1  # no layer, hence no layer's weights
-        self.movable = [one for one in self.decoder.modules() if hasattr(one, "reorder_incremental_state")]
+        self.movable = [module for module in self.decoder.modules() if hasattr(module, "reorder_incremental_state")]
         if self.shares:
-            self.movable = [one for one in self.movable if one is not self.decoder and not has_steps(one)]
+            self.movable = [module for module in self.movable if module is not self.decoder and not has_steps(module)]
 
     def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
         """Return log-probabilities of the next word, ``(N * W, V)``, and the attention, ``(N * W, S)``, if asked for.
@@ -80,8 +80,8 @@ class Member:
         last = output[:, -1:]
         if temperature != 1:
             last = last / temperature
-        found = self.model.get_normalized_probs((last, extra), log_probs=True, sample=None)[:, -1]
-        return found, _attention_in(extra) if self.attention else None
+        lprobs = self.model.get_normalized_probs((last, extra), log_probs=True, sample=None)[:, -1]
+        return lprobs, _attention_in(extra) if self.attention else None
 
     def expand(self, sentences: int, device: torch.device) -> None:
         """Go from sentences to hypotheses, after the first step."""
@@ -96,20 +96,20 @@ class Member:
             self._move(order)
             self._move_source(order)
 
-    def follow(self, rows: Tensor, kept: list[int] | None, index: Tensor | None) -> None:
+    def follow(self, rows: Tensor, staying: list[int] | None, index: Tensor | None) -> None:
         """Let hypotheses continue others, and sentences leave.
 
         Args:
             rows: which of the rows so far each row continues.
-            kept: numbers of the sentences that stay, ascending; None if all do.
+            staying: numbers of the sentences that stay, ascending; None if all do.
             index: the same on the device.
         """
-        if self.beam > 1 or kept is not None:
+        if self.beam > 1 or staying is not None:
             self._move(rows)
-        if kept is not None and index is not None:
+        if staying is not None and index is not None:
             self._move_source(rows)
             if isinstance(self.state, DecodingState):
-                self.state.keep(kept, index)
+                self.state.keep(staying, index)
 
     def _move(self, order: Tensor) -> None:
         if not self.shares:
@@ -125,12 +125,10 @@ class Member:
 
 def _attention_in(extra: Any) -> Tensor | None:
     """Return the attention ``(R, S)`` of the last word in what a decoder returns beside its logits, as fairseq does."""
-    found = extra
-    if isinstance(extra, dict):
-        found = extra["attn"]
-    if isinstance(found, list):
-        found = found[0] if found else None
-    return None if found is None else found[:, -1]
+    attention = extra["attn"] if isinstance(extra, dict) else extra
+    if isinstance(attention, list):
+        attention = attention[0] if attention else None
+    return None if attention is None else attention[:, -1]
 
 
 class Ensemble:
@@ -154,20 +152,20 @@ class Ensemble:
     def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
         """Return the log of the mean probability, ``(N * W, V)``, and the mean attention, ``(N * W, S)``, if any."""
         self.ancestry.begin_step()
-        found = [member.step(previous, temperature) for member in self.members]
-        if len(found) == 1:
-            return found[0]
-        mean = torch.logsumexp(torch.stack([one for one, _ in found]), dim=0) - math.log(len(found))
-        seen = [one for _, one in found if one is not None]
-        return mean, torch.stack(seen).sum(dim=0) / len(found) if seen else None
+        results = [member.step(previous, temperature) for member in self.members]
+        if len(results) == 1:
+            return results[0]
+        mean = torch.logsumexp(torch.stack([lprobs for lprobs, _ in results]), dim=0) - math.log(len(results))
+        attentions = [attention for _, attention in results if attention is not None]
+        return mean, torch.stack(attentions).sum(dim=0) / len(results) if attentions else None
 
     def expand(self, sentences: int, device: torch.device) -> None:
         """Go from sentences to hypotheses, after the first step."""
         for member in self.members:
             member.expand(sentences, device)
 
-    def follow(self, rows: Tensor, kept: list[int] | None, index: Tensor | None, parents: Tensor) -> None:
+    def follow(self, rows: Tensor, staying: list[int] | None, index: Tensor | None, parents: Tensor) -> None:
         """Let hypotheses continue others, ``parents`` ``(N, K)`` of their own sentence, and sentences leave."""
         self.ancestry.follow(index, parents)
         for member in self.members:
-            member.follow(rows, kept, index)
+            member.follow(rows, staying, index)

@@ -80,7 +80,7 @@ class FairseqForeachAdam(FairseqAdam):
         self._optimizer = self.kind(params, **self.optimizer_config)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """As ``fairseq.utils.clip_grad_norm_``, with one call for the norms of all tensors.
+        """Clip as ``fairseq.utils.clip_grad_norm_`` does, with one call for the norms of all tensors.
 
         Args:
             max_norm: the largest norm of all gradients together; 0 leaves them as they are.

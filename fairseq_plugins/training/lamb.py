@@ -25,7 +25,7 @@ weight decay, which apex does not.
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,8 +36,7 @@ from fairseq.optim.adam import FairseqAdam
 from omegaconf import II
 from torch import Tensor
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.training.moments import MomentOptimizer, first_rate, problems_of_settings, read_betas
+from fairseq_plugins.training.moments import MomentOptimizer, checked_settings
 
 
 @dataclass
@@ -63,8 +62,8 @@ class LambConfig(FairseqDataclass):
 
 def trust_ratios(weights: list[Tensor], steps: list[Tensor]) -> list[Tensor]:
     """Return the norm of each of ``weights`` over that of its step; 1 if one of the two is 0."""
-    own, other = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, steps))
-    return list(torch.where((own > 0) & (other > 0), own / other, 1.0).unbind())
+    sizes, lengths = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, steps))
+    return list(torch.where((sizes > 0) & (lengths > 0), sizes / lengths, 1.0).unbind())
 
 
 class Lamb(MomentOptimizer):
@@ -116,26 +115,13 @@ class FairseqLamb(FairseqOptimizer):
     @property
     def optimizer_config(self) -> dict[str, Any]:
         """Return the settings of the torch optimizer."""
-        problems = list(_problems(self.cfg))
-        if problems:
-            raise UserError(problems)
-        return {
-            "lr": first_rate(self.cfg.lr),
-            "betas": read_betas(self.cfg.lamb_betas),
-            "eps": self.cfg.lamb_eps,
-            "weight_decay": self.cfg.weight_decay,
-        }
+        cfg, problems = self.cfg, []
+        if cfg.fp16 and not (cfg.memory_efficient_fp16 or cfg.bf16 or cfg.fp16_no_flatten_grads):
+            problems.append(
+                "--optimizer lamb needs separate tensors, but --fp16 flattens the master weights into one: "
+                "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"
+            )
+        rule = "--lamb-betas must both be at least 0 and below 1"
+        return checked_settings(cfg, "lamb", lambda beta2: 0 <= beta2 < 1, rule, problems)
 
     average_params = FairseqAdam.average_params  # the state has Adam's names
-
-
-def _problems(cfg: Any) -> Iterator[str]:
-    """Yield the problems of the settings."""
-    yield from problems_of_settings(
-        cfg, "lamb", lambda beta2: 0 <= beta2 < 1, "--lamb-betas must both be at least 0 and below 1"
-    )
-    if cfg.fp16 and not (cfg.memory_efficient_fp16 or cfg.bf16 or cfg.fp16_no_flatten_grads):
-        yield (
-            "--optimizer lamb needs separate tensors, but --fp16 flattens the master weights into one: "
-            "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"
-        )

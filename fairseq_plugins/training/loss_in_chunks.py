@@ -45,13 +45,13 @@ from fairseq_plugins.errors import UserError
 
 SUFFIX = "_in_chunks"
 LOGITS = 2**24
-"""Maximum of logits at a time: 64 MiB in float32."""
+"""Maximum number of logits in memory at a time: 64 MiB in float32."""
 LOSS, NLL, RIGHT = range(3)
 """Rows of what the output layer returns."""
 
 
 class Settings(NamedTuple):
-    """What a pass over the tokens computes.
+    """Settings of a pass over the tokens.
 
     Attributes:
         epsilon: label smoothing.
@@ -106,7 +106,7 @@ class OutputAndLoss(torch.autograd.Function):
         features, table, target = ctx.saved_tensors
         factor = gradient[LOSS]
         if ctx.gradients is not None:
-            of_features, of_table = (one * factor for one in ctx.gradients)
+            of_features, of_table = (gradient * factor for gradient in ctx.gradients)
         else:
             done = Pass(features, table, target, ctx.settings, True, factor.float().expand(target.shape))
             of_features, of_table = done.of_features, done.of_table
@@ -169,7 +169,7 @@ class Pass:
     def _add_gradients(
         self, chunk: slice, lprobs: Tensor, target: Tensor, factors: Tensor | None, rows: Tensor, weight: Tensor
     ) -> None:
-        """Add those of a chunk but for the constant of the smoothing; overwrites ``lprobs``."""
+        """Add the gradients of a chunk, except for the constant of the smoothing; overwrites ``lprobs``."""
         by_logits = lprobs.exp_()
         by_logits.scatter_add_(1, target.unsqueeze(1), by_logits.new_full((len(target), 1), -self.right))
         if factors is not None:
@@ -241,14 +241,14 @@ class InChunks(FairseqCriterion):
             kind = features.device.type
             dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
             settings = Settings(self.eps, self.report_accuracy, dtype, reduce)
-            kept = self._words(target).flatten()
-            rows, words = features.flatten(0, 1)[kept], target.flatten()[kept]
+            counted = self._words(target).flatten()
+            rows, words = features.flatten(0, 1)[counted], target.flatten()[counted]
             with torch.autocast(kind, enabled=False):
                 computed = OutputAndLoss.apply(rows, table, words, settings, torch.is_grad_enabled())
             if reduce:
                 return computed
             everywhere = computed.new_zeros(3, target.numel())
-            everywhere[:, kept] = computed
+            everywhere[:, counted] = computed
             return everywhere.view(3, *target.shape)[:, :, self.ignore_prefix_size :].flatten(1)
 
         decoder.output_layer = losses

@@ -23,7 +23,6 @@ import functools
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,7 +34,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
-from fairseq_plugins.processor import CPUINFO, has_bf16
+from fairseq_plugins.processor import has_bf16
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +45,6 @@ def in_bf16(cfg: Any) -> bool:
     """Return whether fairseq's ``cfg`` means automatic mixed precision in bfloat16."""
     common = cfg.common
     return bool(common.amp and (common.bf16 or common.cpu or not torch.cuda.is_available()))
-
-
-def lacks_bf16(cpuinfo: Path = CPUINFO) -> bool:
-    """Return whether this CPU is known to have no instructions for bfloat16."""
-    return has_bf16(cpuinfo) is False
 
 
 @contextlib.contextmanager
@@ -71,9 +65,9 @@ def recompute_alike(forward: Callable[..., Any], ctx: Any, run: Callable[..., An
 
     def again(*inputs: Any, **named: Any) -> Any:
         with contextlib.ExitStack() as precisions:
-            for one in half:
+            for device, dtype in half:
                 # The input of a layer is a leaf here, and the cache would add its gradients up in half precision.
-                precisions.enter_context(half_products(*one, keep_casts=False))
+                precisions.enter_context(half_products(device, dtype, keep_casts=False))
             return run(*inputs, **named)
 
     return forward(ctx, again if half else run, *args)
@@ -99,12 +93,12 @@ def build_mixed(
         return
     if cfg.common.memory_efficient_bf16 or cfg.common.memory_efficient_fp16:
         raise UserError("--amp keeps float32 weights, --memory-efficient-bf16 and -fp16 do not: drop one of the two")
-    wanted, cfg.common.bf16 = cfg.common.bf16, False  # which would convert the weights
+    bf16, cfg.common.bf16 = cfg.common.bf16, False  # which would convert the weights
     try:
         build(trainer, cfg, task, model, criterion, *args, **kwargs)
     finally:
-        cfg.common.bf16 = wanted
-    if not trainer.cuda and lacks_bf16():
+        cfg.common.bf16 = bf16
+    if not trainer.cuda and has_bf16() is False:
         logger.warning("--amp: this CPU only emulates bfloat16, which is slower than float32; drop --amp")
     # fairseq also asks for autocast on a GPU, and torch would answer that it disables autocast.
     warnings.filterwarnings("ignore", message="CUDA is not available or torch_xla", category=UserWarning)

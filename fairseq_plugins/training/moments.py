@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_plugins.errors import UserError
+
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -30,9 +32,9 @@ class MomentOptimizer(torch.optim.Optimizer):
     supports_memory_efficient_fp16 = True
 
     chunk = 2**24
-    """Maximum of numbers that one call updates: bounds the memory of the intermediate results."""
+    """Maximum of numbers that one call updates; it bounds the memory of the intermediate results."""
     chunk_on_cpu = 2**15
-    """The same on a CPU: what several operations in turn find in the cache."""
+    """The same on a CPU: so many numbers stay in the cache from one operation to the next."""
 
     def __init__(
         self,
@@ -131,29 +133,43 @@ def chunks(params: list[Tensor], most: int) -> Iterator[list[Tensor]]:
         yield chunk
 
 
-def first_rate(rates: Any) -> float:
-    """Return the rate that an optimizer starts with: fairseq has one for each epoch, or a single one."""
-    return float(next(iter(rates)) if isinstance(rates, Collection) else rates)
-
-
-def read_betas(said: Any) -> tuple[float, float] | None:
+def read_betas(betas: Any) -> tuple[float, float] | None:
     """Read the pair in ``--adam-betas`` and similar flags, text or a YAML list; ``None`` if it is not a pair."""
     try:
-        first, second = (float(one) for one in (ast.literal_eval(said) if isinstance(said, str) else said))
+        first, second = map(float, ast.literal_eval(betas) if isinstance(betas, str) else betas)
     except (ValueError, TypeError, SyntaxError):
         return None
     return first, second
 
 
-def problems_of_settings(cfg: Any, prefix: str, legal_beta2: Callable[[float], bool], rule: str) -> Iterator[str]:
-    """Yield the problems of ``--PREFIX-betas``, ``--PREFIX-eps`` and ``--weight-decay``; ``rule`` words the first."""
-    said, eps = getattr(cfg, f"{prefix}_betas"), getattr(cfg, f"{prefix}_eps")
-    betas = read_betas(said)
+def checked_settings(
+    cfg: Any, prefix: str, legal_beta2: Callable[[float], bool], rule: str, further: Iterable[str]
+) -> dict[str, Any]:
+    """Return the settings of a :class:`MomentOptimizer` from fairseq's ``cfg``.
+
+    Args:
+        cfg: has ``PREFIX_betas``, ``PREFIX_eps``, ``weight_decay`` and ``lr``, one rate or one for each epoch.
+        prefix: of its flags.
+        legal_beta2: whether the second beta is legal.
+        rule: says which betas are.
+        further: problems of other settings.
+
+    Raises:
+        UserError: all problems together.
+    """
+    problems = []
+    text, eps = getattr(cfg, f"{prefix}_betas"), getattr(cfg, f"{prefix}_eps")
+    betas = read_betas(text)
     if betas is None:
-        yield f"--{prefix}-betas takes a pair of numbers such as '(0.9, 0.98)', not '{said}'"
+        problems.append(f"--{prefix}-betas takes a pair of numbers such as '(0.9, 0.98)', not '{text}'")
     elif not (0 <= betas[0] < 1 and legal_beta2(betas[1])):
-        yield f"{rule}; not {betas[0]:g} and {betas[1]:g}"
+        problems.append(f"{rule}; not {betas[0]:g} and {betas[1]:g}")
     if not 0 < eps < math.inf:
-        yield f"--{prefix}-eps must be above 0, not {eps:g}"
+        problems.append(f"--{prefix}-eps must be above 0, not {eps:g}")
     if not 0 <= cfg.weight_decay < math.inf:
-        yield f"--weight-decay must be at least 0, not {cfg.weight_decay:g}"
+        problems.append(f"--weight-decay must be at least 0, not {cfg.weight_decay:g}")
+    problems += further
+    if problems:
+        raise UserError(problems)
+    rate = next(iter(cfg.lr)) if isinstance(cfg.lr, Collection) else cfg.lr
+    return {"lr": float(rate), "betas": betas, "eps": eps, "weight_decay": cfg.weight_decay}

@@ -25,7 +25,7 @@ Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one update fe
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,8 +36,8 @@ from fairseq.optim.adam import FairseqAdam
 from omegaconf import II
 from torch import Tensor
 
-from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.training.moments import MomentOptimizer, first_rate, problems_of_settings, read_betas
+from fairseq_plugins.errors import unknown_name
+from fairseq_plugins.training.moments import MomentOptimizer, checked_settings
 
 # Minimum rho_t of a step. Since rho_t < 2 / (1 - beta_2) - 1, a smaller beta_2 never takes one.
 TRUSTED = 5.0
@@ -126,15 +126,19 @@ class FairseqRAdam(FairseqOptimizer):
     @property
     def optimizer_config(self) -> dict[str, Any]:
         """Return the settings of the torch optimizer."""
-        problems = list(_problems(self.cfg))
-        if problems:
-            raise UserError(problems)
-        return {
-            "lr": first_rate(self.cfg.lr),
-            "betas": read_betas(self.cfg.adam_betas),
-            "eps": self.cfg.adam_eps,
-            "weight_decay": self.cfg.weight_decay,
-        }
+        cfg, problems = self.cfg, []
+        if cfg.radam_rule not in RULES:
+            problems.append(unknown_name("value of --radam-rule", cfg.radam_rule, RULES))
+        if cfg.radam_rule == "pytorch" and (cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16):
+            problems.append(
+                "--radam-rule pytorch would keep its state in half precision under --memory-efficient-fp16 and "
+                "--memory-efficient-bf16: use --radam-rule released, or --fp16 or --bf16 alone"
+            )
+        rule = (
+            "--adam-betas of RAdam must be at least 0 and below 1, the second above 2/3: "
+            "below that there is no first step"
+        )
+        return checked_settings(cfg, "adam", lambda beta2: LEAST_BETA2 < beta2 < 1, rule, problems)
 
     @property
     def supports_flat_params(self) -> bool:
@@ -142,20 +146,3 @@ class FairseqRAdam(FairseqOptimizer):
         return True
 
     average_params = FairseqAdam.average_params  # the state has Adam's names
-
-
-def _problems(cfg: Any) -> Iterator[str]:
-    """Yield the problems of the settings."""
-    yield from problems_of_settings(
-        cfg,
-        "adam",
-        lambda beta2: LEAST_BETA2 < beta2 < 1,
-        "--adam-betas of RAdam must be at least 0 and below 1, the second above 2/3: below that there is no first step",
-    )
-    if cfg.radam_rule not in RULES:
-        yield unknown_name("value of --radam-rule", cfg.radam_rule, RULES)
-    if cfg.radam_rule == "pytorch" and (cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16):
-        yield (
-            "--radam-rule pytorch would keep its state in half precision under --memory-efficient-fp16 and "
-            "--memory-efficient-bf16: use --radam-rule released, or --fp16 or --bf16 alone"
-        )

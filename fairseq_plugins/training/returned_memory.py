@@ -18,7 +18,7 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.patches.wrapping import wrap
 
 GROWTH = 1.5
-"""Memory of the process, to what an update needs, at which the free part is given back."""
+"""The free part is given back when the process has this many times the memory that an update needs."""
 STATM = Path("/proc/self/statm")
 
 

@@ -50,9 +50,9 @@ ACTIVATIONS = {
 }
 IDENTITY_GAMMA, IDENTITY_EPSILON = 2.0**15, 2.0**30
 PARTS = {Site.SELF: "self_attention", Site.CROSS: "attention", Site.FFN: "ffn"}
-"""What CTranslate2 calls them."""
+"""CTranslate2's name of each site."""
 LEARNED_EPSILON = 1e-5
-"""Of fairseq's LayerNorm."""
+"""The epsilon of fairseq's LayerNorm."""
 NORMS = (AffineNorm, nn.LayerNorm)
 _ONE, _ZERO = torch.ones(1), torch.zeros(1)
 
@@ -79,19 +79,18 @@ class ModelConverter(Converter):
 
     @torch.no_grad()
     def _load(self) -> Any:
-        """What the base class writes."""
+        """Return the specification that the base class writes."""
         model = self.model
         spec = transformer_spec.TransformerSpec(*(_new_stack(stack) for _, stack in model.stacks()))
-        kept = PLAIN
-        if isinstance(model.encoder.layer_norm, AffineNorm):
-            kept = Affine(*model.encoder.layer_norm.affine())
+        encoder, decoder = (
+            Affine(*top.affine()) if isinstance(top, AffineNorm) else PLAIN
+            for top in (model.encoder.layer_norm, model.decoder.layer_norm)
+        )
         for name, stack in model.stacks():
             _set_ends(getattr(spec, name), stack)
         for sub in sub_layers(model):
-            _set_sub_layer(getattr(getattr(spec, sub.stack).layer[sub.number], PARTS[sub.site]), sub, kept)
-        top = model.decoder.layer_norm
-        read = Affine(*top.affine()) if isinstance(top, AffineNorm) else PLAIN
-        _set_linear(spec.decoder.projection, model.decoder.output_projection, read)
+            _set_sub_layer(getattr(getattr(spec, sub.stack).layer[sub.number], PARTS[sub.site]), sub, encoder)
+        _set_linear(spec.decoder.projection, model.decoder.output_projection, decoder)
         spec.register_source_vocabulary(_vocabulary(model.encoder.dictionary))
         spec.register_target_vocabulary(_vocabulary(model.decoder.dictionary))
         spec.config.decoder_start_token = spec.config.eos_token
@@ -106,7 +105,7 @@ def without_scaled_streams(model: Any, options: dict[str, Any], path: Path) -> A
     Raises:
         UserError: there is none; lists every reason.
     """
-    if not _scaled(model):
+    if all(sub.residual.branch_scale() is not None for sub in sub_layers(model)):
         return model
     if problems := obstacles(model):
         raise UserError(problems)
@@ -117,11 +116,6 @@ def without_scaled_streams(model: Any, options: dict[str, Any], path: Path) -> A
     return build(as_ours(folded.options), folded.weights, dictionaries, path)
 
 
-def _scaled(model: Any) -> bool:
-    """Whether a residual connection may scale its stream."""
-    return any(sub.residual.branch_scale() is None for sub in sub_layers(model))
-
-
 def has_layer_norms(model: Any) -> bool:
     """Whether there is any LayerNorm."""
     return any(isinstance(module, nn.LayerNorm) for module in model.modules())
@@ -129,15 +123,19 @@ def has_layer_norms(model: Any) -> bool:
 
 def obstacles_to_export(model: Any) -> list[str]:
     """Return why CTranslate2 cannot compute what ``model`` does, but for scaled streams; empty if it can."""
-    found: list[str] = []
+    reasons: list[str] = []
     for name, stack in model.stacks():
         mine = [sub for sub in sub_layers(model) if sub.stack == name]
         choice = {axis: f"--{axis.value} {stack.design.choice(axis)}" for axis in Axis}
-        found += [f"{choice[axis]}: {reason}" for axis, reason in _obstacles_of_parts(stack, mine)]
-        found += [f"{flag}: CTranslate2 has no such thing" for flag in _unknown_settings(name, stack)]
-    if has_layer_norms(model) and any(not _norms(sub, nn.LayerNorm) for sub in sub_layers(model)):
-        found.append("some sub-layers have a LayerNorm and some have none: CTranslate2 has one epsilon for all of them")
-    return list(dict.fromkeys(found))
+        reasons += [f"{choice[axis]}: {reason}" for axis, reason in _obstacles_of_parts(stack, mine)]
+        reasons += [f"{flag}: CTranslate2 has no such thing" for flag in _unknown_settings(name, stack)]
+    if has_layer_norms(model) and any(
+        not any(isinstance(norm, nn.LayerNorm) for norm in sub.norms.values()) for sub in sub_layers(model)
+    ):
+        reasons.append(
+            "some sub-layers have a LayerNorm and some have none: CTranslate2 has one epsilon for all of them"
+        )
+    return list(dict.fromkeys(reasons))
 
 
 def _obstacles_of_parts(stack: Any, subs: list[SubLayer]) -> Iterator[tuple[Axis, str]]:
@@ -158,8 +156,8 @@ def _obstacles_of_parts(stack: Any, subs: list[SubLayer]) -> Iterator[tuple[Axis
 def _obstacles_of_sub_layer(sub: SubLayer) -> Iterator[tuple[Axis, str]]:
     if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None:
         yield Axis.RESIDUAL, "it does more than scale the stream or the branch and add the two"
-    one = len(sub.norms) < 2 and NormPlace.BRANCH not in sub.norms
-    if not one or not all(isinstance(norm, NORMS) for norm in sub.norms.values()):
+    known_place = len(sub.norms) < 2 and NormPlace.BRANCH not in sub.norms
+    if not known_place or not all(isinstance(norm, NORMS) for norm in sub.norms.values()):
         yield Axis.NORM, "CTranslate2 has one LayerNorm a sub-layer, before the branch or after the sum"
     if sub.site is not Site.FFN and not _is_softmax(getattr(sub.layer, sub.site.value)):
         yield Axis.ATTENTION, "CTranslate2 has softmax attention only"
@@ -200,10 +198,6 @@ def _maps(sub: SubLayer) -> list[Any]:
     attention = getattr(sub.layer, sub.site.value)
     names = ("q_proj", "k_proj", "v_proj", "out_proj")
     return [getattr(attention, name) for name in names if hasattr(attention, name)]
-
-
-def _norms(sub: SubLayer, kind: type) -> list[nn.Module]:
-    return [norm for norm in sub.norms.values() if isinstance(norm, kind)]
 
 
 def _new_stack(stack: Any) -> Any:
@@ -250,17 +244,17 @@ def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
         _set_norm(spec.layer_norm, norm)
     else:
         spec.layer_norm.gamma = _array(torch.full((sub.layer.embed_dim,), IDENTITY_GAMMA))
-    read = Affine(*norm.affine()) if isinstance(norm, AffineNorm) else PLAIN
+    stream = Affine(*norm.affine()) if isinstance(norm, AffineNorm) else PLAIN
     branch = sub.residual.branch_scale()
     assert branch is not None
     *first, last = _maps(sub)
     if sub.site is Site.FFN:
-        _set_linear(spec.linear_0, first[0], read)
+        _set_linear(spec.linear_0, first[0], stream)
         _set_linear(spec.linear_1, last, branch=branch)
         return
     parts = [common_spec.LinearSpec() for _ in first]
     # Keys and values of the cross-attention read the encoder.
-    readers = [read, read, read] if sub.site is Site.SELF else [read, encoder, encoder]
+    readers = [stream, stream, stream] if sub.site is Site.SELF else [stream, encoder, encoder]
     for part, linear, reader in zip(parts, first, readers, strict=True):
         _set_linear(part, linear, reader)
     if sub.site is Site.SELF:

@@ -1,10 +1,9 @@
-"""What searches for translations: the package's own model in PyTorch, or a model of CTranslate2."""
+"""The engines that search for translations: the package's own model in PyTorch, or a model of CTranslate2."""
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,11 +26,11 @@ from fairseq_plugins.translator.package import FASTEST, Package
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
 DEVICES = ("auto", "cpu", "gpu")
 BATCH = 4000
-"""Most tokens of a batch unless it is set."""
+"""The default of the most tokens of a batch."""
 CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8 = 600, 150
 """The same for CTranslate2 on a CPU, whose products are fastest while they stay in the cache."""
 PAD = "<blank>"
-"""CTranslate2's name for it."""
+"""CTranslate2's name for the pad."""
 Tokens = Sequence[str]
 
 
@@ -53,7 +52,7 @@ class Hypothesis(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a search returns of each sentence.
+    """The results that a search returns for each sentence.
 
     Attributes:
         nbest: number of translations, the best first.
@@ -86,25 +85,7 @@ class How:
     processes: int = 1
 
 
-class Engine(ABC):
-    """Translates sentences of tokens."""
-
-    label: str
-
-    @abstractmethod
-    def search(self, sentences: Sequence[Tokens], wanted: Wanted = BEST) -> list[list[Hypothesis]]:
-        """The best translations of each sentence, in order; no sentence is empty.
-
-        Raises:
-            UserError: the model cannot give what is wanted.
-        """
-
-    @abstractmethod
-    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Log-probability (natural log) of each token of each target, and of the end of it."""
-
-
-class FairseqEngine(Engine):
+class FairseqEngine:
     """The model of a package, by fairseq's search as ``FairseqTask.build_generator`` makes it.
 
     Args:
@@ -127,9 +108,13 @@ class FairseqEngine(Engine):
         self.label = f"{FAIRSEQ}, float32, {self.device.type}"
 
     def search(self, sentences: Sequence[Tokens], wanted: Wanted = BEST) -> list[list[Hypothesis]]:
-        """The best translations of each sentence, in order; threads take turns."""
+        """Return the best translations of each sentence, none of which is empty, in order; threads take turns.
+
+        Raises:
+            UserError: the model cannot give what is wanted.
+        """
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
-        found: dict[int, list[Hypothesis]] = {}
+        hypotheses: dict[int, list[Hypothesis]] = {}
         with self._lock:
             generator = self._generator(wanted.alignment)
             for batch in batches([len(sentence) for sentence in numbers], self.how.batch or BATCH):
@@ -137,8 +122,8 @@ class FairseqEngine(Engine):
                 sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
                 answers = self.task.inference_step(generator, [self.model], sample)
                 for index, answer in zip(batch, answers, strict=True):
-                    found[index] = [self._hypothesis(hypothesis, wanted) for hypothesis in answer[: wanted.nbest]]
-        return [found[index] for index in range(len(sentences))]
+                    hypotheses[index] = [self._hypothesis(result, wanted) for result in answer[: wanted.nbest]]
+        return [hypotheses[index] for index in range(len(sentences))]
 
     def _generator(self, alignment: bool) -> Any:
         """The search of fairseq; with ``alignment`` that of ``--print-alignment``, which keeps the attention."""
@@ -155,21 +140,24 @@ class FairseqEngine(Engine):
         with torch.no_grad():
             return self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0] is not None
 
-    def _hypothesis(self, found: Mapping[str, Any], wanted: Wanted) -> Hypothesis:
-        tokens = [self.target[number] for number in found["tokens"].tolist() if number != self.target.eos()]
-        scores = found["positional_scores"].tolist() if wanted.token_scores else ()
-        return Hypothesis(tokens, float(found["score"]), scores, found["alignment"] if wanted.alignment else ())
+    def _hypothesis(self, result: Mapping[str, Any], wanted: Wanted) -> Hypothesis:
+        tokens = [self.target[number] for number in result["tokens"].tolist() if number != self.target.eos()]
+        scores = result["positional_scores"].tolist() if wanted.token_scores else ()
+        return Hypothesis(tokens, float(result["score"]), scores, result["alignment"] if wanted.alignment else ())
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Log-probabilities under teacher forcing, one sentence at a time."""
+        """Return the log-probability (natural log) of each token of each target, and of its end.
+
+        The targets are forced upon the decoder, one sentence at a time.
+        """
         scores = []
         for sentence, target in zip(sentences, targets, strict=True):
-            wanted = self._numbers(self.target, target).to(self.device)
-            previous = torch.cat([wanted[-1:], wanted[:-1]]).unsqueeze(0)
+            words = self._numbers(self.target, target).to(self.device)
+            previous = torch.cat([words[-1:], words[:-1]]).unsqueeze(0)
             inputs = self._inputs([self._numbers(self.source, sentence)])
             with torch.no_grad():
-                logits = self.model(*(each.to(self.device) for each in inputs.values()), previous)[0]
-            scores.append(logits[0].float().log_softmax(dim=1).gather(1, wanted.unsqueeze(1)).squeeze(1).tolist())
+                logits = self.model(*(tensor.to(self.device) for tensor in inputs.values()), previous)[0]
+            scores.append(logits[0].float().log_softmax(dim=1).gather(1, words.unsqueeze(1)).squeeze(1).tolist())
         return scores
 
     def _numbers(self, dictionary: Any, tokens: Tokens) -> torch.Tensor:
@@ -177,10 +165,10 @@ class FairseqEngine(Engine):
 
     def _inputs(self, numbers: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         padded = collate_tokens(numbers, self.source.pad(), left_pad=True)
-        return {"src_tokens": padded, "src_lengths": torch.tensor([len(each) for each in numbers])}
+        return {"src_tokens": padded, "src_lengths": torch.tensor([len(sentence) for sentence in numbers])}
 
 
-class CTranslate2Engine(Engine):
+class CTranslate2Engine:
     """A model of CTranslate2.
 
     Args:
@@ -208,14 +196,14 @@ class CTranslate2Engine(Engine):
         self.label = f"{CTRANSLATE2}, {self.translator.compute_type}, {self.translator.device}"
 
     def search(self, sentences: Sequence[Tokens], wanted: Wanted = BEST) -> list[list[Hypothesis]]:
-        """The best translations of each sentence, in order."""
+        """Return the best translations of each sentence, none of which is empty, in order."""
         search = self.how.search
         usual = BATCH
         if self.translator.device == "cpu":
             of_int8 = self.translator.compute_type.startswith("int8")
             usual = CTRANSLATE2_BATCH_OF_INT8 if of_int8 else CTRANSLATE2_BATCH_ON_CPU
         lengths = [len(sentence) for sentence in sentences]
-        asked: list[tuple[int, Any, Any]] = []
+        requests: list[tuple[int, Any, Any]] = []
         for batch in batches(lengths, self.how.batch or usual):
             # As fairseq has it: of the longest sentence of the batch, its end included, and of the positions.
             longest = int(search["max_len_a"] * (lengths[batch[0]] + 1) + search["max_len_b"])
@@ -238,17 +226,17 @@ class CTranslate2Engine(Engine):
             if wanted.alignment:
                 # CTranslate2 4.8 mixes up the sentences of a batch in the attention of the first step of a beam.
                 firsts = translate(beam_size=1, max_decoding_length=1, return_attention=True)
-            asked += zip(batch, answers, firsts, strict=True)
-        results = {place: _hypotheses(answer.result(), first and first.result()) for place, answer, first in asked}
-        found = [results[place] for place in range(len(sentences))]
+            requests += zip(batch, answers, firsts, strict=True)
+        results = {place: _hypotheses(answer.result(), first and first.result()) for place, answer, first in requests}
+        lists = [results[place] for place in range(len(sentences))]
         if not wanted.token_scores:
-            return found
-        pairs = [(sentence, best.tokens) for sentence, nbest in zip(sentences, found, strict=True) for best in nbest]
+            return lists
+        pairs = [(sentence, best.tokens) for sentence, nbest in zip(sentences, lists, strict=True) for best in nbest]
         scores = iter(self.score(*zip(*pairs, strict=True)))
-        return [[hypothesis._replace(token_scores=next(scores)) for hypothesis in nbest] for nbest in found]
+        return [[hypothesis._replace(token_scores=next(scores)) for hypothesis in nbest] for nbest in lists]
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Log-probabilities under teacher forcing."""
+        """Return the log-probability (natural log) of each token of each target, and of its end."""
         source, target = [list(sentence) for sentence in sentences], [list(sentence) for sentence in targets]
         scored = self.translator.score_batch(
             source, target, max_batch_size=BATCH, batch_type="tokens", max_input_length=0
@@ -256,15 +244,18 @@ class CTranslate2Engine(Engine):
         return [sentence.log_probs for sentence in scored]
 
 
+Engine = FairseqEngine | CTranslate2Engine
+
+
 def _hypotheses(result: Any, first: Any) -> list[Hypothesis]:
-    """What CTranslate2 has found; with the result of a first step also the alignment, as fairseq makes it."""
-    found = [Hypothesis(*each) for each in zip(result.hypotheses, result.scores, strict=True)]
+    """Return the hypotheses of CTranslate2; with the result of a first step also their alignments, as fairseq's."""
+    hypotheses = [Hypothesis(*pair) for pair in zip(result.hypotheses, result.scores, strict=True)]
     if first is None:
-        return found
+        return hypotheses
     attention = [[*first.attention[0], *steps[1:]] for steps in result.attention]
     return [
         hypothesis._replace(alignment=[(row.index(max(row)), place) for place, row in enumerate(rows)])
-        for hypothesis, rows in zip(found, attention, strict=True)
+        for hypothesis, rows in zip(hypotheses, attention, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""From raw text to the tokens that a model reads, and back: what the preparation of its training text did."""
+"""From raw text to the tokens that a model reads, and back, as its training text was prepared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLOSING, OPENING = "\"'“”’»)]", "„«‚([¿¡"
 
 @dataclass(frozen=True)
 class Form:
-    """What text is in.
+    """The form of a text: its languages, tokens and subwords.
 
     Args:
         source, target: languages, two letters.
@@ -52,8 +52,8 @@ class Form:
 
     def files(self) -> list[str]:
         """Names of the files of a package that :meth:`encoder` reads."""
-        wanted = {CODES: self.subwords != "none", VOCABULARY: self.threshold > 0, TRUECASER: self.truecased}
-        return [name for name, needed in wanted.items() if needed]
+        needs = {CODES: self.subwords != "none", VOCABULARY: self.threshold > 0, TRUECASER: self.truecased}
+        return [name for name, needed in needs.items() if needed]
 
     def encoder(self, directory: Path) -> Callable[[str], list[str]]:
         """The function that makes tokens of a line; an empty list of a line of white space.
@@ -102,14 +102,14 @@ class Form:
     def _sentences(self, tokens: Sequence[str]) -> Iterator[Sequence[str]]:
         """Cut before each word that begins a sentence: one behind an end that is neither a mark nor in lower case."""
         start, ended = 0, False
-        seen: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for begin, word in self._words(tokens):
             mark = not any(map(str.isalnum, word))
-            if ended and (_opens(word, seen) if mark else self.lower_case or not word[0].islower()):
+            if ended and (_opens(word, counts) if mark else self.lower_case or not word[0].islower()):
                 yield tokens[start:begin]
-                start, ended, seen = begin, False, Counter()
+                start, ended, counts = begin, False, Counter()
             ended = self._ends_sentence(word) or (ended and mark)
-            seen[word] += 1
+            counts[word] += 1
         yield tokens[start:]
 
     def _words(self, tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -129,7 +129,7 @@ class Form:
         before = plain.rstrip(ENDS_OF_SENTENCES)
         if self.tokeniser == "moses":
             return not before
-        # Not of "3.", "z.B." and "J.", unless there is more than a period.
+        # "3.", "z.B." and "J." end no sentence, unless there is more than a period.
         abbreviated = before.isdigit() or "." in before or (len(before) == 1 and before.isalpha())
         return plain[-1] != "." or not abbreviated
 
@@ -140,8 +140,8 @@ class Form:
             ends = [place for place in range(start + 1, end + 1) if self._ends_word(tokens, place)]
             late = [place for place in ends if place > start + longest // 2]
             for marks in (ENDS_OF_SENTENCES, ENDS_OF_CLAUSES):
-                if found := [place for place in late if tokens[place - 1][-1] in marks]:
-                    end = found[-1]
+                if behind_marks := [place for place in late if tokens[place - 1][-1] in marks]:
+                    end = behind_marks[-1]
                     break
             else:
                 end = ends[-1] if ends else end
@@ -156,12 +156,12 @@ class Form:
         return self.subwords != "sentencepiece" or tokens[place].startswith("▁")
 
 
-def _opens(mark: str, seen: Mapping[str, int]) -> bool:
-    """Whether a mark behind the end of a sentence belongs to the next one, by those of the sentence so far."""
+def _opens(mark: str, counts: Mapping[str, int]) -> bool:
+    """Whether a mark behind the end of a sentence belongs to the next one, by the counts of the words so far."""
     if mark in ('"', "'"):
-        return seen.get(mark, 0) % 2 == 0
+        return counts.get(mark, 0) % 2 == 0
     if mark == "“":
-        return seen.get("„", 0) <= seen.get("“", 0)
+        return counts.get("„", 0) <= counts.get("“", 0)
     return mark[0] in OPENING
 
 

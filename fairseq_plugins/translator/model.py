@@ -48,9 +48,9 @@ def options_of(state: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 def stock_options(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the model's settings of a checkpoint of stock fairseq, without those of its training."""
-    said = (state.get("cfg") or {}).get("model") or state["args"]
-    said = vars(said) if isinstance(said, Namespace) else said
-    return {name: said[name] for name in (field[0] for field in STOCK) if name in said}
+    options = (state.get("cfg") or {}).get("model") or state["args"]
+    options = vars(options) if isinstance(options, Namespace) else options
+    return {name: options[name] for name in (field[0] for field in STOCK) if name in options}
 
 
 def as_ours(stock: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,13 +114,13 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
         owner = owners.setdefault(memory_of(value), name)
         if owner != name:
             tied[name] = owner
-    kept = {
+    untied = {
         name: value.detach().clone(memory_format=torch.contiguous_format)
         for name, value in weights.items()
         if name not in tied
     }
     try:
-        save_file(kept, str(path), metadata={TIED: json.dumps(tied)})
+        save_file(untied, str(path), metadata={TIED: json.dumps(tied)})
     except SafetensorError as error:  # what it makes of an error of the system
         raise UserError(f"{path}: cannot be written: {error}") from None
 

@@ -50,12 +50,12 @@ class Package:
 
     @property
     def form(self) -> Form:
-        """What its text is in."""
+        """The form of its text."""
         return Form(**self.content["text"])
 
     @property
     def engines(self) -> dict[str, dict[str, Any]]:
-        """What ``fairseq-deep export`` has added, by the name of its directory."""
+        """The entries of ``fairseq-deep export``, by the name of the directory of each."""
         return dict(self.content["engines"])
 
     def require_engine(self, name: str) -> None:
@@ -106,11 +106,11 @@ def open_package(directory: Path) -> Package:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    """What ``translator.json`` says, with values that can be used."""
+    """Return the content of ``translator.json``, with values that can be used."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found = content["format"]
-        if found == FORMAT:
+        form = content["format"]
+        if form == FORMAT:
             _ = Form(**content["text"]), content["model"], content["files"].items()
             content["search"] = _checked_search(content["search"])
             source, target = content["positions"]
@@ -123,17 +123,17 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path}: damaged: {type(error).__name__}: {error}") from None
-    if found != FORMAT:
-        raise UserError(f"{path.parent}: a package of format {found}; this version of fairseq-deep reads {FORMAT}")
+    if form != FORMAT:
+        raise UserError(f"{path.parent}: a package of format {form}; this version of fairseq-deep reads {FORMAT}")
     return content
 
 
-def _checked_search(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a search, which a user may have edited."""
-    for name in found:
+def _checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a search, which a user may have edited, in their types."""
+    for name in settings:
         if name not in SEARCH:
             raise UserError(unknown_name("setting of the search", name, SEARCH))
-    search = {name: _value(name, found.get(name)) for name in SEARCH}
+    search = {name: _value(name, settings.get(name)) for name in SEARCH}
     if search["lenpen_form"] not in (STOCK, GNMT):
         raise UserError(f"search: {unknown_name('lenpen_form', search['lenpen_form'], (STOCK, GNMT))}")
     numbers = (search[name] for name in ("lenpen", "max_len_a"))
@@ -147,14 +147,14 @@ def _checked_search(found: Mapping[str, Any]) -> dict[str, Any]:
     return search
 
 
-def _value(name: str, said: Any) -> Any:
+def _value(name: str, setting: Any) -> Any:
     kind = SEARCH[name]
     try:
-        value = kind(said)
-        if kind is int and value != float(said):
-            raise ValueError(said)
+        value = kind(setting)
+        if kind is int and value != float(setting):
+            raise ValueError(setting)
     except (ValueError, TypeError, OverflowError):
-        raise UserError(f"search: {name}: not {kind.__name__}: {said!r}") from None
+        raise UserError(f"search: {name}: not {kind.__name__}: {setting!r}") from None
     return value
 
 

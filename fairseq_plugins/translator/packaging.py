@@ -140,7 +140,7 @@ def package(args: argparse.Namespace) -> None:
             shutil.copyfile(path, directory / name)
         write_weights(state["model"], directory / WEIGHTS)
         (directory / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
-        parameters = sum(each.numel() for each in model.parameters())
+        parameters = sum(parameter.numel() for parameter in model.parameters())
         (directory / CARD).write_text(_card(content, parameters), encoding="utf-8")
         write_manifest(directory, {**content, "files": checksums(directory)})
     size = sum(path.stat().st_size for path in args.out.iterdir())
@@ -179,10 +179,10 @@ def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     # fairseq trains on train1, train2, ... as well.
     for part in chain(["train"], map("train{}".format, count(1))):
         texts = [data_bin / f"{part}.{pair}.{source}" for pair in (f"{source}-{target}", f"{target}-{source}")]
-        found = [tokens for text in texts if (tokens := lengths(text, words)) is not None]
-        if not found:
+        parts = [tokens for text in texts if (tokens := lengths(text, words)) is not None]
+        if not parts:
             break
-        longest = max(longest or 0, *(int(tokens.max()) - 1 for tokens in found))
+        longest = max(longest or 0, *(int(tokens.max()) - 1 for tokens in parts))
     return longest
 
 
@@ -211,7 +211,7 @@ def settings_of(data: Path) -> dict[str, str]:
 
 
 def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) -> dict[str, Path]:
-    """What :attr:`Form.files` names, by where it is now."""
+    """Return where each file of :meth:`Form.files` is now, by its name in the package."""
     end = f".{form.source}" if settings.get("JOINT_CODES") == "0" else ""
     learned = "codes" if form.subwords == "subword_nmt" else "sentencepiece.model"
     places = {
@@ -219,32 +219,30 @@ def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) 
         VOCABULARY: (args.data / f"vocabulary.{form.source}", "prepare the directory again"),
         TRUECASER: (args.truecaser or args.data / "truecaser", "--truecaser FILE names Moses' model"),
     }
-    missing = [
-        f"{places[name][0]}: no such file; {places[name][1]}" for name in form.files() if not places[name][0].is_file()
-    ]
-    if missing:
+    files = {name: places[name] for name in form.files()}
+    if missing := [f"{path}: no such file; {cure}" for path, cure in files.values() if not path.is_file()]:
         raise UserError(missing)
-    return {name: places[name][0] for name in form.files()}
+    return {name: path for name, (path, _) in files.items()}
 
 
 def _scores(run: Run, weights: str) -> list[dict[str, Any]]:
     """The scores of these weights, each with its signature and that of the whole evaluation."""
-    found = []
+    scores = []
     for name, evaluation in run.evaluations.items():
         path = evaluation.directory / "signature"
         signature = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
         if f"checkpoint:{weights}" in signature.split():
             metrics = [asdict(metric) for metric in evaluation.metrics.values()]
-            found.append({"test_set": name, "metrics": metrics, "signature": signature})
-    return found
+            scores.append({"test_set": name, "metrics": metrics, "signature": signature})
+    return scores
 
 
 def _card(content: Mapping[str, Any], parameters: int) -> str:
     search, text, model = content["search"], content["text"], content["model"]
     scores = ["| test set | score | |", "| --- | --- | ---: |"]
-    for each in content["scores"]:
-        scores += [f"| {each['test_set']} | {one['name']} | {one['value']:.2f} |" for one in each["metrics"]]
-    scores += ["", *(f"`{each['test_set']}`: `{each['signature']}`\n" for each in content["scores"])]
+    for entry in content["scores"]:
+        scores += [f"| {entry['test_set']} | {score['name']} | {score['value']:.2f} |" for score in entry["metrics"]]
+    scores += ["", *(f"`{entry['test_set']}`: `{entry['signature']}`\n" for entry in content["scores"])]
     plain = {name: value for name, value in text.items() if name not in ("source", "target") and value}
     return CARD_TEXT.format(
         source=text["source"],

@@ -27,7 +27,7 @@ from fairseq_plugins.workers import SPAWN, Workers, grouped, map_lines
 
 SPLIT, REFUSE = "split", "refuse"
 MOST_CHARACTERS = 1 << 20
-"""Of the lines that are read before they are translated, whatever their number."""
+"""So many characters are read before they are translated, whatever the number of lines."""
 STANDARD_INPUT = "standard input"
 END = "</s>"
 """fairseq's name for the end of a sentence."""
@@ -142,11 +142,11 @@ class Translator:
         numbers = {"beam": beam, "batch": batch, "longest": longest, "processes": processes}
         _check_options({"device": device, "too_long": too_long}, numbers, length_penalty)
         package = self.package = model if isinstance(model, Package) else open_package(Path(model))
-        given = {"beam": beam, "lenpen": length_penalty}
-        search = {**package.content["search"], **{name: value for name, value in given.items() if value is not None}}
+        options = {"beam": beam, "lenpen": length_penalty}
+        search = {**package.content["search"], **{name: value for name, value in options.items() if value is not None}}
         self.processes, self.too_long = processes, too_long
-        most = longest_of(package)
-        self.longest = min(longest or most, most)
+        limit = longest_of(package)
+        self.longest = min(longest or limit, limit)
         self.usual = None if longest else package.content.get("longest_trained")
         self._how = How(search, batch, device, processes)
         self.engine, self.remark = choose(package, engine, self._how)
@@ -214,7 +214,7 @@ class Translator:
         return self._lines(texts, self.wanted(count, alignment))
 
     def wanted(self, nbest: int = 1, alignment: bool = False) -> Wanted:
-        """What :meth:`nbest` and :meth:`stream` are to return.
+        """Return the argument by which :meth:`nbest` and :meth:`stream` know what to return.
 
         Raises:
             UserError: the search does not find so many.
@@ -272,17 +272,17 @@ class Translator:
                 break
             parts += cut
             ends.append(len(parts))
-        found = self._start().search(parts, chunk.wanted) if parts else []
+        hypotheses = self._start().search(parts, chunk.wanted) if parts else []
         lines = [
-            self._nbest(line, parts[start:end], found[start:end], chunk.wanted)
+            self._nbest(line, parts[start:end], hypotheses[start:end], chunk.wanted)
             for line, start, end in zip(chunk.lines, [0, *ends], ends, strict=False)
         ]
         return Translated(lines, problem)
 
-    def _nbest(self, line: str, parts: list[Sequence[str]], found: list[list[Hypothesis]], wanted: Wanted) -> NBest:
+    def _nbest(self, line: str, parts: list[Sequence[str]], lists: list[list[Hypothesis]], wanted: Wanted) -> NBest:
         """The best translations of a line, each made of one translation of each of its parts."""
         best: list[tuple[Hypothesis, ...]] = [()]
-        for alternatives in found:
+        for alternatives in lists:
             longer = ((*before, hypothesis) for before, hypothesis in product(best, alternatives))
             best = nlargest(wanted.nbest, longer, key=_score)
         candidates = []
@@ -324,7 +324,7 @@ def _check_options(names: dict[str, str], numbers: dict[str, int | None], penalt
 
 
 def _in_process(package: Package, options: dict[str, Any]) -> Callable[[Chunk], Translated]:
-    """What a process of :class:`Translator` does; the files of the package are checked already."""
+    """Return the work of a process of :class:`Translator`; the files of the package are checked already."""
     return Translator(package, **options)._translate
 
 
