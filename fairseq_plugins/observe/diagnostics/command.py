@@ -284,26 +284,6 @@ def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:
 
 
 @contextlib.contextmanager
-def output(directory: Path) -> Iterator[None]:
-    """Create the output directory before anything is measured; remove it again if it stays empty.
-
-    Raises:
-        UserError: nothing can be written there.
-    """
-    new = [path for path in (directory, *directory.parents) if not path.exists()]
-    with writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            for path in new:
-                path.rmdir()
-
-
-@contextlib.contextmanager
 def writing(directory: Path) -> Iterator[None]:
     """Turn system errors inside into one line."""
     try:
@@ -331,16 +311,20 @@ def diagnose(argv: Sequence[str]) -> int:
     args, model = parse(argv)
     todo = jobs(args, model)
     refused: list[str] = []
-    recorded = [file for job in todo for one in job.subjects if isinstance(one, Training) for file in one.files]
+    recorded = [file for job in todo for past in job.subjects if isinstance(past, Training) for file in past.files]
     inputs = {path.resolve() for path in (*args.checkpoint, *recorded)}
-    with output(args.output):
-        for job in todo:
-            try:
-                run(job, args.output, inputs)
-            except UserError as error:
-                if len(todo) == 1:
-                    raise
-                refused += error.problems
+    # Before anything is measured, which may take minutes.
+    with writing(args.output):
+        args.output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=args.output):
+            pass
+    for job in todo:
+        try:
+            run(job, args.output, inputs)
+        except UserError as error:
+            if len(todo) == 1:
+                raise
+            refused += error.problems
     if not plots.load_pyplot():
         print(plots.NO_MATPLOTLIB, file=sys.stderr)
     print(f"written to {args.output}")

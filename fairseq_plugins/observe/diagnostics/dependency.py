@@ -12,7 +12,7 @@ Legend: K summands, T time, B batch, C width.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -24,7 +24,16 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.observation import Visit, recording, replaced_outputs
-from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, cells, each, of_matrices
+from fairseq_plugins.observe.diagnostics.results import (
+    STACKS,
+    Analysis,
+    Result,
+    Settings,
+    by_stack,
+    cells,
+    each,
+    of_matrices,
+)
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 LINEAR_IN_SUMMANDS = (nn.LayerNorm, nn.RMSNorm)
@@ -130,22 +139,26 @@ def newest(beta: Tensor) -> list[float]:
 
 def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
-    by_label: dict[str, dict[str, Tensor]] = each(subjects, settings, dependency)
+    betas = by_stack(each(subjects, settings, dependency))
     axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
     maps: list[Panel] = []
-    for label, stacks in by_label.items():
-        for stack, beta in stacks.items():
-            # Branches above have no value.
-            rows = [[v if j <= i + 1 else None for j, v in enumerate(row)] for i, row in enumerate(beta.tolist())]
-            maps.append(HeatMap(f"{label}, {stack}", *axes, rows, 0, (0.0, 1.0)))
-    curves: list[Panel] = [_newest_panel(by_label, stack) for stack in STACKS]
-    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
-    header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
     shown: list[Sequence[Any]] = []
-    for label, stacks in by_label.items():
-        for stack, beta in stacks.items():
-            share = newest(beta)
-            shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
+    for (label, stack), beta in betas.items():
+        # Branches above have no value.
+        values = [[v if j <= i + 1 else None for j, v in enumerate(row)] for i, row in enumerate(beta.tolist())]
+        maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (0.0, 1.0)))
+        share = newest(beta)
+        shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
+    curves: list[Panel] = []
+    for stack in STACKS:
+        shares = {label: newest(beta) for (label, name), beta in betas.items() if name == stack}
+        lines = [Line(label, list(enumerate(share, start=1))) for label, share in shares.items()]
+        longest = max(map(len, shares.values()), default=1)
+        guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
+        axis = "sub-layer i, from the bottom"
+        curves.append(Lines(stack, axis, "beta_ii squared", [*lines, guide], log_x=True, log_y=True))
+    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), betas, first=(1, 0))
+    header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
     figures = [
         Figure("dependency", "Residual dependency", maps),
         Figure("dependency-newest", "Share of the newest branch", curves),
@@ -162,17 +175,6 @@ def growth(share: Sequence[float]) -> float | None:
     if len(points) < 2:
         return None
     return statistics.linear_regression(*zip(*points, strict=True)).slope
-
-
-def _newest_panel(by_label: Mapping[str, Mapping[str, Tensor]], stack: str) -> Lines:
-    lines = [
-        Line(label, list(enumerate(newest(stacks[stack]), start=1)))
-        for label, stacks in by_label.items()
-        if stack in stacks
-    ]
-    longest = max((len(line.points) for line in lines), default=1)
-    guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
-    return Lines(stack, "sub-layer i, from the bottom", "beta_ii squared", [*lines, guide], log_x=True, log_y=True)
 
 
 ANALYSIS = Analysis(

@@ -8,8 +8,9 @@ Legend: T time, B batch, C width.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -57,67 +58,58 @@ class Recording:
     layer_outputs: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     mixtures: dict[str, list[Tensor]] = field(default_factory=dict)
     bottoms: dict[str, Tensor] = field(default_factory=dict)
+    _norm: tuple[Tensor, Tensor] | None = None
+    """Input and output of a norm whose residual connection has not run yet."""
 
     def of(self, stack: str) -> list[Visit]:
         """Return the visits of one stack."""
         return [visit for visit in self.visits if visit.sub.stack == stack]
+
+    def see_mixture(self, stack: str, history: nn.Module, inputs: Any, mixture: Tensor) -> None:
+        """Hook of a stack's history."""
+        self.bottoms.setdefault(stack, inputs[0][0])
+        self.mixtures.setdefault(stack, []).append(mixture)
+
+    def see_layer(self, stack: str, number: int, layer: nn.Module, inputs: Any, result: Any) -> None:
+        """Hook of a layer."""
+        self.layer_outputs[stack, number] = self.visits[-1].output = result[0]
+
+    def see_norm(self, norm: nn.Module, inputs: Any, output: Tensor) -> None:
+        """Hook of a sub-layer's norm; after its residual connection, it belongs to the visit that already exists."""
+        if self.visits and self.visits[-1].sub.norm is norm:
+            self.visits[-1].norm_input, self.visits[-1].norm_output = inputs[0], output
+        else:
+            self._norm = inputs[0], output
+
+    def see_residual(self, sub: SubLayer, residual: nn.Module, inputs: Any, total: Tensor) -> None:
+        """Hook of a residual connection."""
+        branch, stream, layer_input = inputs
+        if self.visits and self.visits[-1].sub.layer is sub.layer:
+            self.visits[-1].output = stream
+        visit = Visit(sub, branch, stream, layer_input, total, total)
+        if self._norm is not None:
+            (visit.norm_input, visit.norm_output), self._norm = self._norm, None
+        self.visits.append(visit)
 
 
 @contextlib.contextmanager
 def recording(model: Any) -> Iterator[Recording]:
     """Record the forward pass inside the context; tensors keep their graph if there is one."""
     record = Recording()
-    handles: list[Any] = []
-    try:
+    with contextlib.ExitStack() as hooks:
+
+        def watch(module: nn.Module, hook: Callable[..., None]) -> None:
+            hooks.callback(module.register_forward_hook(hook).remove)
+
         for name, stack in model.stacks():
-            handles += _watch_stack(record, name, stack)
+            watch(stack.history, partial(record.see_mixture, name))
+            for number, layer in enumerate(stack.layers.children()):
+                watch(layer, partial(record.see_layer, name, number))
         for sub in sub_layers(model):
-            handles += _watch_sub_layer(record, sub)
+            if sub.norm is not None:
+                watch(sub.norm, record.see_norm)
+            watch(sub.residual, partial(record.see_residual, sub))
         yield record
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _watch_stack(record: Recording, name: str, stack: Any) -> Iterator[Any]:
-    yield stack.history.register_forward_hook(lambda *call: _see_mixture(record, name, *call[1:]))
-    for number, layer in enumerate(stack.layers.children()):
-        yield layer.register_forward_hook(lambda *call, number=number: _see_layer(record, (name, number), call[2]))
-
-
-def _watch_sub_layer(record: Recording, sub: SubLayer) -> Iterator[Any]:
-    seen: list[tuple[Tensor, Tensor]] = []
-    if sub.norm is not None:
-        yield sub.norm.register_forward_hook(lambda *call: _see_norm(record, seen, *call))
-    yield sub.residual.register_forward_hook(lambda *call: _see_residual(record, sub, seen, *call[1:]))
-
-
-def _see_mixture(record: Recording, stack: str, inputs: Any, mixture: Tensor) -> None:
-    record.bottoms.setdefault(stack, inputs[0][0])
-    record.mixtures.setdefault(stack, []).append(mixture)
-
-
-def _see_layer(record: Recording, key: tuple[str, int], result: Any) -> None:
-    output = result[0]
-    record.layer_outputs[key] = output
-    record.visits[-1].output = output
-
-
-def _see_norm(record: Recording, seen: list[Any], norm: nn.Module, inputs: Any, output: Tensor) -> None:
-    seen[:] = [(inputs[0], output)]
-    # A norm after its residual connection belongs to the visit that already exists.
-    if record.visits and record.visits[-1].sub.norm is norm:
-        record.visits[-1].norm_input, record.visits[-1].norm_output = seen.pop()
-
-
-def _see_residual(record: Recording, sub: SubLayer, seen: list[Any], inputs: Any, total: Tensor) -> None:
-    branch, stream, layer_input = inputs
-    if record.visits and record.visits[-1].sub.layer is sub.layer:
-        record.visits[-1].output = stream
-    visit = Visit(sub, branch, stream, layer_input, total, total)
-    if seen:
-        visit.norm_input, visit.norm_output = seen.pop()
-    record.visits.append(visit)
 
 
 @contextlib.contextmanager

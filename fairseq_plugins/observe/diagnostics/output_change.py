@@ -26,10 +26,10 @@ from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result
 from fairseq_plugins.options import at_least
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
-RANDOM_SIZE, GRADIENT_SIZE = 1e-4, 1e-6
+RANDOM_SIZE, ADAM_SIZE = 1e-4, 1e-6
 """Change of each weight, as in the authors' code."""
 COARSE = (1, 2, 3, 6, 12, 18, 25, 35, 50, 70, 100)
-"""Depths of models if the lower layers of a deep one are not a shallow model, and for steps along a gradient."""
+"""Depths of models if the lower layers of a deep one are not a shallow model, and for steps of Adam."""
 
 Step = Callable[[Any, Batch, torch.Generator], dict[str, Tensor]]
 
@@ -64,26 +64,14 @@ def random_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[st
 
 
 def adam_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-    """Take Adam's first step at the learning rate :data:`GRADIENT_SIZE`: against the sign of the gradient."""
-    return {name: -GRADIENT_SIZE * gradient.sign() for name, gradient in _gradients(model, batch).items()}
-
-
-def gradient_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-    """Take a step against the gradient, as long as Adam's first one."""
-    gradients = _gradients(model, batch)
-    length = math.sqrt(sum(float(g.norm()) ** 2 for g in gradients.values()))
-    count = sum(g.numel() for g in gradients.values())
-    scale = GRADIENT_SIZE * math.sqrt(count) / length if length else 0.0
-    return {name: -scale * gradient for name, gradient in gradients.items()}
-
-
-def _gradients(model: Any, batch: Batch) -> dict[str, Tensor]:
+    """Take Adam's first step at the learning rate :data:`ADAM_SIZE`: against the sign of the gradient."""
     weights = matrices(model)
     gradients = torch.autograd.grad(loss_of(model, batch), list(weights.values()), allow_unused=True)
-    return {name: gradient for name, gradient in zip(weights, gradients, strict=True) if gradient is not None}
+    pairs = zip(weights, gradients, strict=True)
+    return {name: -ADAM_SIZE * gradient.sign() for name, gradient in pairs if gradient is not None}
 
 
-STEPS: dict[str, Step] = {"random": random_step, "gradient": gradient_step, "adam": adam_step}
+STEPS: dict[str, Step] = {"random": random_step, "adam": adam_step}
 
 
 def outputs(model: Any, batch: Batch) -> list[Tensor]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.files import write_whole
@@ -54,24 +55,28 @@ def of_records(name: str, by_label: Mapping[str, Iterable[Any]]) -> Table:
 
 
 def of_matrices(
-    name: str, cells: tuple[str, str, str], found: Mapping[str, Mapping[str, Any]], first: tuple[int, int]
+    name: str, cells: tuple[str, str, str], matrices: Mapping[tuple[str, str], Tensor], first: tuple[int, int]
 ) -> Table:
     """Return a table of matrices by model and stack.
 
     Args:
         name: name of the table.
         cells: the meaning of row, column and value.
-        found: label to stack to matrix.
+        matrices: label and stack to matrix.
         first: numbers of the first row and the first column.
     """
     rows = tuple(
         (label, stack, i, j, value)
-        for label, stacks in found.items()
-        for stack, matrix in stacks.items()
+        for (label, stack), matrix in matrices.items()
         for i, line in enumerate(matrix.tolist(), start=first[0])
         for j, value in enumerate(line, start=first[1])
     )
     return Table(name, ("model", "stack", *cells), rows)
+
+
+def by_stack(by_label: Mapping[str, Mapping[str, Tensor]]) -> dict[tuple[str, str], Tensor]:
+    """Return what was measured by label and stack."""
+    return {(label, stack): matrix for label, stacks in by_label.items() for stack, matrix in stacks.items()}
 
 
 def shown(cell: Cell) -> str:

@@ -7,6 +7,7 @@ one in one input and zeros in the others; the same holds for a history without i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 
 from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.norm import NormPlace
-from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.results import (
     BY_SUB_LAYER,
@@ -79,22 +80,21 @@ class Mixture(NamedTuple):
     weight: float
 
 
+@torch.no_grad()
 def scales(model: Any) -> list[Scale]:
     """Return the scales of every residual connection, the encoder's first."""
-    return [_scale(sub) for sub in sub_layers(model)]
-
-
-@torch.no_grad()
-def _scale(sub: SubLayer) -> Scale:
-    width = sub.layer.embed_dim
-    ones = torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
-    branch, stream, layer_input = (sub.residual(*inputs).flatten() for inputs in ones)
-    if NormPlace.AFTER in sub.norms:
-        # A connection after the norm, the only one there.
-        zeros = torch.zeros(1, 1, width)
-        layer_input = layer_input + sub.residual.after_norm(zeros, zeros + 1).flatten()
-    values = (branch.mean(), stream.mean(), stream.min(), stream.max(), layer_input.mean())
-    return Scale(sub.stack, sub.number, sub.site.value, *map(float, values))
+    measured = []
+    for sub in sub_layers(model):
+        width = sub.layer.embed_dim
+        ones = torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
+        branch, stream, layer_input = (sub.residual(*inputs).flatten() for inputs in ones)
+        if NormPlace.AFTER in sub.norms:
+            # A connection after the norm, the only one there.
+            zeros = torch.zeros(1, 1, width)
+            layer_input = layer_input + sub.residual.after_norm(zeros, zeros + 1).flatten()
+        values = (branch.mean(), stream.mean(), stream.min(), stream.max(), layer_input.mean())
+        measured.append(Scale(sub.stack, sub.number, sub.site.value, *map(float, values)))
+    return measured
 
 
 def mixtures(model: Any) -> list[Mixture]:
@@ -114,11 +114,13 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
     both = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model)))
     by_label: dict[str, list[Scale]] = {label: pair[0] for label, pair in both.items()}
     mixed_by_label: dict[str, list[Mixture]] = {label: pair[1] for label, pair in both.items() if pair[1]}
-    panels: list[Panel] = [
-        _scale_panel(by_label, stack, column, title)
-        for column, title in (("stream", "weight of the stream"), ("branch", "weight of the branch"))
-        for stack in STACKS
-    ]
+    panels: list[Panel] = []
+    for column, stack in itertools.product(("stream", "branch"), STACKS):
+        lines = []
+        for label, measured in by_label.items():
+            weights = [getattr(scale, column) for scale in measured if scale.stack == stack]
+            lines.append(Line(label, list(enumerate(weights, start=1))))
+        panels.append(Lines(f"{stack}: weight of the {column}", BY_SUB_LAYER, "mean over the width", lines))
     tables = [of_records("scales", by_label)]
     figures = [Figure("scales", "Weights at the residual connections", panels)]
     if mixed_by_label:
@@ -135,14 +137,6 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
             rows.append((label, stack, least, most, min(branches), max(branches), sum(scale.dead for scale in own)))
         notes += dead_gates(label, [scale.name for scale in measured if scale.dead], len(measured))
     return Result(tables, figures, cells(header, rows), notes)
-
-
-def _scale_panel(by_label: Mapping[str, Sequence[Scale]], stack: str, column: str, title: str) -> Lines:
-    lines = []
-    for label, measured in by_label.items():
-        weights = [getattr(scale, column) for scale in measured if scale.stack == stack]
-        lines.append(Line(label, list(enumerate(weights, start=1))))
-    return Lines(f"{stack}: {title}", BY_SUB_LAYER, "mean over the width", lines)
 
 
 def _history_maps(by_label: Mapping[str, Sequence[Mixture]]) -> list[Panel]:

@@ -16,7 +16,17 @@ from torch.nn.functional import normalize
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.observation import recording
-from fairseq_plugins.observe.diagnostics.results import BY_LAYER, Analysis, Result, Settings, cells, each, of_matrices
+from fairseq_plugins.observe.diagnostics.results import (
+    BY_LAYER,
+    Analysis,
+    Cell,
+    Result,
+    Settings,
+    by_stack,
+    cells,
+    each,
+    of_matrices,
+)
 from fairseq_plugins.plots import Figure, HeatMap, Panel
 
 
@@ -41,20 +51,17 @@ def cosines(outputs: Tensor) -> Tensor:
 
 def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Heat maps of cosines."""
-    by_label: dict[str, dict[str, Tensor]] = each(subjects, settings, similarity)
-    least = min(float(matrix.min()) for stacks in by_label.values() for matrix in stacks.values())
-    panels: list[Panel] = [
-        HeatMap(f"{label}, {stack}", BY_LAYER, BY_LAYER, "cosine similarity", matrix.tolist(), 1, (least, 1.0))
-        for label, stacks in by_label.items()
-        for stack, matrix in stacks.items()
-    ]
-    table = of_matrices("similarity", ("layer", "other", "cosine"), by_label, first=(0, 0))
+    matrices = by_stack(each(subjects, settings, similarity))
+    least = min(float(matrix.min()) for matrix in matrices.values())
+    panels: list[Panel] = []
+    rows: list[Sequence[Cell]] = []
+    for (label, stack), matrix in matrices.items():
+        values = matrix.tolist()
+        panels.append(HeatMap(f"{label}, {stack}", BY_LAYER, BY_LAYER, "cosine similarity", values, 1, (least, 1.0)))
+        neighbours = matrix.diagonal(1)
+        rows.append((label, stack, float(neighbours.mean()) if len(neighbours) else None, float(matrix[0, -1])))
+    table = of_matrices("similarity", ("layer", "other", "cosine"), matrices, first=(0, 0))
     header = ("model", "stack", "neighbours, mean", "bottom and top")
-    rows = []
-    for label, stacks in by_label.items():
-        for stack, matrix in stacks.items():
-            neighbours = matrix.diagonal(1)
-            rows.append((label, stack, float(neighbours.mean()) if len(neighbours) else None, float(matrix[0, -1])))
     return Result([table], [Figure("similarity", "Similarity of layer outputs", panels)], cells(header, rows))
 
 

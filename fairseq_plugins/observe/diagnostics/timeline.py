@@ -101,7 +101,9 @@ def run_timeline(trainings: Sequence[Training], settings: Settings) -> Result:
     figures.append(_history_figure(courses))
     notes: list[str] = []
     for label, course in courses.items():
-        notes += [*_not_finite(label, course), *_dead(label, course)]
+        gates = {place: v["branch_scale"] for place, v in course[-1].places.items() if "branch_scale" in v}
+        dead = [place for place, weight in gates.items() if abs(weight) < DEAD]
+        notes += _not_finite(label, course) + dead_gates(label, dead, len(gates), f" at update {course[-1].update}")
     if settings.made_up and any(training.source == CHECKPOINTS for training in trainings):
         notes.append(MADE_UP)
     return Result(list(_tables(courses)), figures, _shown(courses), notes)
@@ -161,23 +163,14 @@ def _not_finite(label: str, course: Course) -> list[str]:
     return []
 
 
-def _dead(label: str, course: Course) -> list[str]:
-    last = course[-1]
-    gates = {place: v["branch_scale"] for place, v in last.places.items() if "branch_scale" in v}
-    dead = [place for place, weight in gates.items() if abs(weight) < DEAD]
-    return dead_gates(label, dead, len(gates), f" at update {last.update}")
-
-
 # --- figures --------------------------------------------------------------------------------------------------------
 
 
 def _totals_figure(courses: Courses) -> Figure:
     panels: list[Panel] = []
     for kind, title, unit in TOTALS:
-        lines = [
-            Line(label, _points(course, [moment.totals.get(kind) for moment in course]))
-            for label, course in courses.items()
-        ]
+        values = {label: [moment.totals.get(kind) for moment in course] for label, course in courses.items()}
+        lines = [Line(label, _points(course, values[label])) for label, course in courses.items()]
         if any(line.points for line in lines):
             panels.append(Lines(title, UPDATES, unit, lines, log_y=kind not in LINEAR))
     return Figure("timeline", "Trainings by number of updates", panels)

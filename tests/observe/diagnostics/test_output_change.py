@@ -13,7 +13,7 @@ from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT, depends_on_depth
 from fairseq_plugins.observe.diagnostics.output_change import (
-    GRADIENT_SIZE,
+    ADAM_SIZE,
     RANDOM_SIZE,
     STEPS,
     Change,
@@ -87,18 +87,12 @@ def test_steps_have_the_size_that_they_should() -> None:
     model = subject("post_ln", **NO_DROPOUT).ready(inputs)
     names = set(matrices(model))
     steps = {name: step(model, inputs, torch.Generator().manual_seed(1)) for name, step in STEPS.items()}
-    for name, size in (("random", RANDOM_SIZE), ("adam", GRADIENT_SIZE)):
+    for name, size in (("random", RANDOM_SIZE), ("adam", ADAM_SIZE)):
         moved = torch.cat([one.flatten().abs() for one in steps[name].values()])
         assert set(steps[name]) == names
         # A unit that no word switches on has no gradient, and Adam leaves it alone.
         assert torch.allclose(moved[moved > 0], torch.tensor(size), rtol=1e-4, atol=0)
         assert float((moved > 0).float().mean()) > 0.8
-    length = torch.cat([one.flatten() for one in steps["gradient"].values()]).norm()
-    count = sum(one.numel() for one in steps["gradient"].values())
-    assert float(length) == pytest.approx(GRADIENT_SIZE * math.sqrt(count), rel=1e-4)
-    # Both go downhill: against the same gradient.
-    for name in names:
-        assert torch.all(steps["gradient"][name] * steps["adam"][name] >= 0)
 
 
 def test_random_signs_are_fair() -> None:

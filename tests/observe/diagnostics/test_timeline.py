@@ -223,23 +223,22 @@ def test_places_go_upwards() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ([], "no training given: name a recorder.jsonl, a directory with one, or --checkpoint FILE"),
-        (["recordr.jsonl"], "recordr.jsonl: no such file or directory (did you mean 'recorder.jsonl'?)"),
-        (["admin"], "admin: no such file or directory"),
-        (["empty.jsonl"], "empty.jsonl: empty: nothing is recorded yet"),
-        (["garbage.jsonl"], "garbage.jsonl: no whole entry of a recorder in it"),
-        (["nothing"], "nothing: no recorder.jsonl in it or below it, and no checkpoint*.pt in it or in checkpoints/"),
-        (["some.pt"], "some.pt: this is a checkpoint; use --checkpoint FILE ... for those of one training"),
-        (["--checkpoint", "some.pt"], "some.pt"),
-        (["recorder.jsonl", "--dropout", "0"], "--dropout: a trained model has its own settings"),
-        (["recorder.jsonl", "--encoder-layers", "3"], "--encoder-layers: a trained model has its own"),
-    ],
+MISTAKES: tuple[tuple[list[str], str], ...] = (
+    ([], "no training given: name a recorder.jsonl, a directory with one, or --checkpoint FILE"),
+    (["recordr.jsonl"], "recordr.jsonl: no such file or directory (did you mean 'recorder.jsonl'?)"),
+    (["admin"], "admin: no such file or directory"),
+    (["empty.jsonl"], "empty.jsonl: empty: nothing is recorded yet"),
+    (["garbage.jsonl"], "garbage.jsonl: no whole entry of a recorder in it"),
+    (["nothing"], "nothing: no recorder.jsonl in it or below it, and no checkpoint*.pt in it or in checkpoints/"),
+    (["some.pt"], "some.pt: this is a checkpoint; use --checkpoint FILE ... for those of one training"),
+    (["--checkpoint", "some.pt"], "some.pt"),
+    (["recorder.jsonl", "--dropout", "0"], "--dropout: a trained model has its own settings"),
+    (["recorder.jsonl", "--encoder-layers", "3"], "--encoder-layers: a trained model has its own"),
 )
+
+
 def test_mistakes_are_one_line(
-    argv: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nothing").mkdir()
@@ -247,11 +246,13 @@ def test_mistakes_are_one_line(
     for name in ("garbage.jsonl", "some.pt"):
         (tmp_path / name).write_bytes(b"\xff\x00 nothing\n{}\n")
     write(tmp_path / "recorder.jsonl", entry(1))
-    assert main(["timeline", *argv, "--output", "out"]) == 2
-    (complaint,) = capsys.readouterr().err.splitlines()
-    assert complaint.startswith("error: ")
-    assert message in complaint
-    assert not (tmp_path / "out").exists()
+    for argv, message in MISTAKES:
+        with subtests.test(" ".join(argv)):
+            assert main(["timeline", *argv, "--output", "out"]) == 2
+            (complaint,) = capsys.readouterr().err.splitlines()
+            assert complaint.startswith("error: ")
+            assert message in complaint
+            assert not [*(tmp_path / "out").glob("*")]
 
 
 def test_a_checkpoint_that_does_not_say_its_updates(
