@@ -13,7 +13,7 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.pipeline.published import PublishedRow, rows_of, rows_reproduced
-from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Evaluation, Run
+from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Run
 from fairseq_plugins.pipeline.verdicts import OK, verdict_of
 from fairseq_plugins.scoring.metrics import METRICS
 from fairseq_plugins.scoring.significance import WELCH, Comparison, compare
@@ -24,8 +24,6 @@ FIRST = "sacreBLEU"
 """The first score of a table, if there is one."""
 UPDATES_TO_1_2_BITS = "updates to 1.2 bits per byte"
 """A published quantity that comes from the log of a training, on the validation set."""
-LISTED = 3
-"""Maximum number of changes of a recipe in a remark."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +45,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Column:
-    """A score on a test set."""
+    """A score on a test set, or its mean over the test sets ``mean_over``."""
 
     test_set: str
     metric: str
+    mean_over: tuple[str, ...] = ()
 
     @property
     def header(self) -> str:
@@ -59,13 +58,13 @@ class Column:
 
 
 def score_of(run: Run, column: Column) -> float | None:
-    """The score of a run; None without one. The average needs all test sets."""
+    """The score of a run; None without one. A mean needs all of its test sets."""
     if column.metric == UPDATES_TO_1_2_BITS:
         return next((float(updates) for updates, loss in sorted(run.log.valid_loss.items()) if loss <= 1.2), None)
-    if column.test_set == AVERAGE:
-        sets = [evaluation for name, evaluation in run.evaluations.items() if name != VALID]
-        values = [evaluation.metrics[column.metric].value for evaluation in sets if column.metric in evaluation.metrics]
-        return statistics.fmean(values) if values and len(values) == len(sets) else None
+    if column.mean_over:
+        scores = [score_of(run, Column(test_set, column.metric)) for test_set in column.mean_over]
+        known = [score for score in scores if score is not None]
+        return statistics.fmean(known) if len(known) == len(scores) else None
     evaluation = run.evaluations.get(column.test_set)
     metric = evaluation.metrics.get(column.metric) if evaluation else None
     return metric.value if metric else None
@@ -116,6 +115,12 @@ class Group:
         """The finite values of a number of each run; None if there are none. The verdict shows a loss that is not."""
         numbers = tuple(number for run in self.runs if (number := value(run)) is not None and math.isfinite(number))
         return Spread(numbers) if numbers else None
+
+    @property
+    def speed(self) -> float | None:
+        """Target tokens per second in training, median over the runs; None before the first log interval."""
+        speeds = self.number(lambda run: run.log.median_speed)
+        return statistics.median(speeds.values) if speeds else None
 
     def score(self, column: Column) -> Spread | None:
         """A score of each run that has it."""
@@ -176,8 +181,9 @@ def score_columns(groups: Sequence[Group], wanted: Sequence[str] = ()) -> tuple[
     printed = list(dict.fromkeys(name for group in groups for row in group.published for name in printed_metrics(row)))
     usual = [FIRST] if FIRST in present else present[:1]
     names = wanted or list(dict.fromkeys([*usual, *(name for name in printed if name in present)]))
-    means = [AVERAGE] if len(set(test_sets) - {VALID}) > 1 else []
-    columns = [Column(test_set, name) for test_set in [*test_sets, *means] for name in names]
+    columns = [Column(test_set, name) for test_set in test_sets for name in names]
+    averaged = tuple(test_set for test_set in test_sets if test_set != VALID)
+    columns += [Column(AVERAGE, name, averaged) for name in names if len(averaged) > 1]
     columns += [Column(VALID, UPDATES_TO_1_2_BITS)] if UPDATES_TO_1_2_BITS in printed else []
     return tuple(column for column in columns if any(group.score(column) for group in groups))
 
@@ -207,10 +213,8 @@ def named_baseline(groups: Sequence[Group], name: str = "") -> Group:
 
 
 def remarks(groups: Sequence[Group]) -> Iterator[str]:
-    """One line for everything missing or odd about the runs, and for what they should share and do not."""
-    test_sets = [{name for run in group.runs for name in run.evaluations} for group in groups]
-    every = set().union(*test_sets)
-    for group, own in zip(groups, test_sets, strict=True):
+    """One line for everything missing or odd about the runs, and for settings that they should share and do not."""
+    for group in groups:
         for run in group.runs:
             verdict = verdict_of(run)
             if verdict.outcome != OK:
@@ -220,17 +224,13 @@ def remarks(groups: Sequence[Group]) -> Iterator[str]:
             if count > 1:
                 yield f"{group.label}: {count} runs of seed {seed}; they are counted as {count} seeds"
         yield from _departures(group)
-        if own and own != every:
-            yield f"{group.label}: not evaluated on {', '.join(sorted(every - own))}"
     yield from _unlike(groups)
 
 
 def _departures(group: Group) -> Iterator[str]:
     """A line if the recipe is not the paper's, and one for every average that is not."""
     if not group.published and rows_of(group.first.config or ""):
-        changes = group.first.changes
-        more = f" and {len(changes) - LISTED} more" if len(changes) > LISTED else ""
-        differences = f"{' '.join(changes[:LISTED])}{more}" if changes else "the published recipe has overrides"
+        differences = " ".join(group.first.changes) or "the published recipe has overrides"
         yield f"{group.label}: differs from the published recipe, so its number is not shown: {differences}"
     printed = {row.average for row in group.published}
     evaluations = [evaluation for run in group.runs for evaluation in run.evaluations.values()]
@@ -243,22 +243,17 @@ def _departures(group: Group) -> Iterator[str]:
 def _unlike(groups: Sequence[Group]) -> Iterator[str]:
     """A line for every setting in which translations or scores of one test set differ."""
     labels_by_value: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
-    for group in groups:
-        for run in group.runs:
-            for evaluation in run.evaluations.values():
-                for name, value in _made_with(evaluation):
-                    by_value = labels_by_value.setdefault((evaluation.test_set, name), {})
-                    by_value.setdefault(value, {})[group.label] = None
+    evaluations = [(group.label, made) for group in groups for run in group.runs for made in run.evaluations.values()]
+    for label, evaluation in evaluations:
+        settings = {name: value for name, value in evaluation.decoding.items() if name not in ("updates", "metrics")}
+        settings |= {f"signature of {metric.name}": metric.signature for metric in evaluation.metrics.values()}
+        for name, value in settings.items():
+            by_value = labels_by_value.setdefault((evaluation.test_set, name), {})
+            by_value.setdefault(value, {})[label] = None
     for (test_set, name), by_value in labels_by_value.items():
         if len(by_value) > 1:
             values = "; ".join(f"{value} for {', '.join(labels)}" for value, labels in by_value.items())
             yield f"{test_set}: settings differ: {name} is {values}"
-
-
-def _made_with(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-    """The settings of an evaluation that should be the same for all; the number of updates may differ."""
-    yield from ((name, value) for name, value in evaluation.decoding.items() if name not in ("updates", "metrics"))
-    yield from ((f"signature of {metric.name}", metric.signature) for metric in evaluation.metrics.values())
 
 
 # --- significance ---------------------------------------------------------------------------------------------------
@@ -300,7 +295,7 @@ def compared(groups: Sequence[Group], columns: Sequence[Column], baseline: Group
     notes: dict[str, None] = {}
     metrics = {metric.name: metric for metric in METRICS.values() if metric.paired and metric.reads == "plain"}
     for column in columns:
-        if column.metric not in metrics or column.test_set == AVERAGE:
+        if column.metric not in metrics or column.mean_over:
             continue
         outputs, references, problems = _outputs(groups, column.test_set, baseline)
         notes.update(dict.fromkeys(problems))

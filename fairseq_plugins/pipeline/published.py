@@ -8,10 +8,10 @@ nowhere else. ``tests/config/test_published_rows.py`` checks the file.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairseq_plugins.pipeline.results import Run
@@ -100,25 +100,16 @@ class PublishedRow:
         return f"{table}scripts/reproduce/{self.script}"
 
 
-def _row(cells: Mapping[str, str]) -> PublishedRow:
-    return PublishedRow(
-        paper=cells["paper"],
-        table=cells["table"],
-        row=cells["row"],
-        config=cells["config"],
-        overrides=tuple(cells["overrides"].split()),
-        seeds=tuple(map(int, cells["seeds"].split())),
-        tokens_per_update=int(cells["tokens_per_update"]) if cells["tokens_per_update"] else None,
-        gpus=int(cells["gpus"]) if cells["gpus"] else None,
-        gpu_days=float(cells["gpu_days"]) if cells["gpu_days"] else None,
-        average=cells["average"],
-        test=tuple(cells["test"].split()),
-        metric=cells["metric"],
-        scorer=cells["scorer"],
-        printed=cells["printed"],
-        run_here=cells["run_here"],
-        note=cells["note"],
-    )
+def _row(cells: Mapping[str, Any]) -> PublishedRow:
+    read: dict[str, Callable[[str], Any]] = {
+        "overrides": lambda text: tuple(text.split()),
+        "seeds": lambda text: tuple(map(int, text.split())),
+        "tokens_per_update": lambda text: int(text) if text else None,
+        "gpus": lambda text: int(text) if text else None,
+        "gpu_days": lambda text: float(text) if text else None,
+        "test": lambda text: tuple(text.split()),
+    }
+    return PublishedRow(**{name: read.get(name, str)(text) for name, text in cells.items()})
 
 
 with FILE.open(encoding="utf-8", newline="") as _lines:

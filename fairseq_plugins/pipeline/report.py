@@ -12,7 +12,7 @@ import re
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,14 @@ from fairseq_plugins.pipeline.leaderboard import (
     compared,
     gather,
     named_baseline,
-    printed_metrics,
     remarks,
     score_columns,
     score_of,
 )
-from fairseq_plugins.pipeline.results import Run, find_runs, read_run
+from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.tables import ABSENT, markdown_table, number, strict_json, tabulated, without_empty_columns
+from fairseq_plugins.tables import ABSENT, markdown_table, number, tabulated, without_empty_columns
 
 LEVEL = 0.05
 """Smaller p-values are marked."""
@@ -110,11 +109,11 @@ def table(shown: Report) -> list[list[str]]:
             str(len(group.runs)),
             number(group.parameters, ",d"),
             _mean(group, group.number(lambda run: float(run.updates)), ",.0f"),
-            _mean(group, _valid_loss(group), ".3f"),
+            _mean(group, group.number(lambda run: run.log.final_valid_loss), ".3f"),
             *(_score(group, column, shown.significance) for column in shown.columns),
             _printed(group),
             group.verdict,
-            number(_speed(group), ",.0f"),
+            number(group.speed, ",.0f"),
             group.devices or ABSENT,
         ]
         for group in shown.groups
@@ -149,20 +148,11 @@ def _printed(group: Group) -> str:
     return "; ".join(dict.fromkeys(results)) or ABSENT
 
 
-def _valid_loss(group: Group) -> Spread | None:
-    return group.number(lambda run: run.log.final_valid_loss)
-
-
-def _speed(group: Group) -> float | None:
-    speeds = group.number(lambda run: run.log.median_speed)
-    return statistics.median(speeds.values) if speeds else None
-
-
 def legend(shown: Report) -> Iterator[str]:
     """Explanations of the table, one line each."""
     deviations = "±: standard deviation over the seeds (n - 1). " if shown.several_seeds else ""
     yield f"{deviations}Valid loss: negative log-likelihood in bits per target token."
-    if any(_speed(group) for group in shown.groups):
+    if any(group.speed for group in shown.groups):
         yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
     yield from dict.fromkeys(
         f"{metric.name}: {metric.signature}"
@@ -202,8 +192,6 @@ def as_markdown(shown: Report, *, picture: bool) -> str:
         parts.append("Remarks:\n\n" + "\n".join(f"- {line}" for line in shown.notes))
     if picture:
         parts.append("![Loss against updates, and scores](report.png)")
-    header, *runs = run_table(shown)
-    parts += ["## Runs", markdown_table([header, *([_rounded(cell) for cell in run] for run in runs)])]
     if (significance := shown.significance) and significance.tests:
         tests = [
             [test.system, test_set, test.metric, f"{test.difference:+.2f}", test.test, number(test.p, ".4f")]
@@ -214,75 +202,20 @@ def as_markdown(shown: Report, *, picture: bool) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _rounded(cell: Any) -> str:
-    if cell is None:
-        return ABSENT
-    return format(cell, ".3f") if isinstance(cell, float) else str(cell)
-
-
-def run_table(shown: Report) -> list[list[Any]]:
-    """Every run with its numbers, not rounded; header first, None for a missing number."""
+def as_csv(shown: Report) -> str:
+    """Every run with its numbers, not rounded, one a line; an empty cell for a missing number."""
     header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict"]
     header += [*(column.header for column in shown.columns), "tokens/s", "batch", "device", "directory"]
-
-    def row(group: Group, run: Run) -> list[Any]:
-        training = [group.label, group.layers, run.seed, group.parameters, run.updates, run.log.final_valid_loss]
-        scores = [score_of(run, column) for column in shown.columns]
-        machine = [run.log.median_speed, run.batch, group.devices, str(run.directory)]
-        return [*training, verdict_of(run).outcome, *scores, *machine]
-
-    return [header, *(row(group, run) for group in shown.groups for run in group.runs)]
-
-
-def as_csv(shown: Report) -> str:
-    """The runs, one a line."""
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(run_table(shown))
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    for group in shown.groups:
+        for run in group.runs:
+            training = [group.label, group.layers, run.seed, group.parameters, run.updates, run.log.final_valid_loss]
+            scores = [score_of(run, column) for column in shown.columns]
+            machine = [run.log.median_speed, run.batch, group.devices, run.directory]
+            writer.writerow([*training, verdict_of(run).outcome, *scores, *machine])
     return stream.getvalue()
-
-
-def as_json(shown: Report) -> str:
-    """All numbers, not rounded, and all notes."""
-    header, *runs = run_table(shown)
-    significance = shown.significance
-    return strict_json(
-        {
-            "schema": 1,
-            "groups": [_as_dict(group, shown.columns) for group in shown.groups],
-            "runs": [dict(zip(header, run, strict=True)) for run in runs],
-            "baseline": significance.baseline if significance else None,
-            "significance": [
-                {"test_set": test_set, **asdict(test)}
-                for test_set, test in (significance.tests if significance else ())
-            ],
-            "notes": list(shown.notes),
-        }
-    )
-
-
-def _as_dict(group: Group, columns: Sequence[Column]) -> dict[str, Any]:
-    return {
-        "method": group.label,
-        "config": group.first.config,
-        "changes": list(group.first.changes),
-        "precision": group.first.precision,
-        "layers": group.layers,
-        "parameters": group.parameters,
-        "seeds": [run.seed for run in group.runs],
-        "verdict": group.verdict,
-        "valid_loss": _spread_as_dict(_valid_loss(group)) or None,
-        "tokens_per_second": _speed(group),
-        "devices": group.devices,
-        "scores": [
-            {"test_set": column.test_set, "metric": column.metric, **_spread_as_dict(group.score(column))}
-            for column in columns
-        ],
-        "published": [{**asdict(row), "scores": printed_metrics(row)} for row in group.published],
-    }
-
-
-def _spread_as_dict(spread: Spread | None) -> dict[str, Any]:
-    return {"mean": spread.mean, "deviation": spread.deviation, "values": list(spread.values)} if spread else {}
 
 
 def picture(shown: Report) -> plots.Figure:
@@ -317,7 +250,7 @@ def _mean_curve(group: Group) -> list[tuple[float, float]]:
 
 
 def report_on(paths: Sequence[Path], directory: Path, **settings: Any) -> None:
-    """Print a report; write ``report.md``, ``report.csv``, ``report.json`` and ``report.png``.
+    """Print a report; write ``report.md``, ``report.csv`` and ``report.png``.
 
     Args:
         paths: trainings, or directories of trainings.
@@ -331,14 +264,13 @@ def report_on(paths: Sequence[Path], directory: Path, **settings: Any) -> None:
     shown = make_report(paths, **settings)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_whole(directory / "report.json", as_json(shown))
         write_whole(directory / "report.csv", as_csv(shown))
         drawn = plots.draw(picture(shown), directory, ["png"]) if plots.load_pyplot() else []
         write_whole(directory / "report.md", as_markdown(shown, picture=bool(drawn)))
     except OSError as error:
         raise UserError(f"{directory}: cannot be written: {(error.strerror or str(error)).lower()}") from error
     print(as_text(shown))
-    print(", ".join(map(str, [*(directory / f"report.{ending}" for ending in ("md", "csv", "json")), *drawn])))
+    print(", ".join(map(str, [*(directory / f"report.{ending}" for ending in ("md", "csv")), *drawn])))
     if not drawn:
         print(plots.NO_MATPLOTLIB)
     sys.stdout.flush()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +136,8 @@ def arguments(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_the_report_has_the_score_of_the_translations(arguments: list[str]) -> None:
     out = Path(arguments[1])
     references = (out / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
-    groups = json.loads((out / "report" / "report.json").read_text(encoding="utf-8"))["groups"]
-    reported = {group["method"]: group["scores"][0]["mean"] for group in groups}
+    with (out / "report" / "report.csv").open(encoding="utf-8", newline="") as stream:
+        reported = {row["method"]: float(row["test sacreBLEU"]) for row in csv.DictReader(stream)}
     for method in ("post_ln", "admin"):
         place = out / method / "seed1" / "evaluation" / "test"
         hypotheses = (place / "hypotheses.txt").read_text(encoding="utf-8").splitlines()
