@@ -34,7 +34,7 @@ def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[No
 
     Args:
         path: a directory, or a file, which is created.
-        in_use: what is said if another process holds it; without it, this one waits.
+        in_use: the message if another process holds it; without it, this one waits.
         inherited: whether the children of this process keep the lock when this one has ended.
 
     Raises:
@@ -110,7 +110,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def checksum(*paths: Path, kind: str = "sha256") -> str:
-    """Checksum of the content of ``paths``, one after the other, in hexadecimal digits; one block is in memory.
+    """Return the checksum of the content of ``paths``, one after the other, in hexadecimal digits.
 
     Args:
         paths: files.

@@ -18,7 +18,7 @@ from fairseq_plugins.errors import UserError
 
 
 def read_lines(*paths: Path) -> Iterator[str]:
-    """The lines of all files, concatenated, without line ends.
+    """Yield the lines of all files, one file after the other, without line ends.
 
     A name that ends in ``.gz`` is read as gzip. A byte order mark at the beginning of a file is dropped.
 
@@ -35,11 +35,11 @@ def read_lines(*paths: Path) -> Iterator[str]:
 
 
 def decoded(lines: Iterable[bytes], name: object) -> Iterator[str]:
-    """Lines of UTF-8 without their line feeds and without a byte order mark, read one by one.
+    """Yield lines of UTF-8 without their line feeds and without a byte order mark.
 
     Args:
         lines: as a binary file yields them.
-        name: of the text, for messages.
+        name: names the text in messages.
 
     Raises:
         UserError: a line is not UTF-8.
@@ -54,7 +54,7 @@ def decoded(lines: Iterable[bytes], name: object) -> Iterator[str]:
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file with their line ends, in any encoding; errors as for :func:`read_lines`."""
+    """Yield the lines of a file with their line ends, in any encoding; errors are those of :func:`read_lines`."""
     try:
         with open_bytes(path) as stream:
             yield from stream
@@ -65,7 +65,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """The content of a file, unpacked if its name ends in ``.gz``."""
+    """Open the content of a file, unpacked if its name ends in ``.gz``."""
     return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
 
 
@@ -74,7 +74,7 @@ def _cause(error: OSError) -> str:
 
 
 def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-    """Line k of every file, for every k.
+    """Yield line k of every file, for every k.
 
     Raises:
         UserError: as :func:`read_lines`, or the files have different numbers of lines, which the message gives.

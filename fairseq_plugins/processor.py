@@ -1,4 +1,4 @@
-"""What this process may use of the CPU, and what the CPU can compute."""
+"""The cores that this process may use, and whether the CPU computes in bfloat16."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ Cells = Sequence[Sequence[str]]
 
 
 def number(value: float | None, form: str) -> str:
-    """A cell: ``value`` in a format of Python's, or the sign that there is none."""
+    """Return a cell: ``value`` in a format of Python's, or the sign that there is none."""
     return ABSENT if value is None else format(value, form)
 
 
 def tabulated(cells: Cells, form: str = "simple", left: Collection[int] = (0,)) -> str:
-    """The table for a terminal, in tabulate's ``form``: the columns ``left`` to the left, all others to the right."""
+    """Return the table for a terminal, in tabulate's ``form``; all columns but ``left`` go to the right."""
     header, *rows = cells
     align = ["left" if column in left else "right" for column in range(len(header))]
     text = tabulate(rows, headers=header, tablefmt=form, disable_numparse=True, colalign=align if rows else None)
@@ -30,13 +30,13 @@ def tabulated(cells: Cells, form: str = "simple", left: Collection[int] = (0,)) 
 
 
 def without_empty_columns(cells: Cells) -> list[list[str]]:
-    """The table without the columns that have no entry in any row."""
+    """Return the table without the columns that have no entry in any row."""
     columns = [column for column in zip(*cells, strict=True) if set(column[1:]) != {ABSENT}]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
 def markdown_table(cells: Cells, *, numbers: bool = True, escape: str = "|*") -> str:
-    """The table in Markdown.
+    """Return the table in Markdown.
 
     Args:
         cells: text, which may hold Markdown.
@@ -50,7 +50,7 @@ def markdown_table(cells: Cells, *, numbers: bool = True, escape: str = "|*") ->
 
 
 def strict_json(content: Any) -> str:
-    """``content`` as indented JSON that every reader takes: what is not finite becomes null."""
+    """Return ``content`` as indented JSON that every reader takes: a number that is not finite becomes null."""
     return json.dumps(_without_nan(content), indent=1, allow_nan=False) + "\n"
 
 

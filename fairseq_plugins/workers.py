@@ -74,7 +74,7 @@ class Workers(Generic[Given, Made]):
         self._pool = ProcessPoolExecutor(count, context, _start, (make, os.getpid(), start))
 
     def map(self, items: Iterable[Given], at_once: int = 1) -> Iterator[Made]:
-        """The function of every item, as :func:`map_lines`; an error or an early end of it ends the processes."""
+        """Yield the function of every item, as :func:`map_lines`; an error or an early end ends the processes."""
         try:
             yield from self._results(items, at_once)
         except BrokenProcessPool:

@@ -181,7 +181,7 @@ def value_of(
     lower_case: bool = False,
     resamples: int = 0,
 ) -> Value:
-    """``metric`` of one output.
+    """Return the value of ``metric`` for one output.
 
     ``references`` holds one list of sentences for each reference translation; ``resamples`` is the number of bootstrap
     resamples behind the 95 % interval, 0 for none.

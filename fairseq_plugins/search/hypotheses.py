@@ -1,4 +1,4 @@
-"""What a beam search remembers: words and scores of its hypotheses, those that have ended, and who continues whom.
+"""The state of a beam search: words and scores of its hypotheses, those that have ended, and who continues whom.
 
 Legend: N sentences still in the batch, K hypotheses of a sentence (the beam), W of them so far (1 at the first step, K
 afterwards), C candidates of a sentence.

@@ -50,7 +50,7 @@ class LowLinear(nn.Module):
         self.weight = self.pack(weight)
 
     def pack(self, weight: Tensor) -> Any:
-        """The weights in the order in which the kernel reads them."""
+        """Return the weights in the order in which the kernel reads them."""
         return torch.ops.mkldnn._reorder_linear_weight(weight.to(self.dtype).contiguous(), ROWS)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Int8Linear(LowLinear):
     """Weights in int8 with one scale an output; inputs are quantised as they come."""
 
     def pack(self, weight: Tensor) -> Any:
-        """The weights and the bias in the order in which the kernel reads them."""
+        """Return the weights and the bias in the order in which the kernel reads them."""
         self.seven_bits = products_overflow()
         return _packed(weight, self.bias)
 

@@ -1,4 +1,4 @@
-"""What a training has beside its model.
+"""Optimizers, schedules, losses and precisions of a training.
 
 * Optimizers: RAdam and LAMB, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit) and by
   torch's fused kernel (``fused_adam``, equal to rounding). All but the last call torch's ``_foreach`` kernels.

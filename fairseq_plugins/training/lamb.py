@@ -60,12 +60,6 @@ class LambConfig(FairseqDataclass):
     fp16_no_flatten_grads: bool = II("common.fp16_no_flatten_grads")
 
 
-def trust_ratios(weights: list[Tensor], steps: list[Tensor]) -> list[Tensor]:
-    """Return the norm of each of ``weights`` over that of its step; 1 if one of the two is 0."""
-    sizes, lengths = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, steps))
-    return list(torch.where((sizes > 0) & (lengths > 0), sizes / lengths, 1.0).unbind())
-
-
 class Lamb(MomentOptimizer):
     """Algorithm 2 with phi(z) = z.
 
@@ -91,7 +85,9 @@ class Lamb(MomentOptimizer):
         torch._foreach_div_(steps, 1 - beta1**t)
         if group["weight_decay"] != 0:
             torch._foreach_add_(steps, weights, alpha=group["weight_decay"])
-        for step, ratio in zip(steps, trust_ratios(weights, steps), strict=True):
+        sizes, lengths = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, steps))
+        ratios = torch.where((sizes > 0) & (lengths > 0), sizes / lengths, 1.0)
+        for step, ratio in zip(steps, ratios.unbind(), strict=True):
             step.mul_(ratio)
         torch._foreach_add_(weights, steps, alpha=-group["lr"])
 

@@ -192,7 +192,7 @@ def _is_softmax(attention: Any) -> bool:
 
 
 def _maps(sub: SubLayer) -> list[Any]:
-    """The linear maps of a sub-layer that has stock attention; the last one ends the branch."""
+    """Return the linear maps of a sub-layer that has stock attention; the last one ends the branch."""
     if sub.site is Site.FFN:
         return [sub.layer.fc1, sub.layer.fc2]
     attention = getattr(sub.layer, sub.site.value)
@@ -201,7 +201,7 @@ def _maps(sub: SubLayer) -> list[Any]:
 
 
 def _new_stack(stack: Any) -> Any:
-    """The empty specification of a stack."""
+    """Return the empty specification of a stack."""
     norms, has_top = has_layer_norms(stack.layers), isinstance(stack.layer_norm, nn.LayerNorm)
     first = stack.layers[0]
     is_decoder = hasattr(stack, "output_projection")
@@ -221,7 +221,7 @@ def _new_stack(stack: Any) -> Any:
 
 
 def _set_ends(spec: Any, stack: Any) -> None:
-    """Embeddings, positions, and the norms around the layers."""
+    """Set embeddings, positions, and the norms around the layers."""
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     embeddings.weight = _array(stack.embed_tokens.weight)
     spec.scale_embeddings = stack.embed_scale
@@ -238,7 +238,7 @@ def _set_ends(spec: Any, stack: Any) -> None:
 
 
 def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
-    """Weights of a sub-layer; ``encoder`` is what stands on top of the encoder in the place of a norm."""
+    """Set the weights of a sub-layer; ``encoder`` stands on top of the encoder in the place of a norm."""
     [norm] = sub.norms.values() or [None]
     if isinstance(norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, norm)
@@ -283,10 +283,10 @@ def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _
 
 
 def _array(tensor: Tensor) -> Any:
-    """A copy in float32: the converter quantises arrays in place, and the model is still needed."""
+    """Return a copy in float32: the converter quantises arrays in place, and the model is still needed."""
     return tensor.float().numpy().copy()
 
 
 def _vocabulary(dictionary: Any) -> list[str]:
-    """Tokens in the order of their numbers; CTranslate2's name for the pad."""
+    """Return the tokens in the order of their numbers, with CTranslate2's name for the pad."""
     return [PAD if token == dictionary.pad_word else token for token in dictionary.symbols]

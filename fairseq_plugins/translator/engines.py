@@ -126,7 +126,7 @@ class FairseqEngine:
         return [hypotheses[index] for index in range(len(sentences))]
 
     def _generator(self, alignment: bool) -> Any:
-        """The search of fairseq; with ``alignment`` that of ``--print-alignment``, which keeps the attention."""
+        """Return fairseq's search; with ``alignment`` the one of ``--print-alignment``, which keeps the attention."""
         if alignment not in self.generators:
             if alignment and not self._attends():
                 raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
@@ -286,7 +286,7 @@ def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:
 
 
 def _first_whole(package: Package, names: Sequence[str]) -> tuple[str, list[str]]:
-    """The first of these exports that is whole, else the package's own engine; and what is wrong with those before."""
+    """Return the first whole export of these, else the package's own engine, and the problems of those before."""
     problems = []
     for name in names:
         try:
@@ -306,7 +306,7 @@ def make_engine(package: Package, name: str, how: How) -> Engine:
 
 
 def _obstacle(how: How) -> str:
-    """Why CTranslate2 cannot do a search here; empty if it can."""
+    """Return why CTranslate2 cannot do a search here; empty if it can."""
     if find_spec("ctranslate2") is None:
         return "CTranslate2 is not installed (pip install 'fairseq-deep[export]')"
     if how.search["lenpen_form"] == GNMT:
@@ -335,7 +335,7 @@ def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
 
 
 def _gpu(how: How, devices: int) -> int | None:
-    """The GPU of this process, of so many; None for the CPU."""
+    """Return which of so many GPUs this process uses; None for the CPU."""
     if how.device == "gpu" and not devices:
         raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")
     if how.device == "cpu" or not devices:

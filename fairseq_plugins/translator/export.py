@@ -26,12 +26,12 @@ from fairseq_plugins.translator.package import FASTEST, add_engine, open_package
 
 SENTENCES, TRANSLATED, SHOWN = 64, 16, 3
 LONGEST = 40
-"""Tokens of a sentence of the proof."""
+"""The longest sentence of the proof, in tokens."""
 LARGEST_DIFFERENCE = 1e-4
-"""Between two log-probabilities (natural log) in float32, of a size of up to 1, and in proportion above that."""
+"""So much may two log-probabilities (natural log, float32) up to 1 differ; larger ones in proportion."""
 
 LARGEST_MEAN = 0.5
-"""Difference (natural log) that is no rounding of weights: int8 at width 64 has 0.025, and less at larger widths."""
+"""A larger mean difference (natural log) is no rounding of weights; int8 at width 64 has 0.025, wider models less."""
 
 
 def parser() -> OneLineParser:

@@ -56,7 +56,7 @@ class Form:
         return [name for name, needed in needs.items() if needed]
 
     def encoder(self, directory: Path) -> Callable[[str], list[str]]:
-        """The function that makes tokens of a line; an empty list of a line of white space.
+        """Return the function that makes tokens of a line; a line of white space has none.
 
         Raises:
             UserError: a file of the directory is absent or damaged.
@@ -79,7 +79,7 @@ class Form:
         return encode
 
     def decoder(self) -> Callable[[Sequence[str]], str]:
-        """The function that makes text of the tokens of a translation."""
+        """Return the function that makes text of the tokens of a translation."""
         recase = recaser() if self.truecased else str
         detokenise = detokeniser(self.target) if self.tokeniser == "moses" else str
         return lambda tokens: detokenise(recase(post_process(" ".join(tokens), self.subwords)))
@@ -113,7 +113,7 @@ class Form:
         yield tokens[start:]
 
     def _words(self, tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """Where each word begins, and what it is without the marks of subwords and the escapes of Moses."""
+        """Yield where each word begins, and the word without the marks of subwords and the escapes of Moses."""
         places = [0, *(place for place in range(1, len(tokens)) if self._ends_word(tokens, place)), len(tokens)]
         for begin, end in pairwise(places):
             parts = (
@@ -166,11 +166,11 @@ def _opens(mark: str, counts: Mapping[str, int]) -> bool:
 
 
 def form_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Form:
-    """The form of a prepared directory.
+    """Return the form of a prepared directory.
 
     Args:
         languages: source and target.
-        text: what its preparation says of it.
+        text: its description.
         settings: NAME=VALUE of its file ``settings``, empty where there is none.
     """
     changes = {change for changes in text.changed.values() for change in changes}

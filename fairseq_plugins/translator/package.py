@@ -68,12 +68,12 @@ class Package:
             _check(self.directory / file, expected)
 
     def dictionaries(self) -> Any:
-        """``source_dictionary`` and ``target_dictionary``."""
+        """Return ``source_dictionary`` and ``target_dictionary``."""
         form = self.form
         return dictionaries_of(*(self.directory / f"dict.{language}.txt" for language in (form.source, form.target)))
 
     def model(self) -> Any:
-        """The model, float32, in evaluation mode.
+        """Return the model, in float32 and evaluation mode.
 
         Raises:
             UserError: the weights do not fit.
@@ -200,6 +200,6 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
 
 
 def checksums(directory: Path, below: Path | None = None) -> dict[str, str]:
-    """SHA-256 of every file of ``directory`` or ``below`` it, by its path in ``directory``; the manifest has none."""
+    """Return the SHA-256 of every file but the manifest in ``below``, by default all of ``directory``, by its path."""
     paths = sorted(path for path in (below or directory).rglob("*") if path.is_file() and path.name != MANIFEST)
     return {path.relative_to(directory).as_posix(): checksum(path) for path in paths}

@@ -187,7 +187,7 @@ def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
 
 
 def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the search in a configuration, the defaults where it says nothing."""
+    """Return the settings of the search in a configuration, and the defaults of those that are unset."""
     defaults = GenerationConfigWithForm()
     return {name: kind(generation.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()}
 
@@ -204,7 +204,7 @@ def _checkpoint(args: argparse.Namespace, run: Run | None) -> Path:
 
 
 def settings_of(data: Path) -> dict[str, str]:
-    """NAME=VALUE of the file ``settings`` of a prepared directory; empty where there is none."""
+    """Return NAME=VALUE of the file ``settings`` of a prepared directory; empty if there is none."""
     path = data / SETTINGS
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
@@ -226,7 +226,7 @@ def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) 
 
 
 def _scores(run: Run, weights: str) -> list[dict[str, Any]]:
-    """The scores of these weights, each with its signature and that of the whole evaluation."""
+    """Return the scores of these weights, each with its signature and that of the whole evaluation."""
     scores = []
     for name, evaluation in run.evaluations.items():
         path = evaluation.directory / "signature"

@@ -280,7 +280,7 @@ class Translator:
         return Translated(lines, problem)
 
     def _nbest(self, line: str, parts: list[Sequence[str]], lists: list[list[Hypothesis]], wanted: Wanted) -> NBest:
-        """The best translations of a line, each made of one translation of each of its parts."""
+        """Return the best translations of a line, each made of one translation of each of its parts."""
         best: list[tuple[Hypothesis, ...]] = [()]
         for alternatives in lists:
             longer = ((*before, hypothesis) for before, hypothesis in product(best, alternatives))
@@ -346,7 +346,7 @@ def _checked(text: Any, number: int) -> str:
 
 
 def longest_of(package: Package) -> int:
-    """Most source tokens, without the end of the sentence, that a model and its search take.
+    """Return how many source tokens, without the end of the sentence, a model and its search take at most.
 
     A search that stops at a fixed length would lose the rest of a translation, which is about as long as its source.
     """

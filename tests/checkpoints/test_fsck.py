@@ -65,8 +65,7 @@ def test_weights_alone_cannot_be_resumed(training: Path, tmp_path: Path, capsys:
     assert lines(capsys)[-1] == ["a", "training", "cannot continue from any of them"]
 
 
-@pytest.mark.parametrize(("name", "message"), [("absent", "no such file or directory"), ("", "contains no checkpoint")])
-def test_mistakes(name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / name
-    assert main([str(place)]) == 2
-    assert capsys.readouterr().err == f"error: {place}: {message}\n"
+def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, message in ((tmp_path / "absent", "no such file or directory"), (tmp_path, "contains no checkpoint")):
+        assert main([str(place)]) == 2
+        assert capsys.readouterr().err == f"error: {place}: {message}\n"

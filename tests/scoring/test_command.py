@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fairseq_plugins import scoring
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.scoring import score
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
 from fairseq_plugins.scoring.suspicions import suspicions
 from fairseq_plugins.scoring.text import read_sentences
@@ -24,6 +24,8 @@ OUTPUTS = {
     "b1": dropped(REFERENCE, 6),
     "b2": dropped(REFERENCE, 5),
 }
+
+UNEQUAL = "short has 24 lines, ref has 30 lines: "
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -78,7 +80,7 @@ def test_what_is_left_out_is_said(run: Run) -> None:
 def test_json_is_what_the_functions_return(run: Run) -> None:
     assert run("a1", "ref", "--language-pair", "en-de", "--output", "score.json") == (0, "", "")
     found = stored("score.json")
-    scores = score({"a1": OUTPUTS["a1"]}, [REFERENCE], language_pair="en-de")
+    scores = scoring.score({"a1": OUTPUTS["a1"]}, [REFERENCE], language_pair="en-de")
     assert found == json.loads(json.dumps(scores.as_dict()))
     assert found["metrics"] == found["systems"][0]["metrics"]
     assert found["metrics"][0]["value"] == bleu("a1")
@@ -127,15 +129,15 @@ def test_tokens_from_files(run: Run, tmp_path: Path) -> None:
         write(tmp_path / f"{name}.tok", sentences)
     files = ["--tokenised-references", "ref.tok", "--metrics", "tokenised", "--output", "out.json"]
     assert run("a1", "ref", "--tokenised-hypotheses", "a1.tok", *files)[0] == 0
-    one = stored("out.json")["metrics"][0]
-    assert one["signature"].endswith("|tokens:files")
+    score = stored("out.json")["metrics"][0]
+    assert score["signature"].endswith("|tokens:files")
     # Moses makes the same tokens of this text.
     assert run("a1", "ref", "--language-pair", "de-en", "--metrics", "tokenised", "--output", "made.json")[0] == 0
-    assert one["value"] == stored("made.json")["metrics"][0]["value"]
+    assert score["value"] == stored("made.json")["metrics"][0]["value"]
     systems = ["--systems", "a=a1", "b=b1", "--references", "ref", "--significance", "none"]
     assert run(*systems, "--tokenised-hypotheses", "b=b1.tok", "a=a1.tok", *files)[0] == 0
     both = {system["name"]: system["metrics"][0]["value"] for system in stored("out.json")["systems"]}
-    assert both["a"] == one["value"] != both["b"]
+    assert both["a"] == score["value"] != both["b"]
 
 
 def test_lines_end_at_the_line_feed_alone(run: Run, tmp_path: Path) -> None:
@@ -170,119 +172,92 @@ def test_what_is_scored_is_never_overwritten(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "link.json").is_symlink()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ([], "no files: give HYP REF, or --systems NAME=HYP ... --references REF ..."),
-        (["a1"], "a1: no reference given: fairseq-deep score HYP REF"),
-        (["a1", "ref", "--systems", "a=a1"], "files in more than one way: give HYP REF, or "),
-        (["--systems", "a=a1"], "--systems and --references must be used together"),
-        (["--systems", "a=", "--references", "ref"], "--systems a=: must be NAME=HYP or NAME=HYP1,HYP2,..."),
-        (["absent", "ref"], "absent: no such file"),
-        (["empty", "ref"], "empty: empty"),
-        (["latin", "ref"], "latin: line 2: not UTF-8 (byte 0xfc)"),
-        (["a1", "blank"], "a reference contains only empty sentences"),
-        (["a1", "short"], "a1 has 30 lines, short has 24 lines: sentence k must be the translation of sentence k"),
-        (
-            ["short", "ref"],
-            "short has 24 lines, ref has 30 lines: sentence k must be the translation of sentence k "
-            "(6 missing: were they dropped in decoding?)",
-        ),
-        (["--systems", "a=a1,short", "--references", "ref"], "short has 24 lines, ref has 30 lines: "),
-        (["a1", "ref", "short"], "short has 24 lines, ref has 30 lines: "),
-        (["a1", "ref", "--metrics", "bleu"], "unknown metric 'bleu' (did you mean 'sacrebleu'?); legal values: chrf, "),
-        (["a1", "ref", "--metrics", ","], "--metrics names none; legal: sacrebleu, "),
-        (["a1", "ref", "--metrics", "tokenised"], "tokenised BLEU: it needs --language-pair (as de-en), or files "),
-        (
-            ["a1", "ref", "--metrics", "compound-split", "--language-pair", "en-fr"],
-            "compound-split BLEU is for German compounds; no table of en-fr prints it",
-        ),
-        (["a1", "ref", "--language-pair", "ende"], "--language-pair must be SOURCE-TARGET, as en-de, not 'ende'"),
-        (
-            ["a1", "ref", "--language-pair", "de-xx", "--metrics", "tokenised"],
-            "tokenised BLEU: Moses has no rules for 'xx', only for as, bn, ca, ",
-        ),
-        (
-            ["a1", "ref", "--tokenised-hypotheses", "a1"],
-            "--tokenised-hypotheses and --tokenised-references must be used together: one tokeniser must make both",
-        ),
-        (
-            ["a1", "ref", "--tokenised-hypotheses", "short", "--tokenised-references", "short"],
-            "the tokenised text has 24 lines, the plain text has 30 lines: ",
-        ),
-        (
-            [
-                "--systems",
-                "a=a1",
-                "b=b1",
-                "--references",
-                "ref",
-                "--tokenised-hypotheses",
-                "a=a1",
-                "--tokenised-references",
-                "ref",
-            ],
-            "tokenised hypotheses are of a, hypotheses of a, b",
-        ),
-        (
-            ["--systems", "a=a1", "b=b1", "--references", "ref", "--baseline", "c", "--metrics", "sacrebleu"],
-            "unknown --baseline 'c'; legal values: a, b",
-        ),
-        (["a1", "ref", "--task", "speach"], "unknown --task 'speach' (did you mean 'speech'?); legal values: "),
-        (["a1", "ref", "--confidence", "0"], "--confidence 0: not a whole number of at least 1"),
-        (["a1", "ref", "--task", "speech", "--confidence"], "--confidence: WER is computed without an interval; "),
-        (["a1", "ref", "--metricks", "ter"], "unknown option '--metricks' (did you mean '--metrics'?); "),
-        (
-            ["a1", "ref", "--output", "x.foo"],
-            "--output x.foo: use --format, or a name that ends in one of: .txt, .json",
-        ),
-        (
-            ["a1", "ref", "--metrics", "chrf", "--output", "absent/x.txt"],
-            "absent/x.txt: cannot be written: No such file",
-        ),
-        (["--sys", "a1", "--ref", "ref"], "--sys is a flag of fairseq's own scorer, which is now fairseq-deep "),
-        (["-s", "a1", "-r", "ref"], "-s is a flag of fairseq's own scorer, which is now fairseq-deep stock-score"),
-        (["a1", "ref", "--sacrebleu"], "--sacrebleu is a flag of fairseq's own scorer, "),
-    ],
+REFUSED = (
+    ("", "no files: give HYP REF, or --systems NAME=HYP ... --references REF ..."),
+    ("a1", "a1: no reference given: fairseq-deep score HYP REF"),
+    ("a1 ref --systems a=a1", "files in more than one way: give HYP REF, or "),
+    ("--systems a=a1", "--systems and --references must be used together"),
+    ("--systems a= --references ref", "--systems a=: must be NAME=HYP or NAME=HYP1,HYP2,..."),
+    ("absent ref", "absent: no such file"),
+    ("empty ref", "empty: empty"),
+    ("latin ref", "latin: line 2: not UTF-8 (byte 0xfc)"),
+    ("a1 blank", "a reference contains only empty sentences"),
+    ("a1 short", "a1 has 30 lines, short has 24 lines: sentence k must be the translation of sentence k"),
+    (
+        "short ref",
+        f"{UNEQUAL}sentence k must be the translation of sentence k (6 missing: were they dropped in decoding?)",
+    ),
+    ("--systems a=a1,short --references ref", UNEQUAL),
+    ("a1 ref short", UNEQUAL),
+    ("a1 ref --metrics bleu", "unknown metric 'bleu' (did you mean 'sacrebleu'?); legal values: chrf, "),
+    ("a1 ref --metrics ,", "--metrics names none; legal: sacrebleu, "),
+    ("a1 ref --metrics tokenised", "tokenised BLEU: it needs --language-pair (as de-en), or files "),
+    (
+        "a1 ref --metrics compound-split --language-pair en-fr",
+        "compound-split BLEU is for German compounds; no table of ",
+    ),
+    ("a1 ref --language-pair ende", "--language-pair must be SOURCE-TARGET, as en-de, not 'ende'"),
+    (
+        "a1 ref --language-pair de-xx --metrics tokenised",
+        "tokenised BLEU: Moses has no rules for 'xx', only for as, bn, ",
+    ),
+    ("a1 ref --tokenised-hypotheses a1", "--tokenised-hypotheses and --tokenised-references must be used together: "),
+    (
+        "a1 ref --tokenised-hypotheses short --tokenised-references short",
+        "the tokenised text has 24 lines, the plain text has 30 lines: ",
+    ),
+    (
+        "--systems a=a1 b=b1 --references ref --tokenised-hypotheses a=a1 --tokenised-references ref",
+        "tokenised hypotheses are of a, hypotheses of a, b",
+    ),
+    (
+        "--systems a=a1 b=b1 --references ref --baseline c --metrics sacrebleu",
+        "unknown --baseline 'c'; legal values: a, b",
+    ),
+    ("a1 ref --task speach", "unknown --task 'speach' (did you mean 'speech'?); legal values: "),
+    ("a1 ref --confidence 0", "--confidence 0: not a whole number of at least 1"),
+    ("a1 ref --task speech --confidence", "--confidence: WER is computed without an interval; "),
+    ("a1 ref --metricks ter", "unknown option '--metricks' (did you mean '--metrics'?); "),
+    ("a1 ref --output x.foo", "--output x.foo: use --format, or a name that ends in one of: .txt, .json"),
+    ("a1 ref --metrics chrf --output absent/x.txt", "absent/x.txt: cannot be written: No such file"),
+    ("--sys a1 --ref ref", "--sys is a flag of fairseq's own scorer, which is now fairseq-deep "),
+    ("-s a1 -r ref", "-s is a flag of fairseq's own scorer, which is now fairseq-deep stock-score"),
+    ("a1 ref --sacrebleu", "--sacrebleu is a flag of fairseq's own scorer, "),
 )
-def test_one_line_and_code_2(arguments: Sequence[str], line: str, run: Run, tmp_path: Path) -> None:
+
+
+def test_one_line_and_code_2(run: Run, tmp_path: Path, subtests: pytest.Subtests) -> None:
     write(tmp_path / "short", REFERENCE[:24])
     write(tmp_path / "blank", [""] * 30)
     (tmp_path / "empty").touch()
     (tmp_path / "latin").write_bytes("a\ngrün\n".encode("latin-1"))
-    code, output, errors = run(*arguments)
-    assert (code, output) == (2, "")
-    assert errors.startswith(f"error: {line}")
-    assert errors.count("\n") == 1
+    for arguments, line in REFUSED:
+        with subtests.test(arguments):
+            code, output, errors = run(*arguments.split())
+            assert (code, output, errors.count("\n")) == (2, "", 1)
+            assert errors.startswith(f"error: {line}")
 
 
-@pytest.mark.parametrize(
-    ("sentences", "warning"),
-    [
-        (["A mat .", *REFERENCE[1:]], ""),
-        (
-            [text.replace(".", " .") for text in REFERENCE],
-            "x: 100% of the sentences look tokenised, but the references",
-        ),
-        (["A m@@ at.", *REFERENCE[1:]], "x: 1 sentence with subword marks ('@@ ' or '▁'): remove them first"),
-        (["A <<unk>>.", "A <unk>.", *REFERENCE[2:]], "x: 2 sentences with <unk> or <<unk>>"),
-        (["", " ", *REFERENCE[2:]], "x: 2 sentences empty"),
-        ([""] * 30, "x: 30 sentences empty"),
-        ([text.lower() for text in REFERENCE], "x: no sentence has an upper-case letter, but the references do"),
-    ],
+DOUBTFUL = (
+    (["A mat .", *REFERENCE[1:]], ""),
+    ([text.replace(".", " .") for text in REFERENCE], "100% of the sentences look tokenised, but the references"),
+    (["A m@@ at.", *REFERENCE[1:]], "1 sentence with subword marks ('@@ ' or '▁'): remove them first"),
+    (["A <<unk>>.", "A <unk>.", *REFERENCE[2:]], "2 sentences with <unk> or <<unk>>"),
+    (["", " ", *REFERENCE[2:]], "2 sentences empty"),
+    ([""] * 30, "30 sentences empty"),
+    ([text.lower() for text in REFERENCE], "no sentence has an upper-case letter, but the references do"),
 )
-def test_a_doubtful_number_is_given_with_one_warning(
-    sentences: Sequence[str], warning: str, run: Run, tmp_path: Path
-) -> None:
-    write(tmp_path / "x", sentences)
-    code, output, errors = run("x", "ref", "--metrics", "sacrebleu")
-    assert code == 0
-    assert output.startswith("30 sentences, 1 reference\n")
-    if not warning:
-        assert errors == ""
-    else:
-        assert errors.startswith(f"warning: {warning}")
-        assert errors.count("\n") == 1
+
+
+def test_a_doubtful_number_is_given_with_one_warning(run: Run, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for sentences, warning in DOUBTFUL:
+        with subtests.test(warning):
+            write(tmp_path / "x", sentences)
+            code, output, errors = run("x", "ref", "--metrics", "sacrebleu")
+            assert code == 0
+            assert output.startswith("30 sentences, 1 reference\n")
+            assert errors.count("\n") == bool(warning)
+            assert errors.startswith(f"warning: x: {warning}" if warning else "")
 
 
 def test_doubtful_references(run: Run, tmp_path: Path) -> None:
@@ -299,9 +274,9 @@ def test_lower_case_answers_the_warning(run: Run, tmp_path: Path) -> None:
     assert "sacreBLEU   100.00" in output
 
 
-@pytest.mark.parametrize("corpus", ["multi30k/test_2016_flickr", "tatoeba_deu_eng/test", "wmt_news/newstest2014"])
-@pytest.mark.parametrize("language", ["de", "en"])
-def test_published_text_is_above_suspicion(corpus: str, language: str, real_corpus: Callable[[str], Path]) -> None:
-    name, prefix = corpus.split("/")
-    sentences = read_sentences(real_corpus(name) / f"{prefix}.{language}")
-    assert list(suspicions("x", sentences, sentences, lower_case=False)) == []
+def test_published_text_is_above_suspicion(real_corpus: Callable[[str], Path]) -> None:
+    for corpus in ("multi30k/test_2016_flickr", "tatoeba_deu_eng/test", "wmt_news/newstest2014"):
+        name, prefix = corpus.split("/")
+        for language in ("de", "en"):
+            sentences = read_sentences(real_corpus(name) / f"{prefix}.{language}")
+            assert list(suspicions(corpus, sentences, sentences, lower_case=False)) == []

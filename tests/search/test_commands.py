@@ -149,26 +149,19 @@ def test_our_own_command(data: Path, checkpoints: dict[str, Path], tmp_path: Pat
     assert_printed_in_form(printed((tmp_path / "generate-test.txt").read_text(encoding="utf-8")), 0.6)
 
 
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (("--unnormalized",), "error: --lenpen-form gnmt asks for a length penalty and --unnormalized for none"),
-        (("--lenpen", "-1"), "error: --lenpen -1.0: with --lenpen-form gnmt it is the alpha of"),
-        (("--lenpen", "nan"), "error: --lenpen must be a finite number, not nan"),
-    ],
-)
 def test_a_mistake_is_one_line(
-    flags: tuple[str, ...],
-    line: str,
-    data: Path,
-    checkpoints: dict[str, Path],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    data: Path, checkpoints: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--results-path", str(tmp_path), *FORM, *flags]
-    assert main(["generate", str(data), "--path", str(checkpoints["transformer"]), *given]) == 2
-    (error,) = [text for text in capfd.readouterr().err.splitlines() if text.startswith("error: ")]
-    assert error.startswith(line)
+    words = ["generate", str(data), "--path", str(checkpoints["transformer"]), "--cpu", "--max-len-b", "12"]
+    words += ["--max-tokens", "400", "--results-path", str(tmp_path), *FORM]
+    for flags, line in (
+        (["--unnormalized"], "--lenpen-form gnmt asks for a length penalty and --unnormalized for none"),
+        (["--lenpen", "-1"], "--lenpen -1.0: with --lenpen-form gnmt it is the alpha of"),
+        (["--lenpen", "nan"], "--lenpen must be a finite number, not nan"),
+    ):
+        assert main([*words, *flags]) == 2
+        (error,) = [text for text in capfd.readouterr().err.splitlines() if text.startswith("error: ")]
+        assert error.startswith(f"error: {line}")
 
 
 def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

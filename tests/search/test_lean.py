@@ -225,24 +225,19 @@ def test_a_cache_grows_and_shrinks_in_place() -> None:
 # Settings
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+def test_mistakes_are_refused() -> None:
+    model = outspoken()
+    for values, message in (
         ({"search": "leen"}, "unknown --search 'leen' (did you mean 'lean'?); legal values: fairseq, lean"),
         ({"decode_precision": "int9"}, "unknown --decode-precision 'int9' (did you mean 'int8'?); legal values: "),
         ({"decode_precision": "int8", "search": "fairseq"}, "--decode-precision int8 needs --search lean"),
         ({"decode_precision": "int8", "score_reference": True}, "--decode-precision int8 needs --search lean"),
-    ],
-)
-def test_mistakes_are_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        models.task().build_generator([outspoken()], settings(**values))
-    assert str(caught.value).startswith(message)
-
-
-def test_int8_needs_float32_weights() -> None:
+    ):
+        with pytest.raises(UserError) as caught:
+            models.task().build_generator([model], settings(**values))
+        assert str(caught.value).startswith(message)
     with pytest.raises(UserError, match="lowers float32 weights, and these are torch.float16"):
-        models.task().build_generator([models.trained("post_ln").half()], settings(decode_precision="int8"))
+        models.task().build_generator([model.half()], settings(decode_precision="int8"))
 
 
 @pytest.mark.parametrize("case", ["post_ln", "dsinit_matt", "sigma_reparam", "fixup"])

@@ -87,13 +87,10 @@ def settings() -> DictConfig:
     )
 
 
-@pytest.mark.parametrize(("init", "lines"), [("t_fixup", 1), ("t_fixup,keep", 1), ("keep,t_fixup", 1), ("keep", 0)])
-def test_what_both_stacks_say_is_said_once(init: str, lines: int) -> None:
-    model = tiny("t_fixup_transformer", init=init)
-    assert len(advice.advice(model, settings())) == lines
-
-
-def test_a_stock_model_gets_none() -> None:
+def test_what_both_stacks_say_is_said_once() -> None:
+    for init, lines in (("t_fixup", 1), ("t_fixup,keep", 1), ("keep,t_fixup", 1), ("keep", 0)):
+        assert len(advice.advice(tiny("t_fixup_transformer", init=init), settings())) == lines
+    # Stock models get none.
     assert advice.advice(nn.Linear(2, 2), settings()) == []
     assert advice.advice(tiny("transformer"), settings()) == []
 

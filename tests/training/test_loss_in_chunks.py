@@ -208,24 +208,17 @@ def test_the_log_has_the_perplexity_and_the_accuracy_of_the_stock_criterion() ->
     assert math.isfinite(values[0]["ppl"])
 
 
-def refused_line(model: nn.Module) -> str:
-    with pytest.raises(UserError) as caught:
-        criterion(SMOOTHED + "_in_chunks")(model, sample())
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_another_output_layer_is_refused_in_one_line() -> None:
-    adaptive = models.tiny("transformer", adaptive_softmax_cutoff="8,16", decoder_output_dim=16)
-    assert "adaptive softmax" in refused_line(adaptive)
     biased = models.tiny("transformer")
     biased.decoder.output_projection = nn.Linear(16, WORDS)
-    assert "not a linear map without bias" in refused_line(biased)
-
-
-def test_a_model_without_a_transformer_decoder_is_refused() -> None:
-    with pytest.raises(UserError, match="no Transformer decoder"):
-        criterion(PLAIN + "_in_chunks")(nn.Linear(2, 2), sample())
+    for model, reason in (
+        (models.tiny("transformer", adaptive_softmax_cutoff="8,16", decoder_output_dim=16), "adaptive softmax"),
+        (biased, "not a linear map without bias"),
+        (nn.Linear(2, 2), "no Transformer decoder"),
+    ):
+        with pytest.raises(UserError, match=reason) as caught:
+            criterion(SMOOTHED + "_in_chunks")(model, sample())
+        assert len(caught.value.problems) == 1
 
 
 # Whole trainings -----------------------------------------------------------------------------------------------------

@@ -104,12 +104,8 @@ def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path)
 
 def test_all_reasons_are_given_at_once() -> None:
     model = trained_with_options("b2t_matt", "--activation-fn", "tanh")
-    found = obstacles_to_export(model)
-    assert [reason.partition(":")[0] for reason in found] == [
-        "--residual b2t",
-        "--activation-fn tanh",
-        "--attention matt",
-    ]
+    flags = [reason.partition(":")[0] for reason in obstacles_to_export(model)]
+    assert flags == ["--residual b2t", "--activation-fn tanh", "--attention matt"]
 
 
 @pytest.mark.parametrize(
@@ -139,15 +135,14 @@ def test_a_model_without_norms_keeps_a_large_stream(case: str, tmp_path: Path) -
     norm that were none would change them all.
     """
     size = 30.0
+    readers = tuple(f"{name}.weight" for name in ("q_proj", "k_proj", "v_proj", "fc1", "output_projection"))
     model = trained_with_options(case)
     with torch.no_grad():
         for stack in (model.encoder, model.decoder):
             stack.embed_tokens.weight.mul_(size)
             stack.embed_positions.weights.mul_(size)
         for name, parameter in model.named_parameters():
-            if name.endswith(
-                ("q_proj.weight", "k_proj.weight", "v_proj.weight", "fc1.weight", "output_projection.weight")
-            ):
+            if name.endswith(readers):
                 parameter.div_(size)
     engine = exported(model, tmp_path / "model")
     assert largest_difference(model, engine, longest=200) < LARGEST_DIFFERENCE
@@ -263,12 +258,8 @@ def test_a_batch_is_small_on_a_cpu_unless_it_is_set(tmp_path: Path) -> None:
         return [found] * len(sentences)
 
     engine.translator = SimpleNamespace(device="cpu", translate_batch=translate_batch)
-    cases = (
-        (HOW, "cpu", "float32"),
-        (HOW, "cpu", "int8_float32"),
-        (replace(HOW, batch=77), "cpu", ""),
-        (HOW, "cuda", ""),
-    )
+    set_to_77 = replace(HOW, batch=77)
+    cases = ((HOW, "cpu", "float32"), (HOW, "cpu", "int8_float32"), (set_to_77, "cpu", ""), (HOW, "cuda", ""))
     largest = []
     for how, device, kind in cases:
         engine.how, engine.translator.device, engine.translator.compute_type = how, device, kind

@@ -138,29 +138,26 @@ def test_scores_of_other_weights_are_left_out(run: Path, tmp_path: Path) -> None
     assert len(read_run(run).evaluations) == 1
 
 
-@pytest.mark.parametrize(
-    ("optimization", "checkpoint", "doubt"),
-    [
+def test_a_training_that_has_not_finished_is_told() -> None:
+    state = {"optimizer_history": [{"num_updates": 20}], "extra_state": {"train_iterator": {"epoch": 3}}}
+    told, reached = "its training has not finished", "20 updates, in epoch 3, of at most"
+    cases: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
         ({"max_update": 20}, {}, ""),
-        ({"max_update": 200}, {}, "its training has not finished: 20 updates, in epoch 3, of at most 200 updates"),
+        ({"max_update": 200}, {}, f"{told}: {reached} 200 updates"),
         ({"max_update": 200, "max_epoch": 2}, {"patience": -1}, ""),
-        ({"max_epoch": 4}, {}, "its training has not finished: 20 updates, in epoch 3, of at most 4 epochs"),
+        ({"max_epoch": 4}, {}, f"{told}: {reached} 4 epochs"),
         ({"stop_time_hours": 2}, {}, ""),
         (
             {"max_update": 9000, "stop_min_lr": 1e-9},
             {"patience": 5},
-            "its training has not finished, unless --patience or --stop-min-lr ended it: "
-            "20 updates, in epoch 3, of at most 9,000 updates",
+            f"{told}, unless --patience or --stop-min-lr ended it: {reached} 9,000 updates",
         ),
-    ],
-)
-def test_a_training_that_has_not_finished_is_told(
-    optimization: dict[str, Any], checkpoint: dict[str, Any], doubt: str
-) -> None:
-    state = {"optimizer_history": [{"num_updates": 20}], "extra_state": {"train_iterator": {"epoch": 3}}}
-    by_group = {"cfg": {"task": {}, "optimization": optimization, "checkpoint": checkpoint}}
-    flat = {"args": Namespace(task="translation", **optimization, **checkpoint)}
-    assert packaging.unfinished({**state, **by_group}, None) == packaging.unfinished({**state, **flat}, None) == doubt
+    )
+    for optimization, checkpoint, doubt in cases:
+        by_group = {"cfg": {"task": {}, "optimization": optimization, "checkpoint": checkpoint}}
+        flat = {"args": Namespace(task="translation", **optimization, **checkpoint)}
+        assert packaging.unfinished({**state, **by_group}, None) == doubt
+        assert packaging.unfinished({**state, **flat}, None) == doubt
 
 
 def test_the_end_of_a_run_is_what_it_has_recorded(

@@ -335,7 +335,7 @@ def test_the_best_translations_of_a_line_are_made_of_those_of_its_parts() -> Non
     translator._decode = " ".join
     parts = [[Hypothesis([text], score) for score, text in found[part]] for part in "ab"]
     nbest = translator._nbest("a b", [["a"], ["b"]], parts, Wanted(3))
-    assert [(each.text, round(each.score, 6)) for each in nbest.candidates] == [
+    assert [(best.text, round(best.score, 6)) for best in nbest.candidates] == [
         *[("A C", -3.0), ("A D", -3.1), ("B C", -3.5)]
     ]
     assert nbest.candidates[0].tokens == ["A", "</s>", "C", "</s>"]
