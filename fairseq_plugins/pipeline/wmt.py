@@ -8,13 +8,12 @@ known checksum.
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fairseq_plugins.errors import UserError, report, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import raw_lines
 from fairseq_plugins.options import OneLineParser
@@ -65,17 +64,6 @@ def addresses(path: str) -> list[str]:
     return [f"https://www.statmt.org/{path}", f"https://statmt.org/{path}", f"http://www.statmt.org/{path}"]
 
 
-def on_the_hub(path: str) -> str:
-    """The same files as a zip archive of the Hugging Face Hub, or of its mirror ``HF_ENDPOINT``."""
-    workshop, _, rest = path.partition("/")
-    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    return f"{endpoint}/datasets/wmt/{workshop}/resolve/main-zip/{_stem(rest)}.zip"
-
-
-def _stem(archive: str) -> str:
-    return archive.rpartition(".t")[0]
-
-
 class Texts:
     """The texts of one translation direction, below one directory.
 
@@ -99,32 +87,17 @@ class Texts:
         self.make = Workspace(directory, dry_run=dry_run).make
 
     def training_text(self, text: Text) -> None:
-        """Both sides as in the archive; from the Hub if the publisher's URLs fail.
+        """Both sides as in the archive.
 
         Raises:
             UserError: the download failed, is truncated, or has another number of lines.
         """
         member = text.source.format(**self.forms)
-        archive, stem = text.archive.rpartition("/")[2], _stem(text.archive.rpartition("/")[2])
-        directory = self.directory / stem
-        urls = addresses(text.archive)
-        own_zip = self.downloads.path(f"{stem}.zip").exists() and not self.downloads.path(archive).exists()
-        if own_zip or not (directory.exists() or self._publisher_has(text, archive, urls)):
-            archive, urls = f"{stem}.zip", [on_the_hub(text.archive)]
-        self._unpack(directory, archive, [f"*{member.rpartition('/')[2]}.{each}*" for each in self.languages], urls)
+        archive = text.archive.rpartition("/")[2]
+        directory = self.directory / archive.removesuffix(".tgz").removesuffix(".tar")
+        members = [f"*{member.rpartition('/')[2]}.{language}*" for language in self.languages]
+        self._unpack(directory, archive, members, addresses(text.archive))
         self._count(text, archive, directory / member, Path(f"{directory}.lines"))
-
-    def _publisher_has(self, text: Text, archive: str, urls: Sequence[str]) -> bool:
-        """Whether the archive is here now; a mistake in the user's own copies is one, and no reason to ask the Hub."""
-        if self.downloads.own is not None or self.dry_run:
-            return True
-        try:
-            self.downloads.get(archive, urls)
-        except UserError as error:
-            report(error)
-            say(f"{text.name}: {_stem(archive)}.zip instead")
-            return False
-        return True
 
     def test_set(self, text: Text) -> None:
         """Both sides, one sentence per line.

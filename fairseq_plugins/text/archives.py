@@ -6,29 +6,23 @@ connection leaves a truncated archive. Reading an archive to its end finds both.
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import lzma
 import os
 import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum
 
-TAR = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz")
+TAR = (".tar", ".tgz", ".tar.gz")
 ZIP = (".zip",)
-COMPRESSED = (".gz", ".bz2", ".xz")
 
-_OPENERS: Mapping[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-"""By the first bytes, not by the name, because browsers and proxies may decompress a ``.tgz``."""
 _WEB_PAGE = (b"<!doctype html", b"<html", b"<head", b"<?xml")
 _PIECE = 1 << 20
 _KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
@@ -46,7 +40,7 @@ def check_archive(path: Path, name: str | None = None) -> int:
     Raises:
         UserError: it is empty, a web page, truncated, damaged, or of another kind than ``name``.
     """
-    return len(_read(path, name or path.name, lambda _: None))
+    return len(_read(path, name or path.name))
 
 
 def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mapping[str, str] | None = None) -> int:
@@ -72,16 +66,16 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
         raise UserError("this Python cannot unpack archives safely; 3.10.12, 3.11.4 and all later releases can")
     unmatched = set(only)
 
-    def place_of(name: str) -> Path | None:
+    def is_wanted(name: str) -> bool:
         matched = {pattern for pattern in only if fnmatchcase(name, pattern)}
         unmatched.difference_update(matched)
-        return partial if matched or not only else None
+        return bool(matched) or not only
 
     partial = directory.with_name(directory.name + ".unpacking")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        names = _read(archive, archive.name, place_of)
+        names = _read(archive, archive.name, partial, is_wanted)
         if unmatched:
             shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             raise UserError(f"{archive}: nothing matches {' '.join(sorted(unmatched))}; it contains {shown}")
@@ -128,100 +122,78 @@ def checksum_like(known: str, path: Path) -> str:
     return checksum(path, kind=_KINDS[len(known)])
 
 
-def _read(path: Path, name: str, place_of: Callable[[str], Path | None]) -> list[str]:
-    """Read the whole file, and return the paths of all files in it.
-
-    Args:
-        path: the archive.
-        name: its expected name.
-        place_of: where the member of a path is unpacked; None to skip it.
-    """
+def _read(
+    path: Path, name: str, directory: Path | None = None, is_wanted: Callable[[str], bool] = lambda _: True
+) -> list[str]:
+    """Read the file ``name`` to its end, unpack what is wanted into ``directory``, and return the paths in it."""
     if path.stat().st_size == 0:
         raise UserError(f"{path}: empty")
-    with _damage_reported(path, name):
-        if name.endswith(ZIP):
-            names = _read_zip(path, place_of)
-        elif name.endswith(TAR):
-            names = _read_tar(path, place_of)
-        else:
-            names = [name]
-            if name.endswith(COMPRESSED) and _opener(path) is None:
-                raise tarfile.ReadError("not compressed")
-            if not name.endswith((".html", ".xml", ".sgm")) and _is_web_page(path):
-                raise tarfile.ReadError("a web page")
-            with (_opener(path) or _open)(path) as stream:
-                _read_on(stream)
+    read = _read_zip if name.endswith(ZIP) else _read_tar if name.endswith(TAR) else None
+    try:
+        names = [name] if read is None else read(path, directory, is_wanted)
+        if read is None:
+            _read_single(path, name)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        # An OSError without a number comes from a decompressor: damaged data.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise UserError(f"{path}: {_cause(path, name, error)}") from None
     if not names:
         raise UserError(f"{path}: contains no file")
     return names
 
 
-def _read_tar(path: Path, place_of: Callable[[str], Path | None]) -> list[str]:
-    opener = _opener(path)
+def _read_tar(path: Path, directory: Path | None, is_wanted: Callable[[str], bool]) -> list[str]:
     names = []
-    with (opener or _open)(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+    # Compressed or not: browsers and proxies may decompress a .tgz and keep its name.
+    with tarfile.open(path) as archive:
+        stream = archive.fileobj
+        assert stream is not None
         for member in archive:
-            directory = place_of(member.name)
-            if directory is not None:
+            if directory is not None and is_wanted(member.name):
                 archive.extract(member, directory, filter="data")
             if member.isfile():
                 names.append(member.name)
-        if opener is None:
-            # tarfile takes an unreadable header for the end, and there is no checksum that would detect it.
+        if isinstance(stream, BufferedReader):
+            # tarfile takes an unreadable header for the end; without compression no checksum would detect it.
             stream.seek(archive.offset)
             if stream.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
                 raise tarfile.ReadError("its end is missing")
-        _read_on(stream)
+        _read_on(stream.read)
     return names
 
 
-def _read_zip(path: Path, place_of: Callable[[str], Path | None]) -> list[str]:
+def _read_zip(path: Path, directory: Path | None, is_wanted: Callable[[str], bool]) -> list[str]:
     with zipfile.ZipFile(path) as archive:
-        members = [member for member in archive.infolist() if not member.is_dir()]
-        for member in members:
-            directory = place_of(member.filename)
-            if directory is not None:
-                archive.extract(member, directory)
-            else:
-                with archive.open(member) as stream:
-                    _read_on(stream)
-    return [member.filename for member in members]
+        if damaged := archive.testzip():
+            raise zipfile.BadZipFile(damaged)
+        names = [member.filename for member in archive.infolist() if not member.is_dir()]
+        if directory is not None:
+            archive.extractall(directory, [name for name in names if is_wanted(name)])
+    return names
 
 
-def _opener(path: Path) -> Callable[[Path], Any] | None:
-    """What decompresses a file; None if it is not compressed."""
-    with open(path, "rb") as stream:
-        start = stream.read(8)
-    return next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), None)
+def _read_single(path: Path, name: str) -> None:
+    if not name.endswith((".html", ".xml", ".sgm")) and _is_web_page(path):
+        raise tarfile.ReadError("a web page")
+    with gzip.open(path) if name.endswith(".gz") else open(path, "rb") as stream:
+        _read_on(stream.read)
 
 
-def _open(path: Path) -> IO[bytes]:
-    return open(path, "rb")
-
-
-def _read_on(stream: IO[bytes]) -> None:
-    """Read to the end, where gzip, bzip2 and xz check."""
-    while stream.read(_PIECE):
+def _read_on(read: Callable[[int], bytes]) -> None:
+    """Read to the end, where gzip checks."""
+    while read(_PIECE):
         pass
 
 
-@contextmanager
-def _damage_reported(path: Path, name: str) -> Iterator[None]:
-    try:
-        yield
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
-        # An OSError without a number comes from a decompressor: damaged data.
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        if _is_web_page(path):
-            cause = f"a web page, not {name}; a mirror that has lost a file often answers with one"
-        elif isinstance(error, getattr(tarfile, "FilterError", ())):
-            cause = f"not unpacked: {error}"
-        elif isinstance(error, EOFError):
-            cause = "truncated"
-        else:
-            cause = f"damaged, or not what the name {name} says ({error})"
-        raise UserError(f"{path}: {cause}") from None
+def _cause(path: Path, name: str, error: Exception) -> str:
+    if _is_web_page(path):
+        return f"a web page, not {name}; a mirror that has lost a file often answers with one"
+    if isinstance(error, getattr(tarfile, "FilterError", ())):
+        return f"not unpacked: {error}"
+    if isinstance(error, EOFError):
+        return "truncated"
+    return f"damaged, or not what the name {name} says ({str(error).partition(':')[0]})"
 
 
 def _is_web_page(path: Path) -> bool:

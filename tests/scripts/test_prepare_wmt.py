@@ -19,7 +19,6 @@ from fairseq_plugins.text.bpe import learn
 from tests.scripts import made_archives as made
 from tests.scripts.archives import write_archive
 from tests.scripts.fakes import without_binarising
-from tests.scripts.server import Server, serving
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -331,17 +330,6 @@ def test_wmt18_from_where_it_is_and_what_it_needs(here: Path) -> None:
     assert broken.stderr == f"error: {archive}: line 2 has 1 columns, not 2\n"
 
 
-def training_text(here: Path, server: Server, monkeypatch: pytest.MonkeyPatch, own: str = "") -> Path:
-    """News Commentary 9 with the publisher and the Hub on this machine; the prefix of both sides."""
-    url = f"{server.url}/whole/training-parallel-nc-v9.tgz"
-    monkeypatch.setattr("fairseq_plugins.pipeline.wmt.addresses", lambda path: [url])
-    environment = {"CACHE": f"{here}/cache", "CHECKSUMS": "/dev/null", "HF_ENDPOINT": server.url, "no_proxy": "*"}
-    for name, value in {**environment, "ARCHIVE_DIR": own}.items():
-        monkeypatch.setenv(name, value)
-    assert main(["wmt", "--pair", "en-de", "--to", f"{here}/original", "news-commentary-v9"]) == 0
-    return here / "original/training-parallel-nc-v9"
-
-
 @pytest.mark.slow
 def test_dsinits_french_is_developed_on_two_years(here: Path) -> None:
     archives = here / "archives"
@@ -358,32 +346,6 @@ def test_dsinits_french_is_developed_on_two_years(here: Path) -> None:
     assert read(here / "made/raw/valid.fr") == years[0] + years[1]
     assert (here / "made/codes.fr").exists()
     assert "--joined-dictionary" not in (here / "asked").read_text()
-
-
-def test_the_hub_gives_what_the_publisher_has_lost(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    members = made.pair("training/news-commentary-v9.de-en", texts(5, "nc", "de"))
-    write_archive(here / "nc.zip", members)
-    hub = "/datasets/wmt/wmt14/resolve/main-zip/training-parallel-nc-v9.zip"
-    with serving() as server:
-        server.files[hub] = (here / "nc.zip").read_bytes()
-        directory = training_text(here, server, monkeypatch)
-        for name, content in members.items():
-            assert (directory / name).read_bytes() == content
-        assert server.asked_for() == ["/whole/training-parallel-nc-v9.tgz", hub]
-        # What is there is not asked for again.
-        training_text(here, server, monkeypatch)
-        assert len(server.asked) == 2
-
-
-def test_a_copy_of_ones_own_may_be_the_one_of_the_hub(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    members = made.pair("training/news-commentary-v9.de-en", texts(5, "nc", "de"))
-    write_archive(here / "archives/training-parallel-nc-v9.zip", members)
-    with serving() as server:
-        directory = training_text(here, server, monkeypatch, own=str(here / "archives"))
-        assert server.asked == []
-    assert {path.name for path in (directory / "training").iterdir()} == {
-        f"news-commentary-v9.de-en.{language}" for language in ("de", "en")
-    }
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
 import errno
 import gzip
 import hashlib
 import io
-import lzma
 import random
 import tarfile
 import zipfile
@@ -55,8 +53,6 @@ ARCHIVES: dict[str, bytes] = {
     "x.tar": TAR,
     "x.tgz": gzip.compress(TAR),
     "x.tar.gz": gzip.compress(TAR),
-    "x.tar.bz2": bz2.compress(TAR),
-    "x.tar.xz": lzma.compress(TAR),
     "x.zip": zip_of(FILES),
     # Decompressed on the way by a browser that kept the name.
     "decompressed.tgz": TAR,
@@ -124,7 +120,7 @@ def test_single_files(tmp_path: Path) -> None:
     assert check_archive(written(tmp_path, "x.gz", gzip.compress(b"text"))) == 1
     assert check_archive(written(tmp_path, "x.txt", b"text")) == 1
     assert "truncated" in problem(lambda: check_archive(written(tmp_path, "x.gz", gzip.compress(b"text")[:-3])))
-    assert "not compressed" in problem(lambda: check_archive(written(tmp_path, "x.gz", b"text")))
+    assert "Not a gzipped file" in problem(lambda: check_archive(written(tmp_path, "x.gz", b"text")))
     assert problem(lambda: check_archive(written(tmp_path, "x.tgz", b""))) == f"{tmp_path}/x.tgz: empty"
 
 
