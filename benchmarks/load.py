@@ -34,7 +34,6 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.lines import in_step
 from fairseq_plugins.observe.guard import installing as guard
 from fairseq_plugins.observe.recorder import recording
-from fairseq_plugins.pipeline.fits import IMPORTS, bytes_in_memory, bytes_of_activations
 
 SHARES = (4, 2, 1)
 """The whole is divided by these."""
@@ -281,12 +280,7 @@ def depth(args: argparse.Namespace, work: Path) -> None:
     found["fold"] = required(deep("fold", averaged, work / "folded.pt"), log)
     found["fsck of 3"] = required(deep("fsck", run), log)
     weights = averaged.stat().st_size
-    without_average = SimpleNamespace(ema=SimpleNamespace(store_ema=False))
-    least = bytes_in_memory(weights // 4, args.vocabulary, without_average, "fp32", args.max_tokens)
-    built = SimpleNamespace(**settings_of(args.layers, args.width))
-    announced = least + bytes_of_activations(built, args.max_tokens) + IMPORTS
     print(f"weights: {weights / MB:.0f} MB, a checkpoint: {size / MB:.0f} MB")
-    print(f"fairseq-deep run announces {announced / MB:.0f} MB, and asks for {least / MB:.0f} MB before it trains")
     base = found["imports alone"].memory
     rows = [
         [
@@ -294,11 +288,10 @@ def depth(args: argparse.Namespace, work: Path) -> None:
             f"{one.seconds:.0f}",
             f"{one.memory / MB:.0f}",
             f"{(one.memory - base) / weights:.1f}",
-            f"{one.memory / announced:.2f}",
         ]
         for name, one in found.items()
     ]
-    print_table(("command", "s", "memory, MB", "above the imports, in weights", "of what is announced"), rows)
+    print_table(("command", "s", "memory, MB", "above the imports, in weights"), rows)
 
 
 # --- observers ------------------------------------------------------------------------------------------------------

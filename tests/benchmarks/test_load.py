@@ -37,7 +37,7 @@ def test_memory_of_a_command_is_that_of_its_whole_tree(load: ModuleType, tmp_pat
     assert load.memory_of(os.getpid()) > 10**6
 
 
-def test_the_flags_build_the_sizes_that_are_announced(load: ModuleType) -> None:
+def test_the_flags_build_the_sizes_that_are_named(load: ModuleType) -> None:
     words = ["data", "--arch", "post_ln_transformer", *map(str, load.sizes_of(3, 16))]
     parsed = options.parse_args_and_arch(options.get_training_parser(), words)
     assert {name: getattr(parsed, name) for name in load.settings_of(3, 16)} == load.settings_of(3, 16)
