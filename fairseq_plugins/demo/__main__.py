@@ -16,7 +16,7 @@ import yaml
 
 from fairseq_plugins.demo import samples
 from fairseq_plugins.demo.corpus import write_corpus
-from fairseq_plugins.errors import UserError, flag, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import IntermixedParser, at_least
 from fairseq_plugins.pipeline.compare import How, compare, run_directory
@@ -34,7 +34,7 @@ METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
 ALL_METHODS = "all"
 """Value of ``--methods`` for every registered method."""
 SENTENCES = 8000
-"""Default number of training pairs of the embedded corpus."""
+"""Training pairs of the embedded corpus; a fortieth of them is the validation set, and as many are the test set."""
 RECIPE = Path(__file__).with_name("recipe.yaml")
 VALID_NAMES = ("valid", "val", "dev")
 MAX_LENGTH, RATIO = 100, 100
@@ -47,13 +47,14 @@ def parser() -> IntermixedParser:
         prog="fairseq-deep demo", description="Train several methods on one corpus and compare what they learn."
     )
     text = flags.add_argument_group("text")
-    text.add_argument("--data", type=Path, metavar="DIR", help="your own text files; default: the embedded corpus")
+    text.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="your own train.L, valid.L and test.L of both languages; default: the embedded corpus",
+    )
     text.add_argument("--source-lang", default="de", metavar="L", help="default: de")
     text.add_argument("--target-lang", default="en", metavar="L", help="default: en")
-    text.add_argument("--test-prefix", metavar="NAME", help="file name of the test set without the language")
-    text.add_argument(
-        "--sentences", type=at_least(1), metavar="N", help=f"pairs of the embedded corpus; default: {SENTENCES}"
-    )
     text.add_argument("--bpe-operations", type=at_least(1), default=1000, metavar="N", help="default: 1000")
     flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
     flags.add_argument(
@@ -116,7 +117,6 @@ def run(args: Namespace) -> None:
     print(f"\n{samples.as_text(blocks)}\n")
     print(samples.seen(runs))
     print(f"Files: {out / 'report' / 'report.md'}, {out / 'report' / 'report.png'}, {out / 'samples.md'}")
-    print(f"Next: {_next(args)}")
 
 
 def configuration(method: str, args: Namespace, *, cpu: bool) -> str:
@@ -133,18 +133,16 @@ def _prepare(args: Namespace, out: Path) -> Path:
     """The prepared directory."""
     valid = "valid"
     if args.data is None:
-        count = args.sentences or SENTENCES
-        held_out = max(100, count // 40)
         workspace = Workspace(out / "corpus")
         directory = workspace.directory / "text"
         with workspace.claimed():
-            workspace.remember({"sentences": count})
-            workspace.make(directory, lambda place: write_corpus(place, count, held_out, held_out))
+            workspace.remember({"sentences": SENTENCES})
+            workspace.make(directory, lambda place: write_corpus(place, SENTENCES, SENTENCES // 40, SENTENCES // 40))
     else:
         directory = args.data
         there = [name for name in VALID_NAMES if list(directory.glob(f"{name}.{args.source_lang}*"))]
         valid = (there or VALID_NAMES)[0]
-    train, valid, test = (str(directory / name) for name in ("train", valid, args.test_prefix or "test"))
+    train, valid, test = (str(directory / name) for name in ("train", valid, "test"))
     settings = Settings(
         source=args.source_lang,
         target=args.target_lang,
@@ -157,58 +155,37 @@ def _prepare(args: Namespace, out: Path) -> Path:
     return out / "data"
 
 
-def _next(args: Namespace) -> str:
-    if args.data is None:
-        return "with your own text: make demo DATA=DIR SRC=de TGT=en; DIR holds train.de, train.en, valid.de, ..."
-    return "'From raw text to a score' in README.md: training to convergence, on any number of GPUs"
-
-
 def _checked(args: Namespace) -> tuple[tuple[str, ...], bool]:
     """The methods, and whether to train on the CPU.
 
     Raises:
         UserError: all problems with the flags.
     """
+    import torch
+
     named = [name.strip() for name in args.methods.split(",") if name.strip()]
-    registered = [] if set(METHODS).issuperset(named) else _registered_methods()
+    registered: list[str] = []
+    if not set(METHODS).issuperset(named):
+        import fairseq_plugins  # noqa: F401
+        from fairseq_plugins.core.method import METHODS as known
+
+        registered = list(known)
     methods = dict.fromkeys(method for name in named for method in (registered if name == ALL_METHODS else [name]))
     legal = {ALL_METHODS, *METHODS, *registered}
     problems = [unknown_name("method", name, legal) for name in methods if name not in legal]
     problems += [] if methods else ["--methods is empty"]
     problems += [f"unexpected: '{word}' is not KEY=VALUE" for word in args.changes if not CHANGE.fullmatch(word)]
-    problems += _text_problems(args)
-    gpu = _gpu_present()
+    if args.data is not None and not args.data.is_dir():
+        problems.append(f"{args.data}: no such directory of text files")
+    if args.data is None and {args.source_lang, args.target_lang} != {"de", "en"}:
+        languages = f"{args.source_lang}-{args.target_lang}"
+        problems.append(f"the embedded corpus is de-en or en-de, not {languages}; give your own files with --data")
+    gpu = torch.cuda.is_available()
     if args.device == "gpu" and not gpu:
         problems.append("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
     if problems:
         raise UserError(problems)
     return tuple(methods), args.device == "cpu" or not gpu
-
-
-def _text_problems(args: Namespace) -> list[str]:
-    """Problems with the text, and flags that the chosen text would ignore."""
-    if args.data is not None:
-        problems = [] if args.data.is_dir() else [f"{args.data}: no such directory of text files"]
-        unused = [] if args.sentences is None else ["--sentences is for the embedded corpus; leave it out with --data"]
-        return problems + unused
-    problems = [] if args.test_prefix is None else [f"{flag('test_prefix')} needs --data"]
-    if {args.source_lang, args.target_lang} != {"de", "en"}:
-        languages = f"{args.source_lang}-{args.target_lang}"
-        problems.append(f"the embedded corpus is de-en or en-de, not {languages}; give your own files with --data")
-    return problems
-
-
-def _registered_methods() -> list[str]:
-    import fairseq_plugins  # noqa: F401
-    from fairseq_plugins.core.method import METHODS as registered
-
-    return list(registered)
-
-
-def _gpu_present() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
-import pytest
-
 from fairseq_plugins.demo.corpus import (
     Clause,
     Pair,
@@ -93,11 +91,6 @@ def test_every_noun_agrees_with_article_and_adjective() -> None:
             assert noun_phrase(noun, None, article, case, plural).german.split() == [*before.split(), last]
 
 
-def test_every_dative_plural_ends_in_n() -> None:
-    found = {noun_phrase(noun, None, "definite", "dative", True).german for noun in lexicon()["noun"]}
-    assert found == {f"den {noun}" for noun in DATIVE_PLURALS}
-
-
 ENGLISH = """
 indefinite        Apfel -      | an apple
 indefinite        Apfel frisch | a fresh apple
@@ -152,20 +145,10 @@ def test_word_order_tenses_and_negation_of_both_languages() -> None:
         assert (german_clause(clause, order), english_clause(clause, order)) == (german, english)
 
 
-@pytest.fixture(scope="module")
-def sampled() -> list[Pair]:
-    return list(islice(pairs(20), 4000))
-
-
-def test_sentences_are_plain_text(sampled: list[Pair]) -> None:
-    for sentence in (side for pair in sampled for side in pair):
-        assert re.fullmatch(r"[A-ZÄÖÜ][A-Za-zÄÖÜäöüß]*(,? [A-Za-zÄÖÜäöüß]+)+[.?]", sentence), sentence
-
-
-def test_both_sides_say_the_same(sampled: list[Pair]) -> None:
+def test_both_sides_say_the_same() -> None:
     """Counted apart from the generator: each content word on one side has its translation on the other."""
     forms = ("german", "german_plural", "english", "english_plural")
-    for pair in sampled:
+    for pair in islice(pairs(20), 4000):
         german, english = (re.findall(r"\w+", side.lower()) for side in pair)
         for noun in lexicon()["noun"]:
             singular, plural, one, several = (noun[form].lower() for form in forms)
@@ -173,19 +156,5 @@ def test_both_sides_say_the_same(sampled: list[Pair]) -> None:
             assert in_german == sum(word in (one, several) for word in english), pair
         assert pair.german[-1] == pair.english[-1]
         assert (", " in pair.german) == bool({"that", "because", "although"} & set(english)), pair
-
-
-def test_negation_is_on_both_sides(sampled: list[Pair]) -> None:
-    for german, english in sampled:
-        negations = len(re.findall(r"\b(nicht|[Kk]ein\w*)\b", german))
-        assert negations == len(re.findall(r"\b(not|cannot)\b", english)), (german, english)
-
-
-def test_everything_in_the_lexicon_is_said(sampled: list[Pair]) -> None:
-    text = {side: " ".join(getattr(pair, side) for pair in sampled).lower() for side in ("german", "english")}
-    for kind, entries in lexicon().items():
-        for entry in entries:
-            for column, form in entry.items():
-                side = column.partition("_")[0]
-                if side in text and not (kind == "verb" and "|" in form):
-                    assert form.lower() in text[side], (kind, form)
+        negations = len(re.findall(r"\b(nicht|[Kk]ein\w*)\b", pair.german))
+        assert negations == len(re.findall(r"\b(not|cannot)\b", pair.english)), pair
