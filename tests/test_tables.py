@@ -17,9 +17,8 @@ def test_markdown_escapes_what_it_would_read_as_its_own():
     assert markdown_table([("a", "b"), ("1 *", "x|y")]) == "| a | b |\n| --- | ---: |\n| 1 \\* | x\\|y |"
 
 
-@pytest.mark.parametrize(("value", "cell"), [(None, "-"), (12345.6, "12,346"), (float("nan"), "nan")])
-def test_number(value, cell):
-    assert number(value, ",.0f") == cell
+def test_number():
+    assert [number(value, ",.0f") for value in (None, 12345.6, float("nan"))] == ["-", "12,346", "nan"]
 
 
 def test_json_has_no_number_that_is_none():

@@ -234,7 +234,7 @@ def _departures(group: Group) -> Iterator[str]:
         yield f"{group.label}: differs from the published recipe, so its number is not shown: {differences}"
     printed = {row.average for row in group.published}
     evaluations = [evaluation for run in group.runs for evaluation in run.evaluations.values()]
-    for test_set, made in sorted({(each.test_set, each.decoding.get("average", "")) for each in evaluations}):
+    for test_set, made in sorted({(scored.test_set, scored.decoding.get("average", "")) for scored in evaluations}):
         if made and printed and made not in printed:
             papers = ", ".join(sorted(printed))
             yield f"{group.label}: {test_set} uses average={made}, the published score {papers}"

@@ -114,16 +114,13 @@ class Progress:
             elif sample := _SAMPLE.search(line):
                 self._samples.append(f"  {sample[1]:<10}  {sample[2]}")
             elif "| valid |" in line and numbers.valid_loss:
-                for shown_line in (_validation(numbers), *self._samples[: 2 * SAMPLES]):
+                updates = max(numbers.valid_loss)
+                bleu = f", BLEU {numbers.valid_bleu[updates]:.2f}" if updates in numbers.valid_bleu else ""
+                loss = f"{numbers.valid_loss[updates]:.2f} bits/token"
+                for shown_line in (f"validation after {updates} updates: {loss}{bleu}", *self._samples[: 2 * SAMPLES]):
                     self._screen.say(shown_line)
                 self._samples.clear()
         self._screen.renew([status(numbers)])
-
-
-def _validation(log: TrainingLog) -> str:
-    updates = max(log.valid_loss)
-    bleu = f", BLEU {log.valid_bleu[updates]:.2f}" if updates in log.valid_bleu else ""
-    return f"validation after {updates} updates: {log.valid_loss[updates]:.2f} bits/token{bleu}"
 
 
 @contextmanager

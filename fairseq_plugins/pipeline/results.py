@@ -166,20 +166,20 @@ def find_runs(paths: list[Path]) -> list[Path]:
     Raises:
         UserError: a path does not exist, or there is no run in it.
     """
-    found: dict[Path, None] = {}
+    runs: dict[Path, None] = {}
     problems = []
     for path in paths:
         if not path.is_dir():
             problems.append(f"{path}: {'not a directory' if path.exists() else 'no such directory'}")
             continue
         marks = [mark for name in (SETTINGS, LOG) for mark in path.rglob(name)]
-        runs = [path] if is_run(path) else sorted({mark.parent for mark in marks})
-        if not runs:
+        below = [path] if is_run(path) else sorted({mark.parent for mark in marks})
+        if not below:
             problems.append(f"{path}: not a run, and no run below it (no {SETTINGS} or {LOG})")
-        found.update(dict.fromkeys(runs))
+        runs.update(dict.fromkeys(below))
     if problems:
         raise UserError(problems)
-    return list(found)
+    return list(runs)
 
 
 def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:

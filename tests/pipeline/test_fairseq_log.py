@@ -85,9 +85,8 @@ def test_a_log_is_read_as_it_grows(tmp_path):
     assert reader.poll().updates == 40
 
 
-@pytest.mark.parametrize(
-    ("lines", "outcome"),
-    [
+def test_verdict():
+    for lines, outcome in (
         ([valid_line(10, "9.0"), valid_line(20, "3.0")], OK),
         ([valid_line(10, "3.0"), valid_line(20, "9.0")], FAILED_TO_TRAIN),
         ([valid_line(10, "7.61")], FAILED_TO_TRAIN),  # the limit is 0.95 * 8 = 7.6 bits
@@ -97,12 +96,10 @@ def test_a_log_is_read_as_it_grows(tmp_path):
         ([valid_line(10, "nan")], DIVERGED),
         ([valid_line(10, "3.0"), "FloatingPointError: gradients are Nan/Inf\n"], DIVERGED),
         ([], UNKNOWN),
-    ],
-)
-def test_verdict(lines, outcome):
-    verdict = judge(log_of(*lines), unigram_entropy=8.0)
-    assert verdict.outcome == outcome
-    assert verdict.diverged is (outcome in (DIVERGED, FAILED_TO_TRAIN))
+    ):
+        verdict = judge(log_of(*lines), unigram_entropy=8.0)
+        assert verdict.outcome == outcome, lines
+        assert verdict.diverged is (outcome in (DIVERGED, FAILED_TO_TRAIN))
 
 
 def test_without_frequencies_there_is_no_verdict():

@@ -30,30 +30,34 @@ def test_data_bin_is_inside_the_prepared_directory(tmp_path):
     assert run.data == tmp_path / "corpus"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
-        ("run.json", "{", "run.json: not JSON: "),
-        ("run.json", "[1]", "run.json: not a JSON object"),
-        ("run.json", None, "run.json: no such file"),
-        ("finished", "half", "finished: not JSON: "),
-        ("train.log", None, "train.log: no such file"),
-        ("evaluation/test/score.json", '{"metrics": [', "score.json: not JSON: "),
-        ("evaluation/test/score.json", None, "score.json: no such file"),
-        ("evaluation/test/score.json", json.dumps({"metrics": [{"name": "BLEU"}]}), "a score without name or value"),
-        ("evaluation/test/score.json", json.dumps({"metrics": ["BLEU"]}), "a score without name or value"),
-    ],
-)
-def test_a_damaged_file_is_one_line(tmp_path, name, content, problem):
-    directory = write_run(tmp_path / "run", scores={"sacreBLEU": 35.5})
-    (directory / name).unlink()
-    if content is not None:
-        (directory / name).write_text(content)
-    run = read_run(directory)
-    assert len(run.problems) == 1
-    assert problem in run.problems[0]
-    assert str(directory / name) in run.problems[0]
-    assert read_run(directory).updates in (500, 200)
+def test_a_damaged_file_is_one_line(tmp_path, subtests):
+    for number, (name, content, problem) in enumerate(
+        (
+            ("run.json", "{", "run.json: not JSON: "),
+            ("run.json", "[1]", "run.json: not a JSON object"),
+            ("run.json", None, "run.json: no such file"),
+            ("finished", "half", "finished: not JSON: "),
+            ("train.log", None, "train.log: no such file"),
+            ("evaluation/test/score.json", '{"metrics": [', "score.json: not JSON: "),
+            ("evaluation/test/score.json", None, "score.json: no such file"),
+            (
+                "evaluation/test/score.json",
+                json.dumps({"metrics": [{"name": "BLEU"}]}),
+                "a score without name or value",
+            ),
+            ("evaluation/test/score.json", json.dumps({"metrics": ["BLEU"]}), "a score without name or value"),
+        )
+    ):
+        with subtests.test(problem):
+            directory = write_run(tmp_path / f"run{number}", scores={"sacreBLEU": 35.5})
+            (directory / name).unlink()
+            if content is not None:
+                (directory / name).write_text(content)
+            run = read_run(directory)
+            assert len(run.problems) == 1
+            assert problem in run.problems[0]
+            assert str(directory / name) in run.problems[0]
+            assert run.updates in (500, 200)
 
 
 def test_a_half_made_test_set_is_not_one(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from fairseq_plugins.pipeline.results import read_run
@@ -17,9 +20,9 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
-@pytest.mark.parametrize(
-    ("said", "outcome", "reason"),
-    [
+def test_verdict(tmp_path, data, subtests):
+    guarded = {"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "Minimum loss scale reached"}
+    for said, outcome, reason in (
         ({"valid": {10: 2.84}, "scores": {"sacreBLEU": 1.0}}, "ok", "alone give 3.00"),
         ({"valid": {10: 2.86}, "scores": {"sacreBLEU": 1.0}}, "failed to train", "token frequencies alone give 3.00"),
         ({"valid": {10: 2.86}}, "failed to train", "token frequencies alone give 3.00"),
@@ -27,25 +30,14 @@ def data(tmp_path):
         ({"valid": {10: 2.0}, "finished": {}}, "not finished", "10 of 500 updates"),
         ({"valid": {10: float("nan")}}, "diverged", "loss not finite"),
         ({"valid": {10: float("nan")}, "finished": {}}, "diverged", "loss not finite"),
-        (
-            {
-                "finished": {
-                    "num_updates": 9,
-                    "epochs": 1,
-                    "outcome": "diverged",
-                    "reason": "Minimum loss scale reached",
-                }
-            },
-            "diverged",
-            "Minimum loss scale reached",
-        ),
+        ({"finished": guarded}, "diverged", "Minimum loss scale reached"),
         ({"valid": {}, "scores": {"sacreBLEU": 1.0}}, "unknown", "never validated"),
-    ],
-)
-def test_verdict(tmp_path, data, said, outcome, reason):
-    verdict = verdict_of(read_run(write_run(tmp_path / "run", data=data, **said)))
-    assert verdict.outcome == outcome
-    assert reason in verdict.reason
+    ):
+        with subtests.test(said=said):
+            place = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
+            verdict = verdict_of(read_run(write_run(place, data=data, **said)))
+            assert verdict.outcome == outcome
+            assert reason in verdict.reason
 
 
 def test_the_frequencies_of_a_language_model_are_in_its_dictionary(tmp_path):

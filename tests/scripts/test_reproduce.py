@@ -86,13 +86,14 @@ def test_every_table_has_its_script_and_the_other_way_round() -> None:
     assert SCRIPTS == sorted({row.script for row in ROWS})
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS, "multi30k.sh"])
-def test_help(script: str, tmp_path: Path) -> None:
-    done = subprocess.run([str(REPRODUCE / script), "--help"], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"scripts/reproduce/{script}" in done.stdout
-    assert "OUT=" in done.stdout
-    assert list(tmp_path.iterdir()) == []
+def test_help(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for script in (*SCRIPTS, "multi30k.sh"):
+        with subtests.test(script):
+            done = subprocess.run([str(REPRODUCE / script), "--help"], cwd=tmp_path, capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert f"scripts/reproduce/{script}" in done.stdout
+            assert "OUT=" in done.stdout
+            assert list(tmp_path.iterdir()) == []
 
 
 def test_misspelt_row(tmp_path: Path) -> None:
