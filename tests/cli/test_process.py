@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -29,6 +30,14 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
 @pytest.mark.parametrize(("returned", "code"), [(None, 0), (0, 0), (3, 3)])
 def test_code_of_a_command_that_returns(returned: int | None, code: int) -> None:
     assert exit_code(lambda: returned) == code
+
+
+def test_an_unbuffered_stream_of_the_caller_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with open(tmp_path / "out", "wb", buffering=0) as raw:
+        stream = io.TextIOWrapper(raw, write_through=True)
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert exit_code(lambda: None) == 0
+        assert sys.stdout is stream
 
 
 @pytest.mark.parametrize(
