@@ -255,43 +255,31 @@ def arch(method: Method) -> str:
     return f"{method.name}_transformer"
 
 
-def names_table() -> str:
-    """One row a method for the README, by the year of its paper."""
-    here = trained_here("60-12")
-    rows = [
-        (
-            _year(method),
-            f"[{method.title}](docs/methods.md#{_anchor(method.title)})",
-            code(method.name),
-            told["what"],
-            told["depth"]
-            or _cited(_deepest(method))
-            or "; ".join([*depths_of_papers(method), f"here: {here.get(method.name, NOT_RUN).removeprefix('60-12 ')}"]),
-        )
-        for method, told in ((method, told_by_papers(method)) for method in METHODS.values())
-    ]
-    return table(
-        ("year", "method", "`METHOD`", "what it is", "deepest that trained; here: at 60-12"),
-        sorted(rows, key=lambda row: row[0]),
-    )
-
-
 def _year(method: Method) -> str:
     found = re.search(r"\b(?:19|20)\d\d\b", method.paper)
     return found[0] if found else ""
 
 
 def equations_table() -> str:
-    """The equation of every method, and whether a trained model of it folds into a stock one."""
+    """Every method in a line, by the year of its paper, and whether a trained model folds into a stock one."""
     rows = [
         (
+            _year(method),
             f"[{method.title}](#{_anchor(method.title)})",
-            method.equation.partition(";")[0],
+            code(method.name),
+            told_by_papers(method)["what"],
+            _first_formula(method.equation),
             "no" if no_fold_reasons(method) else "yes",
         )
         for method in METHODS.values()
     ]
-    return table(("method", "what", "folds"), rows)
+    return table(("year", "method", "`METHOD`", "what it is", "equation", "folds"), sorted(rows, key=lambda row: row[0]))
+
+
+def _first_formula(equation: str) -> str:
+    """Return ``equation`` up to the first semicolon that stands outside of a formula."""
+    (first,) = re.findall(r"^(?:\$`.*?`\$|[^;])*", equation)
+    return str(first)
 
 
 def _linked(paper: str) -> str:
@@ -693,11 +681,9 @@ def with_block(page: str, name: str, content: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that has generated text, by its path, as it should be."""
-    names = ("README.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md")
-    readme, fairseq, reproduction, choosing = (ROOT / name for name in names)
+    fairseq, reproduction, choosing = (ROOT / "docs" / f"{name}.md" for name in ("fairseq", "reproduction", "choosing"))
     return {
         ROOT / "docs" / "methods.md": methods_page(),
-        readme: with_block(readme.read_text(encoding="utf-8"), "methods", names_table()),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
         choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),

@@ -43,7 +43,7 @@ def pages() -> dict[Path, str]:
     return generate.pages()
 
 
-GENERATED = ["docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md", "README.md"]
+GENERATED = ["docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"]
 
 
 @pytest.mark.parametrize("page", GENERATED)
