@@ -273,7 +273,9 @@ def equations_table() -> str:
         )
         for method in METHODS.values()
     ]
-    return table(("year", "method", "`METHOD`", "what it is", "equation", "folds"), sorted(rows, key=lambda row: row[0]))
+    return table(
+        ("year", "method", "`METHOD`", "what it is", "equation", "folds"), sorted(rows, key=lambda row: row[0])
+    )
 
 
 def _first_formula(equation: str) -> str:
