@@ -213,7 +213,7 @@ def _write_completely() -> None:
 
     output = sys.stdout
     # Not a stream that a caller has put there: its file may end before ours, and another take over its number.
-    if output is sys.__stdout__ and isinstance(getattr(output, "buffer", None), io.RawIOBase):
+    if sys.stdout is sys.__stdout__ and isinstance(getattr(output, "buffer", None), io.RawIOBase):
         settings: dict[str, Any] = {"encoding": output.encoding, "errors": output.errors, "closefd": False}
         sys.stdout = open(output.fileno(), "w", buffering=1, **settings)
 
