@@ -325,21 +325,12 @@ def observers(args: argparse.Namespace, work: Path) -> None:
             guard.step(lambda trainer, samples: recording.step(stock, trainer, samples), trainer, [sample])
         if calls % tenth == 0:
             seconds, recorded = time.process_time() - begun, work / "recorder.jsonl"
-            reports = [path for path in work.glob("divergence/*") if path.is_file()]
             row = [f"{calls:,}", f"{1e6 * seconds / tenth:.0f}", f"{memory_of(os.getpid()) / MB:.1f}"]
-            row += [f"{recorded.stat().st_size / MB:.2f}", f"{len(reports)}"]
+            row.append(f"{recorded.stat().st_size / MB:.2f}")
             print(row, file=sys.stderr, flush=True)
-            rows.append([*row, f"{sum(path.stat().st_size for path in reports) / MB:.2f}", log.stat().st_size // 1000])
+            rows.append([*row, log.stat().st_size // 1000])
             begun = time.process_time()
-    titles = (
-        "updates",
-        "processor µs each",
-        "memory, MB",
-        "recorder.jsonl, MB",
-        "files of reports",
-        "their MB",
-        "log, kB",
-    )
+    titles = ("updates", "processor µs each", "memory, MB", "recorder.jsonl, MB", "log, kB")
     print_table(titles, rows)
 
 

@@ -178,6 +178,14 @@ def other_training(_match: re.Match[str], local: Mapping[str, Any]) -> str | Non
     return str(reason) if isinstance(reason, UserError) else other_weights(local["filename"], str(reason))
 
 
+def other_optimizer(_match: re.Match[str], local: Mapping[str, Any]) -> str:
+    """Return the line for a training that is resumed with another optimizer, such as that of another precision."""
+    return (
+        f"{local['filename']}: it was trained in another precision or with another optimizer: use the flags that it "
+        "was trained with, or --reset-optimizer"
+    )
+
+
 def damaged_checkpoint(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line for a checkpoint with a setting that its model or task cannot have; None if all are possible."""
     path = local["filename"]
@@ -236,6 +244,7 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
     Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),
     Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_training),
+    Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match", other_optimizer, AssertionError),
     Message(LOADING, "^Model file not found: (.*)", lambda match, _: f"no such checkpoint: {match[1]}", OSError),
     Message(LOADING, "", damaged_checkpoint),
 )

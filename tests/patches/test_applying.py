@@ -39,7 +39,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.dropped_sentences.keep_last_batch",
     ),
     "fairseq.trainer.Trainer.load_checkpoint": (
-        "observe.guard.checkpoints.load",
+        "observe.guard.installing.load",
         "patches.validation_lost_at_resume.tell_schedule",
         "patches.ema_interval_at_resume.count_from_start",
         "patches.ema_from_plain_checkpoint.say_what_is_wanted",

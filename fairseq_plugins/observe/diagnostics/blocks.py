@@ -10,6 +10,7 @@ dz counts every path from z, including further connections of the method; a deco
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,29 +24,18 @@ from fairseq_plugins.plots import Bars, Figure, Panel
 
 
 class Block(NamedTuple):
-    """One block; layers count from 0.
+    """One block, or the mean over the layers of a stack if ``layer`` is None; layers count from 0.
 
     ``beta_ln`` is None if there is no norm after the sum; a tensor without gradient has no ratio.
     """
 
     stack: str
-    layer: int
+    layer: int | None
     site: str
     beta_ln: float | None
     beta_rc: float | None
     beta: float | None
-    variance: float
-
-
-class Kind(NamedTuple):
-    """Means over the layers of a stack, one kind of sub-layer."""
-
-    stack: str
-    site: str
-    beta_ln: float | None
-    beta_rc: float | None
-    beta: float | None
-    variance: float
+    variance: float | None
 
 
 def blocks(model: Any, batch: Batch) -> list[Block]:
@@ -63,31 +53,21 @@ def blocks(model: Any, batch: Batch) -> list[Block]:
     return measured
 
 
-def kinds(measured: list[Block]) -> list[Kind]:
+def kinds(measured: list[Block]) -> list[Block]:
     """Return the rows of Table 1: means over the layers for each kind of sub-layer, in the order in which they run."""
     rows = []
     for stack, site in dict.fromkeys((block.stack, block.site) for block in measured):
         members = [block for block in measured if (block.stack, block.site) == (stack, site)]
-        beta_ln, beta_rc, beta = (
-            mean([getattr(member, name) for member in members]) for name in ("beta_ln", "beta_rc", "beta")
-        )
-        variance = sum(member.variance for member in members) / len(members)
-        rows.append(Kind(stack, site, beta_ln, beta_rc, beta, variance))
+        known = [[value for value in column if value is not None] for column in list(zip(*members, strict=True))[3:]]
+        beta_ln, beta_rc, beta, variance = (statistics.fmean(values) if values else None for values in known)
+        rows.append(Block(stack, None, site, beta_ln, beta_rc, beta, variance))
     return rows
 
 
-def mean(values: list[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None if there are none."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
 def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """Measure every block, and the means of Table 1."""
+    """Measure every block, and the means of Table 1, which stand below them."""
     by_label = each(subjects, settings, blocks)
-    means = {
-        label: {f"{kind.stack} {kind.site}": kind for kind in kinds(measured)} for label, measured in by_label.items()
-    }
+    means = {label: {f"{row.stack} {row.site}": row for row in kinds(rows)} for label, rows in by_label.items()}
     names = list(dict.fromkeys(name for rows in means.values() for name in rows))
     panels: list[Panel] = []
     for column, title, y_label, base in (
@@ -99,11 +79,11 @@ def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Resu
         series = [(label, [getattr(rows.get(name), column, None) for name in names]) for label, rows in means.items()]
         if any(value is not None for _, values in series for value in values):
             panels.append(Bars(title, y_label, names, series, base))
-    table_1 = of_records("gradient-ratios", {label: rows.values() for label, rows in means.items()})
+    table = of_records("gradient-ratios", {label: [*rows, *means[label].values()] for label, rows in by_label.items()})
     header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
-    shown = [(label, name, *kind[2:]) for label, rows in means.items() for name, kind in rows.items()]
+    shown = [(label, name, *row[3:]) for label, rows in means.items() for name, row in rows.items()]
     figure = Figure("gradient-ratios", "Gradient ratios of residual blocks", panels)
-    return Result([table_1, of_records("gradient-ratios-layers", by_label)], [figure], cells(header, shown))
+    return Result([table], [figure], cells(header, shown))
 
 
 ANALYSIS = Analysis(

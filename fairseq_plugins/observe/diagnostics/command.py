@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
 import logging
 import shlex
 import sys
 import tempfile
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary
 
 from fairseq_plugins import plots
-from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.observe.diagnostics import analyses, papers, trainings
+from fairseq_plugins.errors import UserError, flag, unknown_name
+from fairseq_plugins.files import require_no_input
+from fairseq_plugins.observe.diagnostics import analyses, papers
 from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
-from fairseq_plugins.observe.diagnostics.models import (
-    Subject,
-    find_architecture,
-    model_flags,
-    of_checkpoint,
-    of_options,
-)
+from fairseq_plugins.observe.diagnostics.models import Subject, model_flags, of_checkpoint, of_options
 from fairseq_plugins.observe.diagnostics.results import Analysis, Settings
-from fairseq_plugins.observe.diagnostics.trainings import Training
+from fairseq_plugins.observe.diagnostics.timeline import read_trainings
 from fairseq_plugins.options import IntermixedParser, at_least
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.tables import tabulated
@@ -38,16 +32,14 @@ EVERYTHING = "all"
 DEFAULT_METHODS = ("post_ln", "pre_ln", "admin")
 """Methods that are compared by default."""
 WORDS = 10_000
-PAPERS_OWN = ("analysis", "paper", "output", "seed")
+PAPERS_OWN = ("paper", "output", "seed")
 """Options that can be combined with ``--paper``."""
-Make = Callable[[int, int], Batch]
-"""Function of the number of sentences and their length."""
 
 
 def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
     """Return the parser, and the flags that are not the model's; those of the model have no help text."""
-    lines = [f"  {analysis.name:<17}{analysis.summary} [{analysis.paper}]" for analysis in analyses.REGISTRY]
-    what = ", ".join(f"'{analysis.name}'" for analysis in analyses.REGISTRY if analysis.of == "trainings")
+    every = (*analyses.OF_MODELS, analyses.OF_TRAININGS)
+    lines = [f"  {analysis.name:<17}{analysis.summary} [{analysis.paper}]" for analysis in every]
     figures = [f"  {name:<17}{'; '.join(figure.shows for figure in own)}" for name, own in papers.PAPERS.items()]
     result = IntermixedParser(
         prog="fairseq-deep diagnose",
@@ -65,19 +57,10 @@ def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
         "methods",
         metavar="METHOD",
         nargs="*",
-        help="methods or architectures, side by side; "
-        "METHOD:SETTING=VALUE gives one a setting of its own, b2t:b2t_init_scale=layers for instance"
-        f" (default: {' '.join(DEFAULT_METHODS)}). For {what}: trainings, each a recorder.jsonl, or a "
-        "directory with one or with checkpoints",
+        help=f"methods or architectures, side by side (default: {' '.join(DEFAULT_METHODS)}). "
+        f"For '{analyses.OF_TRAININGS.name}': trainings, each a recorder.jsonl or a directory with some",
     )
-    add(
-        "--checkpoint",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help=f"trained models of this package; for {what} of one training",
-    )
+    add("--checkpoint", type=Path, nargs="+", default=[], metavar="FILE", help="trained models of this package")
     add("--paper", metavar="PAPER", help="with 'all': regenerate its figures that need no training")
     add(
         "--data",
@@ -92,14 +75,15 @@ def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
     add(
         "--vocabulary",
         type=at_least(Dictionary().nspecial + 1),
+        default=WORDS,
         metavar="N",
         help=f"made-up words, among them fairseq's {Dictionary().nspecial} special symbols (default: {WORDS})",
     )
     add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
-    for analysis in analyses.REGISTRY:
+    for analysis in analyses.OF_MODELS:
         for option in analysis.options:
             add(
-                f"--{option.name.replace('_', '-')}",
+                flag(option.name),
                 type=option.type,
                 default=option.default,
                 metavar=option.metavar,
@@ -125,15 +109,15 @@ def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
     return Namespace(**own), Namespace(**values)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Job:
-    """One analysis of some models or trainings; its files are named after ``prefix`` if that is set."""
+    """One analysis of some models or trainings; ``name`` and ``shows`` are those of a paper's figure, if it is one."""
 
     analysis: Analysis
-    subjects: Sequence[Subject] | Sequence[Training]
+    subjects: Sequence[Subject] | Mapping[str, Any]
     settings: Settings
     options: Mapping[str, Any]
-    prefix: str = ""
+    name: str = ""
     shows: str = ""
 
 
@@ -143,27 +127,31 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     Raises:
         UserError: an unknown analysis, method, paper or checkpoint, or a combination that is not supported.
     """
-    if args.analysis is None:
-        known = ", ".join([*analyses.BY_NAME, EVERYTHING])
-        raise UserError(f"no analysis given; one of: {known} (fairseq-deep diagnose --help)")
     if args.paper is not None:
         return _paper_jobs(args, model)
-    chosen = analyses.OF_MODELS if args.analysis == EVERYTHING else (analyses.find(args.analysis),)
-    of_trainings = chosen[0].of == "trainings"
-    _refuse_unread_settings(args, model, of_trainings or bool(args.checkpoint and not args.methods))
-    words = args.vocabulary or WORDS
-    task, make = read_data(args.data) if args.data else (made_up_task(words, words), None)
-    own_task = task if args.data else None
-    if of_trainings:
-        past = trainings.find([Path(name) for name in args.methods], args.checkpoint, own_task)
-        return [_job(chosen[0], past, args, make)]
-    names = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
-    subjects = [_of_method(name, model, task) for name in dict.fromkeys(names)]
-    subjects += [of_checkpoint(path, own_task) for path in args.checkpoint]
+    chosen = [analysis for analysis in analyses.OF_MODELS if args.analysis in (analysis.name, EVERYTHING)]
+    timeline = args.analysis == analyses.OF_TRAININGS.name
+    if not chosen and not timeline:
+        known = [analysis.name for analysis in (*analyses.OF_MODELS, analyses.OF_TRAININGS)]
+        raise UserError(unknown_name("analysis", str(args.analysis), [*known, EVERYTHING]))
+    if timeline and (args.checkpoint or args.data):
+        raise UserError(f"{args.analysis} reads the files of a recorder: no --checkpoint and no --data")
+    given = _given(args, model, (args.analysis,))
+    unread = [name for name in given if name in vars(model)]
+    if unread and (timeline or (args.checkpoint and not args.methods)):
+        names = ", ".join(map(flag, unread))
+        raise UserError(f"{names}: a trained model has its own settings; these options are for methods")
+    if timeline:
+        past = read_trainings([Path(name) for name in args.methods])
+        return [_job(analyses.OF_TRAININGS, past, args)]
+    task, make = read_data(args.data) if args.data else (made_up_task(args.vocabulary, args.vocabulary), None)
+    methods = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
+    subjects = [of_options(name, model, task) for name in dict.fromkeys(methods)]
+    subjects += [of_checkpoint(path, task if args.data else None) for path in args.checkpoint]
     labels = [subject.label for subject in subjects]
     for place, label in enumerate(labels):
         if labels.count(label) > 1:
-            subjects[place] = dataclasses.replace(subjects[place], label=f"{label} ({place + 1})")
+            subjects[place] = replace(subjects[place], label=f"{label} ({place + 1})")
     return [_job(analysis, subjects, args, make) for analysis in chosen]
 
 
@@ -175,74 +163,39 @@ def _paper_jobs(args: Namespace, model: Namespace) -> list[Job]:
     """
     if args.analysis != EVERYTHING:
         raise UserError(f"--paper needs 'all', not '{args.analysis}'")
-    given = [
-        (action.option_strings or ["methods"])[-1]
-        for action in parser()[1]
-        if action.dest in vars(args) and action.dest not in PAPERS_OWN
-        if (getattr(args, action.dest) or None) != (action.default or None)
-    ]
-    if given := given + _given(model):
-        raise UserError(f"--paper defines what is measured: drop {', '.join(given)}")
-    made = []
-    for figure in papers.find(args.paper):
+    if args.paper not in papers.PAPERS:
+        raise UserError(unknown_name("paper", args.paper, papers.PAPERS))
+    if given := [name for name in _given(args, model, (EVERYTHING,)) if name not in PAPERS_OWN]:
+        raise UserError(f"--paper defines what is measured: drop {', '.join(map(flag, given))}")
+    result = []
+    by_name = {analysis.name: analysis for analysis in analyses.OF_MODELS}
+    for figure in papers.PAPERS[args.paper]:
         subjects = []
         for member in figure.models:
             own, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(member.flags)])
             subjects.append(of_options(member.method, options, made_up_task(WORDS, WORDS), member.label))
         own.seed = args.seed
-        made.append(_job(analyses.find(figure.analysis), subjects, own, prefix=figure.name, shows=figure.shows))
-    return made
+        result.append(_job(by_name[figure.analysis], subjects, own, name=figure.name, shows=figure.shows))
+    return result
 
 
-def _given(model: Namespace) -> list[str]:
-    """Return the flags of a model that the user has set."""
-    # A flag without a value is False if unset; 0 is set.
-    given = [name for name, value in sorted(vars(model).items()) if value is not None and value is not False]
-    return [f"--{name.replace('_', '-')}" for name in given]
+def _given(args: Namespace, model: Namespace, words: Sequence[str]) -> list[str]:
+    """Return the names of the options that differ from those of a command line that has only ``words``."""
+    default = {name: value for part in parse(words) for name, value in vars(part).items()}
+    return [name for part in (args, model) for name, value in sorted(vars(part).items()) if value != default.get(name)]
 
 
-def _refuse_unread_settings(args: Namespace, model: Namespace, only_trained: bool) -> None:
-    """Refuse settings of a model, or of made-up words, if no method would read them.
-
-    Raises:
-        UserError: there are some.
-    """
-    if only_trained and (given := _given(model)):
-        raise UserError(f"{', '.join(given)}: a trained model has its own settings; these options are for methods")
-    if args.vocabulary is not None and (only_trained or args.data):
-        whose = "a corpus" if args.data else "a trained model"
-        raise UserError(f"--vocabulary: {whose} has its own words; this option is for methods and made-up words")
-
-
-def _of_method(text: str, given: Namespace, task: Any) -> Subject:
-    """Return a method, with its own settings if it is written ``METHOD:SETTING=VALUE:...``."""
-    name, *settings = text.split(":")
-    find_architecture(name)
-    flags = []
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or key.replace("-", "_") not in vars(given):
-            # A list of all settings would fill a page.
-            near = nearest(key.replace("-", "_"), sorted(vars(given)))
-            raise UserError(f"{text}: '{setting}' is not SETTING=VALUE of a model{near}")
-        flags.append(f"--{key.replace('_', '-')}={value}")
-    own = {key: value for key, value in vars(parse(["-", *flags])[1]).items() if value is not None}
-    return of_options(name, Namespace(**{**vars(given), **own}), task, text)
-
-
-def _job(analysis: Analysis, subjects: Sequence[Any], args: Namespace, make: Make | None = None, **names: str) -> Job:
-    """Return a job, with the analysis's default sizes if unset."""
+def _job(
+    analysis: Analysis, subjects: Any, args: Namespace, make: Callable[[int, int], Batch] | None = None, **names: str
+) -> Job:
+    """Return a job, with the analysis's default sizes if unset; ``make`` makes sentences of a corpus."""
     sentences, length = args.sentences or analysis.sentences, args.length or analysis.length
 
     def batch(subject: Subject) -> Batch:
         return make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
 
-    def progress(text: str) -> None:
-        print(f"measuring {text}", file=sys.stderr, flush=True)
-
-    settings = Settings(batch=batch, seed=args.seed, progress=progress, made_up=make is None)
     options = {option.name: getattr(args, option.name) for option in analysis.options}
-    return Job(analysis, subjects, settings, options, **names)
+    return Job(analysis, subjects, Settings(batch, args.seed), options, **names)
 
 
 def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:
@@ -251,45 +204,27 @@ def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:
     Args:
         job: what to measure.
         directory: where to write.
-        inputs: files that are read, with their full paths.
+        inputs: files that are read.
 
     Raises:
-        UserError: nothing can be written there, or an input would be overwritten.
+        UserError: nothing can be measured, or an input would be overwritten.
     """
     result = job.analysis.run(job.subjects, job.settings, **job.options)
-    if job.prefix:
-        own = len(result.tables[0].name)
-        tables = [dataclasses.replace(table, name=job.prefix + table.name[own:]) for table in result.tables]
-        figures = [dataclasses.replace(figure, name=job.prefix + figure.name[own:]) for figure in result.figures]
-        result = dataclasses.replace(result, tables=tables, figures=figures)
-    print(f"{job.prefix or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
+    tables, figures = list(result.tables), list(result.figures)
+    if job.name:
+        own = len(tables[0].name)
+        tables = [replace(table, name=job.name + table.name[own:]) for table in tables]
+        figures = [replace(figure, name=job.name + figure.name[own:]) for figure in figures]
+    print(f"{job.name or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
     print(tabulated(result.shown), *result.notes, sep="\n")
-    names = [f"{table.name}{suffix}" for table in result.tables for suffix in (".csv", ".json")]
-    names += [f"{figure.name}{suffix}" for figure in result.figures for suffix in (".png", ".pdf")]
-    for name in names:
-        if (directory / name).resolve() in inputs:
-            raise UserError(f"--output {directory}: {name} would overwrite an input; give another directory")
-    about = {
-        "analysis": job.analysis.name,
-        "paper": job.analysis.paper,
-        "shows": job.shows,
-        "seed": job.settings.seed,
-        job.analysis.of: [subject.about for subject in job.subjects],
-    }
-    with writing(directory):
-        files = [path for table in result.tables for path in table.write(directory, about)]
-        if plots.load_pyplot():
-            files += [path for figure in result.figures for path in plots.draw(figure, directory)]
+    for name in [f"{table.name}.csv" for table in tables] + [
+        f"{figure.name}.{ending}" for figure in figures for ending in ("png", "pdf")
+    ]:
+        require_no_input(directory / name, inputs)
+    files = [table.write(directory) for table in tables]
+    if plots.load_pyplot():
+        files += [path for figure in figures for path in plots.draw(figure, directory)]
     print(f"files: {', '.join(path.name for path in files)}\n", flush=True)
-
-
-@contextlib.contextmanager
-def writing(directory: Path) -> Iterator[None]:
-    """Turn system errors inside into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"--output {directory}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -310,24 +245,23 @@ def diagnose(argv: Sequence[str]) -> int:
     """Run the command; raises mistakes instead of printing them."""
     args, model = parse(argv)
     todo = jobs(args, model)
-    refused: list[str] = []
-    recorded = [file for job in todo for past in job.subjects if isinstance(past, Training) for file in past.files]
-    inputs = {path.resolve() for path in (*args.checkpoint, *recorded)}
     # Before anything is measured, which may take minutes.
-    with writing(args.output):
+    try:
         args.output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=args.output):
             pass
+    except OSError as error:
+        raise UserError(f"--output {args.output}: cannot be written: {error.strerror}") from error
+    inputs = [*args.checkpoint, *(Path(name) for name in args.methods if Path(name).is_file())]
+    refused: list[str] = []
     for job in todo:
         try:
             run(job, args.output, inputs)
         except UserError as error:
-            if len(todo) == 1:
-                raise
             refused += error.problems
     if not plots.load_pyplot():
         print(plots.NO_MATPLOTLIB, file=sys.stderr)
-    print(f"written to {args.output}")
     if refused:
         raise UserError(refused)
+    print(f"written to {args.output}")
     return 0

@@ -29,7 +29,6 @@ from fairseq_plugins.observe.diagnostics.results import (
     Analysis,
     Result,
     Settings,
-    by_stack,
     cells,
     each,
     of_matrices,
@@ -139,25 +138,25 @@ def newest(beta: Tensor) -> list[float]:
 
 def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
-    betas = by_stack(each(subjects, settings, dependency))
-    axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
+    by_label = each(subjects, settings, dependency)
     maps: list[Panel] = []
     shown: list[Sequence[Any]] = []
-    for (label, stack), beta in betas.items():
+    lines: dict[str, list[Line]] = {stack: [] for stack in STACKS}
+    for label, stack, beta in ((label, *item) for label, betas in by_label.items() for item in betas.items()):
         # Branches above have no value.
         values = [[v if j <= i + 1 else None for j, v in enumerate(row)] for i, row in enumerate(beta.tolist())]
+        axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
         maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (0.0, 1.0)))
         share = newest(beta)
+        lines[stack].append(Line(label, list(enumerate(share, start=1))))
         shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
     curves: list[Panel] = []
-    for stack in STACKS:
-        shares = {label: newest(beta) for (label, name), beta in betas.items() if name == stack}
-        lines = [Line(label, list(enumerate(share, start=1))) for label, share in shares.items()]
-        longest = max(map(len, shares.values()), default=1)
+    for stack, curve in lines.items():
+        longest = max((len(line.points) for line in curve), default=1)
         guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
         axis = "sub-layer i, from the bottom"
-        curves.append(Lines(stack, axis, "beta_ii squared", [*lines, guide], log_x=True, log_y=True))
-    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), betas, first=(1, 0))
+        curves.append(Lines(stack, axis, "beta_ii squared", [*curve, guide], log_x=True, log_y=True))
+    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
     figures = [
         Figure("dependency", "Residual dependency", maps),

@@ -151,105 +151,78 @@ def gradient_norms(model: Any, batch: Batch) -> list[Point]:
     return points
 
 
-def layer_outputs(points: Sequence[Point], stack: str) -> list[float]:
-    """Return the norms at the outputs of the layers of ``stack``, bottom to top."""
-    return _norms(points, stack, layers=True)
-
-
-def _norms(points: Sequence[Point], stack: str, layers: bool, point: str = "output") -> list[float]:
-    """Return the norms at one point of the layers, or of the sub-layers, of a stack."""
+def norms_of(points: Sequence[Point], stack: str, layers: bool = True, point: str = "output") -> list[float]:
+    """Return the norms at one point of the layers, or of the sub-layers, of a stack, bottom to top."""
     return [p.norm for p in points if p.stack == stack and (p.site == LAYER) == layers and p.point == point]
 
 
-class Largest(NamedTuple):
-    """Norms of one model that others are relative to.
-
-    Attributes:
-        output: the largest at a sub-layer's output.
-        parameters: the largest of a layer's parameters.
-        top: that at the output of the top layer of the last stack.
-    """
-
-    output: float
-    parameters: float
-    top: float
+def _largest(points: Sequence[Point], point: str) -> float:
+    return max(p.norm for p in points if p.point == point) or 1.0
 
 
-def largest_of(points: Sequence[Point]) -> Largest:
-    """Return the norms of a model that its others are relative to."""
-    outputs = [p.norm for p in points if p.site != LAYER and p.point == "output"]
-    parameters = [p.norm for p in points if p.point == "parameters"]
-    return Largest(max(outputs), max(parameters), layer_outputs(points, points[-1].stack)[-1])
+def _top(points: Sequence[Point]) -> float:
+    """Return the norm at the output of the top decoder layer."""
+    return norms_of(points, points[-1].stack)[-1] or 1.0
 
 
 def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
     by_label: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
-    largest = {label: largest_of(points) for label, points in by_label.items()}
     rows: list[tuple[Cell, ...]] = []
+    shown: list[Sequence[Cell]] = []
     for label, points in by_label.items():
-        output, parameters, top = largest[label]
+        top, largest = _top(points), {point: _largest(points, point) for point in ("output", "parameters")}
         for point in points:
             if point.point == "parameters":
-                rows.append((label, *point, ratio(point.norm, parameters), None))
+                rows.append((label, *point, point.norm / largest["parameters"], None))
             else:
-                rows.append((label, *point, ratio(point.norm, output), ratio(point.norm, top)))
-    columns = ("model", *Point._fields, "relative_to_largest", "relative_to_top")
+                rows.append((label, *point, point.norm / largest["output"], point.norm / top))
+        encoder, decoder = ([norm / top for norm in norms_of(points, stack)] for stack in STACKS)
+        shown.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], ratio(decoder[0], decoder[-1])))
     panels: list[Panel] = []
-    for what, x_label, by, layers, at, relative_to in (
-        ("sub-layer outputs", BY_SUB_LAYER, "largest", False, "output", "output"),
-        ("layer outputs", BY_LAYER, "top decoder layer's", True, "output", "top"),
-        ("parameters of a layer", BY_LAYER, "largest", True, "parameters", "parameters"),
+    for what, x_label, by, layers, at in (
+        ("sub-layer outputs", BY_SUB_LAYER, "largest", False, "output"),
+        ("layer outputs", BY_LAYER, "top decoder layer's", True, "output"),
+        ("parameters of a layer", BY_LAYER, "largest", True, "parameters"),
     ):
         for stack in STACKS:
             lines = []
             for label, points in by_label.items():
-                by_norm = getattr(largest[label], relative_to) or 1
-                norms = [norm / by_norm for norm in _norms(points, stack, layers, at)]
+                unit = _largest(points, at) if by == "largest" else _top(points)
+                norms = [norm / unit for norm in norms_of(points, stack, layers, at)]
                 lines.append(Line(label, list(enumerate(norms, start=1))))
             panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
     figures = [
         Figure("gradient-norm", "Gradient norms", panels, share_y="row"),
         Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(by_label), 3, 4.0, "row"),
     ]
+    table = Table("gradient-norm", ("model", *Point._fields, "relative_to_largest", "relative_to_top"), tuple(rows))
     header = ("model", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
-    shown: list[Sequence[Cell]] = []
-    for label, points in by_label.items():
-        top = largest[label].top or 1
-        encoder, decoder = ([norm / top for norm in layer_outputs(points, stack)] for stack in STACKS)
-        shown.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], ratio(decoder[0], decoder[-1])))
-    return Result([Table("gradient-norm", columns, tuple(rows))], figures, cells(header, shown))
+    return Result([table], figures, cells(header, shown))
 
 
 def _point_panels(by_label: Mapping[str, Sequence[Point]]) -> list[Panel]:
-    """The bottom, the middle and the top layer of the decoder; models may differ in depth."""
+    """Follow the stream of the bottom, the middle and the top layer of the decoder; models may differ in depth."""
     panels: list[Panel] = []
     for name, part in (("bottom", 0.0), ("middle", 0.5), ("top", 1.0)):
-        paths = {label: _path(points, part) for label, points in by_label.items()}
-        ticks = max(([tick for tick, _ in path] for path in paths.values()), key=len)
-        places = {tick: place for place, tick in enumerate(ticks, start=1)}
+        paths = {}
+        for label, points in by_label.items():
+            number = int(part * max(p.layer for p in points if p.stack == "decoder"))
+            inside = [p for p in points if (p.stack, p.layer) == ("decoder", number) and p.site != LAYER]
+            # The input of the layer, then each sum and the point after it.
+            path = {"layer input": next(p.norm for p in inside if p.point == "stream")}
+            for p in inside:
+                if p.point in ("total", "output"):
+                    path[f"{p.site} {p.point.replace('total', 'sum')}"] = p.norm
+            paths[label] = {tick: norm / _top(points) for tick, norm in path.items()}
+        ticks = max((list(path) for path in paths.values()), key=len)
         lines = [
-            Line(label, [(places[tick], norm) for tick, norm in path if tick in places])
+            Line(label, [(place, path[tick]) for place, tick in enumerate(ticks, start=1) if tick in path])
             for label, path in paths.items()
         ]
         x_label, y_label = "point, from the bottom", "gradient norm / top decoder layer's"
         panels.append(Lines(f"decoder, {name} layer", x_label, y_label, lines, log_y=True, x_ticks=ticks))
     return panels
-
-
-def _path(points: Sequence[Point], part: float) -> list[tuple[str, float]]:
-    """Follow the stream of one decoder layer: its input, then each sum and the point after it.
-
-    Args:
-        points: those of one model.
-        part: which layer, from 0 for the bottom to 1 for the top.
-    """
-    top_layer = max(p.layer for p in points if p.stack == "decoder")
-    inside = [p for p in points if (p.stack, p.layer) == ("decoder", int(part * top_layer)) and p.site != LAYER]
-    top = largest_of(points).top or 1
-    names = {"total": "sum", "output": "output"}
-    path = [("layer input", next(p.norm / top for p in inside if p.point == "stream"))]
-    return path + [(f"{p.site} {names[p.point]}", p.norm / top) for p in inside if p.point in names]
 
 
 ANALYSIS = Analysis(

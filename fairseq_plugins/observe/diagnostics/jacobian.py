@@ -31,26 +31,17 @@ def require_size(words: int, width: int) -> None:
     Raises:
         UserError: it is too large; the message has the possible number of words.
     """
-    if words * width <= LARGEST:
-        return
-    possible = LARGEST // width
-    advice = f"at width {width} up to {possible} words are possible: --length {possible}"
-    if possible < 1:
-        advice = f"the width can be at most {LARGEST}"
-    raise UserError(
-        f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, more than {LARGEST}; {advice}"
-    )
+    if words * width > LARGEST:
+        raise UserError(
+            f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, more than {LARGEST}; "
+            f"possible with this width: --length {LARGEST // width}"
+        )
 
 
 def jacobian(model: Any, batch: Batch) -> Tensor:
-    """Return the Jacobian of the encoder's output, top norm included, by its embedded first sentence: ``(nC, nC)``.
-
-    Raises:
-        UserError: it would be too large.
-    """
+    """Return the Jacobian of the encoder's output, top norm included, by its embedded first sentence: ``(nC, nC)``."""
     encoder, source = model.encoder.eval(), batch.source[:1]
     source = source[:, source[0].ne(encoder.padding_idx)]
-    require_size(source.size(1), encoder.design.width)
     with torch.no_grad():
         start = encoder.forward_embedding(source)[0].transpose(0, 1)
     return of_function(lambda x: encoder.run_layers(x, None, [], False), start)
@@ -75,17 +66,18 @@ def of_function(function: Any, start: Tensor) -> Tensor:
 def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Histograms of log10 of the singular values."""
     for subject in subjects:
-        words = int(settings.batch(subject).lengths[0])
-        require_size(words, subject.options.encoder_embed_dim)
+        require_size(int(settings.batch(subject).lengths[0]), subject.options.encoder_embed_dim)
     by_label = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
     rows = tuple((label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1))
     table = Table("jacobian", ("model", "number", "singular_value"), rows)
     logs = {label: values.double().clamp(min=LEAST_SINGULAR).log10() for label, values in by_label.items()}
-    limits = min(float(v.min()) for v in logs.values()) - 0.1, max(float(v.max()) for v in logs.values()) + 0.1
-    panels: list[Panel] = [
-        Lines(label, "log10 of a singular value", "share of the values", [Line("", histogram(values, limits))])
-        for label, values in logs.items()
-    ]
+    low, high = min(float(v.min()) for v in logs.values()) - 0.1, max(float(v.max()) for v in logs.values()) + 0.1
+    middles = torch.linspace(low, high, 2 * BINS + 1)[1::2].tolist()
+    panels: list[Panel] = []
+    for label, values in logs.items():
+        shares = (torch.histc(values, bins=BINS, min=low, max=high) / len(values)).tolist()
+        lines = [Line("", list(zip(middles, shares, strict=True)))]
+        panels.append(Lines(label, "log10 of a singular value", "share of the values", lines))
     header = ("model", "largest", "median", "smallest", "root mean square", "share in 0.5 to 2")
     shown: list[Sequence[Any]] = []
     for label, v in by_label.items():
@@ -93,14 +85,6 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
     figure = Figure("jacobian", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y="all")
     return Result([table], [figure], cells(header, shown))
-
-
-def histogram(logs: Tensor, limits: tuple[float, float]) -> list[tuple[float, float]]:
-    """Return the middle of each bin between ``limits`` and its share of values."""
-    low, high = limits
-    width = (high - low) / BINS
-    counts = torch.histc(logs, bins=BINS, min=low, max=high).tolist()
-    return [(low + (i + 0.5) * width, float(count) / len(logs)) for i, count in enumerate(counts)]
 
 
 ANALYSIS = Analysis(

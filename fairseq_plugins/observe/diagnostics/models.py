@@ -19,7 +19,6 @@ from fairseq_plugins.checkpoints.files import architecture, num_updates, read_ch
 from fairseq_plugins.checkpoints.fold import build_original
 from fairseq_plugins.core import assembly
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.initialisation import StackWeights
 from fairseq_plugins.core.method import METHODS, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
@@ -56,11 +55,6 @@ class Subject:
     weights: Mapping[str, Tensor] | None = None
     updates: int | None = None
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """Return the description for the files of numbers."""
-        return {"label": self.label, "updates": self.updates, "options": vars(self.options)}
-
     def build(self, seed: int = 1, **changes: Any) -> DeepTransformerModel:
         """Build a new model, not calibrated, in evaluation mode.
 
@@ -69,13 +63,9 @@ class Subject:
             changes: settings that differ from :attr:`options`.
 
         Raises:
-            UserError: a problem of the configuration, or a checkpoint at another depth than its own.
+            UserError: a problem of the configuration.
         """
         options = copy.deepcopy(self.options)
-        if self.weights is not None and any(
-            getattr(options, name) != changes.get(name, getattr(options, name)) for name in DEPTHS
-        ):
-            raise UserError(f"{self.label}: a trained model has one depth; give a method to see others")
         vars(options).update({**OBSERVABLE, **changes})
         torch.manual_seed(seed)
         model: DeepTransformerModel = DeepTransformerModel.build_model(options, self.task)
@@ -106,20 +96,13 @@ def find_architecture(name: str) -> str:
     """
     if name in METHODS:
         return name + TRANSLATION.suffix
-    model = ARCH_MODEL_REGISTRY.get(name)
-    if model is None:
-        known = [
-            *METHODS,
-            *(arch for arch, cls in ARCH_MODEL_REGISTRY.items() if issubclass(cls, DeepTransformerModel)),
-        ]
-        raise UserError(f"unknown method '{name}'{nearest(name, known)}; legal values: {', '.join(sorted(METHODS))}")
-    if not issubclass(model, DesignedModel):
-        raise UserError(
-            f"'{name}' is an architecture of stock fairseq and has no residual connections to watch; name a method"
-        )
-    if not issubclass(model, DeepTransformerModel):
-        raise UserError(f"'{name}' is not a translation model; only those can be diagnosed")
-    return name
+    ours = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, DeepTransformerModel)]
+    if name in ours:
+        return name
+    hint = nearest(name, [*METHODS, *ours])
+    if name in ARCH_MODEL_REGISTRY:
+        raise UserError(f"'{name}' is not a translation architecture of this package; name a method")
+    raise UserError(f"unknown method '{name}'{hint}; legal values: {', '.join(sorted(METHODS))}")
 
 
 def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subject:
@@ -151,10 +134,9 @@ def of_checkpoint(path: Path, task: Any = None) -> Subject:
         UserError: it cannot be read, is not a translation model of this package, or has another number of words.
     """
     state = read_checkpoint(path)
-    try:
-        find_architecture(architecture(state))
-    except UserError:
-        raise UserError(f"{path}: '{architecture(state)}' is not a translation architecture of this package") from None
+    arch = architecture(state)
+    if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), DeepTransformerModel):
+        raise UserError(f"{path}: '{arch}' is not a translation architecture of this package")
     _, options = build_original(state, path)
     weights: Mapping[str, Tensor] = state["model"]
     source, target = (len(weights[f"{stack.value}.embed_tokens.weight"]) for stack in Stack)

@@ -10,11 +10,13 @@ A change is the squared L2 norm of the difference over the whole batch. Dropout 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import layer_norm
 
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.errors import UserError, unknown_name
@@ -22,7 +24,7 @@ from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.observe.diagnostics.observation import recording
-from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, cells, of_records
+from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, cells, of_records, progress
 from fairseq_plugins.options import at_least
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
@@ -84,9 +86,7 @@ def outputs(model: Any, batch: Batch) -> list[Tensor]:
 
 def normalised(x: Tensor) -> Tensor:
     """Normalise to mean 0 and variance 1 over the last dimension, in float64."""
-    x = x.double()
-    x = x - x.mean(dim=-1, keepdim=True)
-    return x / (x.var(dim=-1, unbiased=False, keepdim=True) + 1e-12).sqrt()
+    return layer_norm(x.double(), x.shape[-1:], eps=1e-12)
 
 
 def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
@@ -101,17 +101,10 @@ def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
 
 
 def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int) -> list[Change]:
-    """Return the change by depth, 1 to ``deepest``, over ``models`` seeds.
-
-    Raises:
-        UserError: a trained model at depths that it does not have.
-    """
+    """Return the change by depth, 1 to ``deepest``, over ``models`` seeds."""
     by_seed = [_one_curve(subject, batch, step, deepest, seed) for seed in range(1, models + 1)]
-    points = []
-    for depth in by_seed[0]:
-        values = torch.tensor([changes[depth] for changes in by_seed], dtype=torch.float64)
-        points.append(Change(depth, float(values.mean()), float(values.std(unbiased=False))))
-    return points
+    by_depth = {depth: [changes[depth] for changes in by_seed] for depth in by_seed[0]}
+    return [Change(depth, statistics.fmean(values), statistics.pstdev(values)) for depth, values in by_depth.items()]
 
 
 def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: int) -> dict[int, float]:
@@ -119,6 +112,9 @@ def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: in
 
     A random change uses one deep encoder for all depths if its layers do not depend on those above. Otherwise a model
     is built for each of some depths, its decoder as deep as its encoder.
+
+    Raises:
+        UserError: a step of Adam on a trained model, which has one depth.
     """
     trained = subject.weights is not None
     if trained and step != "random":
@@ -145,10 +141,10 @@ def law(points: Sequence[Change]) -> Law:
 
 def squared_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
     """Return R^2 of the least-squares line; None if there is no variance."""
-    both = torch.tensor([list(x), list(y)], dtype=torch.float64)
-    centred = both - both.mean(dim=1, keepdim=True)
-    (xx, xy), (_, yy) = (centred @ centred.t()).tolist()
-    return xy**2 / (xx * yy) if xx > 0 and yy > 0 else None
+    try:
+        return statistics.correlation(x, y) ** 2
+    except statistics.StatisticsError:
+        return None
 
 
 def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str, deepest: int, models: int) -> Result:
@@ -156,10 +152,9 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str
     if step not in STEPS:
         raise UserError(unknown_name("step", step, STEPS))
     by_label: dict[str, list[Change]] = {}
-    for number, subject in enumerate(subjects, start=1):
-        settings.progress(f"{subject.label} ({number} of {len(subjects)})")
-        batch = settings.batch(subject)
-        by_label[subject.label] = curve(subject, batch, step, deepest, models)
+    for subject in subjects:
+        progress(subject.label)
+        by_label[subject.label] = curve(subject, settings.batch(subject), step, deepest, models)
     name = f"output-change-{step}"
     lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in by_label.items()]
     y_label = "squared change of the output"

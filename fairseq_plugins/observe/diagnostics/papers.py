@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fairseq_plugins.errors import UserError, unknown_name
-
 SHARED = "--share-all-embeddings"
 
 
@@ -115,14 +113,3 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
     ),
 }
 """By the name that ``--paper`` takes."""
-
-
-def find(name: str) -> tuple[PaperFigure, ...]:
-    """Return the figures of a paper.
-
-    Raises:
-        UserError: there is no paper of that name.
-    """
-    if name not in PAPERS:
-        raise UserError(unknown_name("paper", name, PAPERS))
-    return PAPERS[name]

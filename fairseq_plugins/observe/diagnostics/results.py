@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,6 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.plots import Figure
-from fairseq_plugins.tables import strict_json
 
 STACKS = tuple(stack.value for stack in Stack)
 BY_SUB_LAYER = "sub-layer, from the bottom"
@@ -34,17 +34,15 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
-    def write(self, directory: Path, about: Mapping[str, Any]) -> list[Path]:
-        """Write ``NAME.csv`` with a header, and ``NAME.json``, in which ``about`` stands before the rows."""
+    def write(self, directory: Path) -> Path:
+        """Write ``NAME.csv`` with a header."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
         writer.writerows([f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row] for row in self.rows)
-        content = {**about, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
-        files = [directory / f"{self.name}{suffix}" for suffix in (".csv", ".json")]
-        for path, written in zip(files, (text.getvalue(), strict_json(content)), strict=True):
-            write_whole(path, written)
-        return files
+        path = directory / f"{self.name}.csv"
+        write_whole(path, text.getvalue())
+        return path
 
 
 def of_records(name: str, by_label: Mapping[str, Iterable[Any]]) -> Table:
@@ -55,28 +53,24 @@ def of_records(name: str, by_label: Mapping[str, Iterable[Any]]) -> Table:
 
 
 def of_matrices(
-    name: str, cells: tuple[str, str, str], matrices: Mapping[tuple[str, str], Tensor], first: tuple[int, int]
+    name: str, cells: tuple[str, str, str], by_label: Mapping[str, Mapping[str, Tensor]], first: tuple[int, int]
 ) -> Table:
     """Return a table of matrices by model and stack.
 
     Args:
         name: name of the table.
         cells: the meaning of row, column and value.
-        matrices: label and stack to matrix.
+        by_label: label to stack to matrix.
         first: numbers of the first row and the first column.
     """
     rows = tuple(
         (label, stack, i, j, value)
-        for (label, stack), matrix in matrices.items()
+        for label, stacks in by_label.items()
+        for stack, matrix in stacks.items()
         for i, line in enumerate(matrix.tolist(), start=first[0])
         for j, value in enumerate(line, start=first[1])
     )
     return Table(name, ("model", "stack", *cells), rows)
-
-
-def by_stack(by_label: Mapping[str, Mapping[str, Tensor]]) -> dict[tuple[str, str], Tensor]:
-    """Return what was measured by label and stack."""
-    return {(label, stack): matrix for label, stacks in by_label.items() for stack, matrix in stacks.items()}
 
 
 def shown(cell: Cell) -> str:
@@ -105,19 +99,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of every analysis.
-
-    Attributes:
-        batch: makes the sentences for a model.
-        seed: seed of weights and dropout.
-        progress: called before each model.
-        made_up: whether the sentences are made up.
-    """
+    """Settings of every analysis: how to make the sentences for a model, and the seed of weights and dropout."""
 
     batch: Callable[[Subject], Batch]
     seed: int = 1
-    progress: Callable[[str], None] = lambda text: None
-    made_up: bool = True
 
 
 @dataclass(frozen=True)
@@ -139,10 +124,9 @@ class Analysis:
         name: name for the user.
         summary: one line of the help.
         paper: the source of its figure or table.
-        run: measures models, or reads trainings; besides them and the settings it takes each option by name.
+        run: measures models; besides them and the settings it takes each option by name.
         sentences: default size of a batch.
         length: default length of a sentence in tokens.
-        of: the kind of its subjects.
         options: its own flags.
     """
 
@@ -152,7 +136,6 @@ class Analysis:
     run: Callable[..., Result]
     sentences: int = 16
     length: int = 25
-    of: Literal["models", "trainings"] = "models"
     options: tuple[Option, ...] = ()
 
 
@@ -161,14 +144,19 @@ def ratio(value: float | None, of: float | None) -> float | None:
     return value / of if value is not None and of else None
 
 
+def progress(label: str) -> None:
+    """Say what is measured, beside the result."""
+    print(f"measuring {label}", file=sys.stderr, flush=True)
+
+
 def each(subjects: Sequence[Subject], settings: Settings, measure: Callable[[Any, Batch], Any]) -> dict[str, Any]:
     """Call ``measure`` on every model with its batch, by label; dropout draws the same numbers for each."""
-    measured = {}
-    for number, subject in enumerate(subjects, start=1):
-        settings.progress(f"{subject.label} ({number} of {len(subjects)})")
+    results = {}
+    for subject in subjects:
+        progress(subject.label)
         batch = settings.batch(subject)
         model = subject.ready(batch, settings.seed)
         torch.manual_seed(settings.seed)
-        measured[subject.label] = measure(model, batch)
+        results[subject.label] = measure(model, batch)
         del model  # before the next one is built
-    return measured
+    return results

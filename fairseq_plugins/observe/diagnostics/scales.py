@@ -1,17 +1,17 @@
 """Weights of branches and streams: omega (Liu et al., EMNLP 2020, figure 8), alpha (Bachlechner et al., UAI 2021,
 figure 6), and the weights of a history (Wang et al., ACL 2019).
 
-No weight is read by name. A residual is linear in branch, stream and layer input, so its weights are its outputs for a
-one in one input and zeros in the others; the same holds for a history without its LayerNorms.
+No weight is read by name: residual connections and histories without their LayerNorms are linear.
 """  # noqa: D205
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.norm import NormPlace
@@ -25,8 +25,10 @@ from fairseq_plugins.observe.diagnostics.results import (
     Settings,
     cells,
     each,
+    of_matrices,
     of_records,
 )
+from fairseq_plugins.observe.recorder.activations import residual_weights
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 DEAD = 0.01
@@ -68,52 +70,36 @@ class Scale(NamedTuple):
         return f"{self.stack}.layers.{self.layer}.{self.site}"
 
 
-class Mixture(NamedTuple):
-    """Weight of state ``of`` (0: the embedding, k: the output of layer k - 1) in the input of ``layer``.
-
-    Layers count from 0; one more is the output of the stack.
-    """
-
-    stack: str
-    layer: int
-    of: int
-    weight: float
-
-
 @torch.no_grad()
 def scales(model: Any) -> list[Scale]:
     """Return the scales of every residual connection, the encoder's first."""
     measured = []
     for sub in sub_layers(model):
-        width = sub.layer.embed_dim
-        ones = torch.eye(3).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
-        branch, stream, layer_input = (sub.residual(*inputs).flatten() for inputs in ones)
+        branch, stream, layer_input = residual_weights(sub, torch.empty(0), sub.layer.embed_dim)
         if NormPlace.AFTER in sub.norms:
             # A connection after the norm, the only one there.
-            zeros = torch.zeros(1, 1, width)
+            zeros = torch.zeros(1, 1, sub.layer.embed_dim)
             layer_input = layer_input + sub.residual.after_norm(zeros, zeros + 1).flatten()
         values = (branch.mean(), stream.mean(), stream.min(), stream.max(), layer_input.mean())
         measured.append(Scale(sub.stack, sub.number, sub.site.value, *map(float, values)))
     return measured
 
 
-def mixtures(model: Any) -> list[Mixture]:
-    """Return the weights of the history of every stack whose layers read more than the one below."""
-    weights = []
-    for name, stack in model.stacks():
-        table = mixing_weights(stack)
-        # A plain stack reads only the layer below, with weight one.
-        if not torch.equal(table, torch.eye(len(table))):
-            for layer, row in enumerate(table.tolist()):
-                weights += [Mixture(name, layer, of, weight) for of, weight in enumerate(row[: layer + 1])]
-    return weights
+def mixtures(model: Any) -> dict[str, Tensor]:
+    """Return by stack the weight of each state in the input of each layer, ``(L + 1, L + 1)``.
+
+    State 0 is the embedding, state k the output of layer k - 1; the last row is the output of the stack. A plain stack,
+    which reads only the layer below, is left out.
+    """
+    tables = {name: mixing_weights(stack) for name, stack in model.stacks()}
+    return {name: table for name, table in tables.items() if not torch.equal(table, torch.eye(len(table)))}
 
 
 def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Show the weights of branches and streams, and of histories if there are any."""
     both = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model)))
     by_label: dict[str, list[Scale]] = {label: pair[0] for label, pair in both.items()}
-    mixed_by_label: dict[str, list[Mixture]] = {label: pair[1] for label, pair in both.items() if pair[1]}
+    mixed: dict[str, dict[str, Tensor]] = {label: pair[1] for label, pair in both.items() if pair[1]}
     panels: list[Panel] = []
     for column, stack in itertools.product(("stream", "branch"), STACKS):
         lines = []
@@ -123,9 +109,15 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
         panels.append(Lines(f"{stack}: weight of the {column}", BY_SUB_LAYER, "mean over the width", lines))
     tables = [of_records("scales", by_label)]
     figures = [Figure("scales", "Weights at the residual connections", panels)]
-    if mixed_by_label:
-        tables.append(of_records("scales-history", mixed_by_label))
-        figures.append(Figure("scales-history", "Weights of the layers below", _history_maps(mixed_by_label)))
+    if mixed:
+        tables.append(of_matrices("scales-history", ("layer", "of", "weight"), mixed, first=(0, 0)))
+        maps: list[Panel] = []
+        axes = ("output of layer (0: the embedding)", "input of layer", "weight")
+        for label, stack, table in ((label, *item) for label, stacks in mixed.items() for item in stacks.items()):
+            # States above do not exist.
+            values = [[*row[: layer + 1], *[None] * len(row[layer + 1 :])] for layer, row in enumerate(table.tolist())]
+            maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (min(0.0, float(table.min())), None)))
+        figures.append(Figure("scales-history", "Weights of the layers below", maps))
     header = ("model", "stack", "stream, least", "stream, most", "branch, least", "branch, most", "dead gates")
     rows: list[Sequence[Any]] = []
     notes = []
@@ -137,19 +129,6 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
             rows.append((label, stack, least, most, min(branches), max(branches), sum(scale.dead for scale in own)))
         notes += dead_gates(label, [scale.name for scale in measured if scale.dead], len(measured))
     return Result(tables, figures, cells(header, rows), notes)
-
-
-def _history_maps(by_label: Mapping[str, Sequence[Mixture]]) -> list[Panel]:
-    panels: list[Panel] = []
-    for label, measured in by_label.items():
-        for stack in dict.fromkeys(mixture.stack for mixture in measured):
-            own = {(mixture.layer, mixture.of): mixture.weight for mixture in measured if mixture.stack == stack}
-            size = 1 + max(layer for layer, _ in own)
-            values = [[own.get((layer, of)) for of in range(size)] for layer in range(size)]
-            limits = (min(0.0, *own.values()), None)
-            x_label, y_label = "output of layer (0: the embedding)", "input of layer"
-            panels.append(HeatMap(f"{label}, {stack}", x_label, y_label, "weight", values, 0, limits))
-    return panels
 
 
 ANALYSIS = Analysis(

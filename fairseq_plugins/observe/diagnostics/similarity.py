@@ -22,7 +22,6 @@ from fairseq_plugins.observe.diagnostics.results import (
     Cell,
     Result,
     Settings,
-    by_stack,
     cells,
     each,
     of_matrices,
@@ -51,16 +50,17 @@ def cosines(outputs: Tensor) -> Tensor:
 
 def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Heat maps of cosines."""
-    matrices = by_stack(each(subjects, settings, similarity))
-    least = min(float(matrix.min()) for matrix in matrices.values())
+    by_label = each(subjects, settings, similarity)
+    matrices = [(label, *item) for label, stacks in by_label.items() for item in stacks.items()]
+    least = min(float(matrix.min()) for *_, matrix in matrices)
     panels: list[Panel] = []
     rows: list[Sequence[Cell]] = []
-    for (label, stack), matrix in matrices.items():
+    for label, stack, matrix in matrices:
         values = matrix.tolist()
         panels.append(HeatMap(f"{label}, {stack}", BY_LAYER, BY_LAYER, "cosine similarity", values, 1, (least, 1.0)))
         neighbours = matrix.diagonal(1)
         rows.append((label, stack, float(neighbours.mean()) if len(neighbours) else None, float(matrix[0, -1])))
-    table = of_matrices("similarity", ("layer", "other", "cosine"), matrices, first=(0, 0))
+    table = of_matrices("similarity", ("layer", "other", "cosine"), by_label, first=(0, 0))
     header = ("model", "stack", "neighbours, mean", "bottom and top")
     return Result([table], [Figure("similarity", "Similarity of layer outputs", panels)], cells(header, rows))
 

@@ -8,268 +8,196 @@ residuals (omega of Liu et al., EMNLP 2020) and in histories (Wang et al., ACL 2
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.core.sub_layers import forward_order, place_of
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, Table, cells
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.results import Analysis, Cell, Result, Settings, Table, cells
 from fairseq_plugins.observe.diagnostics.scales import DEAD, dead_gates
-from fairseq_plugins.observe.diagnostics.trainings import CHECKPOINTS, Training
-from fairseq_plugins.observe.recorder.entries import Entry
+from fairseq_plugins.observe.recorder.entries import NAME, Entry, read
+from fairseq_plugins.pipeline.results import CHECKPOINTS
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 UPDATES = "updates"
-SHARE = "branch_by_stream"
-"""Root mean square of a branch relative to its stream: how much a sub-layer adds."""
-HISTORY = re.compile(r"(?P<stack>.+)\.history\.(?P<layer>\d+)\.(?P<of>\d+)/history_weight")
-
-
-class Quantity(NamedTuple):
-    """A kind of value in an entry: its title, and what the numbers are."""
-
-    kind: str
-    title: str
-    unit: str
-
-
-TOTALS = (
-    Quantity("loss", "loss", "bits per target token"),
-    Quantity("gradient_norm", "gradient norm", "L2 norm before clipping"),
-    Quantity("loss_scale", "loss scale", "factor"),
-    Quantity("learning_rate", "learning rate", "step size"),
-)
+TOTALS = {
+    "loss": "bits per target token",
+    "gradient_norm": "L2 norm before clipping",
+    "loss_scale": "factor",
+    "learning_rate": "step size",
+}
+"""Numbers of the whole model, and what they are."""
 LINEAR = ("loss", "learning_rate")
-MEASURED = (
-    Quantity("gradient_norm", "Gradient norm of the parameters of each sub-layer", "L2 norm before clipping"),
-    Quantity("branch_gradient_norm", "Gradient norm of each branch", "L2 norm over all positions"),
-    Quantity(SHARE, "Branch by stream, root mean squares", "ratio"),
-    Quantity("norm_output_rms", "Output of each LayerNorm", "root mean square"),
-)
-WEIGHTS = (
-    Quantity("branch_scale", "Weight of the branch at each residual connection", "weight of the branch"),
-    Quantity("stream_scale", "Weight of the stream at each residual connection", "weight of the stream"),
-)
-GRADIENTS = ("gradient_norm", "branch_gradient_norm")
-KINDS = (*GRADIENTS, "branch_rms", "stream_rms", SHARE, "norm_output_rms", "branch_scale", "stream_scale")
+PLACES = {
+    "gradient_norm": ("Gradient norm of the parameters of each sub-layer", "L2 norm before clipping"),
+    "branch_gradient_norm": ("Gradient norm of each branch", "L2 norm over all positions"),
+    "norm_output_rms": ("Output of each LayerNorm", "root mean square"),
+    "branch_scale": ("Weight of the branch at each residual connection", "weight of the branch"),
+    "stream_scale": ("Weight of the stream at each residual connection", "weight of the stream"),
+}
+"""Numbers of every place: the title of their figure, and what they are."""
+WEIGHTS = ("branch_scale", "stream_scale")
+HISTORY = re.compile(r"(?P<stack>.+)\.history\.(?P<layer>\d+)\.(?P<of>\d+)/history_weight")
 LIGHTEST = 0.02
 """Share of the positive values below the lower end of a logarithmic scale. ReZero's gradients begin at zero, and a
 scale that reaches down to its second update would hide all others."""
-MADE_UP = "losses, gradients and activations of checkpoints are measured on made-up words; --data DIR uses a corpus"
 
-
-class Moment(NamedTuple):
-    """One entry, sorted: numbers of the whole model, of its places, and of its histories by stack, layer and state."""
-
-    update: int
-    applied: bool
-    totals: dict[str, float]
-    places: dict[str, dict[str, float]]
-    history: dict[tuple[str, int, int], float]
-
-
-Course = Sequence[Moment]
+Course = Sequence[Entry]
 Courses = Mapping[str, Course]
 """By the label of the training."""
 
 
-def moment(entry: Entry) -> Moment:
-    """Sort ``entry`` by places, and add the ratio of branch and stream."""
-    sorted_entry = Moment(entry.update, entry.applied, {}, {}, {})
-    places: dict[str, dict[str, float]] = {}
-    for name, value in entry.values.items():
-        place, _, kind = name.rpartition("/")
-        if match := HISTORY.fullmatch(name):
-            sorted_entry.history[match["stack"], int(match["layer"]), int(match["of"])] = value
-        elif place:
-            places.setdefault(place, {})[kind] = value
-        else:
-            sorted_entry.totals[name] = value
-    for place in sorted(places, key=forward_order):
-        values = sorted_entry.places[place] = places[place]
-        if values.get("stream_rms") and "branch_rms" in values:
-            values[SHARE] = values["branch_rms"] / values["stream_rms"]
-    return sorted_entry
+def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
+    """Return the entries of every training in ``paths``, by the name of the directory of its run.
+
+    Args:
+        paths: files of a recorder, or directories with some in them or below them.
+
+    Raises:
+        UserError: a path has none, or a file has no entry.
+    """
+    files: list[Path] = []
+    for path in paths:
+        files += below if (below := sorted(path.rglob(NAME))) else [path]
+        if path.is_dir() and not below:
+            raise UserError(f"{path}: no {NAME} in it or below it")
+    if not files:
+        raise UserError(f"no training given: name a {NAME}, or a directory with one")
+    places = [_place(file.absolute()) for file in dict.fromkeys(files)]
+    above = os.path.commonpath([place.parent for place in places])
+    trainings = {}
+    for place, file in zip(places, dict.fromkeys(files), strict=True):
+        entries = trainings[os.path.relpath(place, above)] = read(file)
+        if not entries:
+            raise UserError(f"{file}: no whole entry of a recorder in it")
+    return trainings
 
 
-def run_timeline(trainings: Sequence[Training], settings: Settings) -> Result:
-    """Return tables of everything and figures of what was recorded."""
-    courses = {training.label: [moment(entry) for entry in training.entries(settings)] for training in trainings}
-    figures = [_totals_figure(courses)]
-    figures += [_map_figure(courses, quantity) for quantity in MEASURED]
-    figures += [_weight_figure(courses, quantity) for quantity in WEIGHTS]
-    figures.append(_history_figure(courses))
+def _place(file: Path) -> Path:
+    """Return the path that names a training: the directory of its run, or a recorder's file with a specific name."""
+    if file.name != NAME:
+        return file
+    return file.parent.parent if file.parent.name == CHECKPOINTS else file.parent
+
+
+def run_timeline(courses: Courses, settings: Settings) -> Result:
+    """Return a table of everything and figures of what was recorded."""
+    rows: list[tuple[Cell, ...]] = []
+    shown: list[Sequence[Cell]] = []
     notes: list[str] = []
     for label, course in courses.items():
-        gates = {place: v["branch_scale"] for place, v in course[-1].places.items() if "branch_scale" in v}
-        dead = [place for place, weight in gates.items() if abs(weight) < DEAD]
-        notes += _not_finite(label, course) + dead_gates(label, dead, len(gates), f" at update {course[-1].update}")
-    if settings.made_up and any(training.source == CHECKPOINTS for training in trainings):
-        notes.append(MADE_UP)
-    return Result(list(_tables(courses)), figures, _shown(courses), notes)
-
-
-def _tables(courses: Courses) -> Iterator[Table]:
-    """Yield the tables that have rows: totals, places, histories."""
-    moments = [(label, moment) for label, course in courses.items() for moment in course]
-    kinds = _kinds([kind for kind, *_ in TOTALS], [moment.totals for _, moment in moments])
-    totals = [(name, m.update, "yes" if m.applied else "no", *map(m.totals.get, kinds)) for name, m in moments]
-    yield Table("timeline", ("run", "update", "applied", *kinds), tuple(totals))
-    kinds = _kinds(KINDS, [values for _, moment in moments for values in moment.places.values()])
-    places = [
-        (name, m.update, place, *map(values.get, kinds)) for name, m in moments for place, values in m.places.items()
-    ]
-    if places:
-        yield Table("timeline-places", ("run", "update", "place", *kinds), tuple(places))
-    history = [(name, m.update, *key, weight) for name, m in moments for key, weight in m.history.items()]
-    if history:
-        yield Table("timeline-history", ("run", "update", "stack", "layer", "of", "weight"), tuple(history))
-
-
-def _kinds(known: Sequence[str], values: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
-    """Return the recorded kinds: the known ones in their order, then all others."""
-    there = dict.fromkeys(kind for some in values for kind in some)
-    return (*(kind for kind in known if kind in there), *(kind for kind in there if kind not in known))
-
-
-# --- the table of the terminal, and the lines below it --------------------------------------------------------------
-
-
-def _shown(courses: Courses) -> list[list[str]]:
-    header = ("run", "entries", "updates", "not applied", "gradient norm, first", "last", "largest part", "of")
-    rows: list[Sequence[Any]] = []
-    for label, course in courses.items():
-        first, last = course[0], course[-1]
-        norms = {
-            place: v["gradient_norm"] for place, v in last.places.items() if "gradient_norm" in v and place_of(place)
-        }
+        for entry in course:
+            names = sorted(entry.values, key=lambda name: ("/" in name, forward_order(name.rpartition("/")[0])))
+            row = (label, entry.update, "yes" if entry.applied else "no")
+            rows += [(*row, *name.rpartition("/")[::2], entry.values[name]) for name in names]
+        norms = _last_values(course, "gradient_norm")
         # A norm that is not a number is larger than any other.
         place = max(norms, key=lambda name: (math.isnan(norms[name]), norms[name]), default=None)
-        ends = [moment.totals.get("gradient_norm") for moment in (first, last)]
-        dropped = sum(not moment.applied for moment in course)
+        ends = [entry.values.get("gradient_norm") for entry in (course[0], course[-1])]
+        dropped = sum(not entry.applied for entry in course)
         largest = None if place is None else norms[place]
-        rows.append((label, len(course), f"{first.update} to {last.update}", dropped, *ends, largest, place))
-    return cells(header, rows)
+        shown.append((label, len(course), f"{course[0].update} to {course[-1].update}", dropped, *ends, largest, place))
+        gates = _last_values(course, "branch_scale")
+        dead = [place for place, weight in gates.items() if abs(weight) < DEAD]
+        notes += dead_gates(label, dead, len(gates), f" at update {course[-1].update}")
+    table = Table("timeline", ("run", "update", "applied", "place", "kind", "value"), tuple(rows))
+    header = ("run", "entries", "updates", "not applied", "gradient norm, first", "last", "largest part", "of")
+    # An update that was dropped has given its number to the next.
+    last = {label: list({entry.update: entry for entry in course}.values()) for label, course in courses.items()}
+    figures = [_totals_figure(last), *(_place_figure(last, kind) for kind in PLACES), _history_figure(last)]
+    return Result([table], figures, cells(header, shown), notes)
 
 
-def _not_finite(label: str, course: Course) -> list[str]:
-    """Return the first update with a number that is not finite, and its place: the lowest branch, else a gradient."""
-    for moment in course:
-        for kind in ("branch_rms", "norm_output_rms", *reversed(GRADIENTS)):
-            places = [place for place, v in moment.places.items() if not math.isfinite(v.get(kind, 0.0))]
-            if places:
-                more = f" and {len(places) - 1} more" if len(places) > 1 else ""
-                return [f"{label}: update {moment.update} is the first that is not finite: {kind} of {places[0]}{more}"]
-    return []
-
-
-# --- figures --------------------------------------------------------------------------------------------------------
+def _last_values(course: Course, kind: str) -> dict[str, float]:
+    """Return the values of ``kind`` in the last entry, by place in the layers."""
+    split = ((*name.rpartition("/")[::2], value) for name, value in course[-1].values.items())
+    return {place: value for place, name, value in split if name == kind and place_of(place)}
 
 
 def _totals_figure(courses: Courses) -> Figure:
     panels: list[Panel] = []
-    for kind, title, unit in TOTALS:
-        values = {label: [moment.totals.get(kind) for moment in course] for label, course in courses.items()}
-        lines = [Line(label, _points(course, values[label])) for label, course in courses.items()]
+    for kind, unit in TOTALS.items():
+        lines = [Line(label, _points(course, kind)) for label, course in courses.items()]
         if any(line.points for line in lines):
-            panels.append(Lines(title, UPDATES, unit, lines, log_y=kind not in LINEAR))
+            panels.append(Lines(kind.replace("_", " "), UPDATES, unit, lines, log_y=kind not in LINEAR))
     return Figure("timeline", "Trainings by number of updates", panels)
 
 
-def _points(course: Course, values: Sequence[float | None]) -> list[tuple[float, float]]:
-    pairs = zip(course, values, strict=True)
-    return [(moment.update, value) for moment, value in pairs if value is not None and math.isfinite(value)]
+def _points(course: Course, name: str) -> list[tuple[float, float]]:
+    values = ((entry.update, entry.values.get(name, math.nan)) for entry in course)
+    return [(update, value) for update, value in values if math.isfinite(value)]
 
 
-def _sub_layers(course: Course, kind: str) -> dict[str, list[str]]:
-    """Return by stack the sub-layers with values of ``kind``, from the bottom; only places in layers."""
+def _stacks(course: Course, kind: str) -> dict[str, list[str]]:
+    """Return by stack the places in layers with values of ``kind``, from the bottom."""
+    names = {name for entry in course for name in entry.values if name.endswith(f"/{kind}")}
     stacks: dict[str, list[str]] = {}
-    for name in dict.fromkeys(name for moment in course for name, values in moment.places.items() if kind in values):
+    for name in sorted((name.rpartition("/")[0] for name in names), key=forward_order):
         if place := place_of(name):
             stacks.setdefault(place.stack, []).append(name)
     return stacks
 
 
-def _series(course: Course, place: str, kind: str) -> list[float | None]:
-    """Return the values of one place over the entries; None if an entry has none."""
-    return [moment.places.get(place, {}).get(kind) for moment in course]
+def _place_figure(courses: Courses, kind: str) -> Figure:
+    """Return a heat map for every training and stack, all with one scale: logarithmic for what was measured.
+
+    Beside it a weight has lines of the bottom, middle and top layer; a weight that is always one is not shown.
+    """
+    title, unit = PLACES[kind]
+    of_weight = kind in WEIGHTS
+    stacks = {label: _stacks(course, kind) for label, course in courses.items()}
+    sizes: dict[str, list[float]] = {}
+    for label, course in courses.items():
+        places = [place for members in stacks[label].values() for place in members]
+        values = [abs(value) for place in places for _, value in _points(course, f"{place}/{kind}")]
+        if not of_weight or set(values) - {1.0}:
+            sizes[label] = values
+    every = sorted(value for values in sizes.values() for value in values)
+    largest = max(every, default=1.0) or 1.0
+    positive = [value for value in every if value > 0] or [largest]
+    low = 0.0 if of_weight else min(positive[int(LIGHTEST * len(positive))], largest / 1.1)  # a scale needs a width
+    log = not of_weight and largest >= 10 * low
+    panels: list[Panel] = []
+    for label in sizes:
+        course = courses[label]
+        for stack, places in stacks[label].items():
+            rows = [_row(course, f"{place}/{kind}", low) for place in places]
+            names = [place.removeprefix(f"{stack}.") for place in places]
+            y_label, of_value = "sub-layer (layers count from 0)", f"|{unit}|" if of_weight else unit
+            panels.append(_map(f"{label}, {stack}", course, y_label, of_value, rows, names, (low, largest), log))
+            if of_weight:
+                layers = list(dict.fromkeys(place.rpartition(".")[0] for place in places))
+                chosen = [layers[number] for number in _bottom_middle_top(len(layers))]
+                lines: dict[tuple[Any, ...], Line] = {}  # by their points: sub-layers may share a weight
+                for place, name in zip(places, names, strict=True):
+                    if place.rpartition(".")[0] in chosen:
+                        points = _points(course, f"{place}/{kind}")
+                        lines.setdefault(tuple(points), Line(name, points))
+                panels.append(Lines(f"{label}, {stack}", UPDATES, unit, list(lines.values())))
+    return Figure(f"timeline-{kind.replace('_', '-')}", title, panels)
 
 
-def _sizes(courses: Courses, kind: str) -> list[float]:
-    """Return the sizes of all finite values of ``kind`` in layers."""
-    places = (place for course in courses.values() for moment in course for place in moment.places.items())
-    values = (values[kind] for name, values in places if kind in values and place_of(name))
-    return [abs(value) for value in values if math.isfinite(value)]
-
-
-def _map_figure(courses: Courses, quantity: Quantity) -> Figure:
-    """Return a heat map for every training and stack, all with one scale, logarithmic unless it is short."""
-    sizes = _sizes(courses, quantity.kind)
-    largest = max(sizes, default=1.0) or 1.0
-    positive = sorted(size for size in sizes if size > 0)
-    least = positive[int(LIGHTEST * len(positive))] if positive else largest
-    limits = (min(least, largest / 1.1), largest)  # a scale needs a width
-    panels: list[Panel] = [
-        _map(f"{label}, {stack}", course, places, quantity, limits, limits[1] >= 10 * limits[0])
-        for label, course in courses.items()
-        for stack, places in _sub_layers(course, quantity.kind).items()
-    ]
-    return Figure(f"timeline-{quantity.kind.replace('_', '-')}", quantity.title, panels)
+def _row(course: Course, name: str, low: float) -> list[float | None]:
+    """Return sizes, those below ``low`` clipped to it; None where there is none, or it is not finite."""
+    values = dict(_points(course, name))
+    return [max(abs(values[entry.update]), low) if entry.update in values else None for entry in course]
 
 
 def _map(
-    title: str, course: Course, places: Sequence[str], quantity: Quantity, limits: tuple[float, float], log: bool
+    title: str,
+    course: Course,
+    y_label: str,
+    unit: str,
+    rows: Sequence[Sequence[float | None]],
+    names: Sequence[str],
+    limits: tuple[float, float],
+    log: bool = False,
 ) -> HeatMap:
-    """Return a heat map; values below the scale are clipped to it, and those that are not finite are not drawn."""
-    rows = [
-        [
-            None if value is None or not math.isfinite(value) else max(abs(value), limits[0])
-            for value in _series(course, place, quantity.kind)
-        ]
-        for place in places
-    ]
-    columns, names = [moment.update for moment in course], [_without_stack(place) for place in places]
-    label = "sub-layer (layers count from 0)"
-    return HeatMap(title, UPDATES, label, quantity.unit, rows, limits=limits, columns=columns, row_names=names, log=log)
-
-
-def _without_stack(name: str) -> str:
-    place = place_of(name)
-    return name.removeprefix(f"{place.stack}.") if place else name
-
-
-def _weight_figure(courses: Courses, quantity: Quantity) -> Figure:
-    """Return heat map and lines for every training and stack whose weight is not always one."""
-    kind = quantity.kind
-    trained = {
-        label: course
-        for label, course in courses.items()
-        if any(values.get(kind, 1.0) != 1.0 for moment in course for values in moment.places.values())
-    }
-    limits = (0.0, max(_sizes(trained, kind), default=1.0) or 1.0)
-    absolute = quantity._replace(unit=f"|{quantity.unit}|")
-    panels: list[Panel] = []
-    for label, course in trained.items():
-        for stack, places in _sub_layers(course, kind).items():
-            title = f"{label}, {stack}"
-            panels.append(_map(title, course, places, absolute, limits, log=False))
-            panels.append(Lines(title, UPDATES, quantity.unit, _weight_lines(course, places, kind)))
-    return Figure(f"timeline-{kind.replace('_', '-')}", quantity.title, panels)
-
-
-def _weight_lines(course: Course, places: Sequence[str], kind: str) -> list[Line]:
-    """Return lines of the bottom, middle and top layer; one per layer if all its sub-layers have the same weight."""
-    layers: dict[str, list[str]] = {}
-    for place in places:
-        layers.setdefault(place.rpartition(".")[0], []).append(place)
-    lines = []
-    for number in _bottom_middle_top(len(layers)):
-        layer, inside = list(layers.items())[number]
-        curves = {place: _series(course, place, kind) for place in inside}
-        if all(curve == curves[inside[0]] for curve in curves.values()):
-            curves = {f"{layer}.all": curves[inside[0]]}
-        lines += [Line(_without_stack(place), _points(course, curve)) for place, curve in curves.items()]
-    return lines
+    updates = [entry.update for entry in course]
+    return HeatMap(title, UPDATES, y_label, unit, rows, limits=limits, columns=updates, row_names=names, log=log)
 
 
 def _bottom_middle_top(count: int) -> list[int]:
@@ -281,15 +209,16 @@ def _history_figure(courses: Courses) -> Figure:
     panels: list[Panel] = []
     unit = "weight in the mixture"
     for label, course in courses.items():
-        for stack in dict.fromkeys(stack for moment in course for stack, _, _ in moment.history):
-            top = max(layer for moment in course for name, layer, _ in moment.history if name == stack)
-            rows = [[moment.history.get((stack, top, of)) for moment in course] for of in range(top + 1)]
-            finite = [value for row in rows for value in row if value is not None and math.isfinite(value)]
-            limits = (min([0.0, *finite]), max([0.0, *finite]))
-            title, updates = f"{label}, {stack}: its output", [moment.update for moment in course]
+        matches = [match for name in course[-1].values if (match := HISTORY.fullmatch(name))]
+        for stack in dict.fromkeys(match["stack"] for match in matches):
+            top = max(int(match["layer"]) for match in matches if match["stack"] == stack)
+            weights = [_points(course, f"{stack}.history.{top}.{of}/history_weight") for of in range(top + 1)]
+            rows = [[dict(points).get(entry.update) for entry in course] for points in weights]
+            values = [value for points in weights for _, value in points]
             names = ["embedding", *(f"layers.{layer}" for layer in range(top))]
-            panels.append(HeatMap(title, UPDATES, "state", unit, rows, limits=limits, columns=updates, row_names=names))
-            lines = [Line(names[of], _points(course, rows[of])) for of in _bottom_middle_top(top + 1)]
+            title, limits = f"{label}, {stack}: its output", (min([0.0, *values]), max([0.0, *values]))
+            panels.append(_map(title, course, "state", unit, rows, names, limits))
+            lines = [Line(names[of], weights[of]) for of in _bottom_middle_top(top + 1)]
             panels.append(Lines(title, UPDATES, unit, lines))
     return Figure("timeline-history", "Weights of the layers below in the output of a stack", panels)
 
@@ -299,5 +228,4 @@ ANALYSIS = Analysis(
     "gradients, activations, alpha, omega and history weights over a training",
     "ReZero Fig. 6, Admin Fig. 8, DLCL",
     run_timeline,
-    of="trainings",
 )

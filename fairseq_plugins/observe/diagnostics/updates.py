@@ -17,7 +17,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, cells, of_records, ratio
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, cells, of_records, progress, ratio
 from fairseq_plugins.plots import Figure, Panel, Ranges
 
 
@@ -66,27 +66,20 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     gradients = [0.0 if p.grad is None else float(p.grad.norm()) for *_, p in weights]
     moved: list[float | None] = [None] * len(weights)
     if later is not None:
-        shapes = ({name: value.shape for name, value in other.state_dict().items()} for other in (model, later))
-        if next(shapes) != next(shapes):
-            raise UserError(
-                "updates: the two checkpoints are of different models, so their matrices cannot be compared"
-            )
-        pairs = zip(weights, matrices(later), strict=True)
-        moved = [float((new.detach() - old.detach()).norm()) for (*_, old), (*_, new) in pairs]
+        before, after = ({name: value.shape for name, value in m.state_dict().items()} for m in (model, later))
+        if before != after:
+            raise UserError("updates: the two checkpoints are of different models, whose matrices cannot be compared")
+        moved = [
+            float((new.detach() - old.detach()).norm())
+            for (*_, old), (*_, new) in zip(weights, matrices(later), strict=True)
+        ]
     largest, farthest = max(gradients), max((m for m in moved if m is not None), default=0.0)
-    return [
-        Matrix(
-            stack,
-            layer,
-            kind,
-            gradient,
-            ratio(gradient, largest) or 0.0,
-            move,
-            ratio(move, farthest),
-            ratio(move, float(p.detach().norm())),
-        )
-        for (stack, layer, kind, p), gradient, move in zip(weights, gradients, moved, strict=True)
-    ]
+    rows = []
+    for (stack, layer, kind, p), gradient, move in zip(weights, gradients, moved, strict=True):
+        of_weight = ratio(move, float(p.detach().norm()))
+        relative = ratio(gradient, largest) or 0.0
+        rows.append(Matrix(stack, layer, kind, gradient, relative, move, ratio(move, farthest), of_weight))
+    return rows
 
 
 def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
@@ -103,7 +96,7 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
     by_label: dict[str, list[Matrix]] = {}
     for subject, later in pairs(list(subjects)):
         label = subject.label if later is None else f"{subject.label} to {later.label}"
-        settings.progress(label)
+        progress(label)
         batch = settings.batch(subject)
         other = None if later is None else later.build()
         by_label[label] = updates(subject.ready(batch, settings.seed), batch, other)

@@ -6,6 +6,7 @@ once to name the place, and the training ends as one that the guard stops.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +18,6 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.observe.guard.places import Place, backward_culprit
 from fairseq_plugins.observe.guard.repeating import LeftUpdate, balanced_meters, leave_if_repeated, not_finite, repeat
-from fairseq_plugins.observe.guard.report import record
 from fairseq_plugins.observe.guard.signals import in_words
 from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
 
@@ -73,6 +73,19 @@ def check_norms(check: Callable[..., None], trainer: Trainer, *args: Any) -> Non
         advice, *rest = str(error).splitlines()
         ranks = ", ".join(line for line in rest if line.startswith("rank"))
         raise UserError(f"{advice.removeprefix('Fatal error: ')} Gradient norms: {ranks}") from None
+
+
+def record(update: int, text: str, ends: str = "") -> str:
+    """Return an action of the guard as the line of a log that programs read.
+
+    Args:
+        update: number of the update.
+        text: the problem and the action, for a reader.
+        ends: why the training ends here, if it does.
+    """
+    line = json.dumps({"divergence_guard": text, "update": update, "ends": ends})
+    # Without inner braces it can be found at the end of a line of the log.
+    return "{" + line[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
 
 
 def with_place(reason: str, rate: float, place: Place | None) -> str:

@@ -1,18 +1,30 @@
-"""Hooks of the guard in fairseq's trainer."""
+"""Hooks of the guard in fairseq's trainer, its state in checkpoints, and the checkpoint of a training that diverges.
+
+``extra_state`` has the bands, so that a resumed training continues with them.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.guard import checkpoints, ending, settings
+from fairseq_plugins.errors import Diverged, UserError
+from fairseq_plugins.observe.guard import ending
 from fairseq_plugins.observe.guard.guarding import ATTRIBUTE, Guard, guard_of
+from fairseq_plugins.observe.guard.repeating import not_finite
 from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.patches.wrapping import wrap
+
+logger = logging.getLogger(__name__)
+
+LAST = "divergence/last.pt"
+"""Checkpoint below ``--save-dir``: the training at its end."""
 
 
 def attach(
@@ -30,15 +42,15 @@ def attach(
     Raises:
         UserError: the processes of the training do not have the same gradients.
     """
-    chosen = settings.read(criterion.settings) if isinstance(criterion, WithDiagnostics) else None
-    if chosen and (cfg.optimization.use_bmuf or cfg.distributed_training.ddp_backend == "slowmo"):
+    guarded = isinstance(criterion, WithDiagnostics) and criterion.settings.divergence_action is not None
+    if guarded and (cfg.optimization.use_bmuf or cfg.distributed_training.ddp_backend == "slowmo"):
         raise UserError(
             "--divergence-action needs the gradients of all processes in each update: "
             "it does not work with --use-bmuf or --ddp-backend slowmo"
         )
     build(trainer, cfg, task, model, criterion, *args, **kwargs)
-    if chosen:
-        setattr(trainer, ATTRIBUTE, Guard(trainer, criterion, chosen))
+    if guarded:
+        setattr(trainer, ATTRIBUTE, Guard(trainer, criterion))
 
 
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,12 +70,69 @@ def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwa
 
 
 def add_up(aggregate: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer._aggregate_logging_outputs``, which adds up the logging outputs of all processes."""
+    """``Trainer._aggregate_logging_outputs``: the results of all processes replace those of this one."""
     outputs, *rest = aggregate(trainer, *args, **kwargs)
     guard = guard_of(trainer)
     if guard is not None:
-        guard.hear_all(outputs)
+        guard.outputs = list(outputs)
     return (outputs, *rest)
+
+
+def save(state_dict: Callable[..., dict[str, Any]], trainer: Trainer) -> dict[str, Any]:
+    """``Trainer.state_dict`` with the state of the guard."""
+    guard, state = guard_of(trainer), state_dict(trainer)
+    if guard is not None:
+        state["extra_state"][ATTRIBUTE] = {"signals": guard.signals.state()}
+    return state
+
+
+def load(
+    load_checkpoint: Callable[..., Any],
+    trainer: Trainer,
+    filename: str,
+    reset_optimizer: bool = False,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """``Trainer.load_checkpoint`` that restores the state of the guard."""
+    extra_state = load_checkpoint(trainer, filename, reset_optimizer, *args, **kwargs)
+    guard = guard_of(trainer)
+    # A new optimizer means a new training, perhaps on other data.
+    if guard is not None and not reset_optimizer:
+        state = (extra_state or {}).get(ATTRIBUTE) or {}
+        guard.signals.restore(state.get("signals", {}))
+    return extra_state
+
+
+def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, epoch_itr: Any, *args: Any) -> Any:
+    """``fairseq_cli.train.train``, the only function with the position in the data; saves a training that was ended.
+
+    Raises:
+        Diverged: passed on, or the training is complete and its weights are not finite.
+    """
+    try:
+        valid_losses, should_stop = train(cfg, trainer, task, epoch_itr, *args)
+        if should_stop:
+            ending.refuse_broken_weights(trainer, valid_losses)
+        return valid_losses, should_stop
+    except Diverged:
+        # A training cannot continue from weights that are not finite.
+        if not cfg.checkpoint.no_save and not not_finite(trainer.get_model()):
+            _save_last(trainer, epoch_itr)
+        # The first process that exits ends the others, and the one that writes may not be finished.
+        if trainer.data_parallel_world_size > 1:
+            dist.barrier(group=trainer.data_parallel_process_group)
+        raise
+
+
+def _save_last(trainer: Trainer, epoch_itr: Any) -> None:
+    path = Path(trainer.cfg.checkpoint.save_dir) / LAST
+    trainer.consolidate_optimizer()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trainer.save_checkpoint(str(path), {"train_iterator": epoch_itr.state_dict(), "val_loss": None})
+    except OSError as error:
+        logger.warning("divergence guard: not saved: %s: %s", path, error.strerror or error)
 
 
 def install() -> None:
@@ -73,6 +142,6 @@ def install() -> None:
     wrap(Trainer, "clip_grad_norm", clip, order=20)
     wrap(Trainer, "_check_grad_norms", ending.check_norms)
     wrap(Trainer, "_aggregate_logging_outputs", add_up)
-    wrap(Trainer, "state_dict", checkpoints.save)
-    wrap(Trainer, "load_checkpoint", checkpoints.load, order=10)
-    wrap(training_command, "train", checkpoints.keep_last)
+    wrap(Trainer, "state_dict", save)
+    wrap(Trainer, "load_checkpoint", load, order=10)
+    wrap(training_command, "train", keep_last)

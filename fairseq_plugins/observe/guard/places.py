@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq_plugins.core.sub_layers import forward_order
 from fairseq_plugins.observe.guard.signals import Band
@@ -25,29 +24,21 @@ LEAST_ENTRIES = 5
 """Minimum number of entries in a band before a value can be outside."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """A place, and the reason for it.
-
-    Attributes:
-        name: name such as ``encoder.layers.3.ffn``.
-        how: the statistic or the module, and its problem.
-    """
+class Place(NamedTuple):
+    """A place such as ``encoder.layers.3.ffn``, and how it shows there: the statistic or module and its problem."""
 
     name: str
     how: str
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One statistic of one place in an update, against its band.
 
     Attributes:
         place: its place.
         kind: the statistic.
         value: its value in this update.
-        low: lower end of the band; NaN before :data:`LEAST_ENTRIES` entries.
-        high: upper end of the band; NaN before that.
+        band: ends of the band; None before :data:`LEAST_ENTRIES` entries.
         distance: deviations from the mean of the logarithm; NaN before the first entry, infinite for a value that is
             not finite.
         since: first update of its time outside the band; ``None`` if it is inside.
@@ -56,8 +47,7 @@ class Row:
     place: str
     kind: str
     value: float
-    low: float
-    high: float
+    band: tuple[float, float] | None
     distance: float
     since: int | None
 
@@ -77,18 +67,18 @@ class PlaceBands:
     """Bands over the logarithm of every statistic at every place; an observer of the recorder.
 
     Attributes:
-        last: the last entry.
+        last: the values of the last entry.
     """
 
     def __init__(self) -> None:
         self._bands: dict[str, Band] = {}
         self._since: dict[str, int] = {}
-        self.last: Entry | None = None
+        self.last: Mapping[str, float] = {}
 
     def __call__(self, entry: Entry) -> None:
         """Add an entry."""
-        self.last = entry
-        for row in self.rows(entry.update, entry.values):
+        self.last = entry.values
+        for row in self._rows(entry.update, entry.values):
             name = f"{row.place}/{row.kind}"
             if row.since is None:
                 self._since.pop(name, None)
@@ -97,47 +87,48 @@ class PlaceBands:
             if math.isfinite(row.value) and row.value > 0:
                 self._bands.setdefault(name, Band(FLOOR, window=20)).take_bounded(math.log(row.value), LIMIT)
 
-    def rows(self, update: int, values: Mapping[str, float]) -> list[Row]:
-        """Return every statistic of an update, the worst first."""
+    def _rows(self, update: int, values: Mapping[str, float]) -> list[Row]:
         rows = []
         for name, value in values.items():
             place, _, kind = name.rpartition("/")
             if place and kind in (*ACTIVATIONS, *GRADIENTS):
-                rows.append(self._row(update, name, place, kind, value))
-        return sorted(rows, key=lambda row: (-_badness(row), row.kind in GRADIENTS, forward_order(row.place), row.kind))
+                band = self._bands.get(name, Band(FLOOR))
+                known = band.count >= LEAST_ENTRIES
+                distance = math.inf
+                if math.isfinite(value):
+                    distance = band.distance(math.log(value)) if band.count and value > 0 else math.nan
+                outside = math.isinf(distance) or (known and abs(distance) > LIMIT)
+                low, high = map(math.exp, band.edges(LIMIT))
+                since = self._since.get(name, update) if outside else None
+                rows.append(Row(place, kind, value, (low, high) if known else None, distance, since))
+        return rows
 
-    def _row(self, update: int, name: str, place: str, kind: str, value: float) -> Row:
-        band = self._bands.get(name, Band(FLOOR))
-        known = band.count >= LEAST_ENTRIES
-        low, high = (math.exp(edge) for edge in band.edges(LIMIT)) if known else (math.nan, math.nan)
-        distance = math.inf
-        if math.isfinite(value):
-            distance = band.distance(math.log(value)) if band.count and value > 0 else math.nan
-        outside = math.isinf(distance) or (known and abs(distance) > LIMIT)
-        return Row(place, kind, value, low, high, distance, self._since.get(name, update) if outside else None)
+    def place(self, update: int, values: Mapping[str, float]) -> Place | None:
+        """Return the place that left its band first; ``None`` if nothing was recorded before.
+
+        Of several, the first activation of the forward pass, else the first gradient of the backward pass. If none has
+        left its band, the one furthest from its mean.
+        """
+        rows = self._rows(update, values)
+        if outside := [row for row in rows if row.since is not None]:
+            first = min(outside, key=_order)
+            band = f" outside {first.band[0]:.3g} to {first.band[1]:.3g}" if first.band else ""
+            return Place(first.place, f"{first.kind} {first.value:.3g}{band} since update {first.since}")
+        known = [row for row in rows if not math.isnan(row.distance)]
+        if not known:
+            return None
+        worst = max(known, key=lambda row: (abs(row.distance), row.kind in ACTIVATIONS))
+        return Place(
+            worst.place, f"{worst.kind} {worst.value:.3g} is furthest from its mean, {worst.distance:+.1f} deviations"
+        )
 
 
-def _badness(row: Row) -> float:
-    return -1.0 if math.isnan(row.distance) else abs(row.distance)
-
-
-def first_outside(rows: list[Row]) -> Place | None:
-    """Return the place that left its band first; ``None`` if nothing was recorded before.
-
-    Of several, the first activation of the forward pass, else the first gradient of the backward pass. If none has left
-    its band, the one furthest from its mean.
-    """
-    outside = [row for row in rows if row.since is not None]
-    if outside:
-        first = min(outside, key=_order)
-        band = "" if math.isnan(first.low) else f" outside {first.low:.3g} to {first.high:.3g}"
-        return Place(first.place, f"{first.kind} {first.value:.3g}{band} since update {first.since}")
-    worst = max(rows, key=_badness, default=None)
-    if worst is None or math.isnan(worst.distance):
-        return None
-    return Place(
-        worst.place, f"{worst.kind} {worst.value:.3g} is furthest from its mean, {worst.distance:+.1f} deviations"
-    )
+def _order(row: Row) -> tuple[Any, ...]:
+    """Sort key: by time; activations before gradients; the former in forward order, the latter in backward order."""
+    stack, part, layer, site, _ = forward_order(row.place)
+    if row.kind in ACTIVATIONS:
+        return row.since, 0, stack, part, layer, site, ACTIVATIONS.index(row.kind)
+    return row.since, 1, -stack, -part, -layer, -site, GRADIENTS.index(row.kind)
 
 
 def weakest(values: Mapping[str, float]) -> Place | None:
@@ -148,11 +139,3 @@ def weakest(values: Mapping[str, float]) -> Place | None:
         return None
     least, most = (choose(norms, key=norms.__getitem__) for choose in (min, max))
     return Place(least, f"{GRADIENT} {norms[least]:.3g} is the least; the greatest is {norms[most]:.3g} in {most}")
-
-
-def _order(row: Row) -> tuple[Any, ...]:
-    """Sort key: by time; activations before gradients; the former in forward order, the latter in backward order."""
-    stack, part, layer, site, _ = forward_order(row.place)
-    if row.kind in ACTIVATIONS:
-        return row.since, 0, stack, part, layer, site, ACTIVATIONS.index(row.kind)
-    return row.since, 1, -stack, -part, -layer, -site, GRADIENTS.index(row.kind)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
 
-from fairseq_plugins.observe.guard.signals import PLATEAU, Band, Finding
+from fairseq_plugins.observe.guard.signals import Band
 from fairseq_plugins.outcomes import FAILED_TO_TRAIN, entropy, learned_nothing
 
 logger = logging.getLogger(__name__)
@@ -65,11 +65,10 @@ class PlateauWatch:
         self._begin = begin
         self._mean = Band(0.0, window=EVERY)
         self._entropy: float | None = None
-        self._known = False
         self.failed = False
 
-    def look(self, update: int, nll: float, task: Any, subset: str) -> Finding | None:
-        """Add the loss of an applied update; returns a finding when the verdict is new.
+    def look(self, update: int, nll: float, task: Any, subset: str) -> str | None:
+        """Add the loss of an applied update; returns the verdict when it is new.
 
         Args:
             update: number of the update.
@@ -80,15 +79,15 @@ class PlateauWatch:
         self._mean.take(nll)
         if not self._begin or update < self._begin or update % EVERY or self._mean.count < EVERY:
             return None
-        if not self._known:
-            self._known, self._entropy = True, target_entropy(task, subset)
         if self._entropy is None:
+            self._entropy = target_entropy(task, subset)
+        if self._entropy is None:
+            self._begin = 0
             return None
         before, self.failed = self.failed, learned_nothing(self._mean.mean, self._entropy)
         if not self.failed or before:
             return None
-        return Finding(
-            PLATEAU,
+        return (
             f"{FAILED_TO_TRAIN}: training loss {self._mean.mean:.2f} bits a token after {update} updates, "
-            f"the frequencies of the target tokens alone give {self._entropy:.2f}",
+            f"the frequencies of the target tokens alone give {self._entropy:.2f}"
         )

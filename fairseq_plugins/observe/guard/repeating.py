@@ -59,12 +59,10 @@ class FirstNotFinite:
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
         """Watch the modules that run inside the context."""
-        handles = [module.register_forward_hook(self._hook(path)) for path, module in self._modules.items()]
-        try:
+        with contextlib.ExitStack() as handles:
+            for path, module in self._modules.items():
+                handles.callback(module.register_forward_hook(self._hook(path)).remove)
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _hook(self, path: str) -> Callable[..., None]:
         def see(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -80,21 +78,18 @@ class FirstNotFinite:
         """Return the first place; with several processes the first of all, in each of them."""
         path = self._first[1] if self._first is not None else None
         if trainer.data_parallel_world_size > 1:
-            path = self._first_of_all(trainer.data_parallel_process_group)
+            paths = list(self._modules)
+            device = next(self._model.parameters()).device
+            calls = torch.full((len(paths),), -math.inf, dtype=torch.float64, device=device)
+            if self._first is not None:
+                calls[paths.index(path)] = -float(self._first[0])
+            calls = distributed_utils.all_reduce(calls, group=trainer.data_parallel_process_group, op="max")
+            first = int(calls.argmax())
+            path = paths[first] if math.isfinite(float(calls[first])) else None
         if path is None:
             return None
         what = "branch or sum" if isinstance(self._modules[path], Residual) else "output"
         return Place(group_of(f"{path}.weight"), f"the {what} of {path} is the first that is not finite")
-
-    def _first_of_all(self, group: Any) -> str | None:
-        paths = list(self._modules)
-        device = next(self._model.parameters()).device
-        calls = torch.full((len(paths),), -math.inf, dtype=torch.float64, device=device)
-        if self._first is not None:
-            calls[paths.index(self._first[1])] = -float(self._first[0])
-        calls = distributed_utils.all_reduce(calls, group=group, op="max")
-        first = int(calls.argmax())
-        return paths[first] if math.isfinite(float(calls[first])) else None
 
 
 def repeat(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> FirstNotFinite:
@@ -103,14 +98,20 @@ def repeat(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Fi
     Returns:
         What the hooks have seen.
     """
-    search = FirstNotFinite(trainer.get_model())
+    model = trainer.get_model()
+    search = FirstNotFinite(model)
     reset_factor(trainer.optimizer)
+    # The repeated forward pass must not count twice.
+    buffers = [buffer.clone() for buffer in model.buffers()]
     setattr(trainer, REPEATING, True)
     try:
-        with kept_buffers(trainer.get_model()), contextlib.suppress(Repeated), search.hooked(), balanced_meters():
+        with contextlib.suppress(Repeated), search.hooked(), balanced_meters():
             train_step(trainer, samples)
     finally:
         delattr(trainer, REPEATING)
+        with torch.no_grad():
+            for buffer, before in zip(model.buffers(), buffers, strict=True):
+                buffer.copy_(before)
     return search
 
 
@@ -136,18 +137,6 @@ def balanced_meters() -> Iterator[None]:
             meter.clear()
             meter.update(content)
         raise
-
-
-@contextlib.contextmanager
-def kept_buffers(model: nn.Module) -> Iterator[None]:
-    """Restore the buffers of ``model`` at the end: they must not count a repeated forward pass twice."""
-    buffers = [buffer.clone() for buffer in model.buffers()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, before in zip(model.buffers(), buffers, strict=True):
-                buffer.copy_(before)
 
 
 def reset_factor(optimizer: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 LEAST_HISTORY = 30
 """Updates that a band has seen before a spike is called one."""
@@ -15,8 +15,6 @@ WINDOW, RECENT = 30, 10
 """Updates that a band remembers, and those that are compared with the best of the past."""
 FALL, FALL_WINDOW = 256.0, 1000
 """A loss scale that falls by this factor within so many updates has collapsed."""
-NOT_FINITE, SPIKE, GRADIENT_SPIKE = "not finite", "spike", "gradient spike"
-COLLAPSE, PLATEAU = "loss scale", "failed to train"
 
 
 @dataclass
@@ -90,18 +88,11 @@ class Update:
     tokens: float = 1.0
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The problem of an update.
+class Finding(NamedTuple):
+    """The problem of an update with its numbers; whether only the norm of the gradient is outside of its band."""
 
-    Attributes:
-        kind: one of :data:`NOT_FINITE`, :data:`SPIKE`, :data:`GRADIENT_SPIKE` (of the norm alone: the loss is inside
-            of its band), :data:`COLLAPSE`, :data:`PLATEAU`.
-        reason: description with the numbers.
-    """
-
-    kind: str
     reason: str
+    gradient_alone: bool = False
 
 
 class Signals:
@@ -127,20 +118,20 @@ class Signals:
             minimum_reached: fairseq has given up lowering the loss scale.
         """
         if not math.isfinite(update.loss):
-            return Finding(NOT_FINITE, f"the loss is {in_words(update.loss)}")
+            return Finding(f"the loss is {in_words(update.loss)}")
         if minimum_reached:
-            return Finding(COLLAPSE, "minimum loss scale reached")
+            return Finding("minimum loss scale reached")
         if not math.isfinite(update.norm):
             if update.loss_scale is None:
-                return Finding(NOT_FINITE, f"the gradient norm is {in_words(update.norm)}")
+                return Finding(f"the gradient norm is {in_words(update.norm)}")
             return self._fallen(update.loss_scale)
         # By the root of its size, the mean of a small batch varies more and its gradient is longer.
         wider = math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
         loss, gradient = self._loss_spike(update, wider), self._gradient_spike(update, wider)
         if loss:
-            return Finding(SPIKE, f"{loss}; {gradient}" if gradient else loss)
+            return Finding(f"{loss}; {gradient}" if gradient else loss)
         if gradient:
-            return Finding(GRADIENT_SPIKE, gradient)
+            return Finding(gradient, gradient_alone=True)
         self.take(update)
         return None
 
@@ -150,7 +141,7 @@ class Signals:
             return None
         before = max(self._scales)
         self._scales.clear()
-        return Finding(COLLAPSE, f"the loss scale fell from {before:g} to {scale:g}")
+        return Finding(f"the loss scale fell from {before:g} to {scale:g}")
 
     def _loss_spike(self, update: Update, wider: float) -> str:
         """Return why the loss is abnormal: above its band, a slow rise, or off the scale; empty if it is not."""
@@ -198,8 +189,7 @@ class Signals:
         """Restore the result of :meth:`state`."""
         for name, band in self._bands().items():
             if name in state:
-                count, band.mean, band.variance = state[name]
-                band.count = int(count)
+                band.count, band.mean, band.variance = state[name]
 
     def _bands(self) -> dict[str, Band]:
         bands = {"loss": self.loss, "norm": self.norm, "tokens": self._tokens}

@@ -28,21 +28,23 @@ def norms(model: nn.Module) -> dict[str, nn.Module]:
     return {**named, **{paths[norm]: norm for norm in layer_norms(model) if norm not in taken}}
 
 
-def scales(connections: list[SubLayer]) -> dict[str, float]:
-    """Return the weights of branch and stream at residual connections with parameters or buffers; means over the width.
+def residual_weights(sub: SubLayer, like: Tensor, width: int) -> Tensor:
+    """Return the weights of branch, stream and layer input at a residual connection, ``(3, C)``.
 
     A residual connection is linear, so a weight is its output for a one in that input and zeros in the others.
     """
+    ones = torch.eye(3, dtype=like.dtype, device=like.device).view(3, 3, 1, 1, 1).expand(3, 3, 1, 1, width)
+    with torch.no_grad():
+        return torch.stack([sub.residual.forward(*inputs).flatten() for inputs in ones])
+
+
+def scales(connections: list[SubLayer]) -> dict[str, float]:
+    """Return means of the weights of branch and stream, at residual connections with parameters or buffers."""
     values: dict[str, float] = {}
     for sub in connections:
-        own = [*sub.residual.parameters(), *sub.residual.buffers()]
-        if not own:
-            continue
-        width = max(tensor.numel() for tensor in own)
-        one, zero = own[0].new_ones(1, 1, width), own[0].new_zeros(1, 1, width)
-        with torch.no_grad():
-            values[f"{sub.name}/branch_scale"] = float(sub.residual.forward(one, zero, zero).mean())
-            values[f"{sub.name}/stream_scale"] = float(sub.residual.forward(zero, one, zero).mean())
+        if own := [*sub.residual.parameters(), *sub.residual.buffers()]:
+            weights = residual_weights(sub, own[0], max(tensor.numel() for tensor in own))
+            values[f"{sub.name}/branch_scale"], values[f"{sub.name}/stream_scale"] = weights[:2].mean(dim=1).tolist()
     return values
 
 
@@ -77,7 +79,7 @@ class Sums:
     def vector(self, device: torch.device) -> Tensor:
         """Return sums of squares, then counts, in float64; ``(2 * names)``."""
         zero = torch.zeros((), dtype=torch.float64, device=device)
-        squares = [torch.stack(one).double().square().sum() if one else zero for one in self._norms.values()]
+        squares = [torch.stack(norms).double().square().sum() if norms else zero for norms in self._norms.values()]
         counts = torch.tensor(list(self._counts.values()), dtype=torch.float64, device=device)
         return torch.cat([torch.stack([zero, *squares])[1:], counts])
 
@@ -130,24 +132,22 @@ class ActivationWatch:
 
     def saw(self, loss: Tensor, sample_size: Any) -> None:
         """Add the loss of a mini-batch, a sum over ``sample_size`` units."""
-        if self._counts:
+        if not self._dummy():
             self.losses.append(loss.detach().sum().double())
             self.sample_sizes.append(float(sample_size))
         self._passes += 1
 
-    @property
-    def _counts(self) -> bool:
-        return self._passes >= len(self._empty) or not self._empty[self._passes]
+    def _dummy(self) -> bool:
+        return self._passes < len(self._empty) and self._empty[self._passes]
 
-    @property
     def _seen(self) -> bool:
         """Return whether this forward pass counts; the calibration of a method on its first batch does not."""
-        return self._forward and self._counts and getattr(self._model, "data_seen", True)
+        return self._forward and not self._dummy() and getattr(self._model, "data_seen", True)
 
     def _residual_hook(self, name: str) -> Any:
         def see(module: nn.Module, inputs: Any, total: Tensor) -> None:
             branch, stream, _ = inputs
-            if self._seen:
+            if self._seen():
                 self.sums.add(f"{name}/{BRANCH}", branch)
                 self.sums.add(f"{name}/{STREAM}", stream)
             if branch.requires_grad:
@@ -157,7 +157,7 @@ class ActivationWatch:
 
     def _norm_hook(self, key: str) -> Any:
         def see(module: nn.Module, inputs: Any, output: Tensor) -> None:
-            if self._seen:
+            if self._seen():
                 self.sums.add(key, output)
 
         return see

@@ -1,4 +1,4 @@
-"""``<name>_with_diagnostics``: a registered criterion with two more settings and no other change.
+"""``<name>_with_diagnostics``: a registered criterion with the settings of recorder and guard, and no other change.
 
 The criterion switches the recorder on and tells it when a forward pass runs. Its class keeps the name of the class that
 it extends: fairseq compares that name on resume, so a run can be recorded from any checkpoint on.
@@ -8,7 +8,8 @@ it extends: fairseq compares that name on resume, so a run can be recorded from 
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any, Optional
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY, FairseqCriterion, register_criterion
 
@@ -26,52 +27,55 @@ EXTENDED = (
     "label_smoothed_cross_entropy_with_ctc",
     "label_smoothed_cross_entropy_with_rdrop",
 )
-INTERVAL, KEEP = "diagnostics_interval", "diagnostics_keep"
+ACTIONS = STOP, SKIP = "stop", "skip"
 
 
-class Setting(NamedTuple):
-    """A flag of every criterion that is extended.
+@dataclasses.dataclass
+class Diagnostics:
+    """Settings of recorder and guard, which are flags of every criterion that is extended."""
 
-    Attributes:
-        name: name of the field, e.g. ``diagnostics_interval``.
-        kind: its type, one that fairseq makes flags from.
-        default: its default.
-        help: its line of ``--help``.
-        problem: takes a value, returns its problem; ``None`` if there is none.
-    """
+    diagnostics_interval: int = field(
+        default=100,
+        metadata={"help": "record activations, gradients and residual connections in every N-th update"},
+    )
+    divergence_action: Optional[str] = field(
+        default=None,
+        metadata={"help": f"watch for divergence and then do this: {', '.join(ACTIONS)} (default: do not watch)"},
+    )
+    divergence_band: float = field(
+        default=8.0,
+        metadata={"help": "standard deviations above its running mean at which a loss or gradient norm is a spike"},
+    )
+    divergence_patience: int = field(
+        default=5, metadata={"help": "abnormal updates in a row after which the training is stopped"}
+    )
+    divergence_plateau: int = field(
+        default=4000,
+        metadata={
+            "help": "updates after warm-up; from then on a training loss at the entropy of token "
+            "frequencies is called failed to train (0: never)"
+        },
+    )
 
-    name: str
-    kind: Any
-    default: Any
-    help: str
-    problem: Callable[[Any], str | None]
-
-
-def at_least(least: float) -> Callable[[Any], str | None]:
-    """Return a check for numbers."""
-    return lambda value: None if value >= least else f"it must be at least {least}"
-
-
-SETTINGS = [
-    Setting(
-        INTERVAL, int, 100, "record activations, gradients and residual connections in every N-th update", at_least(1)
-    ),
-    Setting(
-        KEEP,
-        int,
-        1000,
-        "minimum number of entries, the last ones, that recorder.jsonl in --save-dir keeps",
-        at_least(1),
-    ),
-]
-"""Other parts of the package may append settings before :func:`register`; they become flags too."""
+    def problems(self) -> list[str]:
+        """Return a line for each value that is not legal."""
+        least = {"diagnostics_interval": 1, "divergence_band": 1, "divergence_patience": 1, "divergence_plateau": 0}
+        problems = [
+            f"{flag(name)} {value}: it must be at least {least[name]}"
+            for name, value in dataclasses.asdict(self).items()
+            if name in least and value < least[name]
+        ]
+        if self.divergence_action not in (None, *ACTIONS):
+            unknown = unknown_name("action", str(self.divergence_action), ACTIONS)
+            problems.append(f"{flag('divergence_action')} {self.divergence_action}: {unknown}")
+        return problems
 
 
 class WithDiagnostics(FairseqCriterion):
     """Mixin for criteria that :func:`extend` makes. Listed before the extended class."""
 
-    settings: dict[str, Any]
-    """The values of :data:`SETTINGS`."""
+    settings: Diagnostics
+    """The flags that were added."""
     watch: Any = None
     """Set during an update that is recorded: its ``forward_pass()`` is a context, and ``saw()`` gets the result."""
     listeners: Sequence[Callable[[Any], None]] = ()
@@ -84,16 +88,11 @@ class WithDiagnostics(FairseqCriterion):
         Raises:
             UserError: settings out of their range, all together.
         """
-        values = {setting.name: getattr(cfg, setting.name) for setting in SETTINGS}
-        problems = [
-            f"{flag(setting.name)} {values[setting.name]}: {problem}"
-            for setting in SETTINGS
-            if (problem := setting.problem(values[setting.name]))
-        ]
-        if problems:
+        settings = Diagnostics(*(getattr(cfg, setting.name) for setting in dataclasses.fields(Diagnostics)))
+        if problems := settings.problems():
             raise UserError(problems)
         criterion: WithDiagnostics = super().build_criterion(cfg, task)
-        criterion.settings = values
+        criterion.settings = settings
         return criterion
 
     def forward(self, model: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
@@ -124,11 +123,7 @@ def extend(name: str) -> None:
     if name not in CRITERION_DATACLASS_REGISTRY:
         raise UserError(unknown_name("criterion", name, CRITERION_DATACLASS_REGISTRY))
     base, settings = CRITERION_REGISTRY[name], CRITERION_DATACLASS_REGISTRY[name]
-    fields = [
-        (setting.name, setting.kind, dataclasses.field(default=setting.default, metadata={"help": setting.help}))
-        for setting in SETTINGS
-    ]
-    extended = dataclasses.make_dataclass(f"{settings.__name__}WithDiagnostics", fields, bases=(settings,))
+    extended = dataclasses.make_dataclass(f"{settings.__name__}WithDiagnostics", [], bases=(Diagnostics, settings))
     cls = type(base.__name__, (WithDiagnostics, base), {"__module__": base.__module__})
     register_criterion(name + SUFFIX, dataclass=extended)(cls)
 

@@ -1,7 +1,6 @@
-"""Entries, and the file of the latest ones: one JSON object per line, appended and flushed to the disk.
+"""Entries, and their file: one JSON object per line, appended and flushed to the disk.
 
-A killed process loses at most the line it was writing, which a reader skips. When the file has grown by a quarter over
-its limit, the last entries are written to a new file that replaces it.
+A killed process loses at most the line it was writing, which a reader skips.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ import json
 import logging
 import math
 import os
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import whole_file
 
 logger = logging.getLogger(__name__)
 
@@ -80,17 +77,12 @@ def read(path: str | os.PathLike[str]) -> list[Entry]:
 class EntryFile:
     """The file of a run.
 
-    Args:
-        path: its path; the file need not exist.
-        keep: how many of the last entries it keeps at least; it holds up to a quarter more.
-
     Raises:
         UserError: nothing can be written there.
     """
 
-    def __init__(self, path: Path, keep: int) -> None:
-        self.path, self.keep = path, keep
-        self._entries = 0
+    def __init__(self, path: Path) -> None:
+        self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab"):
@@ -99,49 +91,29 @@ class EntryFile:
             raise UserError(f"{path}: the recorder cannot write there: {error.strerror}") from error
 
     def resume(self, update: int) -> None:
-        """Keep only the entries up to ``update``: later updates are about to be repeated.
-
-        Raises:
-            UserError: the file cannot be written; before anything is trained.
-        """
-        try:
-            self._rewrite(update)
-        except OSError as error:
-            raise UserError(f"{self.path}: the recorder cannot write there: {error.strerror}") from error
+        """Cut the file behind the last entry up to ``update``: later updates are about to be repeated."""
+        with self.path.open("rb+") as file:
+            position = end = 0
+            last = b"\n"
+            for line in file:
+                position += len(line)
+                entry = parse(line.decode("utf-8", errors="replace"))
+                if entry is not None and entry.update <= update:
+                    end, last = position, line
+            file.truncate(end)
+            if not last.endswith(b"\n"):
+                file.seek(end)
+                file.write(b"\n")
 
     def __call__(self, entry: Entry) -> None:
         """Append ``entry``. A full disk does not end the training: it logs a warning and leaves the file unchanged."""
-        try:
-            self._append(entry.to_json() + "\n")
-            if self._entries > self.keep + self.keep // 4:
-                self._rewrite(entry.update)
-        except OSError as error:
-            logger.warning("%s: update %d is not recorded: %s", self.path, entry.update, error.strerror)
-
-    def _append(self, line: str) -> None:
         size = self.path.stat().st_size if self.path.exists() else 0
         try:
             with self.path.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(line)
+                file.write(entry.to_json() + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 os.truncate(self.path, size)
-            raise
-        self._entries += 1
-
-    def _rewrite(self, update: int) -> None:
-        """Keep the last entries up to ``update``, as they are written: a deep model has 100 MB of them."""
-        kept: deque[tuple[int, int]] = deque(maxlen=self.keep)
-        with self.path.open("rb") as before, whole_file(self.path) as partial, partial.open("wb") as after:
-            start = 0
-            for line in before:
-                entry = parse(line.decode("utf-8", errors="replace"))
-                if entry is not None and entry.update <= update:
-                    kept.append((start, len(line)))
-                start += len(line)
-            for start, length in kept:
-                before.seek(start)
-                after.write(before.read(length).removesuffix(b"\n") + b"\n")
-        self._entries = len(kept)
+            logger.warning("%s: update %d is not recorded: %s", self.path, entry.update, error.strerror)

@@ -23,7 +23,7 @@ from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.recorder import activations, gradients, showing
 from fairseq_plugins.observe.recorder.activations import BRANCH_GRADIENT, ActivationWatch
-from fairseq_plugins.observe.recorder.criteria import INTERVAL, KEEP, WithDiagnostics
+from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.observe.recorder.entries import NAME, Entry, EntryFile
 from fairseq_plugins.patches.wrapping import wrap
 
@@ -40,6 +40,7 @@ class Recorder:
     Attributes:
         observers: each is called with every entry, in order, in every process, which all have the same entries; the
             last statements of an update. To watch a run, append to this list of ``recorder_of(trainer)``.
+        measured: the numbers of the current update; empty until they are measured.
     """
 
     def __init__(self, trainer: Trainer, criterion: WithDiagnostics) -> None:
@@ -48,7 +49,7 @@ class Recorder:
         self._file: EntryFile | None = None
         where = ""
         if trainer.is_data_parallel_master:
-            self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME, criterion.settings[KEEP])
+            self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME)
             self.observers += [self._file, showing.log_line]
             where = f" to {self._file.path}"
         model = trainer.get_model()
@@ -57,11 +58,12 @@ class Recorder:
         self._begun = False
         self._watch: ActivationWatch | None = None
         self._hooks = contextlib.ExitStack()
-        self._measured: tuple[int, dict[str, float]] | None = None
+        self._update = 0
+        self.measured: Mapping[str, float] = {}
         what = f"{len(self._sub_layers)} residual connections and {len(self._norms)} norms"
         if not self._sub_layers:
             what = f"gradients and {len(self._norms)} norms; this model has no residual connections"
-        logger.info("every %d updates the recorder writes%s: %s", criterion.settings[INTERVAL], where, what)
+        logger.info("every %d updates the recorder writes%s: %s", criterion.settings.diagnostics_interval, where, what)
 
     def begin(self, update: int) -> None:
         """Called once, before the first update of this process; the run has made ``update`` updates."""
@@ -71,7 +73,7 @@ class Recorder:
 
     def due(self, update: int) -> bool:
         """Return whether ``update`` is recorded."""
-        return update % int(self._criterion.settings[INTERVAL]) == 0
+        return update % self._criterion.settings.diagnostics_interval == 0
 
     def start(self, trainer: Trainer, samples: Any) -> None:
         """Watch the next forward and backward passes."""
@@ -92,33 +94,22 @@ class Recorder:
         watch = self._watch
         if watch is not None:
             self.stop()
-            values = values_of(trainer, watch, self._sub_layers, trainer.get_criterion())
-            self._measured = (trainer.get_num_updates() + 1, values)
-
-    @property
-    def measured(self) -> Mapping[str, float]:
-        """The numbers of the current update; empty until they are measured."""
-        return {} if self._measured is None else self._measured[1]
-
-    def discard(self) -> None:
-        """Drop an update that is about to be repeated; observers do not get its numbers."""
-        self.stop()
-        self._measured = None
+            self._update = trainer.get_num_updates() + 1
+            self.measured = values_of(trainer, watch, self._sub_layers, trainer.get_criterion())
 
     def finish(self, trainer: Trainer, repeated: bool = False) -> None:
         """Pass the entry, if there is one, to the observers."""
         self.stop()
-        if self._measured is None:
-            return
-        (update, values), self._measured = self._measured, None
-        applied = not repeated and trainer.get_num_updates() == update and math.isfinite(values["gradient_norm"])
-        entry = Entry(update, applied, values)
-        for observer in self.observers:
-            observer(entry)
+        values, self.measured = self.measured, {}
+        if values:
+            made = not repeated and trainer.get_num_updates() == self._update
+            entry = Entry(self._update, made and math.isfinite(values["gradient_norm"]), values)
+            for observer in self.observers:
+                observer(entry)
 
 
 def values_of(
-    trainer: Trainer, watch: ActivationWatch, found: list[SubLayer], criterion: nn.Module
+    trainer: Trainer, watch: ActivationWatch, connections: list[SubLayer], criterion: nn.Module
 ) -> dict[str, float]:
     """Return all numbers of an update whose gradients are ready for clipping; the same in every process."""
     device = next(trainer.get_model().parameters()).device
@@ -135,7 +126,7 @@ def values_of(
     # As in the trainer, so that the mean over the batch is the same here.
     factor = gradients.remaining_factor(trainer.optimizer)
     values.update(gradients.gradient_norms((trainer.get_model(), criterion), factor))
-    values.update(activations.scales(found))
+    values.update(activations.scales(connections))
     values.update(activations.history_weights(trainer.get_model()))
     for name, (squares, count) in watch.sums.read(sums).items():
         by = (scale or 1.0) * (size or 1.0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_plugins.observe.diagnostics.blocks import Kind, blocks, kinds
+from fairseq_plugins.observe.diagnostics.blocks import Block, blocks, kinds
 from tests.observe.diagnostics.measured import batch, subject, wide
 
 TABLE_1 = {
@@ -24,7 +24,7 @@ beta_RC of the feed-forward blocks cannot be reproduced: W1 and W2 alone make it
 """
 
 
-def table_1(method: str, layers: int, inputs: Any, words: int, **settings: Any) -> list[Kind]:
+def table_1(method: str, layers: int, inputs: Any, words: int, **settings: Any) -> list[Block]:
     """The rows of the table for base-sized models."""
     dropouts = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.1)
     model = subject(method, words=words, **wide(512, layers, **dropouts, **settings)).ready(inputs)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.observe.diagnostics import gradients
-from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, layer_outputs, loss_of, smoothed
+from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of, smoothed
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
@@ -26,7 +26,7 @@ def test_loss_is_torchs_label_smoothing_without_pads() -> None:
 def test_layer_outputs_have_autograds_gradients(method: str) -> None:
     inputs = padded()
     model = subject(method, **NO_DROPOUT).ready(inputs)
-    found = layer_outputs(gradient_norms(model, inputs), "decoder")
+    found = norms_of(gradient_norms(model, inputs), "decoder")
     encoded = model.encoder(inputs.source, inputs.lengths)
     out, extra = model.decoder(inputs.previous, encoder_out=encoded)
     loss = smoothed(out.log_softmax(dim=-1).flatten(0, 1), inputs.target.flatten(), pad=1)
@@ -49,9 +49,9 @@ def test_parameters_of_a_layer() -> None:
 def test_what_gets_no_gradient_has_norm_zero() -> None:
     inputs = batch()
     points = gradient_norms(subject("rezero").ready(inputs), inputs)
-    assert layer_outputs(points, "encoder") == [0.0] * 3
+    assert norms_of(points, "encoder") == [0.0] * 3
     # The stream of the decoder is the identity: one gradient from the top to the bottom.
-    assert len({round(norm, 6) for norm in layer_outputs(points, "decoder")}) == 1
+    assert len({round(norm, 6) for norm in norms_of(points, "decoder")}) == 1
 
 
 def relative(method: str, words: int, inputs: Any, **settings: Any) -> dict[str, list[float]]:
@@ -59,8 +59,8 @@ def relative(method: str, words: int, inputs: Any, **settings: Any) -> dict[str,
     model = subject(method, words=words, **settings).ready(inputs)
     torch.manual_seed(1)
     points = gradient_norms(model, inputs)
-    top = layer_outputs(points, "decoder")[-1]
-    return {stack: [norm / top for norm in layer_outputs(points, stack)] for stack in ("encoder", "decoder")}
+    top = norms_of(points, "decoder")[-1]
+    return {stack: [norm / top for norm in norms_of(points, stack)] for stack in ("encoder", "decoder")}
 
 
 def test_gradients_vanish_in_a_post_ln_decoder_only() -> None:
@@ -109,7 +109,7 @@ def test_parts_of_a_batch_add_up(method: str, monkeypatch: pytest.MonkeyPatch) -
 
 def tensors() -> int:
     """How many there are in this process."""
-    return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
+    return sum(issubclass(type(item), torch.Tensor) for item in gc.get_objects())
 
 
 def test_no_tensor_outlives_its_pass() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.models import Subject
@@ -77,22 +76,20 @@ def test_the_layers_input_has_its_own_weight() -> None:
     assert bare.branch == bare.stream == pytest.approx(16**-0.2)
 
 
-@pytest.mark.parametrize("method", ["dlcl", "dlcl_post_ln"])
-def test_history_starts_as_the_average(method: str) -> None:
-    model = subject(method).build()
-    expected = torch.tensor([[1, 0, 0, 0], [1 / 2, 1 / 2, 0, 0], [1 / 3] * 3 + [0], [1 / 4] * 4])
-    assert torch.allclose(mixing_weights(model.encoder), expected)
-    assert [one[:3] for one in mixtures(model)[:3]] == [("encoder", 0, 0), ("encoder", 1, 0), ("encoder", 1, 1)]
-
-
-def test_history_of_a_window() -> None:
-    model = subject("dlcl", dlcl_window="2", dlcl_weights="dimension").build()
-    expected = torch.tensor([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]])
-    assert torch.allclose(mixing_weights(model.encoder), expected)
-
-
-def test_a_plain_stack_has_no_mixtures() -> None:
-    assert mixtures(subject("post_ln").build()) == []
+def test_histories() -> None:
+    average = [[1, 0, 0, 0], [1 / 2, 1 / 2, 0, 0], [1 / 3] * 3 + [0], [1 / 4] * 4]
+    window = [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
+    for method, settings, expected in (
+        ("dlcl", {}, average),
+        ("dlcl_post_ln", {}, average),
+        ("dlcl", {"dlcl_window": "2", "dlcl_weights": "dimension"}, window),
+    ):
+        made = subject(method, **settings)
+        model = made.build()
+        assert torch.allclose(mixtures(model)["encoder"], torch.tensor(expected)), method
+    table = run_scales([made], Settings(lambda _: batch())).tables[1]
+    assert table.rows[5] == ("dlcl", "encoder", 1, 1, pytest.approx(0.5))
+    assert mixtures(subject("post_ln").build()) == {}
 
 
 def test_updates_are_the_way_between_two_models() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,12 +89,9 @@ class Training:
     def __init__(self, data: Path, directory: Path) -> None:
         self.data, self.directory = data, directory
 
-    def run(
-        self, name: str, *flags: str, arch: str = "admin_transformer", updates: int = 4, validate: bool = False
-    ) -> Path:
+    def run(self, name: str, *flags: str, arch: str = "admin_transformer", updates: int = 4) -> Path:
         """Train; returns the run's directory."""
-        more = (*ON, *FEW, str(updates), *flags)
-        toy.train_toy(self.data, self.directory / name, *more, arch=arch, validate=validate)
+        toy.train_toy(self.data, self.directory / name, *ON, *FEW, str(updates), *flags, arch=arch)
         return self.directory / name
 
 
@@ -118,13 +116,9 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return lines
 
 
-def reports(run: Path) -> list[str]:
-    return [path.read_text() for path in sorted((run / "divergence").glob("*.md"))]
-
-
-def place_in(report: str) -> str:
-    (line,) = [line for line in report.splitlines() if line.startswith("- **Where first**: ")]
-    return line.split("`")[1]
+def places(lines: list[str]) -> list[str]:
+    """The places that the guard's lines name."""
+    return [match[1] for line in lines if (match := re.search("; first in (\\S+) ", line))]
 
 
 def checkpoint(run: Path, name: str = "checkpoint_last.pt") -> dict:

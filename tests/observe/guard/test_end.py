@@ -21,12 +21,12 @@ from hydra.core.utils import JobReturn
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, UserError, raised_in_worker
 from fairseq_plugins.observe.guard.ending import check_norms
-from fairseq_plugins.observe.guard.report import record as guard_record
+from fairseq_plugins.observe.guard.ending import record as guard_record
 from fairseq_plugins.pipeline import ending
 from fairseq_plugins.pipeline.fairseq_log import read_log
 from fairseq_plugins.pipeline.verdicts import judge
 from tests import processes, toy
-from tests.observe.guard.conftest import ON, place_in, reports
+from tests.observe.guard.conftest import ON
 
 TOO_HIGH = ("--lr", "50", "--lr-scheduler", "fixed", "--clip-norm", "0", "--max-update", "20")
 
@@ -54,20 +54,17 @@ def ended(
     return run, code, errors.getvalue()
 
 
-def test_one_line_one_code_and_one_report(ended: tuple[Path, int, str]) -> None:
-    run, code, said = ended
+def test_one_line_and_one_code(ended: tuple[Path, int, str]) -> None:
+    _, code, said = ended
     assert code == DIVERGED_EXIT_CODE == 3
     assert error_line(said).startswith("error: diverged at update ")
     assert "Traceback" not in said
-    (report,) = reports(run)
-    assert re.search(
-        rf"; first in {re.escape(place_in(report))} \(.+\); report: {re.escape(str(run))}", error_line(said)
-    )
+    assert re.search(r"; first in \S+ \(.+\)$", error_line(said))
 
 
 def test_scripts_and_report_call_it_diverged(ended: tuple[Path, int, str], tmp_path: Path) -> None:
     run, code, said = ended
-    reason = error_line(said).split("diverged at update ")[1].split(": ", 1)[1].split("; report")[0]
+    reason = error_line(said).split("diverged at update ")[1].split(": ", 1)[1]
     assert "; first in " in reason
     log = run / "train.log"
     assert (judge(read_log(log), 3.0).outcome, judge(read_log(log), 3.0).reason) == ("diverged", reason)
@@ -130,10 +127,6 @@ def end_of(training: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> list
         (("--amp",), rf"at update 2: the gradient norm is not finite; {FORWARD}"),
         (HALF, rf"at update 2: minimum loss scale reached; {RATE}encoder\.\S+ \(.*\)"),
         (
-            ("--optimizer", "sgd", "--clip-norm", "1"),
-            rf"at update \d: the gradient norm is \S+; {RATE}\S+ \((gradient_norm is \S+|the output of .*)\)",
-        ),
-        (
             ("--lr", "1e39", "--max-update", "1"),
             r"at update 1: \S+ and \d+ more weights, also in .*; learning rate 1e\+39",
         ),
@@ -154,16 +147,8 @@ def test_one_line_of_two_processes(
 ) -> None:
     processes.fork_ranks(monkeypatch)
     rate = ("--lr", "1000000", "--lr-scheduler", "fixed", "--warmup-updates", "0", "--max-update", "5")
-    training = (
-        str(toy_data),
-        "--arch",
-        "post_ln_transformer",
-        *toy.TINY_MODEL,
-        *toy.RECIPE,
-        *rate,
-        "--distributed-world-size",
-        "2",
-    )
+    training = (str(toy_data), "--arch", "post_ln_transformer", *toy.TINY_MODEL, *toy.RECIPE, *rate)
+    training += ("--distributed-world-size", "2")
     (said,) = end_of((*training, "--save-dir", str(tmp_path)), capfd)
     assert re.fullmatch(rf"error: diverged at update 2: the gradient norm is not a number; {FORWARD}", said)
 

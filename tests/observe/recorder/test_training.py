@@ -130,8 +130,8 @@ def test_activation_checkpointing_shows_the_same(toy_data: Path, tmp_path: Path)
         recorded(toy_data, tmp_path / str(len(flags)), "--update-freq", "2", *flags)
         for flags in ((), ("--checkpoint-activations",))
     )
-    for one, other in zip(plain, checkpointed, strict=True):
-        close(other, one, rel=1e-6)
+    for expected, found in zip(plain, checkpointed, strict=True):
+        close(found, expected, rel=1e-6)
 
 
 def test_loss_and_rate_are_those_of_the_log(toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -247,9 +247,9 @@ def test_a_stock_model_shows_gradients_and_norms(
     assert not any("branch" in name for name in entry.values)
 
 
-def test_the_interval_and_what_is_kept(toy_data: Path, tmp_path: Path) -> None:
-    flags = ("--diagnostics-interval", "2", "--diagnostics-keep", "2")
-    assert [entry.update for entry in recorded(toy_data, tmp_path, *flags, updates=9)] == [6, 8]
+def test_the_interval(toy_data: Path, tmp_path: Path) -> None:
+    entries = recorded(toy_data, tmp_path, "--diagnostics-interval", "3", updates=7)
+    assert [entry.update for entry in entries] == [3, 6]
 
 
 def test_resuming_goes_on_where_the_checkpoint_is(toy_data: Path, tmp_path: Path) -> None:
@@ -387,10 +387,10 @@ def test_weights_and_biases_has_every_number(toy_data: Path, tmp_path: Path, mon
 
 def test_bad_settings(toy_data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        recorded(toy_data, tmp_path, "--diagnostics-interval", "-5", "--diagnostics-keep", "0")
+        recorded(toy_data, tmp_path, "--diagnostics-interval", "-5", "--divergence-patience", "0")
     assert caught.value.problems == (
         "--diagnostics-interval -5: it must be at least 1",
-        "--diagnostics-keep 0: it must be at least 1",
+        "--divergence-patience 0: it must be at least 1",
     )
 
 
