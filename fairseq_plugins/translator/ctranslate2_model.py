@@ -122,15 +122,18 @@ def has_layer_norms(model: Any) -> bool:
 
 
 def obstacles_to_export(model: Any) -> list[str]:
-    """Return why CTranslate2 cannot compute what ``model`` does, but for scaled streams; empty if it can."""
+    """Return why CTranslate2 cannot compute what ``model`` does, but for scaled streams; empty if it can.
+
+    These are the reasons that can be told from the modules; the proof finds any other difference.
+    """
     reasons: list[str] = []
     for name, stack in model.stacks():
-        mine = [sub for sub in sub_layers(model) if sub.stack == name]
+        subs = [sub for sub in sub_layers(model) if sub.stack == name]
         choice = {axis: f"--{axis.value} {stack.design.choice(axis)}" for axis in Axis}
-        reasons += [f"{choice[axis]}: {reason}" for axis, reason in _obstacles_of_parts(stack, mine)]
-        reasons += [f"{flag}: CTranslate2 has no such thing" for flag in _unknown_settings(name, stack)]
-    if has_layer_norms(model) and any(
-        not any(isinstance(norm, nn.LayerNorm) for norm in sub.norms.values()) for sub in sub_layers(model)
+        reasons += [f"{choice[axis]}: {reason}" for axis, reason in _obstacles_of_parts(stack, subs)]
+        reasons += [f"{flag}: CTranslate2 has no such thing" for flag in _unknown_settings(stack)]
+    if has_layer_norms(model) and not all(
+        any(isinstance(norm, nn.LayerNorm) for norm in sub.norms.values()) for sub in sub_layers(model)
     ):
         reasons.append(
             "some sub-layers have a LayerNorm and some have none: CTranslate2 has one epsilon for all of them"
@@ -141,42 +144,32 @@ def obstacles_to_export(model: Any) -> list[str]:
 def _obstacles_of_parts(stack: Any, subs: list[SubLayer]) -> Iterator[tuple[Axis, str]]:
     if type(stack.history) is not LastState:
         yield Axis.HISTORY, "a layer of CTranslate2 reads only the layer below"
-    if stack.side_stream is not None:
-        yield Axis.RESIDUAL, "CTranslate2 has one stream"
-    if stack.layer_norm is not None and not isinstance(stack.layer_norm, NORMS):
-        yield Axis.NORM, "CTranslate2 has no such norm on top"
-    if len({tuple(sub.norms) for sub in subs}) > 1:
-        yield Axis.NORM, "CTranslate2 has its norms at the same place in all sub-layers of a stack"
-    if hasattr(stack, "output_projection") and Site.CROSS not in {sub.site for sub in subs}:
-        yield Axis.ATTENTION, "a decoder of CTranslate2 has a cross-attention in each layer"
-    for sub in subs:
-        yield from _obstacles_of_sub_layer(sub)
-
-
-def _obstacles_of_sub_layer(sub: SubLayer) -> Iterator[tuple[Axis, str]]:
-    if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None:
-        yield Axis.RESIDUAL, "it does more than scale the stream or the branch and add the two"
-    known_place = len(sub.norms) < 2 and NormPlace.BRANCH not in sub.norms
-    if not known_place or not all(isinstance(norm, NORMS) for norm in sub.norms.values()):
-        yield Axis.NORM, "CTranslate2 has one LayerNorm a sub-layer, before the branch or after the sum"
-    if sub.site is not Site.FFN and not _is_softmax(getattr(sub.layer, sub.site.value)):
-        yield Axis.ATTENTION, "CTranslate2 has softmax attention only"
-    if any(affine_form(linear) is None for linear in _maps(sub)):
+    unknown = [sub for sub in subs if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None]
+    if unknown or stack.side_stream is not None:
+        yield Axis.RESIDUAL, "CTranslate2 has one stream, and adds a branch to it"
+    places = {tuple(sub.norms) for sub in subs}
+    norms = [norm for sub in subs for norm in sub.norms.values()] + [stack.layer_norm]
+    known = all(norm is None or isinstance(norm, NORMS) for norm in norms)
+    if not known or len(places) > 1 or any(len(place) > 1 or NormPlace.BRANCH in place for place in places):
+        yield Axis.NORM, "CTranslate2 has one LayerNorm a sub-layer, before all branches of a stack or after all sums"
+    if any(affine_form(linear) is None for sub in subs for linear in _maps(sub)):
         yield Axis.NORM, "CTranslate2 has no norm inside a branch"
+    attentions = [getattr(sub.layer, sub.site.value) for sub in subs if sub.site is not Site.FFN]
+    reads_source = Site.CROSS in {sub.site for sub in subs} or not hasattr(stack, "output_projection")
+    if not reads_source or not all(map(_is_softmax, attentions)):
+        yield Axis.ATTENTION, "CTranslate2 has softmax attention only, and a decoder's to the source in each layer"
 
 
-def _unknown_settings(name: str, stack: Any) -> Iterator[str]:
+def _unknown_settings(stack: Any) -> list[str]:
     cfg = stack.cfg
-    if not isinstance(stack.embed_tokens, nn.Embedding):
-        yield "an embedding that is no table"
-    if stack.embed_positions is None:
-        yield "--no-token-positional-embeddings"
-    if cfg.activation_fn not in ACTIVATIONS:
-        yield f"--activation-fn {cfg.activation_fn}"
-    if name == "decoder" and stack.adaptive_softmax is not None:
-        yield "--adaptive-softmax-cutoff"
-    if name == "decoder" and cfg.encoder.embed_dim != cfg.decoder.embed_dim:
-        yield "stacks of two widths"
+    is_set = {
+        "an embedding that is no table": not isinstance(stack.embed_tokens, nn.Embedding),
+        "--no-token-positional-embeddings": stack.embed_positions is None,
+        f"--activation-fn {cfg.activation_fn}": cfg.activation_fn not in ACTIVATIONS,
+        "--adaptive-softmax-cutoff": getattr(stack, "adaptive_softmax", None) is not None,
+        "stacks of two widths": cfg.encoder.embed_dim != cfg.decoder.embed_dim,
+    }
+    return [setting for setting, unknown in is_set.items() if unknown]
 
 
 def _is_softmax(attention: Any) -> bool:

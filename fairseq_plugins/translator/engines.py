@@ -6,7 +6,6 @@ import logging
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
@@ -40,32 +39,15 @@ class Hypothesis(NamedTuple):
     Attributes:
         tokens: without the end of the sentence.
         score: log-probability (natural log) with the length penalty.
-        token_scores: log-probability (natural log) of each token and of the end of the sentence; empty unless wanted.
+        token_scores: log-probability (natural log) of each token and of the end of the sentence; CTranslate2 has none.
         alignment: places, counted from 0, of each token and of the source token that it attends to most, the source
-            first; empty unless wanted.
+            first; empty unless it was asked for.
     """
 
     tokens: list[str]
     score: float
     token_scores: Sequence[float] = ()
     alignment: Sequence[tuple[int, int]] = ()
-
-
-class Wanted(NamedTuple):
-    """The results that a search returns for each sentence.
-
-    Attributes:
-        nbest: number of translations, the best first.
-        token_scores: whether each token has its log-probability.
-        alignment: whether each token has its source token.
-    """
-
-    nbest: int = 1
-    token_scores: bool = False
-    alignment: bool = False
-
-
-BEST = Wanted()
 
 
 @dataclass(frozen=True)
@@ -107,43 +89,44 @@ class FairseqEngine:
         self.generators: dict[bool, Any] = {}
         self.label = f"{FAIRSEQ}, float32, {self.device.type}"
 
-    def search(self, sentences: Sequence[Tokens], wanted: Wanted = BEST) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
         """Return the best translations of each sentence, none of which is empty, in order; threads take turns.
 
         Raises:
-            UserError: the model cannot give what is wanted.
+            UserError: the model has no alignment.
         """
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
         hypotheses: dict[int, list[Hypothesis]] = {}
         with self._lock:
-            generator = self._generator(wanted.alignment)
+            generator = self._generator(alignment)
             for batch in batches([len(sentence) for sentence in numbers], self.how.batch or BATCH):
                 sample = {"id": torch.tensor(batch), "net_input": self._inputs([numbers[index] for index in batch])}
                 sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
                 answers = self.task.inference_step(generator, [self.model], sample)
                 for index, answer in zip(batch, answers, strict=True):
-                    hypotheses[index] = [self._hypothesis(result, wanted) for result in answer[: wanted.nbest]]
+                    hypotheses[index] = [self._hypothesis(result) for result in answer[:nbest]]
         return [hypotheses[index] for index in range(len(sentences))]
 
     def _generator(self, alignment: bool) -> Any:
         """Return fairseq's search; with ``alignment`` the one of ``--print-alignment``, which keeps the attention."""
         if alignment not in self.generators:
-            if alignment and not self._attends():
-                raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
+            if alignment:
+                self._require_attention()
             settings = GenerationConfigWithForm(**self.how.search, print_alignment="hard" if alignment else None)
             self.generators[alignment] = self.task.build_generator([self.model], OmegaConf.structured(settings))
         return self.generators[alignment]
 
-    def _attends(self) -> bool:
-        """Whether the decoder returns the weights of its attention to the source."""
+    def _require_attention(self) -> None:
         end = torch.tensor([[self.source.eos()]], device=self.device)
         with torch.no_grad():
-            return self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0] is not None
+            weights = self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0]
+        if weights is None:
+            raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
 
-    def _hypothesis(self, result: Mapping[str, Any], wanted: Wanted) -> Hypothesis:
+    def _hypothesis(self, result: Mapping[str, Any]) -> Hypothesis:
         tokens = [self.target[number] for number in result["tokens"].tolist() if number != self.target.eos()]
-        scores = result["positional_scores"].tolist() if wanted.token_scores else ()
-        return Hypothesis(tokens, float(result["score"]), scores, result["alignment"] if wanted.alignment else ())
+        alignment = [(source, target) for source, target in result["alignment"]]
+        return Hypothesis(tokens, float(result["score"]), result["positional_scores"].tolist(), alignment)
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Return the log-probability (natural log) of each token of each target, and of its end.
@@ -195,24 +178,25 @@ class CTranslate2Engine:
             raise UserError(f"{directory}: CTranslate2 cannot load it: {error}") from None
         self.label = f"{CTRANSLATE2}, {self.translator.compute_type}, {self.translator.device}"
 
-    def search(self, sentences: Sequence[Tokens], wanted: Wanted = BEST) -> list[list[Hypothesis]]:
-        """Return the best translations of each sentence, none of which is empty, in order."""
+    def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
+        """Return the best translation of each sentence, none of which is empty, in order."""
+        assert (nbest, alignment) == (1, False)  # see Translator.require_details
         search = self.how.search
         usual = BATCH
         if self.translator.device == "cpu":
             of_int8 = self.translator.compute_type.startswith("int8")
             usual = CTRANSLATE2_BATCH_OF_INT8 if of_int8 else CTRANSLATE2_BATCH_ON_CPU
         lengths = [len(sentence) for sentence in sentences]
-        requests: list[tuple[int, Any, Any]] = []
+        requests: dict[int, Any] = {}
         for batch in batches(lengths, self.how.batch or usual):
             # As fairseq has it: of the longest sentence of the batch, its end included, and of the positions.
             longest = int(search["max_len_a"] * (lengths[batch[0]] + 1) + search["max_len_b"])
             longest = min(longest, self.positions - 1)
-            texts = [list(sentences[place]) for place in batch]
-            translate = partial(self.translator.translate_batch, texts, max_input_length=0, asynchronous=True)
-            answers = translate(
+            answers = self.translator.translate_batch(
+                [list(sentences[place]) for place in batch],
+                max_input_length=0,
+                asynchronous=True,
                 beam_size=search["beam"],
-                num_hypotheses=wanted.nbest,
                 length_penalty=search["lenpen"],
                 max_decoding_length=longest,
                 min_decoding_length=min(search["min_len"], longest),
@@ -220,20 +204,10 @@ class CTranslate2Engine:
                 # fairseq's search excludes the pad as well.
                 suppress_sequences=[[PAD]],
                 return_scores=True,
-                return_attention=wanted.alignment,
             )
-            firsts: Sequence[Any] = [None] * len(batch)
-            if wanted.alignment:
-                # CTranslate2 4.8 mixes up the sentences of a batch in the attention of the first step of a beam.
-                firsts = translate(beam_size=1, max_decoding_length=1, return_attention=True)
-            requests += zip(batch, answers, firsts, strict=True)
-        results = {place: _hypotheses(answer.result(), first and first.result()) for place, answer, first in requests}
-        lists = [results[place] for place in range(len(sentences))]
-        if not wanted.token_scores:
-            return lists
-        pairs = [(sentence, best.tokens) for sentence, nbest in zip(sentences, lists, strict=True) for best in nbest]
-        scores = iter(self.score(*zip(*pairs, strict=True)))
-        return [[hypothesis._replace(token_scores=next(scores)) for hypothesis in nbest] for nbest in lists]
+            requests.update(zip(batch, answers, strict=True))
+        results = [requests[place].result() for place in range(len(sentences))]
+        return [[Hypothesis(result.hypotheses[0], result.scores[0])] for result in results]
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Return the log-probability (natural log) of each token of each target, and of its end."""
@@ -247,55 +221,30 @@ class CTranslate2Engine:
 Engine = FairseqEngine | CTranslate2Engine
 
 
-def _hypotheses(result: Any, first: Any) -> list[Hypothesis]:
-    """Return the hypotheses of CTranslate2; with the result of a first step also their alignments, as fairseq's."""
-    hypotheses = [Hypothesis(*pair) for pair in zip(result.hypotheses, result.scores, strict=True)]
-    if first is None:
-        return hypotheses
-    attention = [[*first.attention[0], *steps[1:]] for steps in result.attention]
-    return [
-        hypothesis._replace(alignment=[(row.index(max(row)), place) for place, row in enumerate(rows)])
-        for hypothesis, rows in zip(hypotheses, attention, strict=True)
-    ]
-
-
 def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:
-    """Choose the engine of a package that is called ``wanted``, or the fastest that can be used here.
+    """Choose the engine of a package that is called ``wanted``, or the fastest that can do this search.
 
     Returns:
-        its name, and a remark on a faster one that cannot be used; empty where there is none.
+        its name, and a remark on a faster one that cannot do it; empty where there is none.
 
     Raises:
-        UserError: there is no such engine, or it cannot do this search.
+        UserError: there is no such engine, it cannot do this search, or its files are not those of the export.
     """
-    exported = sorted(package.engines, key=lambda name: FASTEST.index(package.engines[name]["quantization"]))
+    exported = [name for name in package.engines if (package.directory / name).is_dir()]
+    exported.sort(key=lambda name: FASTEST.index(package.engines[name]["quantization"]))
     legal = [AUTO, FAIRSEQ, *([CTRANSLATE2] if exported else []), *exported]
     if wanted not in legal:
         hint = "" if exported else "; fairseq-deep export adds another"
         raise UserError(f"{package.directory}: {unknown_name('engine', str(wanted), legal)}{hint}")
     if wanted == FAIRSEQ or not exported:
         return FAIRSEQ, ""
+    name = wanted if wanted in exported else exported[0]
     if obstacle := _obstacle(how):
         if wanted != AUTO:
             raise UserError(f"engine {wanted}: {obstacle}")
-        return FAIRSEQ, f"{exported[0]} is not used: {obstacle}"
-    name, problems = _first_whole(package, [wanted] if wanted in exported else exported)
-    if name == FAIRSEQ and wanted != AUTO:
-        raise UserError(problems)
-    return name, "; ".join(problems)
-
-
-def _first_whole(package: Package, names: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the first whole export of these, else the package's own engine, and the problems of those before."""
-    problems = []
-    for name in names:
-        try:
-            package.require_engine(name)
-        except UserError as error:
-            problems.append(f"{name} is not used: {error}")
-        else:
-            return name, problems
-    return FAIRSEQ, problems
+        return FAIRSEQ, f"{name} is not used: {obstacle}"
+    package.require_engine(name)
+    return name, ""
 
 
 def make_engine(package: Package, name: str, how: How) -> Engine:

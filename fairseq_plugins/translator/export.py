@@ -24,12 +24,11 @@ from fairseq_plugins.process import exit_code
 from fairseq_plugins.translator.engines import CTranslate2Engine, Engine, FairseqEngine, How
 from fairseq_plugins.translator.package import FASTEST, add_engine, open_package, require_replaceable
 
-SENTENCES, TRANSLATED, SHOWN = 64, 16, 3
+SENTENCES, TRANSLATED = 64, 16
 LONGEST = 40
 """The longest sentence of the proof, in tokens."""
 LARGEST_DIFFERENCE = 1e-4
 """So much may two log-probabilities (natural log, float32) up to 1 differ; larger ones in proportion."""
-
 LARGEST_MEAN = 0.5
 """A larger mean difference (natural log) is no rounding of weights; int8 at width 64 has 0.025, wider models less."""
 
@@ -81,10 +80,8 @@ def export(args: argparse.Namespace) -> None:
     how = How({**package.content["search"], "lenpen_form": "fairseq"}, device="cpu")
     positions = model.max_positions()
     texts = [
-        _sentences(dictionary, min(LONGEST, longest - 1), seed)
-        for seed, (dictionary, longest) in enumerate(
-            zip((dictionaries.source_dictionary, dictionaries.target_dictionary), positions, strict=True), start=1
-        )
+        _sentences(dictionaries.source_dictionary, min(LONGEST, positions[0] - 1), seed=1),
+        _sentences(dictionaries.target_dictionary, min(LONGEST, positions[1] - 1), seed=2),
     ]
     ours = FairseqEngine(model, dictionaries, how)
     with TemporaryDirectory() as place:
@@ -96,7 +93,9 @@ def export(args: argparse.Namespace) -> None:
         theirs = CTranslate2Engine(partial, how, positions[1])
         if args.quantization != "float32":
             _prove(ours, theirs, texts, args.quantization)
-        _show(ours, theirs, texts[0][:TRANSLATED])
+        pairs = zip(ours.search(texts[0][:TRANSLATED]), theirs.search(texts[0][:TRANSLATED]), strict=True)
+        equal = sum(here.tokens == there.tokens for [here], [there] in pairs)
+        print(f"beam search: {equal} of {TRANSLATED} translations are equal")
     add_engine(package.directory, out, args.quantization)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"{out}: {size / 1e6:.1f} MB")
@@ -135,15 +134,3 @@ def _prove(
     worst = max(difference / max(1.0, abs(value)) for value, difference in zip(here, differences, strict=True))
     if not worst <= largest:
         raise UserError(f"{name}: CTranslate2 computes something else (difference {worst:.1e}); nothing written")
-
-
-def _show(ours: Any, theirs: Any, sentences: Any) -> None:
-    """Print translations of both engines side by side."""
-    pairs = list(zip(sentences, ours.search(sentences), theirs.search(sentences), strict=True))
-    equal = sum(here.tokens == there.tokens for _, [here], [there] in pairs)
-    print(f"beam search: {equal} of {len(pairs)} translations are equal")
-    # Those that differ first.
-    for sentence, [here], [there] in sorted(pairs, key=lambda pair: pair[1][0].tokens == pair[2][0].tokens)[:SHOWN]:
-        print(f"  source       {' '.join(sentence)}")
-        print(f"  fairseq      {here.score:8.4f}  {' '.join(here.tokens)}")
-        print(f"  ctranslate2  {there.score:8.4f}  {' '.join(there.tokens)}")

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,12 @@ from fairseq_plugins.search.settings import GNMT, STOCK
 from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.model import build, dictionaries_of, read_weights
 
-MANIFEST, WEIGHTS, CARD = "translator.json", "weights.safetensors", "README.md"
+MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
+EDITED = "README.md"
+"""Packages of earlier versions have one, which may be edited."""
 FORMAT = 1
 """Raised when an older version of this code could not read a new package."""
-SEARCH: Mapping[str, Callable[[Any], Any]] = {
+SEARCH: Mapping[str, type] = {
     "beam": int,
     "lenpen": float,
     "lenpen_form": str,
@@ -85,22 +86,18 @@ class Package:
 def open_package(directory: Path) -> Package:
     """Open a package and check that its files are those that were packaged.
 
-    Its README may be edited, and its engines are checked when they are used, see :meth:`Package.require_engine`.
+    Its engines are checked when they are used, see :meth:`Package.require_engine`.
 
     Raises:
         UserError: it is absent, damaged, of a later format, or no package.
     """
     manifest = directory / MANIFEST
-    if not directory.is_dir():
-        problem = "a file, not a package" if directory.exists() else "no such directory"
-        raise UserError(f"{directory}: {problem}; fairseq-deep package makes one of a training")
     if not manifest.is_file():
-        raise UserError(
-            f"{directory}: not a package: it has no {MANIFEST}; fairseq-deep package makes one of a training"
-        )
+        problem = f"not a package: it has no {MANIFEST}" if directory.exists() else "no such directory"
+        raise UserError(f"{directory}: {problem}; fairseq-deep package makes one of a training")
     package = Package(directory, _read_manifest(manifest))
     for name, expected in package.content["files"].items():
-        if name != CARD:
+        if name != EDITED:
             _check(directory / name, expected)
     return package
 
@@ -109,22 +106,14 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     """Return the content of ``translator.json``, with values that can be used."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        form = content["format"]
-        if form == FORMAT:
-            _ = Form(**content["text"]), content["model"], content["files"].items()
-            content["search"] = _checked_search(content["search"])
-            source, target = content["positions"]
-            lengths = (source, target, content.get("longest_trained") or 1)
-            if not all(isinstance(length, int) and length > 0 for length in lengths):
-                raise UserError("damaged: positions and longest_trained are whole numbers of at least 1")
-            for engine in content["engines"].values():
-                _ = FASTEST.index(engine["quantization"]), engine["files"].items()
+        if content["format"] != FORMAT:
+            raise UserError(f"a package of format {content['format']}; this version of fairseq-deep reads {FORMAT}")
+        _ = Form(**content["text"]), content["model"], content["positions"], content["files"], content["engines"]
+        content["search"] = _checked_search(content["search"])
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise UserError(f"{path}: damaged: {type(error).__name__}: {error}") from None
-    if form != FORMAT:
-        raise UserError(f"{path.parent}: a package of format {form}; this version of fairseq-deep reads {FORMAT}")
     return content
 
 
@@ -133,29 +122,15 @@ def _checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in settings:
         if name not in SEARCH:
             raise UserError(unknown_name("setting of the search", name, SEARCH))
-    search = {name: _value(name, settings.get(name)) for name in SEARCH}
+    search = {name: kind(settings[name]) for name, kind in SEARCH.items()}
+    for name, value in search.items():
+        if value != settings[name]:
+            raise UserError(f"search: {name}: not {SEARCH[name].__name__}: {settings[name]!r}")
     if search["lenpen_form"] not in (STOCK, GNMT):
         raise UserError(f"search: {unknown_name('lenpen_form', search['lenpen_form'], (STOCK, GNMT))}")
-    numbers = (search[name] for name in ("lenpen", "max_len_a"))
-    if search["beam"] < 1 or not all(map(math.isfinite, numbers)):
-        raise UserError("search: beam is at least 1, lenpen and max_len_a are finite")
-    if (
-        not 0 <= search["min_len"] <= search["max_len_b"]
-        or min(search["max_len_a"], search["no_repeat_ngram_size"]) < 0
-    ):
-        raise UserError("search: 0 <= min_len <= max_len_b; max_len_a and no_repeat_ngram_size are not negative")
+    if search["beam"] < 1 or not 0 <= search["min_len"] <= search["max_len_b"]:
+        raise UserError("search: beam is at least 1, and 0 <= min_len <= max_len_b")
     return search
-
-
-def _value(name: str, setting: Any) -> Any:
-    kind = SEARCH[name]
-    try:
-        value = kind(setting)
-        if kind is int and value != float(setting):
-            raise ValueError(setting)
-    except (ValueError, TypeError, OverflowError):
-        raise UserError(f"search: {name}: not {kind.__name__}: {setting!r}") from None
-    return value
 
 
 def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:

@@ -9,12 +9,11 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
-from fairseq_plugins.errors import UserError, flag
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, require_no_input, whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.another_dictionary import recorded, refuse_dictionaries, trained_on
@@ -30,7 +29,6 @@ from fairseq_plugins.text.description import SUBWORDS
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of, read_dictionary, write_weights
 from fairseq_plugins.translator.package import (
-    CARD,
     FORMAT,
     MANIFEST,
     SEARCH,
@@ -41,26 +39,6 @@ from fairseq_plugins.translator.package import (
 )
 
 NO_LICENCE = "not stated"
-CARD_TEXT = """# {source} to {target}
-
-A translator made by `fairseq-deep package`: a Transformer of {encoder_layers} encoder and {decoder_layers} decoder
-layers (`{arch}`), {parameters:,} parameters, and everything that its text goes through.
-
-With fairseq-deep installed, and `.` the path of this directory:
-
-    fairseq-deep translate . < text.{source} > text.{target}
-
-```python
-from fairseq_plugins import Translator
-Translator(".").translate(["..."])
-```
-
-Search: {search}.
-Text: {text}.
-Licence: {licence}.
-{scores}
-`translator.json` has all settings, and the SHA-256 of each file.
-"""
 
 
 def parser() -> OneLineParser:
@@ -134,19 +112,14 @@ def package(args: argparse.Namespace) -> None:
         "model": options,
         "engines": {},
     }
-    exports = sorted(path.name for path in args.out.glob("ctranslate2-*"))
     with whole_directory(args.out, overwrite=args.force) as directory:
         for name, path in files.items():
             shutil.copyfile(path, directory / name)
         write_weights(state["model"], directory / WEIGHTS)
         (directory / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        (directory / CARD).write_text(_card(content, parameters), encoding="utf-8")
         write_manifest(directory, {**content, "files": checksums(directory)})
     size = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
-    if exports:
-        print(f"its exports are gone: {', '.join(exports)}; fairseq-deep export makes them again")
 
 
 def unfinished(state: dict[str, Any], run: Run | None) -> str:
@@ -160,30 +133,24 @@ def unfinished(state: dict[str, Any], run: Run | None) -> str:
     if ending is not None:
         return f"its training {ending.sentence()}" if ending.reason else ""
     config = configuration_of(state)
-    settings = {**config.get("optimization", config["task"]), **config.get("checkpoint", {})}
+    settings = config.get("optimization", config["task"])
     updates, most_updates = num_updates(state) or 0, settings.get("max_update") or math.inf
     epoch = (state.get("extra_state") or {}).get("train_iterator", {}).get("epoch", 1)
     most_epochs = settings.get("max_epoch") or math.inf
     if updates >= most_updates or epoch > most_epochs or most_updates == most_epochs:
         return ""
     limit = f"{most_updates:,} updates" if most_updates < math.inf else f"{most_epochs} epochs"
-    early = [name for name in ("patience", "stop_min_lr", "stop_time_hours") if (settings.get(name) or 0) > 0]
-    unless = f", unless {' or '.join(map(flag, early))} ended it" if early else ""
-    return f"its training has not finished{unless}: {updates:,} updates, in epoch {epoch}, of at most {limit}"
+    return f"its training stopped after {updates:,} updates, in epoch {epoch}, of at most {limit}"
 
 
 def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     """Tokens of the longest source sentence of the training, without its end; None where DIR has no training set."""
     words = read_dictionary(data_bin / f"dict.{source}.txt")
-    longest = None
-    # fairseq trains on train1, train2, ... as well.
-    for part in chain(["train"], map("train{}".format, count(1))):
-        texts = [data_bin / f"{part}.{pair}.{source}" for pair in (f"{source}-{target}", f"{target}-{source}")]
-        parts = [tokens for text in texts if (tokens := lengths(text, words)) is not None]
-        if not parts:
-            break
-        longest = max(longest or 0, *(int(tokens.max()) - 1 for tokens in parts))
-    return longest
+    # fairseq trains on train1, train2, ... as well, and either language may come first in the name.
+    pairs = f"{source}-{target}", f"{target}-{source}"
+    texts = [path.with_suffix("") for pair in pairs for path in data_bin.glob(f"train*.{pair}.{source}.idx")]
+    parts = [tokens for text in texts if (tokens := lengths(text, words)) is not None]
+    return max((int(tokens.max()) - 1 for tokens in parts), default=None)
 
 
 def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,24 +202,3 @@ def _scores(run: Run, weights: str) -> list[dict[str, Any]]:
             metrics = [asdict(metric) for metric in evaluation.metrics.values()]
             scores.append({"test_set": name, "metrics": metrics, "signature": signature})
     return scores
-
-
-def _card(content: Mapping[str, Any], parameters: int) -> str:
-    search, text, model = content["search"], content["text"], content["model"]
-    scores = ["| test set | score | |", "| --- | --- | ---: |"]
-    for entry in content["scores"]:
-        scores += [f"| {entry['test_set']} | {score['name']} | {score['value']:.2f} |" for score in entry["metrics"]]
-    scores += ["", *(f"`{entry['test_set']}`: `{entry['signature']}`\n" for entry in content["scores"])]
-    plain = {name: value for name, value in text.items() if name not in ("source", "target") and value}
-    return CARD_TEXT.format(
-        source=text["source"],
-        target=text["target"],
-        arch=content["architecture"],
-        encoder_layers=model["encoder_layers"],
-        decoder_layers=model["decoder_layers"],
-        parameters=parameters,
-        search=", ".join(f"{name} {value}" for name, value in search.items()),
-        text=", ".join(f"{name} {value}" for name, value in plain.items()),
-        licence=content["licence"],
-        scores="\n".join(["", *scores]) if content["scores"] else "",
-    )

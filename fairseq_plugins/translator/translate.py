@@ -5,30 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import nlargest
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from fairseq_plugins.errors import UserError, report, unknown_name
-from fairseq_plugins.lines import decoded, open_bytes, raw_lines
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.translator.engines import AUTO, BEST, DEVICES, Engine, How, Hypothesis, Wanted, choose, make_engine
+from fairseq_plugins.translator.engines import AUTO, DEVICES, FAIRSEQ, Engine, How, Hypothesis, choose, make_engine
 from fairseq_plugins.translator.package import Package, open_package
-from fairseq_plugins.workers import SPAWN, Workers, grouped, map_lines
+from fairseq_plugins.workers import grouped, map_lines
 
-SPLIT, REFUSE = "split", "refuse"
 MOST_CHARACTERS = 1 << 20
 """So many characters are read before they are translated, whatever the number of lines."""
-STANDARD_INPUT = "standard input"
 END = "</s>"
 """fairseq's name for the end of a sentence."""
 
@@ -78,34 +73,6 @@ class NBest(NamedTuple):
     candidates: list[Candidate]
 
 
-class Chunk(NamedTuple):
-    """Lines that are translated together.
-
-    Attributes:
-        before: number of lines before them.
-        lines: without their line ends.
-        name: of the text, for messages.
-        wanted: of each line.
-    """
-
-    before: int
-    lines: list[str]
-    name: str = "text"
-    wanted: Wanted = BEST
-
-
-class Translated(NamedTuple):
-    """The translations of a chunk.
-
-    Attributes:
-        lines: the translations, in order.
-        problem: why the next line is not translated; None if all are.
-    """
-
-    lines: list[NBest]
-    problem: UserError | None
-
-
 class Translator:
     """A package of ``fairseq-deep package``, ready to translate; several threads may use it, one after the other.
 
@@ -115,12 +82,9 @@ class Translator:
         device: ``auto``, ``cpu`` or ``gpu``.
         beam, length_penalty: of the search; by default the package's.
         batch: most tokens of a batch, pads among them; by default what is fast for the engine.
-        too_long: what is done with a line that is longer than those of the training: ``split`` translates it in parts,
-            ``refuse`` raises an error.
         longest: tokens that are translated at once; at most what the model and the search take. By default a line that
             is longer than every sentence of the training is translated sentence by sentence.
-        processes: how many processes share the work of :meth:`translate`. They are started by its first call, each with
-            imports and a model of its own, and ended by :meth:`close`.
+        processes: how many processes share the work of :meth:`stream`; each makes an engine of its own.
 
     Raises:
         UserError: the directory is no whole package, or an option is not legal.
@@ -128,23 +92,24 @@ class Translator:
 
     def __init__(
         self,
-        model: str | Path | Package,
+        model: str | Path,
         *,
         engine: str = AUTO,
         device: str = "auto",
         beam: int | None = None,
         length_penalty: float | None = None,
         batch: int | None = None,
-        too_long: str = SPLIT,
         longest: int | None = None,
         processes: int = 1,
     ) -> None:
-        numbers = {"beam": beam, "batch": batch, "longest": longest, "processes": processes}
-        _check_options({"device": device, "too_long": too_long}, numbers, length_penalty)
-        package = self.package = model if isinstance(model, Package) else open_package(Path(model))
+        if device not in DEVICES:
+            raise UserError(unknown_name("device", str(device), DEVICES))
+        for name, number in {"beam": beam, "batch": batch, "longest": longest, "processes": processes}.items():
+            if number is not None and number < 1:
+                raise UserError(f"{name} {number}: at least 1")
+        package = self.package = open_package(Path(model))
         options = {"beam": beam, "lenpen": length_penalty}
         search = {**package.content["search"], **{name: value for name, value in options.items() if value is not None}}
-        self.processes, self.too_long = processes, too_long
         limit = longest_of(package)
         self.longest = min(longest or limit, limit)
         self.usual = None if longest else package.content.get("longest_trained")
@@ -153,39 +118,20 @@ class Translator:
         form = package.form
         self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
         self._engine: Engine | None = None
-        self._workers: Workers[Chunk, Translated] | None = None
         self._lock = RLock()
-        self._options = {
-            **numbers,
-            **{"engine": self.engine, "device": device, "too_long": too_long, "length_penalty": length_penalty},
-        }
         if processes == 1:
             self._start()
 
     def _start(self) -> Engine:
         """Make the engine; with several processes, each makes its own."""
-        if self._engine is None:
-            self._engine = make_engine(self.package, self.engine, self._how)
-        return self._engine
-
-    def close(self) -> None:
-        """End the processes; the next call of :meth:`translate` would start others."""
         with self._lock:
-            workers, self._workers = self._workers, None
-            if workers is not None:
-                workers.end()
-
-    def __enter__(self) -> Translator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+            if self._engine is None:
+                self._engine = make_engine(self.package, self.engine, self._how)
+        return self._engine
 
     def __str__(self) -> str:
         search, form = self._how.search, self._form
-        engine = self._engine.label if self._engine else f"{self.engine}, {self.processes} processes"
+        engine = self._engine.label if self._engine else f"{self.engine}, {self._how.processes} processes"
         remark = f" ({self.remark})" if self.remark else ""
         penalty = f"length penalty {search['lenpen']:g}"
         return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}{remark}"
@@ -194,10 +140,9 @@ class Translator:
         """Translate each text, in order.
 
         Raises:
-            UserError: a text is too long and ``too_long`` is ``refuse``, or is no legal Unicode.
             TypeError: what is given is no list of texts.
         """
-        best = (line.candidates[0] for line in self._lines(texts, BEST))
+        best = (line.candidates[0] for line in self._lines(texts))
         return [Translation(candidate.text, candidate.score) for candidate in best]
 
     def nbest(self, texts: Iterable[str], count: int = 1, alignment: bool = False) -> list[NBest]:
@@ -209,82 +154,53 @@ class Translator:
             alignment: whether each token also gets the source token that it attends to most.
 
         Raises:
-            UserError, TypeError: as :meth:`translate`; ``count`` is not legal, or the model has no alignment.
+            UserError: ``count`` is not legal, the engine is not fairseq's, or the model has no alignment.
+            TypeError: what is given is no list of texts.
         """
-        return self._lines(texts, self.wanted(count, alignment))
+        self.require_details(count)
+        return self._lines(texts, count, alignment)
 
-    def wanted(self, nbest: int = 1, alignment: bool = False) -> Wanted:
-        """Return the argument by which :meth:`nbest` and :meth:`stream` know what to return.
+    def require_details(self, count: int) -> None:
+        """Check that the search finds ``count`` translations and scores their tokens.
 
         Raises:
-            UserError: the search does not find so many.
+            UserError: it does not.
         """
         beam = self._how.search["beam"]
-        if not isinstance(nbest, int) or not 1 <= nbest <= beam:
-            raise UserError(f"nbest {nbest!r}: a search of beam {beam} finds 1 to {beam} translations of a line")
-        return Wanted(nbest, True, alignment)
+        if not 1 <= count <= beam:
+            raise UserError(f"nbest {count}: a search of beam {beam} finds 1 to {beam} translations of a line")
+        if self.engine != FAIRSEQ:
+            raise UserError(f"n-best lists, scores of tokens and alignments: engine {FAIRSEQ}, not {self.engine}")
 
-    def _lines(self, texts: Iterable[str], wanted: Wanted) -> list[NBest]:
-        if isinstance(texts, str | bytes):
-            raise TypeError("translate takes a list of texts, not one text")
-        lines = [_checked(text, number) for number, text in enumerate(texts, start=1)]
-        size = max(1, -(-len(lines) // (4 * self.processes))) if self.processes > 1 else max(1, len(lines))
-        chunks = (Chunk(at, lines[at : at + size], wanted=wanted) for at in range(0, len(lines), size))
-        if self.processes == 1:
-            return [line for lines in _checked_parts(map(self._translate, chunks)) for line in lines]
-        with self._lock:
-            if self._workers is None:
-                make = partial(_in_process, self.package, self._options)
-                self._workers = Workers(make, self.processes, SPAWN)
-            try:
-                translated = list(self._workers.map(chunks))
-            except BaseException:
-                # They have been ended, too.
-                self._workers = None
-                raise
-        return [line for lines in _checked_parts(translated) for line in lines]
-
-    def stream(self, chunks: Iterable[Chunk]) -> Iterator[list[NBest]]:
-        """Translate chunks of lines, in order; no more are read than the processes work on, and two for each.
+    def stream(self, groups: Iterable[list[str]], nbest: int = 1, alignment: bool = False) -> Iterator[list[NBest]]:
+        """Translate groups of lines, in order; no more are read than the processes work on, and two for each.
 
         With several processes it forks, so call it before anything has been computed, as the command line does.
-
-        Raises:
-            UserError: as :meth:`translate`, behind the lines before the one that is refused.
         """
-        return _checked_parts(map_lines(lambda: self._translate, chunks, self.processes, at_once=1))
+        work = partial(self._lines, nbest=nbest, alignment=alignment)
+        return map_lines(lambda: work, groups, self._how.processes, at_once=1)
 
-    def _too_long(self, tokens: int) -> str:
-        limit = f"more than the {self.longest:,} that can be translated at once"
-        if tokens <= self.longest:
-            limit = f"and the longest sentence of the training has {self.usual:,}"
-        return f"{tokens:,} tokens, {limit}; --too-long {SPLIT} translates it in parts"
-
-    def _translate(self, chunk: Chunk) -> Translated:
-        parts: list[Sequence[str]] = []
-        ends = []
-        problem = None
-        for number, line in enumerate(chunk.lines, start=chunk.before + 1):
-            tokens = self._encode(line)
-            cut = list(self._form.cut(tokens, self.longest, self.usual)) if tokens else []
-            if len(cut) > 1 and self.too_long == REFUSE:
-                problem = UserError(f"{chunk.name}: line {number}: {self._too_long(len(tokens))}")
-                break
-            parts += cut
-            ends.append(len(parts))
-        hypotheses = self._start().search(parts, chunk.wanted) if parts else []
-        lines = [
-            self._nbest(line, parts[start:end], hypotheses[start:end], chunk.wanted)
-            for line, start, end in zip(chunk.lines, [0, *ends], ends, strict=False)
+    def _lines(self, texts: Iterable[str], nbest: int = 1, alignment: bool = False) -> list[NBest]:
+        lines = list(texts)
+        if isinstance(texts, str) or not all(isinstance(line, str) for line in lines):
+            raise TypeError("a list of texts is translated, and each of them is a str")
+        parts = [
+            list(self._form.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
+            for line in lines
         ]
-        return Translated(lines, problem)
+        together = [part for parts_of_line in parts for part in parts_of_line]
+        hypotheses = iter(self._start().search(together, nbest, alignment) if together else [])
+        return [
+            self._nbest(line, parts_of_line, list(islice(hypotheses, len(parts_of_line))), nbest)
+            for line, parts_of_line in zip(lines, parts, strict=True)
+        ]
 
-    def _nbest(self, line: str, parts: list[Sequence[str]], lists: list[list[Hypothesis]], wanted: Wanted) -> NBest:
+    def _nbest(self, line: str, parts: list[Sequence[str]], lists: list[list[Hypothesis]], nbest: int) -> NBest:
         """Return the best translations of a line, each made of one translation of each of its parts."""
         best: list[tuple[Hypothesis, ...]] = [()]
         for alternatives in lists:
             longer = ((*before, hypothesis) for before, hypothesis in product(best, alternatives))
-            best = nlargest(wanted.nbest, longer, key=_score)
+            best = nlargest(nbest, longer, key=_score)
         candidates = []
         for hypotheses in best:
             text = self._decode([word for hypothesis in hypotheses for word in hypothesis.tokens])
@@ -312,39 +228,6 @@ def _tokens(
     return tokens, scores, alignment
 
 
-def _check_options(names: dict[str, str], numbers: dict[str, int | None], penalty: float | None) -> None:
-    for what, legal in (("device", DEVICES), ("too_long", (SPLIT, REFUSE))):
-        if names[what] not in legal:
-            raise UserError(unknown_name(what, str(names[what]), legal))
-    for what, number in numbers.items():
-        if number is not None and (not isinstance(number, int) or number < 1):
-            raise UserError(f"{what} {number!r}: not a whole number of at least 1")
-    if penalty is not None and not (isinstance(penalty, int | float) and math.isfinite(penalty)):
-        raise UserError(f"length_penalty {penalty!r}: not a finite number")
-
-
-def _in_process(package: Package, options: dict[str, Any]) -> Callable[[Chunk], Translated]:
-    """Return the work of a process of :class:`Translator`; the files of the package are checked already."""
-    return Translator(package, **options)._translate
-
-
-def _checked_parts(translated: Iterable[Translated]) -> Iterator[list[NBest]]:
-    for lines, problem in translated:
-        yield lines
-        if problem is not None:
-            raise problem
-
-
-def _checked(text: Any, number: int) -> str:
-    if not isinstance(text, str):
-        raise TypeError(f"text {number}: {type(text).__name__}, not str")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"text {number}: no legal Unicode: {text[error.start]!r} is half a character") from None
-    return text
-
-
 def longest_of(package: Package) -> int:
     """Return how many source tokens, without the end of the sentence, a model and its search take at most.
 
@@ -353,18 +236,6 @@ def longest_of(package: Package) -> int:
     search, positions = package.content["search"], package.content["positions"]
     limits = [position - 1 for position in positions]
     return int(min([*limits, search["max_len_b"]] if search["max_len_a"] == 0 else limits))
-
-
-def chunks_of(stream: Iterable[bytes], name: str, size: int, wanted: Wanted = BEST) -> Iterator[Chunk]:
-    """Lines of UTF-8 in chunks of ``size`` lines, or of fewer where they are long; lines end at the line feed alone.
-
-    Raises:
-        UserError: a line is not UTF-8.
-    """
-    before = 0
-    for lines in grouped(decoded(stream, name), size, len, MOST_CHARACTERS):
-        yield Chunk(before, lines, name, wanted)
-        before += len(lines)
 
 
 def parser() -> IntermixedParser:
@@ -389,12 +260,6 @@ def parser() -> IntermixedParser:
     flags.add_argument("--length-penalty", type=finite, metavar="X", help="default: as MODEL says")
     flags.add_argument("--batch", type=at_least(1), metavar="TOKENS", help="default: what is fast for the engine")
     flags.add_argument("--processes", type=at_least(1), default=1, metavar="N", help="default: 1")
-    flags.add_argument(
-        "--too-long",
-        choices=(SPLIT, REFUSE),
-        default=SPLIT,
-        help="translate a line that is longer than those of the training in parts, or refuse it (default: split)",
-    )
     flags.add_argument(
         "--longest",
         type=at_least(1),
@@ -430,51 +295,48 @@ def translate(args: argparse.Namespace) -> None:
     """Translate standard input or a file to standard output.
 
     Raises:
-        UserError: as :class:`Translator`; a line is not UTF-8 or refused.
+        UserError: as :class:`Translator`; a line is not UTF-8.
         OSError: the file cannot be read.
     """
     _log_to_errors()
-    for name, stream in ((STANDARD_INPUT, sys.stdin), ("standard output", sys.stdout)):
-        if stream is None and not (args.input and name == STANDARD_INPUT):
-            raise UserError(f"{name} is closed")
-    if args.input and not args.input.is_fifo():
-        # A mistake is reported before the model is loaded.
-        open_bytes(args.input).close()
     dialogue = args.input is None and sys.stdin.isatty()
-    options = ("engine", "device", "beam", "length_penalty", "batch", "too_long", "longest")
+    in_json = args.json or args.alignment or args.nbest is not None
+    engine = FAIRSEQ if in_json and args.engine == AUTO else args.engine
+    options = ("device", "beam", "length_penalty", "batch", "longest")
     # Several processes would wait for several lines.
     processes = 1 if dialogue else args.processes
-    translator = Translator(args.model, processes=processes, **{name: getattr(args, name) for name in options})
-    in_json = args.json or args.alignment or args.nbest is not None
-    wanted = translator.wanted(args.nbest or 1, args.alignment) if in_json else BEST
+    translator = Translator(
+        args.model, engine=engine, processes=processes, **{name: getattr(args, name) for name in options}
+    )
+    if in_json:
+        translator.require_details(args.nbest or 1)
     print(translator, file=sys.stderr)
     lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
     if dialogue:
         lines = _prompted(sys.stdin.buffer, f"{translator.package.form.source}> ")
-    chunks = chunks_of(lines, str(args.input or STANDARD_INPUT), 1 if dialogue else args.buffer, wanted)
-    done, began = 0, time.monotonic()
+    text = decoded(lines, str(args.input or "standard input"))
+    groups = grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS)
+    done = 0
     try:
-        for translated in translator.stream(chunks):
+        for translated in translator.stream(groups, args.nbest or 1, args.alignment):
             texts = (_json(line, args.alignment) if in_json else line.candidates[0].text for line in translated)
             _show_status()
             sys.stdout.buffer.write("".join(f"{text}\n" for text in texts).encode())
             sys.stdout.buffer.flush()
             done += len(translated)
-            speed = done / max(time.monotonic() - began, 1e-9)
-            _show_status("" if dialogue else f"{done:,} lines, {speed:.1f} a second")
+            _show_status("" if dialogue else f"{done:,} lines")
     except KeyboardInterrupt:
-        _show_status(f"interrupted; lines translated: {done:,}\n", everywhere=True)
+        _show_status()
+        print(f"interrupted; lines translated: {done:,}", file=sys.stderr)
         raise
     finally:
         _show_status()
 
 
-def _show_status(text: str = "", everywhere: bool = False) -> None:
-    """Replace the line about the work so far at a terminal; ``everywhere`` prints it elsewhere, too."""
+def _show_status(text: str = "") -> None:
+    """Replace the line about the work so far at a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-    elif everywhere:
-        print(text, end="", file=sys.stderr, flush=True)
 
 
 def _json(line: NBest, alignment: bool) -> str:
@@ -497,12 +359,7 @@ def _prompted(stream: BinaryIO, prompt: str) -> Iterator[bytes]:
         if not line:
             print(file=sys.stderr)
             return
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            report(UserError(f"not UTF-8 (byte 0x{line[error.start]:02x})"))
-        else:
-            yield line
+        yield line
 
 
 def _log_to_errors() -> None:

@@ -346,8 +346,8 @@ BREAKS = (
     Break(
         "lines-lost-before-error",
         PACKAGE + "workers.py",
-        "                problem = error\n",
-        "                raise\n",
+        "            problem = error\n",
+        "            raise\n",
         "lines that were read before an error of the input are not translated by several processes",
         ("tests/test_workers.py", "tests/translator/test_translate.py"),
     ),
