@@ -48,7 +48,7 @@ class Metric:
         scorer: which of its versions (``sacreBLEU``, ``tokenised``, ``compound-split``, ...).
         reads: the form of text it is computed on.
         used_by: the published tables that print this version; empty if none does.
-        sacre: makes sacreBLEU's object; its argument: whether both sides are lower-cased. None for other libraries.
+        sacre: makes sacreBLEU's object, with ``lowercase`` to lower-case both sides. None for other libraries.
         other: computes the score of hypotheses and references with another library.
         higher_is_better: False for error rates.
     """
@@ -58,7 +58,7 @@ class Metric:
     scorer: str
     reads: Reads
     used_by: str
-    sacre: Callable[[bool], Any] | None = None
+    sacre: Callable[..., Any] | None = None
     other: Callable[[Sequence[str], Sequence[Sequence[str]], bool], Value] | None = None
     higher_is_better: bool = True
 
@@ -69,25 +69,13 @@ class Metric:
 
 
 # `force` only silences sacreBLEU's own remark about tokenised text, which would come once more for each metric.
+_bleu = partial(BLEU, force=True)
+# As multi-bleu.perl computes it: tokens as given, no smoothing. fairseq-generate prints up to 0.03 more: its compiled
+# scorer counts some n-grams that do not match.
+_bleu_of_tokens = partial(BLEU, force=True, tokenize="none", smooth_method="none")
 
 
-def _bleu(lower_case: bool) -> BLEU:
-    return BLEU(lowercase=lower_case, force=True)
-
-
-def _bleu_of_tokens(lower_case: bool) -> BLEU:
-    """BLEU as ``multi-bleu.perl`` computes it: tokens as given, no smoothing.
-
-    ``fairseq-generate`` prints up to 0.03 more: its compiled scorer counts some n-grams that do not match.
-    """
-    return BLEU(lowercase=lower_case, force=True, tokenize="none", smooth_method="none")
-
-
-def _chrf(lower_case: bool, word_order: int = 0) -> CHRF:
-    return CHRF(word_order=word_order, lowercase=lower_case)
-
-
-def _ter(_lower_case: bool) -> TER:
+def _ter(*, lowercase: bool) -> TER:
     """Translation edit rate, which ignores case by definition."""
     return TER()
 
@@ -144,8 +132,8 @@ METRICS: Mapping[str, Metric] = {
     "compound-split-t2t": Metric(
         "compound-split BLEU (t2t)", "BLEU", "compound-split-t2t", "straight compounds", _T2T_BY, _bleu_of_tokens
     ),
-    "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "DS-Init+MAtt (English-Finnish)", _chrf),
-    "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", partial(_chrf, word_order=2)),
+    "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "DS-Init+MAtt (English-Finnish)", CHRF),
+    "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", partial(CHRF, word_order=2)),
     "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", _ter, higher_is_better=False),
     "rouge-1": Metric("ROUGE-1", "ROUGE-1", "ROUGE", "plain", "B2T (headlines)", other=_rouge),
     "rouge-2": Metric("ROUGE-2", "ROUGE-2", "ROUGE", "plain", "B2T (headlines)", other=partial(_rouge, kind="rouge2")),
@@ -163,11 +151,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
 
 
 def metric_named(name: str) -> Metric:
-    """Return the score with the name ``name`` in ``--metrics``, ignoring case.
-
-    Raises:
-        UserError: there is none; the message has the nearest one.
-    """
+    """Return the score that ``--metrics`` calls ``name``, in any case of letters, or raise a UserError."""
     if name.lower() not in METRICS:
         raise UserError(unknown_name("metric", name, METRICS))
     return METRICS[name.lower()]
@@ -196,7 +180,7 @@ def value_of(
             )
         return metric.other(hypotheses, references, lower_case)
     assert metric.sacre is not None
-    scorer = metric.sacre(lower_case)
+    scorer = metric.sacre(lowercase=lower_case)
     score = scorer.corpus_score(list(hypotheses), [list(side) for side in references], max(1, resamples))
     interval = float(score._ci) if resamples > 1 else None
     length = getattr(score, "ref_len", None)

@@ -2,18 +2,18 @@
 
 ``Scores.as_dict()`` is the content of ``score.json``:
 
-- ``schema``: 1. A later number means that a field below changed its meaning.
+- ``schema``: 2. A later number means that a field below changed its meaning.
 - ``made_by``: versions of ``fairseq-deep``, ``sacrebleu`` and Python.
 - ``sentences``, ``references``: their numbers.
-- ``language_pair``, ``lower_case``, ``tokens_made_by`` (``files``, ``sacremoses 0.2.0 (de)`` or null).
-- ``reference_length``: tokens of the references, by name of the score.
+- ``language_pair``, ``lower_case``.
 - ``remarks``: which scores were left out and why.
 - ``warnings``: what makes a number doubtful.
-- ``systems``: a list of ``{name, runs, metrics}``; each metric is ``{name, metric, scorer, value, values, deviation,
-  interval, reference_length, signature, higher_is_better, used_by}``. ``value`` is the mean over ``values``, one for
-  each run; ``deviation`` their standard deviation (n - 1), null for one run; ``interval`` half the width of the 95 %
-  interval over bootstrap resamples, null if it was not requested or there are several runs. ``signature`` is the
-  library's; if tokens were scored, ``tokens:`` and ``compounds:split`` after it name the text.
+- ``systems``: a list of ``{name, runs, metrics}``; each metric is ``{name, value, values, deviation, interval,
+  reference_length, signature, higher_is_better, used_by}``. ``value`` is the mean over ``values``, one for each run;
+  ``deviation`` their standard deviation (n - 1), null for one run; ``interval`` half the width of the 95 % interval
+  over bootstrap resamples, null if it was not requested or there are several runs; ``reference_length`` the tokens of
+  the references. ``signature`` is the library's; if tokens were scored, ``tokens:`` and ``compounds:split`` after it
+  name the text.
 - ``metrics``: the metrics of the first system again: for a single run, this is everything.
 - ``significance``: a list of ``{system, baseline, metric, test, samples, difference, p, p_values, signature}``, as in
   :mod:`fairseq_plugins.scoring.significance`.
@@ -31,12 +31,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.scoring.metrics import METRICS, TASKS, Metric, Value, metric_named, value_of
+from fairseq_plugins.scoring.metrics import TASKS, Metric, Value, metric_named, value_of
 from fairseq_plugins.scoring.significance import Comparison
 from fairseq_plugins.scoring.suspicions import marks, reference_suspicions, suspicions
 from fairseq_plugins.scoring.text import Forms, Outputs, Text
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,6 @@ class SystemScore:
         first = self.values[0]
         return {
             "name": self.metric.name,
-            "metric": self.metric.metric,
-            "scorer": self.metric.scorer,
             "value": self.mean,
             "values": [value.value for value in self.values],
             "deviation": self.deviation,
@@ -101,16 +99,23 @@ class System:
 class Scores:
     """Everything that was computed about one test set."""
 
-    sentences: int
-    references: int
+    test_set: Forms
+    lower_case: bool
     metrics: tuple[Metric, ...]
     systems: tuple[System, ...]
-    language_pair: str | None
-    lower_case: bool
-    tokens_made_by: str | None
     remarks: tuple[str, ...]
     warnings: tuple[str, ...]
     significance: tuple[Comparison, ...] = ()
+
+    @property
+    def sentences(self) -> int:
+        """Number of sentences of the test set."""
+        return len(self.test_set.plain.references[0])
+
+    @property
+    def references(self) -> int:
+        """Number of reference translations."""
+        return len(self.test_set.plain.references)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data in the form that the module's docstring describes."""
@@ -118,17 +123,13 @@ class Scores:
             {"name": system.name, "runs": system.runs, "metrics": [score.as_dict() for score in system.scores.values()]}
             for system in self.systems
         ]
-        first = self.systems[0].scores
-        lengths = {name: score.values[0].reference_length for name, score in first.items()}
         return {
             "schema": SCHEMA,
             "made_by": made_by(),
             "sentences": self.sentences,
             "references": self.references,
-            "language_pair": self.language_pair,
+            "language_pair": self.test_set.language_pair,
             "lower_case": self.lower_case,
-            "tokens_made_by": self.tokens_made_by,
-            "reference_length": {name: length for name, length in lengths.items() if length is not None},
             "remarks": list(self.remarks),
             "warnings": list(self.warnings),
             "metrics": systems[0]["metrics"],
@@ -173,68 +174,46 @@ def score(
         UserError: unequal counts, an unknown metric, a metric without the text it reads, a library not installed.
     """
     tokens = None
-    if tokenised_systems is not None and tokenised_references is not None:
-        tokens = Text.of(tokenised_systems, tokenised_references)
-    elif tokenised_systems is not None or tokenised_references is not None:
-        raise UserError("tokenised hypotheses and references must be given together: one tokeniser must make both")
+    if tokenised_systems or tokenised_references:
+        tokens = Text.of(tokenised_systems or {}, tokenised_references or [])
     test_set = Forms(Text.of(systems, references), tokens, language_pair)
-    return score_test_set(test_set, metrics, lower_case=lower_case, resamples=resamples)
-
-
-def score_test_set(
-    test_set: Forms, metrics: Sequence[str] | None = None, *, lower_case: bool = False, resamples: int = 0
-) -> Scores:
-    """:func:`score` of a test set that is already put together."""
     chosen, left_out = chosen_metrics(test_set, metrics)
-    systems = tuple(
+    scored = tuple(
         System(name, {metric.name: _system_score(test_set, name, metric, lower_case, resamples) for metric in chosen})
         for name in test_set.plain.systems
     )
-    return Scores(
-        len(test_set.plain.references[0]),
-        len(test_set.plain.references),
-        chosen,
-        systems,
-        test_set.language_pair,
-        lower_case,
-        test_set.tokens_made_by(),
-        tuple(left_out),
-        tuple(_warnings(test_set, chosen, lower_case)),
-    )
+    return Scores(test_set, lower_case, chosen, scored, left_out, tuple(_warnings(test_set, chosen, lower_case)))
 
 
-def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[Metric, ...], list[str]]:
+def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
     """Return the metrics to compute, and a remark for each default one that is left out.
 
     Raises:
         UserError: a name is unknown, or a metric that was requested by name cannot be computed.
     """
-    if names is not None:
-        chosen = tuple(dict.fromkeys(metric_named(name) for name in names))
-        for metric in chosen:
-            test_set.require_readable(metric)
-        return chosen, []
-    usual, left_out = [], []
-    for metric in (METRICS[name] for name in TASKS["translation"]):
+    chosen: dict[Metric, None] = {}
+    left_out = []
+    for metric in map(metric_named, TASKS["translation"] if names is None else names):
         why = test_set.why_not(metric.reads)
-        if metric.reads.endswith("compounds") and test_set.language_pair != "en-de":
+        if names is None and metric.reads.endswith("compounds") and test_set.language_pair != "en-de":
             why = f"tables print it for WMT'14 En-De; --language-pair en-de or --metrics {metric.scorer} adds it"
+        if why and names is not None:
+            raise UserError(f"{metric.name}: {why}")
         if why:
             left_out.append(f"{metric.name} left out: {why}")
         else:
-            usual.append(metric)
-    return tuple(usual), left_out
+            chosen[metric] = None
+    return tuple(chosen), tuple(left_out)
 
 
 def _system_score(test_set: Forms, name: str, metric: Metric, lower_case: bool, resamples: int) -> SystemScore:
     text = test_set.text(metric.reads)
-    made_from = "" if metric.reads == "plain" else f"|tokens:{test_set.tokens_made_by(metric.reads)}"
-    made_from += "|punctuation:ASCII" if metric.reads == "straight compounds" else ""
-    made_from += "|compounds:split" if metric.reads.endswith("compounds") else ""
     values = (
         value_of(metric, run, text.references, lower_case=lower_case, resamples=resamples) for run in text.systems[name]
     )
-    return SystemScore(metric, tuple(replace(value, signature=value.signature + made_from) for value in values))
+    return SystemScore(
+        metric, tuple(replace(value, signature=value.signature + test_set.made_from(metric.reads)) for value in values)
+    )
 
 
 def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> Iterator[str]:

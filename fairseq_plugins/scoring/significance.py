@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 from sacrebleu.significance import PairedTest
@@ -40,8 +40,7 @@ SEED = 12345
 """Default seed of sacreBLEU."""
 
 
-@dataclass(frozen=True)
-class PairedKind:
+class PairedKind(NamedTuple):
     """One of sacreBLEU's tests: its name in a table, sacreBLEU's name, and the default number of samples."""
 
     name: str
@@ -109,21 +108,22 @@ def compare(
         seed: seed of the random numbers; by default the environment's SACREBLEU_SEED or 12345.
 
     Raises:
-        UserError: an unknown system or test, a metric without paired tests, a seed that gives other p-values each time.
+        UserError: an unknown system, a metric without paired tests, a seed that gives other p-values each time.
     """
     text = Forms(Text.of(systems, references)).plain
     first = next(iter(systems)) if baseline is None else baseline
     if first not in systems:
-        raise UserError(unknown_name("baseline", first, systems))
-    for test in tests:
-        if test not in TESTS:
-            raise UserError(unknown_name("test", test, TESTS))
+        raise UserError(unknown_name("--baseline", first, systems))
+    if metric.sacre is None:
+        names = ", ".join(legal.name for legal in METRICS.values() if legal.paired)
+        raise UserError(f"{metric.name} has no paired test; legal: {names}")
+    scorer = metric.sacre(lowercase=lower_case)
     with _seeded(seed):
         return tuple(
             comparison
             for name in systems
             if name != first
-            for comparison in _compare_two(text, name, first, metric, tests, samples or {}, lower_case)
+            for comparison in _compare_two(text, name, first, metric.name, scorer, tests, samples or {})
         )
 
 
@@ -131,16 +131,12 @@ def _compare_two(
     text: Text,
     name: str,
     baseline: str,
-    metric: Metric,
+    metric: str,
+    scorer: Any,
     tests: Sequence[str],
     samples: Mapping[str, int],
-    lower_case: bool,
 ) -> Iterator[Comparison]:
     runs, base = text.systems[name], text.systems[baseline]
-    if metric.sacre is None:
-        names = ", ".join(legal.name for legal in METRICS.values() if legal.paired)
-        raise UserError(f"{metric.name} has no paired test; legal: {names}")
-    scorer = metric.sacre(lower_case)
     references = [list(reference) for reference in text.references]
     ours, theirs = ([float(scorer.corpus_score(run, references).score) for run in side] for side in (runs, base))
     difference = statistics.fmean(ours) - statistics.fmean(theirs)
@@ -148,12 +144,13 @@ def _compare_two(
     for test in tests:
         kind = TESTS[test]
         count = samples.get(test, kind.samples)
-        p_values, signature = _paired(scorer, references, kind, count, _pairs(base, runs))
+        results = [_paired(scorer, references, kind, count, *pair) for pair in _pairs(base, runs)]
+        p_values = tuple(p for p, _ in results)
         largest = max(p_values) if agree else 1.0
-        yield Comparison(name, baseline, metric.name, kind.name, count, difference, largest, p_values, signature)
+        yield Comparison(name, baseline, metric, kind.name, count, difference, largest, p_values, results[-1][1])
     if len(runs) > 1 and len(base) > 1:
         p = _welch(ours, theirs)
-        yield Comparison(name, baseline, metric.name, WELCH, 0, difference, p, () if p is None else (p,), "")
+        yield Comparison(name, baseline, metric, WELCH, 0, difference, p, () if p is None else (p,), "")
 
 
 def _pairs(base: Sequence[T], runs: Sequence[T]) -> list[tuple[T, T]]:
@@ -161,23 +158,15 @@ def _pairs(base: Sequence[T], runs: Sequence[T]) -> list[tuple[T, T]]:
 
 
 def _paired(
-    scorer: Any,
-    references: list[list[str]],
-    kind: PairedKind,
-    samples: int,
-    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
-) -> tuple[tuple[float, ...], str]:
-    p_values: list[float] = []
-    signature = ""
-    for base, run in pairs:
-        test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind.sacre, samples)
-        signatures, results = test()
-        ((name, description),) = signatures.items()
-        signature = str(description)
-        # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two equal outputs.
-        result: Any = results[name][1]
-        p_values.append(1.0 if list(base) == list(run) else float(result.p_value))
-    return tuple(p_values), signature
+    scorer: Any, references: list[list[str]], kind: PairedKind, samples: int, base: Sequence[str], run: Sequence[str]
+) -> tuple[float, str]:
+    """Return the p-value of sacreBLEU's test of two outputs, and its signature."""
+    test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind.sacre, samples)
+    signatures, results = test()
+    ((name, signature),) = signatures.items()
+    # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two equal outputs.
+    result: Any = results[name][1]
+    return (1.0 if list(base) == list(run) else float(result.p_value)), str(signature)
 
 
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 _SPACED = re.compile(r"\S ([.,]( |$))|&(apos|quot|amp|#91|#93);|@-@")
 """Traces of Moses that no writer leaves: a space before a full stop or comma, escapes, split hyphens."""
@@ -28,8 +28,8 @@ def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], 
             f"{name}: {share:.0%} of the sentences look tokenised, but the references do not: sacreBLEU, chrF and TER "
             "need detokenised text"
         )
-    only_lower = _has(hypotheses, str.islower) and not _has(hypotheses, str.isupper)
-    if not lower_case and only_lower and _has(references, str.isupper):
+    ours, theirs = "".join(hypotheses), "".join(references)
+    if not lower_case and ours.islower() and theirs != theirs.lower():
         yield f"{name}: no sentence has an upper-case letter, but the references do: use --lower-case"
 
 
@@ -58,7 +58,3 @@ def marks(name: str, sentences: Sequence[str]) -> Iterator[str]:
 
 def _spaced_share(sentences: Sequence[str]) -> float:
     return sum(1 for sentence in sentences if _SPACED.search(sentence)) / len(sentences)
-
-
-def _has(sentences: Sequence[str], kind: Callable[[str], bool]) -> bool:
-    return any(kind(character) for sentence in sentences for character in sentence)

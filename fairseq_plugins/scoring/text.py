@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 from sacremoses.corpus import NonbreakingPrefixes
 
 from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.scoring.metrics import Metric, Reads
-from fairseq_plugins.scoring.tokens import moses, moses_name, split_compounds, straight_punctuation
+from fairseq_plugins.scoring.metrics import Reads
+from fairseq_plugins.scoring.tokens import moses, split_compounds, straight_punctuation
 
 LOST_BY_BATCHES = 7
 """Maximum number of sentences that fairseq's batches of a multiple of 8 leave out of one decoding."""
@@ -20,38 +21,8 @@ Outputs = Sequence[str] | Sequence[Sequence[str]]
 
 
 def read_sentences(path: Path) -> list[str]:
-    """Read the sentences of a UTF-8 file, which may be compressed (``.gz``); empty lines are empty sentences.
-
-    Raises:
-        UserError: no such file, not readable, without a line, or not UTF-8 (with the number of the first such line).
-    """
+    """Read the sentences of a file as :func:`~fairseq_plugins.lines.read_lines`; empty lines are empty sentences."""
     return list(read_lines(path))
-
-
-def require_equal_counts(texts: Mapping[str, Sequence[str]]) -> None:
-    """Check that all ``texts`` (by display name) have the same number of sentences.
-
-    Raises:
-        UserError: they differ; the message names every text that differs from the last one, with both counts.
-    """
-    *others, last = texts
-    expected = len(texts[last])
-    problems = []
-    for name in others:
-        count = len(texts[name])
-        few = 0 < expected - count <= LOST_BY_BATCHES
-        lost = f" ({expected - count} missing: were they dropped in decoding?)" if few else ""
-        if count != expected:
-            problems.append(
-                f"{name} has {_lines(count)}, {last} has {_lines(expected)}: sentence k must be the translation of "
-                f"sentence k{lost}"
-            )
-    if problems:
-        raise UserError(problems)
-
-
-def _lines(count: int) -> str:
-    return f"{count} line{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -89,16 +60,25 @@ class Text:
             for number, run in enumerate(runs, start=1)
         }
 
-    def require_equal_counts(self, behind: str = "") -> None:
-        """Check the number of sentences of every output and reference; ``behind`` is put behind their names.
+    def require_equal_counts(self, kind: str = "") -> None:
+        """Check that every output and reference has as many sentences as the first reference.
 
         Raises:
-            UserError: they differ.
+            UserError: they differ; the message names every text that differs, with both counts. ``kind`` is put before
+                "references".
         """
         first, *others = self.references
-        texts = {f"{name}{behind}": run for name, run in self.every_run().items()}
-        texts |= {f"reference {number}{behind}": text for number, text in enumerate(others, start=2)}
-        require_equal_counts({**texts, f"reference{behind}": first})
+        texts = {**self.every_run(), **{f"reference {number}": other for number, other in enumerate(others, start=2)}}
+        problems = []
+        for name, sentences in texts.items():
+            if missing := len(first) - len(sentences):
+                lost = f" ({missing} missing: were they dropped in decoding?)" if 0 < missing <= LOST_BY_BATCHES else ""
+                problems.append(
+                    f"{name} has {len(sentences)} lines, the {kind}references {len(first)}: sentence k must be the "
+                    f"translation of sentence k{lost}"
+                )
+        if problems:
+            raise UserError(problems)
 
 
 @dataclass
@@ -117,98 +97,69 @@ class Forms:
     plain: Text
     tokens: Text | None = None
     language_pair: str | None = None
-    _made: dict[str, Text] = field(default_factory=dict)
+    _target: str = field(init=False, default="")
+    _made: dict[str, Text] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.language_pair is not None:
-            target_language(self.language_pair)
+            source, dash, self._target = self.language_pair.partition("-")
+            if not (source and dash and self._target) or "-" in self._target:
+                raise UserError(f"--language-pair must be SOURCE-TARGET, as en-de, not '{self.language_pair}'")
         self.plain.require_equal_counts()
         if not all(any(map(str.strip, reference)) for reference in self.plain.references):
             raise UserError("a reference contains only empty sentences")
         if self.tokens is not None:
-            _require_same_systems(self.plain, self.tokens)
-            self.tokens.require_equal_counts(" (tokenised)")
-            first = {"the tokenised text": self.tokens.references[0], "the plain text": self.plain.references[0]}
-            require_equal_counts(first)
+            self.tokens.require_equal_counts("tokenised ")
+            ours, theirs = (
+                f"{', '.join(sorted(text.every_run()))}, and {len(text.references)} x {len(text.references[0])} lines "
+                "of references"
+                for text in (self.plain, self.tokens)
+            )
+            if ours != theirs:
+                raise UserError(f"the tokenised text has {theirs}, the plain text {ours}")
 
     def why_not(self, reads: Reads) -> str:
         """Return why this form of text is not available; empty if it is, or if it can be made."""
         if reads == "plain" or self._has_files(reads):
             return ""
         # Tokens from files keep the punctuation that they have.
-        needs_plain = reads == "straight compounds"
-        files = "" if needs_plain else "files with --tokenised-hypotheses and --tokenised-references"
-        if self.language_pair is None:
-            return f"it needs --language-pair (as de-en){files and ', or ' + files}"
-        language = target_language(self.language_pair)
+        files = "files with --tokenised-hypotheses and --tokenised-references"
+        instead = "" if reads == "straight compounds" else f", or {files}"
+        if not self._target:
+            return f"it needs --language-pair (as de-en){instead}"
         languages = sorted(set(NonbreakingPrefixes().available_langs.values()))
-        if language in languages:
+        if self._target in languages:
             return ""
-        give = files and f": give {files}"
-        return (
-            f"Moses has no rules for '{language}'{nearest(language, languages)}, only for {', '.join(languages)}{give}"
-        )
+        near = nearest(self._target, languages)
+        return f"Moses has no rules for '{self._target}'{near}; it needs one of {', '.join(languages)}{instead}"
 
     def _has_files(self, reads: Reads) -> bool:
         return self.tokens is not None and reads != "straight compounds"
 
-    def tokens_made_by(self, reads: Reads = "tokens") -> str | None:
-        """Return the source of the tokens in a form of text; None if there are no tokens."""
-        if self._has_files(reads):
-            return "files"
-        return None if self.why_not(reads) else moses_name(target_language(str(self.language_pair)))
+    def made_from(self, reads: Reads) -> str:
+        """Return the end of a signature that says how this form of text was made; empty for plain text."""
+        if reads == "plain":
+            return ""
+        sacremoses = f"sacremoses {version('sacremoses')} ({self._target})"
+        punctuation = "|punctuation:ASCII" if reads == "straight compounds" else ""
+        compounds = "|compounds:split" if reads.endswith("compounds") else ""
+        return f"|tokens:{'files' if self._has_files(reads) else sacremoses}{punctuation}{compounds}"
 
     def text(self, reads: Reads) -> Text:
         """Return the test set in one form of text; tokens are made once."""
-        if reads not in self._made:
-            self._made[reads] = self._make(reads)
-        return self._made[reads]
-
-    def _make(self, reads: Reads) -> Text:
         if reads == "plain":
             return self.plain
-        if reads == "compounds":
-            return self.text("tokens").changed(split_compounds)
         if reads == "tokens" and self.tokens is not None:
             return self.tokens
-        language = target_language(str(self.language_pair))
-        if reads == "tokens":
-            return self.plain.changed(lambda sentences: moses(sentences, language))
-        # The plain text is read even if there are token files: the punctuation decides what a token is.
-        return self.plain.changed(lambda sentences: split_compounds(moses(straight_punctuation(sentences), language)))
-
-    def require_readable(self, metric: Metric) -> None:
-        """Refuse a score that cannot be computed, or would mean nothing.
-
-        Raises:
-            UserError: it reads tokens and there are none, or it splits compounds of French.
-        """
-        if metric.reads.endswith("compounds") and self.language_pair is not None:
-            if target_language(self.language_pair) == "fr":
-                raise UserError(f"{metric.name} is for German compounds; no table of {self.language_pair} prints it")
-        if why := self.why_not(metric.reads):
-            raise UserError(f"{metric.name}: {why}")
-
-
-def target_language(pair: str) -> str:
-    """Return ``de`` of ``en-de``.
-
-    Raises:
-        UserError: ``pair`` is not of this form.
-    """
-    source, dash, target = pair.partition("-")
-    if not (source and dash and target) or "-" in target:
-        raise UserError(f"--language-pair must be SOURCE-TARGET, as en-de, not '{pair}'")
-    return target
-
-
-def _require_same_systems(plain: Text, tokens: Text) -> None:
-    descriptions = [
-        ", ".join(name if len(runs) == 1 else f"{name} ({len(runs)} runs)" for name, runs in text.systems.items())
-        for text in (tokens, plain)
-    ]
-    ours, theirs = ({name: len(runs) for name, runs in text.systems.items()} for text in (plain, tokens))
-    if ours != theirs:
-        raise UserError(f"tokenised hypotheses are of {descriptions[0]}, hypotheses of {descriptions[1]}")
-    if len(tokens.references) != len(plain.references):
-        raise UserError(f"{len(tokens.references)} tokenised references for {len(plain.references)} references")
+        if reads not in self._made:
+            change = {
+                "tokens": lambda sentences: moses(sentences, self._target),
+                "compounds": split_compounds,
+                "straight compounds": lambda sentences: split_compounds(
+                    moses(straight_punctuation(sentences), self._target)
+                ),
+            }[reads]
+            # Punctuation decides what a token is, so straight punctuation needs the plain text.
+            text = self.text("tokens") if reads == "compounds" else self.plain
+            self._made[reads] = text.changed(change)
+        return self._made[reads]

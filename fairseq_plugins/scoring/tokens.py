@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from sacremoses import MosesPunctNormalizer
 
@@ -23,11 +22,6 @@ def moses(sentences: Sequence[str], language: str) -> list[str]:
     """  # noqa: D205
     tokeniser = Splitter(language, last_full_stop=False)
     return [str(tokeniser.tokenize(sentence, return_str=True, escape=False)) for sentence in sentences]
-
-
-def moses_name(language: str) -> str:
-    """Return the name of the tokens of :func:`moses` beside a score."""
-    return f"sacremoses {version('sacremoses')} ({language})"
 
 
 def straight_punctuation(sentences: Sequence[str]) -> list[str]:
