@@ -1,85 +1,183 @@
-"""Architectures: names, sizes and choices, and what a user says against what an architecture presets."""
+"""Architectures of every family: names, sizes and choices, and what a user says against what one presets."""
 
 from __future__ import annotations
 
+import argparse
+import itertools
+import math
 from typing import Any
 
 import pytest
+import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 
+from fairseq_plugins.core.architectures import refusals
 from fairseq_plugins.core.config import SIZE_FIELDS, plain_namespace, resolve
-from fairseq_plugins.core.method import METHODS, Axis, Stack
+from fairseq_plugins.core.designed import DesignedModel
+from fairseq_plugins.core.families import MODELS
+from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
+from fairseq_plugins.core.method import METHODS, Axis, Method, Stack
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, norms_always
-from tests.building import settings, tiny
+from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
+from fairseq_plugins.errors import UserError
+from tests.models import WORDS, count, methods_of, settings, tiny
 
-OURS = sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if model is DeepTransformerModel)
-SIZES = {
+SIZES: dict[str, tuple[float, ...]] = {
     "": (512, 2048, 8, 0.1),
     "_iwslt_de_en": (512, 1024, 4, 0.1),
     "_wmt_en_de": (512, 2048, 8, 0.1),
     "_wmt_en_de_big": (1024, 4096, 16, 0.3),
 }
-"""Width, feed-forward width, heads, dropout."""
+"""Translation: width, feed-forward width, heads, dropout."""
 DEPTHS = {"": (6, 6), "_12": (12, 12), "_18": (18, 18), "_60_12": (60, 12), "_100": (100, 100)}
+SIZES_LM: dict[str, tuple[Any, ...]] = {
+    "": (6, 512, 2048, 8, 0.1, "relu"),
+    "_big": (12, 1024, 4096, 16, 0.1, "relu"),
+    "_gpt": (12, 768, 3072, 12, 0.1, "gelu"),
+    "_wiki103": (16, 1024, 4096, 8, 0.3, "relu"),
+    "_enwik8_12": (12, 512, 2048, 2, 0.2, "gelu"),
+    "_enwik8_64": (64, 256, 1024, 2, 0.2, "gelu"),
+    "_enwik8_128": (128, 256, 1024, 2, 0.2, "gelu"),
+}
+"""Layers, width, feed-forward width, heads, dropout, activation: fairseq's own, and those of ReZero's experiments."""
+SIZES_S2T: dict[str, tuple[float, ...]] = {
+    "": (12, 6, 512, 2048, 8, 0.1),
+    "_xs": (6, 3, 256, 1024, 4, 0.3),
+    "_s": (12, 6, 256, 2048, 4, 0.1),
+    "_sp": (16, 6, 256, 2048, 4, 0.1),
+    "_m": (12, 6, 512, 2048, 8, 0.15),
+    "_mp": (16, 6, 512, 2048, 8, 0.15),
+    "_l": (12, 6, 1024, 4096, 16, 0.2),
+    "_lp": (16, 6, 1024, 4096, 16, 0.2),
+}
+"""Encoder and decoder layers, width, feed-forward width, heads and dropout of fairseq's architectures."""
+NAMES = ("embed_dim", "ffn_embed_dim", "attention_heads")
+SHAPES = {
+    DeepTransformerModel: [size + depth for size in SIZES for depth in DEPTHS],
+    DeepTransformerLanguageModel: list(SIZES_LM),
+    DeepS2TTransformerModel: list(SIZES_S2T),
+}
 
 
-def test_every_method_has_every_size_and_depth() -> None:
-    names = ["deep", *METHODS]
-    expected = {f"{name}_transformer{size}{depth}" for name in names for size in SIZES for depth in DEPTHS}
-    assert set(OURS) == expected
-    assert {ARCH_MODEL_NAME_REGISTRY[arch] for arch in OURS} == {"deep_transformer"}
+def ours(model: type[DesignedModel]) -> list[str]:
+    """The architectures of a family."""
+    return sorted(name for name, its_model in ARCH_MODEL_REGISTRY.items() if its_model is model)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_sizes_and_choices(size: str, depth: str) -> None:
-    for name, method in METHODS.items():
-        config = settings(f"{name}_transformer{size}{depth}")
-        width, ffn, heads, dropout = SIZES[size]
-        for stack, layers in zip(Stack, DEPTHS[depth], strict=True):
-            sizes = [f"{stack.value}_{one}" for one in ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")]
-            assert [getattr(config, one) for one in sizes] == [width, ffn, heads, layers]
-        assert config.dropout == method.options.get("dropout", dropout)
-        assert config.activation_dropout == 0.0
-        designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
-        for stack in Stack:
-            chosen = {axis: designs[stack].choice(axis) for axis in Axis}
-            halves = {axis: method.choice(axis).split(",") for axis in Axis}
-            assert chosen == {axis: half[-1 if stack is Stack.DECODER else 0] for axis, half in halves.items()}, name
-            assert designs[stack].layers == getattr(config, f"{stack.value}_layers")
+def sizes_of(config: Any, stack: str) -> list[int]:
+    return [getattr(config, f"{stack}_{name}") for name in NAMES]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_method_has_every_shape_of_its_family(model: type[DesignedModel]) -> None:
+    names = [f"{name}{model.family.suffix}{shape}" for name in ("deep", *METHODS) for shape in SHAPES[model]]
+    assert ours(model) == sorted(names)
+    assert {ARCH_MODEL_NAME_REGISTRY[arch] for arch in names} == {model.family.model}
+
+
+def test_methods_that_make_no_language_model_are_refused_when_they_are_asked_for() -> None:
+    """Without cross-attention there is no merged attention, and a decoder alone is no hybrid of two stacks."""
+    refused = set(METHODS) - set(methods_of(DeepTransformerLanguageModel))
+    assert refused == {"dsinit_matt", "dsinit_matt_self", "dsinit_matt_aan", "hybrid_ln", "t_fixup"}
+    assert methods_of(DeepS2TTransformerModel) == ["deep", *METHODS]
+    for method in refused:
+        axes = {axis.value: METHODS[method].choice(axis) for axis in Axis}
+        with pytest.raises(UserError) as by_parts:
+            tiny("deep_transformer_lm", **axes)
+        with pytest.raises(UserError) as by_name:
+            settings(f"{method}_transformer_lm_gpt")
+        assert by_name.value.problems == by_parts.value.problems
+    foreign = Method("", "", "", "", options={"encoder_layers": 30})
+    config_class = DeepTransformerLanguageModel.config_class
+    assert refusals(config_class, foreign) == ["deep_transformer_lm has no setting 'encoder_layers'"]
+
+
+def test_sizes_and_choices_of_translation() -> None:
+    for size, depth in itertools.product(SIZES, DEPTHS):
+        *sizes, dropout = SIZES[size]
+        for name, method in METHODS.items():
+            config = settings(f"{name}_transformer{size}{depth}")
+            assert config.dropout == method.options.get("dropout", dropout)
+            assert config.activation_dropout == 0.0
+            designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
+            for half, (stack, layers) in enumerate(zip(Stack, DEPTHS[depth], strict=True)):
+                assert sizes_of(config, stack.value) == sizes
+                assert getattr(config, f"{stack.value}_layers") == designs[stack].layers == layers
+                chosen = {axis: designs[stack].choice(axis) for axis in Axis}
+                assert chosen == {axis: method.choice(axis).split(",")[-half] for axis in Axis}, name
+
+
+def test_sizes_of_language_models_and_for_speech() -> None:
+    for size, (layers, *sizes, dropout, activation) in SIZES_LM.items():
+        config = settings(f"rezero_transformer_lm{size}")
+        assert [config.decoder_layers, *sizes_of(config, "decoder")] == [layers, *sizes]
+        assert (config.dropout, config.activation_fn) == (dropout, activation)
+        if size.startswith("_enwik8"):  # appendix A: feed-forward and attention dropout
+            assert (config.attention_dropout, config.activation_dropout) == (0.2, 0.2)
+        flat = plain_namespace(config, DeepTransformerLanguageModel.config_class)
+        (design,) = resolve(flat, DeepTransformerLanguageModel.family).values()
+        assert (design.stack, design.encoder_layers, design.layers) == (Stack.DECODER, 0, layers)
+    for size, (encoder, decoder, *sizes, dropout) in SIZES_S2T.items():
+        config = settings(f"b2t_s2t_transformer{size}")
+        assert (config.encoder_layers, config.decoder_layers) == (encoder, decoder)
+        assert sizes_of(config, "encoder") == sizes_of(config, "decoder") == sizes
+        assert (config.dropout, config.attention_dropout, config.activation_dropout) == (dropout,) * 3
 
 
 def test_a_second_pass_changes_nothing() -> None:
     """fairseq applies an architecture to the flags and once more before it builds the model."""
+    others = [f"rezero_transformer_lm{size}" for size in SIZES_LM] + [
+        f"b2t_s2t_transformer{size}" for size in SIZES_S2T
+    ]
     changed = []
-    for arch in OURS:
+    for arch in (*ours(DeepTransformerModel), *others):
         once = settings(arch)
         changed += [arch] if vars(settings(**vars(once))) != vars(once) else []
     assert changed == []
 
 
-def test_what_the_user_says_wins() -> None:
-    said: dict[str, Any] = {
-        "encoder_layers": 4,
-        "decoder_layers": 3,
-        "encoder_embed_dim": 32,
-        "decoder_ffn_embed_dim": 7,
-        "dropout": 0.0,
-        "norm": "post,post",
-        "base_init": "fairseq",
-        "admin_profile": "paper",
-    }
-    config = settings("admin_transformer_iwslt_de_en_18", **said)
-    assert {name: getattr(config, name) for name in said} == said
-    assert (config.decoder_embed_dim, config.encoder_ffn_embed_dim) == (512, 1024)
-    assert config.residual == "admin"
-
-
-@pytest.mark.parametrize("arch", ["transformer", "transformer_iwslt_de_en", "transformer_wmt_en_de_big"])
 @pytest.mark.parametrize(
-    "said",
+    ("arch", "said", "preset"),
     [
+        (
+            "admin_transformer_iwslt_de_en_18",
+            {
+                "encoder_layers": 4,
+                "decoder_layers": 3,
+                "encoder_embed_dim": 32,
+                "decoder_ffn_embed_dim": 7,
+                "dropout": 0.0,
+                "norm": "post,post",
+                "base_init": "fairseq",
+                "admin_profile": "paper",
+            },
+            {"decoder_embed_dim": 512, "encoder_ffn_embed_dim": 1024, "residual": "admin"},
+        ),
+        (
+            "admin_transformer_lm_wiki103",
+            {
+                "decoder_layers": 3,
+                "dropout": 0.0,
+                "adaptive_softmax_cutoff": "10",
+                "tie_adaptive_weights": False,
+                "tie_adaptive_proj": False,
+            },
+            {"decoder_embed_dim": 1024, "adaptive_input_cutoff": "20000,60000"},
+        ),
+    ],
+)
+def test_what_the_user_says_wins(arch: str, said: dict[str, Any], preset: dict[str, Any]) -> None:
+    config = settings(arch, **said)
+    assert {name: getattr(config, name) for name in (*said, *preset)} == {**said, **preset}
+
+
+def test_what_is_not_said_follows_stock() -> None:
+    """In ``transformer`` the decoder's widths follow the encoder's; in the sizes of the corpora they do not.
+
+    For speech the rates inside a layer follow the dropout, too.
+    """
+    translation: list[dict[str, Any]] = [
         {},
         {"encoder_embed_dim": 64},
         {"encoder_ffn_embed_dim": 64},
@@ -88,13 +186,39 @@ def test_what_the_user_says_wins() -> None:
         {"encoder_embed_dim": 64, "decoder_ffn_embed_dim": 32},
         {"encoder_layers": 2},
         {"encoder_attention_heads": 2},
-    ],
-    ids=str,
-)
-def test_what_is_not_said_follows_stock(arch: str, said: dict[str, Any]) -> None:
-    """In ``transformer`` the decoder's widths follow the encoder's; in the sizes of the corpora they do not."""
-    ours, stock = settings(f"post_ln_{arch}", **said), settings(arch, **said)
-    assert {name: getattr(ours, name) for name in SIZE_FIELDS} == {name: getattr(stock, name) for name in SIZE_FIELDS}
+    ]
+    speech: list[dict[str, Any]] = [
+        {"dropout": 0.3},
+        {"dropout": 0.3, "attention_dropout": 0.0},
+        {"encoder_embed_dim": 64},
+        {"encoder_ffn_embed_dim": 64, "decoder_layers": 2},
+        {"conv_kernel_sizes": "3"},
+    ]
+    presettable = [name for name in SPEECH_TO_TEXT.presettable if hasattr(settings("s2t_transformer"), name)]
+    assert len(presettable) > 15
+    archs = ("transformer", "transformer_iwslt_de_en", "transformer_wmt_en_de_big")
+    cases = [("post_ln", *case, SIZE_FIELDS) for case in itertools.product(archs, translation)]
+    cases += [
+        ("pre_ln", *case, presettable) for case in itertools.product(("s2t_transformer", "s2t_transformer_s"), speech)
+    ]
+    for method, arch, said, names in cases:
+        mine, stock = settings(f"{method}_{arch}", **said), settings(arch, **said)
+        assert {name: getattr(mine, name) for name in names} == {name: getattr(stock, name) for name in names}, said
+
+
+def flags(arch: str) -> set[str]:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    ARCH_MODEL_REGISTRY[arch].add_args(parser)
+    return {name for action in parser._actions for name in action.option_strings}
+
+
+def test_flags_are_those_of_stock_and_of_the_parts() -> None:
+    # Translation adds one that stock's language model has, and its model for speech has not.
+    added = flags("deep_transformer") - flags("transformer") - {"--decoder-input-dim"}
+    assert {"--norm", "--residual", "--word-dropout"} <= added
+    for stock in ("transformer_lm", "s2t_transformer"):
+        assert flags(f"deep_{stock}") - flags(stock) == added
+        assert flags(stock) - flags(f"deep_{stock}") == set()
 
 
 def test_an_option_takes_a_value_for_each_stack() -> None:
@@ -118,3 +242,29 @@ def test_a_method_is_the_sum_of_its_parts() -> None:
         same = list(whole) == list(parts) and all(bool((value == parts[key]).all()) for key, value in whole.items())
         others += [] if same else [name]
     assert others == []
+
+
+def test_parameters_of_the_enwik8_and_wikitext_models() -> None:
+    """A layer has 12 d^2 + 9 d parameters (4 d^2 + 4 d, 8 d^2 + 5 d) and ReZero's alpha, and no LayerNorm.
+
+    WikiText: 247 million, Baevski and Auli, ICLR 2019, https://arxiv.org/abs/1809.10853, table 2; 267,744 words.
+    """
+    for size, (layers, width, ffn, *_) in SIZES_LM.items():
+        if size.startswith("_enwik8"):
+            assert ffn == 4 * width
+            counted = count(f"rezero_transformer_lm{size}", share_decoder_input_output_embed=True)
+            assert counted == layers * (12 * width**2 + 9 * width + 1) + WORDS * width
+    assert round(count("pre_ln_transformer_lm_wiki103", target=267_744) / 1e6) == 247
+
+
+@pytest.mark.parametrize("layers", [6, 12, 100])
+def test_deepnet_knows_a_decoder_alone(layers: int) -> None:
+    """alpha = (2 M)^(1/4), beta = (8 M)^(-1/4): DeepNet, https://arxiv.org/abs/2203.00555, figure 2."""
+    model = tiny("deepnet_transformer_lm", decoder_layers=layers, decoder_embed_dim=64, decoder_ffn_embed_dim=256)
+    stream, branch = torch.ones(1, 1, 64), torch.zeros(1, 1, 64)
+    for residual in ("self_attn_residual", "ffn_residual"):
+        joined = getattr(model.decoder.layers[layers // 2], residual)(branch, stream, stream)
+        assert joined.mean().item() == pytest.approx((2 * layers) ** 0.25, rel=1e-6)
+    # Xavier normal, 64 x 64: the standard deviation is the gain times sqrt(2 / 128).
+    drawn = torch.cat([layer.self_attn.out_proj.weight.flatten() for layer in model.decoder.layers])
+    assert drawn.std().item() / math.sqrt(2 / 128) == pytest.approx((8 * layers) ** -0.25, rel=0.03)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,21 @@ import pytest
 import torch
 import yaml
 from fairseq.dataclass.initialize import add_defaults, hydra_init
-from fairseq.logging import metrics
 from fairseq.models import build_model
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq_cli import hydra_train, train
+from fairseq.tasks.speech_to_text import SpeechToTextTask
+from fairseq.tasks.translation import TranslationTask
+from fairseq_cli import hydra_train
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
 
 from fairseq_plugins.core.config import SIZE_FIELDS
 from fairseq_plugins.core.method import Axis, all_options
 from fairseq_plugins.errors import UserError
-from tests.building import build, dictionary
-from tests.toy import binarise, parse_training, run_training
+from tests import models, toy
+from tests.language_model import text
+from tests.speech_to_text import audio
 
 TINY = {
     "encoder_layers": 2,
@@ -37,6 +40,7 @@ TINY = {
     "dropout": 0.2,
 }
 CHOICES = [axis.value for axis in Axis] + [option.name for option in all_options()]
+NOWHERE = Path("nowhere")
 
 
 def read(directory: Path, content: dict[str, Any], *overrides: str) -> DictConfig:
@@ -59,11 +63,27 @@ def resolved(directory: Path, content: dict[str, Any], *overrides: str) -> DictC
 
 def model_of(config: DictConfig) -> torch.nn.Module:
     torch.manual_seed(1)
-    return build_model(config.model, TranslationTask(TranslationConfig(), dictionary(), dictionary()))
+    language_model = "_lm" in config.model._name
+    task = models.language_modeling() if language_model else models.task(models.WORDS, models.WORDS)
+    return build_model(config.model, task)
 
 
 def minimal(arch: str, **values: Any) -> dict[str, Any]:
     return {"task": {"_name": "translation", "data": "nowhere"}, "model": {"_name": arch, **values}}
+
+
+def flags_of(values: dict[str, Any]) -> list[str]:
+    flags = []
+    for name, value in values.items():
+        flags += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
+    return flags
+
+
+def differing(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> list[str]:
+    """Names of weights that differ, but for the buffers that fairseq leaves at whatever was in memory."""
+    assert list(first) == list(second)
+    names = [name for name in first if not name.endswith("_float_tensor")]
+    return [name for name in names if not torch.equal(first[name], second[name])]
 
 
 @pytest.mark.parametrize(
@@ -79,31 +99,38 @@ def minimal(arch: str, **values: Any) -> dict[str, Any]:
 )
 def test_an_architecture_means_the_same_by_yaml_and_by_flag(arch: str, tmp_path: Path) -> None:
     with torch.device("meta"):
-        by_yaml = model_of(resolved(tmp_path, minimal(arch)))
-        by_flag = build(arch)
-    assert {name: value.shape for name, value in by_yaml.state_dict().items()} == {
-        name: value.shape for name, value in by_flag.state_dict().items()
-    }
+        by_yaml, by_flag = model_of(resolved(tmp_path, minimal(arch))), models.full(arch)
+    shapes = [{name: value.shape for name, value in model.state_dict().items()} for model in (by_yaml, by_flag)]
+    assert shapes[0] == shapes[1]
     for stack in ("encoder", "decoder"):
         assert getattr(by_yaml, stack).design == getattr(by_flag, stack).design
 
 
+@pytest.mark.parametrize("arch", ["deep_transformer_lm", "admin_transformer_lm_gpt", "pre_ln_transformer_lm_wiki103"])
+def test_a_language_model_is_the_same_by_yaml_and_by_flag(arch: str, tmp_path: Path) -> None:
+    said: dict[str, Any] = {"decoder_layers": 2, "decoder_embed_dim": 32, "decoder_ffn_embed_dim": 24}
+    said.update(decoder_attention_heads=2, dropout=0.25)
+    if "wiki103" in arch:
+        said.update(adaptive_input_cutoff="10,20", adaptive_softmax_cutoff="10,20")
+    of_task = {"_name": "language_modeling", "data": "nowhere", "tokens_per_sample": 48}
+    by_yaml = resolved(tmp_path, {"task": of_task, "model": {"_name": arch, **said}})
+    by_flag = text.parse_training(NOWHERE, tmp_path, arch, *flags_of(said), "--tokens-per-sample", "48", model=())
+    first, second = model_of(by_yaml), model_of(by_flag)
+    assert [model.max_positions() for model in (first, second)] == [48, 48]
+    assert differing(first.state_dict(), second.state_dict()) == []
+    assert first.decoder.design == second.decoder.design
+    if arch != "deep_transformer_lm":  # by YAML its own name keeps what was said alone
+        assert [name for name, value in by_flag.model.items() if by_yaml.model[name] != value] == []
+
+
 def test_the_configuration_that_a_checkpoint_keeps_is_the_same(tmp_path: Path) -> None:
-    config = resolved(tmp_path, minimal("admin_transformer_iwslt_de_en", encoder_layers=1, decoder_layers=1))
-    model_of(config)
-    flags = parse_training(
-        Path("nowhere"),
-        tmp_path,
-        "--encoder-layers",
-        "1",
-        "--decoder-layers",
-        "1",
-        arch="admin_transformer_iwslt_de_en",
-        model=(),
-    )
+    arch, layers = "admin_transformer_iwslt_de_en", {"encoder_layers": 1, "decoder_layers": 1}
+    by_yaml = resolved(tmp_path, minimal(arch, **layers))
+    model_of(by_yaml)
+    by_flag = toy.parse_training(NOWHERE, tmp_path, *flags_of(layers), arch=arch, model=())
     for name in (*SIZE_FIELDS, *CHOICES):
-        assert config.model[name] == flags.model[name], name
-        assert config.model[name] is not None, name
+        assert by_yaml.model[name] == by_flag.model[name], name
+        assert by_yaml.model[name] is not None, name
 
 
 def test_overrides_of_the_command_line(tmp_path: Path) -> None:
@@ -115,126 +142,114 @@ def test_overrides_of_the_command_line(tmp_path: Path) -> None:
     assert [one.admin_profile for one in options] == ["paper", "paper"]
 
 
-@pytest.mark.parametrize("arch", ["deep_transformer", "admin_transformer"])
-def test_a_number_need_not_be_quoted(arch: str, tmp_path: Path) -> None:
-    parts = {"norm": "none", "residual": "rezero", "init": "b2t"}
-    model = model_of(resolved(tmp_path, minimal(arch, **TINY, **parts, rezero_alpha=0.5, b2t_init_scale=0.1)))
-    assert model.encoder.design.options.rezero_alpha == 0.5
-    assert model.encoder.design.options.b2t_init_scale == "0.1"
-
-
 @pytest.mark.parametrize("arch", ["deep_transformer", "admin_transformer_iwslt_de_en"])
-def test_a_misspelt_key_is_refused(arch: str, tmp_path: Path) -> None:
+def test_numbers_need_no_quotes_and_what_is_misspelt_is_refused(arch: str, tmp_path: Path) -> None:
+    parts = {"norm": "none", "residual": "rezero", "init": "b2t", "rezero_alpha": 0.5, "b2t_init_scale": 0.1}
+    options = model_of(resolved(tmp_path, minimal(arch, **TINY, **parts))).encoder.design.options
+    assert (options.rezero_alpha, options.b2t_init_scale) == (0.5, "0.1")
     with pytest.raises(OmegaConfBaseException, match="encoder_layer' not in 'DeepTransformerConfig'"):
         resolved(tmp_path, minimal(arch, encoder_layer=3))
-
-
-@pytest.mark.parametrize("arch", ["deep_transformer", "admin_transformer_iwslt_de_en"])
-def test_misspelt_values_are_refused_together(arch: str, tmp_path: Path) -> None:
-    config = resolved(tmp_path, minimal(arch, **TINY, norm="pst", residual="admn"))
     with pytest.raises(UserError) as caught:
-        model_of(config)
+        model_of(resolved(tmp_path, minimal(arch, **TINY, norm="pst", residual="admn")))
     assert [problem.split(";")[0] for problem in caught.value.problems] == [
         "unknown value of --norm 'pst' (did you mean 'post'?)",
         "unknown value of --residual 'admn' (did you mean 'admin'?)",
     ]
 
 
+# Trainings -----------------------------------------------------------------------------------------------------------
+
+SPEECH = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 32,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "conv_channels": 12,
+    "conv_kernel_sizes": "3,3",
+}
+
+
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return binarise(tmp_path_factory.mktemp("toy"), {"train": 60})
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[type[Any], Path]:
+    return {
+        TranslationTask: toy.binarise(tmp_path_factory.mktemp("toy"), {"train": 60}),
+        SpeechToTextTask: audio.write(tmp_path_factory.mktemp("speech") / "data"),
+    }
 
 
-def recipe(data: Path, save_dir: Path, model: dict[str, Any]) -> dict[str, Any]:
-    """The recipe of ``tests/toy.py`` as a YAML."""
+def recipe(task: type[Any], data: Path, save_dir: Path, model: dict[str, Any]) -> dict[str, Any]:
+    """The recipe of ``tests/toy.py``, or of ``audio.py``, as a YAML."""
+    # fairseq's task for speech is of the old kind: found by ``task``, without defaults.
+    of_task = {"_name": "speech_to_text", "task": "speech_to_text", "seed": 3, "config_yaml": "config.yaml"}
+    of_task.update(max_source_positions=6000, max_target_positions=32)
+    splits = {"train_subset": "train", "valid_subset": "dev"}
+    speech = task is SpeechToTextTask
+    schedule = {"_name": "fixed"} if speech else {"_name": "inverse_sqrt", "warmup_updates": 4}
+    size = {"max_tokens": 800, **splits} if speech else {"max_tokens": 120}
     return {
         "common": {"seed": 3, "cpu": True, "no_progress_bar": True, "log_format": "none"},
-        "task": {"_name": "translation", "data": str(data)},
-        "dataset": {"max_tokens": 120, "num_workers": 0, "disable_validation": True},
+        "task": {**(of_task if speech else {"_name": "translation"}), "data": str(data)},
+        "dataset": {"num_workers": 0, "disable_validation": True, **size},
         "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
         "optimizer": {"_name": "adam"},
-        "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 4},
-        "optimization": {"max_update": 6, "lr": [0.005], "clip_norm": 1.0},
+        "lr_scheduler": schedule,
+        "optimization": {"max_update": 6, "lr": [0.004 if speech else 0.005], "clip_norm": 1.0},
         "checkpoint": {"save_dir": str(save_dir), "no_epoch_checkpoints": True},
         "model": model,
     }
 
 
-def flags_of(values: dict[str, Any]) -> list[str]:
-    flags = []
-    for name, value in values.items():
-        flags += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
-    return flags
-
-
-def losses(run: Any, *arguments: Any) -> list[float]:
-    """Unrounded losses of the updates of one training."""
-    heard: list[float] = []
-    train_step = TranslationTask.train_step
-
-    def listen(task: TranslationTask, *args: Any, **kwargs: Any) -> Any:
-        result = train_step(task, *args, **kwargs)
-        heard.append(result[0].item())
-        return result
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(TranslationTask, "train_step", listen)
-        run(*arguments)
-    return heard
-
-
-def run_hydra(config: DictConfig) -> None:
+def run_hydra(directory: Path, content: dict[str, Any], save_dir: Path) -> Path:
     """``fairseq-hydra-train`` in this process, from a clean state as :func:`tests.toy.run_training`."""
-    metrics.reset()
+    config = read(directory, content)
+    toy.forget_earlier_trainings()
     handlers = list(logging.root.handlers)
-    if hasattr(train.should_stop_early, "best"):
-        del train.should_stop_early.best
     hydra_train._hydra_main(config)
     logging.root.handlers[:] = handlers
+    return save_dir / "checkpoint_last.pt"
 
 
 @pytest.mark.parametrize(
-    ("arch", "choices"),
+    ("task", "arch", "choices"),
     [
-        pytest.param("admin_transformer_iwslt_de_en", {"admin_profile": "released,paper"}, marks=pytest.mark.slow),
-        ("deep_transformer", {"residual": "b2t", "attention": "matt", "norm": "post,none", "base_init": "xavier"}),
+        pytest.param(
+            TranslationTask,
+            "admin_transformer_iwslt_de_en",
+            {**TINY, "admin_profile": "released,paper"},
+            marks=pytest.mark.slow,
+        ),
+        (
+            TranslationTask,
+            "deep_transformer",
+            {**TINY, "residual": "b2t", "attention": "matt", "norm": "post,none", "base_init": "xavier"},
+        ),
+        (
+            SpeechToTextTask,
+            "admin_s2t_transformer_s",
+            {**SPEECH, "admin_profile": "released,paper", "word_dropout": 0.1},
+        ),
     ],
 )
-def test_training_is_the_same(data: Path, tmp_path: Path, arch: str, choices: dict[str, Any]) -> None:
-    values = {**TINY, **choices}
-    flags = ["--max-update", "6", "--no-epoch-checkpoints", *flags_of(values)]
-    by_flags = losses(run_training, parse_training(data, tmp_path / "flags", *flags, arch=arch, model=()))
-    content = recipe(data, tmp_path / "yaml", {"_name": arch, **values})
-    by_yaml = losses(run_hydra, read(tmp_path / "config", content))
-    assert len(by_flags) == 6
-    assert by_yaml == by_flags
-    first, second = (torch.load(tmp_path / one / "checkpoint_last.pt", weights_only=True) for one in ("flags", "yaml"))
-    assert list(first["model"]) == list(second["model"])
-    assert [name for name, value in first["model"].items() if not torch.equal(value, second["model"][name])] == []
+def test_training_is_the_same(
+    task: type[Any], arch: str, choices: dict[str, Any], data: dict[type[Any], Path], tmp_path: Path
+) -> None:
+    flags = ["--max-update", "6", "--no-epoch-checkpoints", *flags_of(choices)]
+
+    def by_flags() -> Path:
+        if task is SpeechToTextTask:
+            return audio.train(data[task], tmp_path / "flags", arch, *flags)
+        return toy.train_toy(data[task], tmp_path / "flags", *flags, arch=arch, model=())
+
+    content = recipe(task, data[task], tmp_path / "yaml", {"_name": arch, **choices})
+    losses, first = toy.losses_of(task, by_flags)
+    losses_by_yaml, second = toy.losses_of(task, lambda: run_hydra(tmp_path / "config", content, tmp_path / "yaml"))
+    assert len(losses) == 6
+    assert losses == losses_by_yaml
+    assert differing(first["model"], second["model"]) == []
     if arch == "deep_transformer":
         return  # by YAML its checkpoint keeps what was said alone, since fairseq builds it from a copy of the settings
     kept = [dict(checkpoint["cfg"]["model"]) for checkpoint in (first, second)]
-    assert [(one, kept[0].get(one), kept[1].get(one)) for one in CHOICES if kept[0].get(one) != kept[1].get(one)] == []
-
-
-def plain(value: Any) -> bool:
-    """Whether ``value`` is made of nothing but the types that every JSON file could hold."""
-    if isinstance(value, dict):
-        return all(type(key) is str and plain(one) for key, one in value.items())
-    if isinstance(value, list):
-        return all(plain(one) for one in value)
-    return value is None or type(value) in (str, int, float, bool)
-
-
-@pytest.mark.parametrize("arch", ["admin_transformer", "dsinit_matt_transformer"])
-def test_a_checkpoint_holds_plain_data(data: Path, tmp_path: Path, arch: str) -> None:
-    flags = ["--max-update", "1", "--no-epoch-checkpoints", *flags_of(TINY)]
-    run_training(parse_training(data, tmp_path, *flags, arch=arch, model=()))
-    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
-    assert type(state["cfg"]) is dict
-    model = state["cfg"]["model"]
-    assert type(model) is dict
-    assert [name for name, value in model.items() if not plain(value)] == []
-    assert state["args"] is None
-    assert {name: model[name] for name in TINY} == TINY
-    assert [name for name in CHOICES if type(model[name]) is not str] == []
+    names = CHOICES if task is TranslationTask else list(kept[0])
+    assert [(one, kept[0].get(one), kept[1].get(one)) for one in names if kept[0].get(one) != kept[1].get(one)] == []

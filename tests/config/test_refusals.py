@@ -9,50 +9,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fairseq_cli import train
 
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.errors import UserError
 from tests.building import TINY, settings, tiny, translation_task
 
 ROOT = Path(__file__).resolve().parents[2]
+LEGAL = "; legal values: "
+PST = "unknown value of --norm 'pst' (did you mean 'post'?)"
+KEEPP = "unknown value of --init 'keepp' (did you mean 'keep'?)"
+ADAPTIVE = {"adaptive_input": True, "adaptive_input_cutoff": "10"}
+CHARACTERS = {"character_embeddings": True}
+TIED = {"share_decoder_input_output_embed": True}
+RATE = {"dropout": 1.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+REZERO = {"residual": "rezero", "norm": "none"}
 
-
-def problems(arch: str = "deep_transformer", **values: Any) -> tuple[str, ...]:
-    with pytest.raises(UserError) as caught:
-        tiny(arch, **values)
-    assert all("\n" not in problem for problem in caught.value.problems)
-    return caught.value.problems
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"norm": "pst"}, "unknown value of --norm 'pst' (did you mean 'post'?); legal values: "),
-        ({"norm": "pre,pots"}, "unknown value of --norm 'pots' (did you mean 'post'?); legal values: "),
-        ({"attention": "mat"}, "unknown value of --attention 'mat' (did you mean 'matt'?); legal values: "),
-        ({"base_init": "xaver"}, "unknown value of --base-init 'xaver' (did you mean 'xavier'?); legal values: "),
-        (
-            {"admin_profile": "relesed"},
-            "unknown value of --admin-profile 'relesed' (did you mean 'released'?); legal values: ",
-        ),
-        ({"b2t_init_scale": "0.2"}, "unknown value of --b2t-init-scale '0.2' (did you mean '0.1'?); legal values: "),
-        ({"ds_init_alpha": "one"}, "--ds-init-alpha takes a number, not 'one'"),
-        ({"ds_init_alpha": "1,two"}, "--ds-init-alpha takes a number, not 'two'"),
-        ({"rezero_alpha": "nan"}, "--rezero-alpha takes a number, not 'nan'"),
-        ({"rezero_alpha": "inf"}, "--rezero-alpha takes a number, not 'inf'"),
-        ({"norm": "pre,post,pre"}, "--norm takes one value or ENCODER,DECODER, not 3 values"),
-    ],
-    ids=str,
-)
-def test_values(values: dict[str, Any], message: str) -> None:
-    (problem,) = problems(**values)
-    # A method that is added later adds legal values.
-    assert problem.startswith(message) if message.endswith("legal values: ") else problem == message
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
+MISTAKES: dict[str, list[tuple[dict[str, Any], tuple[str, ...]]]] = {
+    "deep_transformer": [
+        ({"norm": "pst"}, (PST + LEGAL,)),
+        ({"norm": "pre,pots"}, (f"unknown value of --norm 'pots' (did you mean 'post'?){LEGAL}",)),
+        ({"attention": "mat"}, (f"unknown value of --attention 'mat' (did you mean 'matt'?){LEGAL}",)),
+        ({"base_init": "xaver"}, (f"unknown value of --base-init 'xaver' (did you mean 'xavier'?){LEGAL}",)),
+        ({"admin_profile": "relesed"}, ("unknown value of --admin-profile", "(did you mean 'released'?)", LEGAL)),
+        ({"b2t_init_scale": "0.2"}, (f"unknown value of --b2t-init-scale '0.2' (did you mean '0.1'?){LEGAL}",)),
+        ({"ds_init_alpha": "one"}, ("--ds-init-alpha takes a number, not 'one'",)),
+        ({"ds_init_alpha": "1,two"}, ("--ds-init-alpha takes a number, not 'two'",)),
+        ({"rezero_alpha": "nan"}, ("--rezero-alpha takes a number, not 'nan'",)),
+        ({"rezero_alpha": "inf"}, ("--rezero-alpha takes a number, not 'inf'",)),
+        ({"norm": "pre,post,pre"}, ("--norm takes one value or ENCODER,DECODER, not 3 values",)),
         ({"norm": "none", "layernorm_embedding": True}, ("--norm none", "--layernorm-embedding")),
         ({"norm": "post,none", "layernorm_embedding": True}, ("--norm none", "--layernorm-embedding")),
         ({"attention": "matt", "encoder_embed_dim": 8}, ("matt", "--encoder-embed-dim 8", "--decoder-embed-dim 16")),
@@ -66,6 +51,10 @@ def test_values(values: dict[str, Any], message: str) -> None:
         ({"rezero_alpha": "0.0,1"}, ("--rezero-alpha", "no effect", "--residual rezero")),
         ({"dropout": 1.5}, ("--dropout", "below 1", "not 1.5")),
         ({"decoder_layerdrop": -0.1}, ("--decoder-layerdrop", "at least 0", "not -0.1")),
+        ({"word_dropout": "1"}, ("--word-dropout", "below 1")),
+        ({"word_dropout": "-0.1"}, ("--word-dropout", "at least 0")),
+        ({"word_dropout": "0.1,1.5"}, ("--word-dropout", "not 1.5")),
+        ({"word_dropout": "much"}, ("--word-dropout takes a number, not 'much'",)),
         ({"encoder_normalize_before": True}, ("--encoder-normalize-before", "--norm post", "--norm pre")),
         ({"decoder_normalize_before": True, "norm": "pre,none"}, ("--decoder-normalize-before", "--norm pre,none")),
         ({"encoder_layers": 0}, ("--encoder-layers", "at least 1", "not 0")),
@@ -73,24 +62,71 @@ def test_values(values: dict[str, Any], message: str) -> None:
         ({"decoder_ffn_embed_dim": 0}, ("--decoder-ffn-embed-dim", "at least 1")),
         ({"encoder_attention_heads": 3}, ("--encoder-embed-dim 16", "multiple", "--encoder-attention-heads 3")),
         ({"decoder_attention_heads": 0}, ("--decoder-embed-dim 16", "multiple", "--decoder-attention-heads 0")),
-        (
-            {"share_all_embeddings": True, "encoder_embed_dim": 8},
-            ("--share-all-embeddings", "--encoder-embed-dim 8", "--decoder-embed-dim 16"),
-        ),
-        (
-            {"share_all_embeddings": True, "decoder_embed_path": "vectors.txt"},
-            ("--share-all-embeddings", "--decoder-embed-path", "--encoder-embed-path"),
-        ),
-        ({"base_layers": 1}, ("--base-layers", "not supported")),
-        ({"cross_self_attention": True}, ("--cross-self-attention", "not supported")),
-        ({"quant_noise_pq": 0.1}, ("--quant-noise-pq", "not supported")),
-        ({"encoder_xformers_att_config": "{}"}, ("--encoder-xformers-att-config", "not supported")),
+        ({"share_all_embeddings": True, "encoder_embed_dim": 8}, ("--share-all-embeddings", "--encoder-embed-dim 8")),
+        ({"share_all_embeddings": True, "decoder_embed_path": "vectors"}, ("--decoder-embed-path must equal",)),
+        ({"base_layers": 1}, ("--base-layers is not supported",)),
+        ({"cross_self_attention": True}, ("--cross-self-attention is not supported",)),
+        ({"quant_noise_pq": 0.1}, ("--quant-noise-pq is not supported",)),
+        ({"encoder_xformers_att_config": "{}"}, ("--encoder-xformers-att-config is not supported",)),
     ],
-    ids=str,
-)
-def test_conflicts(values: dict[str, Any], words: tuple[str, ...]) -> None:
-    (problem,) = problems(**values)
-    assert [word for word in words if word not in problem] == []
+    "deep_transformer_lm": [
+        ({"norm": "post,pre"}, ("--norm takes one value here, not post,pre", "only a decoder")),
+        ({**REZERO, "rezero_alpha": "0,1"}, ("--rezero-alpha takes one value here",)),
+        ({"attention": "matt"}, ("--attention matt", "cross-attention")),
+        ({"norm": "none", "layernorm_embedding": True}, ("--norm none", "--layernorm-embedding")),
+        ({"decoder_layers": 0}, ("--decoder-layers", "at least 1")),
+        ({"decoder_normalize_before": True}, ("--decoder-normalize-before", "--norm pre")),
+        ({"scale_heads": True}, ("--scale-heads is not supported",)),
+        ({"adaptive_input": True}, ("--adaptive-input needs --adaptive-input-cutoff",)),
+        ({"adaptive_softmax_cutoff": "20,ten"}, ("--adaptive-softmax-cutoff", "increasing numbers", "'20,ten'")),
+        ({"adaptive_softmax_cutoff": "20,10"}, ("--adaptive-softmax-cutoff", "increasing numbers", "'20,10'")),
+        ({"adaptive_softmax_cutoff": "20,50"}, ("--adaptive-softmax-cutoff 20,50", "44 words")),
+        ({"adaptive_input": True, "adaptive_input_cutoff": "50"}, ("--adaptive-input-cutoff 50", "44 words")),
+        ({"tie_adaptive_weights": True}, ("--tie-adaptive-weights needs --adaptive-input",)),
+        ({"tie_adaptive_proj": True}, ("--tie-adaptive-proj", "no effect", "--tie-adaptive-weights")),
+        (
+            {**ADAPTIVE, "tie_adaptive_weights": True, "adaptive_softmax_cutoff": "12"},
+            ("--adaptive-input-cutoff 10", "--adaptive-softmax-cutoff 12"),
+        ),
+        ({**TIED, "adaptive_softmax_cutoff": "10"}, ("--share-decoder-input-output", "--adaptive-softmax-cutoff")),
+        ({**TIED, "decoder_input_dim": 8}, ("--decoder-input-dim 8", "--decoder-output-dim 16")),
+        ({**CHARACTERS, "character_filters": "[(1, 2), 3]"}, ("--character-filters", "pairs")),
+        ({**CHARACTERS, "character_filters": "exit()"}, ("--character-filters", "'exit()'")),
+        ({**CHARACTERS, **ADAPTIVE}, ("--character-embeddings and --adaptive-input",)),
+        ({"no_weight_decay_on": "norms"}, ("--no-weight-decay-on", "did you mean 'norm'")),
+    ],
+    "deep_s2t_transformer": [
+        ({"residual": "admin", "norm": "pre"}, ("--residual admin", "--norm post", "not pre")),
+        ({"encoder_normalize_before": True}, ("--encoder-normalize-before", "--norm pre")),
+        ({"attention": "matt", "decoder_embed_dim": 8}, ("--encoder-embed-dim 16", "--decoder-embed-dim 8")),
+        ({"encoder_attention_heads": 3}, ("--encoder-embed-dim 16", "--encoder-attention-heads 3")),
+        (RATE, ("--dropout", "below 1")),
+        ({"conv_kernel_sizes": "5,x"}, ("--conv-kernel-sizes", "positive numbers", "'5,x'")),
+        ({"conv_kernel_sizes": "5,0"}, ("--conv-kernel-sizes", "positive numbers", "'5,0'")),
+        ({"conv_channels": 7}, ("--conv-channels must be even", "not 7")),
+        ({"word_dropout": "0.1,0.2"}, ("--word-dropout takes a single value here", "no word embeddings")),
+    ],
+}
+"""Settings of a tiny model of each family, and words of the one line that refuses them."""
+
+
+def problems(arch: str = "deep_transformer", **values: Any) -> tuple[str, ...]:
+    """The lines that refuse a model; none if it is built."""
+    try:
+        tiny(arch, **values)
+    except UserError as error:
+        return error.problems
+    return ()
+
+
+@pytest.mark.parametrize("arch", MISTAKES)
+def test_a_mistake_is_refused_in_one_line_that_names_it(arch: str) -> None:
+    wrong = []
+    for values, words in MISTAKES[arch]:
+        lines = problems(arch, **values)
+        if len(lines) != 1 or "\n" in lines[0] or [word for word in words if word not in lines[0]]:
+            wrong.append(f"{values}: {lines}")
+    assert wrong == []
 
 
 def test_what_only_the_other_stack_would_object_to_is_legal() -> None:
@@ -115,34 +151,46 @@ def test_all_problems_are_reported_together_before_a_module_is_built(monkeypatch
         raise AssertionError("a module was built")
 
     monkeypatch.setattr("torch.nn.Module.__init__", never)
-    found = problems(
-        norm="pst",
-        residual="admn,plain",
-        init="ds-init",
-        admin_omega="fixed",
-        rezero_alpha="zero",
-        encoder_layers=0,
-        decoder_attention_heads=3,
-        base_layers=2,
-    )
-    flags = (
-        "--norm",
-        "--residual",
-        "--init",
-        "--admin-omega",
-        "--rezero-alpha",
-        "--encoder-layers",
-        "--decoder-attention-heads",
-        "--base-layers",
-    )
-    assert len(found) == len(flags)
-    assert [flag for flag in flags if not any(flag in problem for problem in found)] == []
+    wrong = {
+        "norm": "pst",
+        "residual": "admn,plain",
+        "init": "ds-init",
+        "admin_omega": "fixed",
+        "rezero_alpha": "zero",
+        "encoder_layers": 0,
+        "decoder_attention_heads": 3,
+        "base_layers": 2,
+    }
+    lines = problems(**wrong)
+    assert len(lines) == len(wrong)
+    flags = [f"--{name.replace('_', '-')}" for name in wrong]
+    assert [flag for flag in flags if not any(flag in line for line in lines)] == []
 
 
-def test_the_architecture_refuses_before_fairseq_reads_data() -> None:
-    """So that ``fairseq-train`` says it at once and not after minutes of loading."""
-    with pytest.raises(UserError, match="did you mean 'none'"):
-        settings("admin_transformer", norm="non")
+@pytest.mark.parametrize(
+    ("task", "flags", "lines"),
+    [
+        (
+            "language_modeling",
+            "--arch admin_transformer_lm --norm pst --init keep,keepp",
+            [PST, KEEPP, "--init takes one value here, not keep,keepp: the model has only a decoder"],
+        ),
+        (
+            "speech_to_text",
+            "--arch b2t_s2t_transformer_s --norm pst --conv-channels 7",
+            ["--conv-channels must be even, since its gate halves them, not 7", PST],
+        ),
+    ],
+)
+def test_fairseq_train_refuses_before_it_reads_data(
+    task: str, flags: str, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["fairseq-train", "nowhere", "--task", task, *flags.split(), "--optimizer", "adam"]
+    )
+    with pytest.raises(UserError) as caught:
+        train.cli_main()
+    assert [problem.split(";")[0] for problem in caught.value.problems] == lines
 
 
 def test_fairseq_train_ends_with_code_2_and_a_line_for_each_problem(tmp_path: Path) -> None:
@@ -158,7 +206,7 @@ def test_fairseq_train_ends_with_code_2_and_a_line_for_each_problem(tmp_path: Pa
     assert done.returncode == 2
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(lines) == 2
-    assert lines[0].startswith("error: unknown value of --norm 'pst' (did you mean 'post'?); legal values: ")
+    assert lines[0].startswith(f"error: {PST}{LEGAL}")
     assert lines[1] == "error: --ds-init-alpha takes a number, not 'x'"
     assert "Traceback" not in done.stderr + done.stdout
     assert list(tmp_path.iterdir()) == []
