@@ -53,7 +53,7 @@ BREAKS = (
         "return stream + branch + layer_input",
         "return stream + branch",
         "the connection from the bottom of the layer is not there",
-        ("tests/methods/test_b2t.py",),
+        ("tests/methods/test_equations.py",),
     ),
     Break(
         "deepnet-depths",
@@ -61,7 +61,7 @@ BREAKS = (
         "design.encoder_layers**4 * design.decoder_layers",
         "design.decoder_layers**4 * design.encoder_layers",
         "the depths of encoder and decoder are swapped",
-        ("tests/methods/test_deepnet.py",),
+        ("tests/methods/test_constants.py",),
     ),
     Break(
         "dlcl-order",
@@ -69,7 +69,7 @@ BREAKS = (
         "torch.addcmul(mixture, states[first + number], factors[number])",
         "torch.addcmul(mixture, states[first + number], factors[-number])",
         "the weights meet the states in reverse; a new model, whose weights are equal, stays the same",
-        ("tests/methods/test_dlcl.py",),
+        ("tests/methods/test_equations.py",),
     ),
     Break(
         "fixup-shift",
@@ -77,7 +77,7 @@ BREAKS = (
         "return F.linear(x, self.weight, -self.shift * self.weight.sum(dim=1))",
         "return F.linear(x, self.weight) - self.shift",
         "the last shift stands behind its matrix; a new model, whose shifts are 0, stays the same",
-        ("tests/methods/test_fixup.py",),
+        ("tests/methods/test_equations.py",),
     ),
     Break(
         "merged-attention-average",
@@ -85,7 +85,7 @@ BREAKS = (
         "self.out_proj(context + average)",
         "self.out_proj(context)",
         "the average of the target is left out",
-        ("tests/methods/test_merged_attention.py",),
+        ("tests/methods/test_average_attention.py",),
     ),
     Break(
         "merged-attention-mask",
@@ -93,7 +93,7 @@ BREAKS = (
         "torch.logical_not(pads.to(torch.bool))",
         "torch.ones_like(pads, dtype=torch.bool)",
         "the source's pads are attended to",
-        ("tests/methods/test_merged_attention.py", "tests/contract/test_decoding.py"),
+        ("tests/methods/test_average_attention.py", "tests/contract/test_decoding.py"),
     ),
     Break(
         "aan-mask",
@@ -101,7 +101,7 @@ BREAKS = (
         "(weights @ (values * valid).reshape(",
         "(weights @ values.reshape(",
         "pads on the left enter the average of the target",
-        ("tests/methods/test_merged_attention.py", "tests/methods/test_average_attention.py"),
+        ("tests/methods/test_average_attention.py",),
     ),
     Break(
         "aan-state",
@@ -109,7 +109,7 @@ BREAKS = (
         "totals + previous_sum, counts + previous_count",
         "totals + previous_sum, counts",
         "while decoding, the count of the words so far is always 1",
-        ("tests/methods/test_average_attention.py", "tests/methods/test_merged_attention.py"),
+        ("tests/methods/test_average_attention.py",),
     ),
     Break(
         "realformer-carry",
@@ -117,7 +117,7 @@ BREAKS = (
         "scores.add_(below)",
         "scores.add_(0.0 * below)",
         "the logits of the layer below are not added",
-        ("tests/methods/test_realformer.py",),
+        ("tests/methods/test_equations.py",),
     ),
     Break(
         "rezero-start",
@@ -149,7 +149,7 @@ BREAKS = (
         "return torch.add(side, branch, alpha=self.scale)",
         "return side + branch",
         "the sum of all branches ignores its factor",
-        ("tests/methods/test_resi_dual.py",),
+        ("tests/methods/test_equations.py",),
     ),
     Break(
         "derf-slope",
@@ -165,7 +165,7 @@ BREAKS = (
         'return plan_with_normed_heads(("q_proj", "k_proj"), design)',
         'return plan_with_normed_heads(("q_proj",), design)',
         "keys have no norm",
-        ("tests/methods/test_head_norms.py",),
+        ("tests/methods/test_equations.py",),
     ),
     Break(
         "future-mask",

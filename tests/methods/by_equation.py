@@ -1,8 +1,7 @@
 """Whole stacks computed from a sub-layer equation in plain torch, to compare outputs and gradients with a model's.
 
-Nothing here calls a forward method of the package or of fairseq, except for the embedding of the decoder. A test gives
-the equation as ``sub_layer(layer, site, depth, branch, x)``: ``branch(z, inner)`` is attention or feed-forward of z,
-with ``inner`` applied before its last map and ``on_heads`` to the heads of an attention.
+Nothing here calls a forward method of the package or of fairseq, except for the embedding of the decoder. An
+:class:`Equation` says what a sub-layer computes, reading what it needs from :class:`At`.
 
 Legend: T time, S source time, B batch, C width, H heads.
 """
@@ -11,23 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.method import Site
-from tests.models import TINY, perturb, tiny
+from tests.models import TINY, methods_of, perturb, tiny
 from tests.rounding import assert_same_to_rounding
 
 Map = Callable[[Tensor], Tensor]
 OnHeads = Callable[[Any, Tensor], Tensor]
-Branch = Callable[..., Tensor]
 # Models are in float64, but fairseq takes the softmax of an attention in float32 where it computes it by itself. Its
 # rounding, 6e-8 of a weight, is spread over a handful of sub-layers; gradients add up more terms.
 SHARE = 1e-6
-Mix = Callable[[Any, list[Tensor]], Tensor]
-SubLayer = Callable[[Any, Site, int, Branch, Tensor], Tensor]
 FIRST_NORM = {
     Site.SELF: "self_attn_layer_norm",
     Site.CROSS: "encoder_attn_layer_norm",
@@ -41,8 +39,13 @@ def ln(x: Tensor, norm: Any, epsilon: float = 1e-5) -> Tensor:
     return centred / torch.sqrt(centred.square().mean(dim=-1, keepdim=True) + epsilon) * norm.weight + norm.bias
 
 
+def rms(x: Tensor, norm: Any) -> Tensor:
+    """Zhang and Sennrich 2019, equation 4."""
+    return x / torch.sqrt((x * x).sum(dim=-1, keepdim=True) / x.size(-1) + 1e-5) * norm.weight
+
+
 def same(x: Tensor) -> Tensor:
-    """No norm."""
+    """Change nothing."""
     return x
 
 
@@ -51,35 +54,41 @@ def untouched(map_: Any, heads: Tensor) -> Tensor:
     return heads
 
 
-def first_norm(layer: Any, site: Site) -> Any:
-    """The norm with stock's name."""
-    return getattr(layer, FIRST_NORM[site])
-
-
 def linear(x: Tensor, module: Any) -> Tensor:
-    """W x + b."""
-    return x @ module.weight.t() + module.bias
-
-
-def maps(module: Any) -> tuple[Any, Any, Any]:
-    """The maps of queries, keys and values."""
-    return module.q_proj, module.k_proj, module.v_proj
+    """W x + b, or W x."""
+    product: Tensor = x @ module.weight.t()
+    return product if module.bias is None else product + module.bias
 
 
 def attention(
-    module: Any, query: Tensor, source: Tensor, causal: bool, inner: Map = same, on_heads: OnHeads = untouched
+    module: Any,
+    query: Tensor,
+    source: Tensor,
+    causal: bool,
+    inner: Map = same,
+    on_heads: OnHeads = untouched,
+    on_logits: Map = same,
 ) -> Tensor:
-    """Vaswani et al. 2017, equation 1; ``on_heads`` is applied to q, k and v, ``(B, H, T, C / H)``, with their map."""
+    """Vaswani et al. 2017, equation 1.
+
+    ``inner`` is applied before the last map, ``on_heads`` to q, k and v, ``(B, H, T, C / H)``, with their map, and
+    ``on_logits`` to the logits, ``(B, H, T, S)``, before the mask.
+    """
 
     def heads(x: Tensor, map_: Any) -> Tensor:
         return on_heads(map_, linear(x, map_).view(*x.shape[:2], module.num_heads, -1).permute(1, 2, 0, 3))
 
-    q, k, v = (heads(z, one) for z, one in zip((query, source, source), maps(module), strict=True))
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))
+    q, k, v = heads(query, module.q_proj), heads(source, module.k_proj), heads(source, module.v_proj)
+    logits = on_logits(q @ k.transpose(-1, -2) / math.sqrt(q.size(-1)))
     if causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), float("-inf"))
-    context = (torch.softmax(scores, dim=-1) @ v).permute(2, 0, 1, 3).flatten(2)
+        logits = logits.masked_fill(torch.ones(logits.shape[-2:]).triu(1).bool(), float("-inf"))
+    context = (torch.softmax(logits, dim=-1) @ v).permute(2, 0, 1, 3).flatten(2)
     return linear(inner(context), module.out_proj)
+
+
+def attend(at: At, module: Any, query: Tensor, source: Tensor, **changes: Any) -> Tensor:
+    """Softmax attention, in the decoder to the target so far."""
+    return attention(module, query, source, at.causal, **changes)
 
 
 def feed_forward(layer: Any, x: Tensor, inner: Map = same) -> Tensor:
@@ -87,48 +96,140 @@ def feed_forward(layer: Any, x: Tensor, inner: Map = same) -> Tensor:
     return linear(inner(linear(x, layer.fc1).clamp(min=0)), layer.fc2)
 
 
-def run(stack: Any, x: Tensor, source: Tensor | None, sub_layer: SubLayer, causal: bool, mix: Mix) -> Tensor:
-    """The last mixture of the states, ``(T, B, C)``."""
-    states = [x]
-    for depth, layer in enumerate(stack.layers, start=1):
-
-        def attend(z: Tensor, inner: Map = same, on_heads: OnHeads = untouched, layer: Any = layer) -> Tensor:
-            return attention(layer.self_attn, z, z, causal, inner, on_heads)
-
-        def attend_source(z: Tensor, inner: Map = same, on_heads: OnHeads = untouched, layer: Any = layer) -> Tensor:
-            assert source is not None
-            return attention(layer.encoder_attn, z, source, False, inner, on_heads)
-
-        def feed(z: Tensor, inner: Map = same, layer: Any = layer) -> Tensor:
-            return feed_forward(layer, z, inner)
-
-        x = sub_layer(layer, Site.SELF, depth, attend, x)
-        if source is not None:
-            x = sub_layer(layer, Site.CROSS, depth, attend_source, x)
-        states.append(sub_layer(layer, Site.FFN, depth, feed, x))
-        x = mix(stack, states)
-    return x
-
-
 def newest(stack: Any, states: list[Tensor]) -> Tensor:
     """The output of the layer below."""
     return states[-1]
+
+
+@dataclass(frozen=True)
+class Equation:
+    """What a stack computes.
+
+    Attributes:
+        sub_layer: the stream above a sub-layer, from that below it.
+        top: what is done on top, from the output of the last layer.
+        mix: the input of the next layer, from a stack and its states so far.
+        attend: an attention, in place of softmax attention.
+        feed: a feed-forward network, from its layer.
+    """
+
+    sub_layer: Callable[[At, Tensor], Tensor]
+    top: Callable[[At, Tensor], Tensor] = lambda at, x: x
+    mix: Callable[[Any, list[Tensor]], Tensor] = newest
+    attend: Callable[..., Tensor] = attend
+    feed: Callable[..., Tensor] = feed_forward
+
+
+@dataclass
+class At:
+    """A place in a stack that is being computed, as an equation reads it.
+
+    Attributes:
+        stack: the encoder or the decoder.
+        equation: what it computes.
+        start: input of the stack, ``(T, B, C)``.
+        source: output of the encoder, if there is one.
+        layer, depth, site: where the sub-layer is; depth counts from 1.
+        layer_input: input of the layer.
+        branches: outputs of the branches so far.
+        logits: of the attentions so far, by site.
+    """
+
+    stack: Any
+    equation: Equation
+    start: Tensor
+    source: Tensor | None
+    layer: Any = None
+    depth: int = 0
+    site: Site = Site.SELF
+    layer_input: Tensor = field(init=False)
+    branches: list[Tensor] = field(default_factory=list)
+    logits: dict[Site, Tensor] = field(default_factory=dict)
+
+    @property
+    def in_encoder(self) -> bool:
+        """Whether the stack is an encoder."""
+        return bool(self.stack.design.stack.value == "encoder")
+
+    @property
+    def causal(self) -> bool:
+        """Whether a query sees only what is not behind it."""
+        return not self.in_encoder and self.site is Site.SELF
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of the stack."""
+        return len(self.stack.layers)
+
+    @property
+    def sub_layers(self) -> int:
+        """Number of sub-layers of the stack."""
+        return self.layers * len(sites_of(self.layer))
+
+    @property
+    def residual(self) -> Any:
+        """The residual connection."""
+        return getattr(self.layer, f"{self.site.value}_residual")
+
+    @property
+    def first_norm(self) -> Any:
+        """The norm with stock's name."""
+        return getattr(self.layer, FIRST_NORM[self.site])
+
+    def norm(self, x: Tensor) -> Tensor:
+        """LayerNorm of that name, if there is one."""
+        return x if self.first_norm is None else ln(x, self.first_norm)
+
+    def later_norm(self, place: str, x: Tensor) -> Tensor:
+        """LayerNorm at another place."""
+        return ln(x, getattr(self.layer, f"{self.site.value}_{place}_norm"))
+
+    def branch(self, x: Tensor, **changes: Any) -> Tensor:
+        """Attention or feed-forward of ``x``; ``changes`` as in :func:`attention`."""
+        if self.site is Site.FFN:
+            output = self.equation.feed(self.layer, x, **changes)
+        else:
+            source = self.source if self.site is Site.CROSS else x
+            output = self.equation.attend(self, getattr(self.layer, self.site.value), x, source, **changes)
+        self.branches.append(output)
+        return output
+
+
+def sites_of(layer: Any) -> list[Site]:
+    """The sub-layers that a layer has."""
+    return [site for site in Site if hasattr(layer, f"{site.value}_residual")]
+
+
+def run(stack: Any, start: Tensor, source: Tensor | None, equation: Equation) -> Tensor:
+    """The output of a stack, ``(T, B, C)``."""
+    at, states = At(stack, equation, start, source), [start]
+    for depth, layer in enumerate(stack.layers, start=1):
+        x = equation.mix(stack, states)
+        at.depth, at.layer, at.layer_input = depth, layer, x
+        for site in sites_of(layer):
+            at.site = site
+            x = equation.sub_layer(at, x)
+        states.append(x)
+    return equation.top(at, equation.mix(stack, states))
 
 
 def stirred(arch: str, **values: Any) -> Any:
     """A tiny model in float64, nothing at a special value: every norm has a gain and a bias of its own."""
     model = tiny(arch, **values).double()
     perturb(model)
+    for name, buffer in model.named_buffers():
+        if name.endswith("omega_profiled"):
+            buffer.uniform_(1, 2)
     return model.eval()
 
 
-def assert_same_gradients(found: Tensor, expected: Tensor, parameters: dict[str, nn.Parameter]) -> None:
+def assert_same_gradients(output: Tensor, expected: Tensor, parameters: dict[str, nn.Parameter]) -> None:
     """Compare two tensors, and the gradients of a random projection of either for every parameter."""
-    assert_same_to_rounding(found, expected, SHARE)
-    weights = torch.randn(found.shape, dtype=found.dtype, generator=torch.Generator().manual_seed(4))
+    assert_same_to_rounding(output, expected, SHARE)
+    weights = torch.randn(output.shape, dtype=output.dtype, generator=torch.Generator().manual_seed(4))
     sides = [
         torch.autograd.grad((weights * side).sum(), list(parameters.values()), allow_unused=True)
-        for side in (found, expected)
+        for side in (output, expected)
     ]
     compared = 0
     for name, mine, theirs in zip(parameters, *sides, strict=True):
@@ -139,42 +240,21 @@ def assert_same_gradients(found: Tensor, expected: Tensor, parameters: dict[str,
     assert compared > 10
 
 
-def assert_is(
-    arch: str,
-    make: Callable[[Any], tuple[SubLayer, Callable[[Tensor, Tensor], Tensor]]],
-    mix: Mix = newest,
-    **values: Any,
-) -> None:
-    """Compare both stacks of a translation model, and a language model, with an equation.
-
-    Args:
-        arch: the architecture; ``arch + "_lm"`` is its language model.
-        make: from a stack to its sub-layer equation and to what is done on top, from ``x_0`` and ``x_L``.
-        mix: from a stack and its states so far to the input of the next layer.
-        values: settings.
-    """
+def assert_is(arch: str, equation: Equation, **values: Any) -> None:
+    """Compare both stacks of a translation model with an equation, and a language model where the method has one."""
     model = stirred(arch, **values)
     generator = torch.Generator().manual_seed(2)
     source = torch.randn(6, 2, TINY["encoder_embed_dim"], dtype=torch.float64, generator=generator)
     previous = torch.randint(4, 40, (2, 5), generator=generator)
-    sub_layer, finish = make(model.encoder)
-    expected = finish(source, run(model.encoder, source, None, sub_layer, False, mix))
-    assert_same_gradients(model.encoder.run_layers(source, None, [], False), expected, trained(model.encoder))
+    expected = run(model.encoder, source, None, equation)
+    output = model.encoder.run_layers(source, None, [], False)
+    assert_same_gradients(output, expected, dict(model.encoder.named_parameters()))
     encoded = {"encoder_out": [source], "encoder_padding_mask": []}
-    stacks = [(model.decoder, source, encoded), (stirred(f"{arch}_lm", **halves(values)).decoder, None, None)]
-    for decoder, keys, given in stacks:
-        sub_layer, finish = make(decoder)
-        start = decoder.embed(previous, None)
-        expected = finish(start, run(decoder, start, keys, sub_layer, True, mix))
-        found = decoder.extract_features(previous, given)[0].transpose(0, 1)
-        assert_same_gradients(found, expected, trained(decoder))
-
-
-def halves(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a language model: those of the decoder."""
-    return {name: value.split(",")[-1] if isinstance(value, str) else value for name, value in values.items()}
-
-
-def trained(stack: Any) -> dict[str, nn.Parameter]:
-    """What is trained, by name."""
-    return dict(stack.named_parameters())
+    decoders = [(model.decoder, source, encoded)]
+    if arch.removesuffix("_transformer") in methods_of(DeepTransformerLanguageModel):
+        of_decoder = {name: value.split(",")[-1] if isinstance(value, str) else value for name, value in values.items()}
+        decoders.append((stirred(f"{arch}_lm", **of_decoder).decoder, None, None))
+    for decoder, keys, given in decoders:
+        expected = run(decoder, decoder.embed(previous, None), keys, equation)
+        output = decoder.extract_features(previous, given)[0].transpose(0, 1)
+        assert_same_gradients(output, expected, dict(decoder.named_parameters()))

@@ -115,40 +115,6 @@ def test_stored_variances_are_those_of_the_branches() -> None:
             assert float(residual.calibrated) == 1.0
 
 
-@pytest.mark.parametrize("values", [{}, {"admin_scale": "scalar"}, {"admin_omega": "frozen"}])
-@pytest.mark.parametrize("train", [True, False])
-def test_with_omega_at_1_it_is_post_ln(values: dict[str, Any], train: bool) -> None:
-    post_ln = tiny("post_ln_transformer", seed=4, **DROPOUTS).train(train)
-    model = tiny("admin_transformer", **DROPOUTS, **values).train(train)
-    model.load_state_dict(post_ln.state_dict(), strict=True)
-    outputs = [logits(one, batch(), seed=5) for one in (model, post_ln)]
-    assert torch.equal(*outputs)
-    for output in outputs:
-        output.sum().backward()
-    for name, parameter in post_ln.named_parameters():
-        torch.testing.assert_close(model.get_parameter(name).grad, parameter.grad, msg=name)
-
-
-def test_omega_away_from_1_is_not_post_ln() -> None:
-    model, _ = profiled()
-    post_ln = tiny("post_ln_transformer", seed=4).eval()
-    weights = model.state_dict()
-    post_ln.load_state_dict({name: weights[name] for name in post_ln.state_dict()}, strict=True)
-    assert (logits(model.eval(), batch()) - logits(post_ln, batch())).abs().max() > 0.01
-
-
-@pytest.mark.parametrize("omega", ["trained", "frozen"])
-def test_layer_is_the_equation_of_the_paper(omega: str) -> None:
-    model, _ = profiled(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, admin_omega=omega)
-    layer, x = model.eval().encoder.layers[1], torch.randn(5, 3, 16)
-    scales = [residual.stream_scale() for residual in residuals(layer).values()]
-    with torch.no_grad():
-        attended = layer.self_attn(x, x, x)[0]
-        middle = layer.self_attn_layer_norm(scales[0] * x + attended)
-        expected = layer.final_layer_norm(scales[1] * middle + layer.fc2(torch.relu(layer.fc1(middle))))
-        torch.testing.assert_close(layer(x, None)[0], expected)
-
-
 def test_trained_omega_moves_and_frozen_omega_does_not() -> None:
     for omega, moves in (("trained", True), ("frozen", False)):
         model, _ = profiled(admin_omega=omega)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -11,26 +10,11 @@ from torch import Tensor
 
 from fairseq_plugins.core.initialisation import linear_maps
 from fairseq_plugins.core.method import Site
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.deepscale import correlations
 from tests.building import tiny
-from tests.methods.by_equation import Branch, SubLayer, assert_is, first_norm, ln
 
 ARCH = "deepscale_transformer"
 BERT = (Site.SELF, Site.FFN)
-
-
-@pytest.mark.parametrize("k", [2.0, 0.5])
-def test_stacks_are_the_equation(k: float) -> None:
-    def make(stack: Any) -> tuple[SubLayer, Any]:
-        count = len(stack.layers) * (2 if getattr(stack.layers[0], "encoder_attn", None) is None else 3)
-
-        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
-            return math.sqrt(1 - k / count) * x + math.sqrt(k / count) * branch(ln(x, first_norm(layer, site)))
-
-        return sub_layer, lambda start, x: ln(x, stack.layer_norm)
-
-    assert_is(ARCH, make, deepscale_k=k)
 
 
 # What the authors' function sigma_attn_v_out (revision 7f48e64) returns at width 1,024 and dropout 0.1: the deviation
@@ -101,12 +85,6 @@ def test_the_stream_of_a_deep_new_model_keeps_its_variance(norm: str) -> None:
     deviations = [float(state.std()) for state in states]
     assert len(deviations) == 48
     assert all(0.6 < deviation < 1.6 for deviation in deviations)
-
-
-@pytest.mark.parametrize("k", [0.0, -1.0])
-def test_a_share_that_is_none_is_refused(k: float) -> None:
-    with pytest.raises(UserError, match=f"^--deepscale-k must be above 0, not {k:g}$"):
-        tiny(ARCH, deepscale_k=k)
 
 
 def test_a_stack_of_one_layer_keeps_half_of_its_stream() -> None:

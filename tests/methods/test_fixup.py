@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.methods.fixup import branch_factor
 from tests import toy
-from tests.building import TINY, batch, count, logits, residuals, settings, tiny
+from tests.building import batch, count, logits, residuals, tiny
 from tests.methods.test_initialisation import FUSED, XAVIER_FFN, D, assert_uniform, model
 from tests.models import tiny as language_model
 
@@ -24,16 +21,6 @@ T, S, B, C = 5, 7, 2, 16
 N, M = 5, 4  # layers of the models of test_initialisation
 BRANCHES = 2 * N + 3 * M
 QKV = ("q_proj", "k_proj", "v_proj")
-
-
-# Constants ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("branches", "matrices", "value"), [(12, 4, 0.661), (30, 4, 0.567), (30, 2, 30**-0.5), (100, 3, 100**-0.25)]
-)
-def test_factor_of_a_branch(branches: int, matrices: int, value: float) -> None:
-    assert branch_factor(branches, matrices) == pytest.approx(value, abs=5e-4)
 
 
 STRUCTURES: list[tuple[dict[str, Any], int]] = [
@@ -189,64 +176,6 @@ def randomise(module: nn.Module) -> None:
             parameter.copy_(0.3 * torch.randn(parameter.shape) + (0.5 if parameter.numel() == 1 else 0.0))
 
 
-def attend(attention: Any, query: Tensor, key: Tensor, mask: Any = None) -> Tensor:
-    """Softmax attention without biases, written out; ``(T, B, C)``."""
-    heads, width = attention.num_heads, query.size(-1)
-    q, k, v = (
-        (x @ getattr(attention, name).weight.t()).view(len(x), B, heads, width // heads).permute(1, 2, 0, 3)
-        for name, x in zip(QKV, (query, key, key), strict=True)
-    )
-    scores = q @ k.transpose(2, 3) / (width // heads) ** 0.5
-    context = (scores if mask is None else scores + mask).softmax(dim=-1) @ v
-    return context.permute(2, 0, 1, 3).reshape(len(query), B, width) @ attention.out_proj.weight.t()
-
-
-def feed_forward(layer: Any, x: Tensor) -> Tensor:
-    """W_2 (relu(W_1 x - b_2) - b_3)."""
-    inside = torch.relu(x @ layer.fc1.weight.t() - float(layer.fc1.shift))
-    return (inside - float(layer.fc2.shift)) @ layer.fc2.weight.t()
-
-
-@torch.no_grad()
-def test_layers_are_the_equations() -> None:
-    """z + s * attention(z - b), then z + s * W_2 (relu(W_1 (z - b_1) - b_2) - b_3); keys and values are not shifted."""
-    built = tiny("fixup_transformer").double().eval()
-    randomise(built)
-    x, source = torch.randn(T, B, C).double(), torch.randn(S, B, C).double()
-    mask = torch.full((T, T), float("-inf")).triu(1).double()
-    for layer in built.encoder.layers:
-        y = x - float(layer.self_attn_layer_norm.shift)
-        z = x + float(layer.self_attn_residual.alpha) * attend(layer.self_attn, y, y)
-        y = z - float(layer.final_layer_norm.shift)
-        expected = z + float(layer.ffn_residual.alpha) * feed_forward(layer, y)
-        torch.testing.assert_close(layer(x, None)[0], expected, rtol=0, atol=1e-12)
-    for layer in built.decoder.layers:
-        y = x - float(layer.self_attn_layer_norm.shift)
-        z = x + float(layer.self_attn_residual.alpha) * attend(layer.self_attn, y, y, mask)
-        y = z - float(layer.encoder_attn_layer_norm.shift)
-        z = z + float(layer.encoder_attn_residual.alpha) * attend(layer.encoder_attn, y, source)
-        y = z - float(layer.final_layer_norm.shift)
-        expected = z + float(layer.ffn_residual.alpha) * feed_forward(layer, y)
-        found = layer(x, source, None, None, mask, None, False)[0]
-        # fairseq's cross-attention takes its softmax in single precision.
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-@torch.no_grad()
-def test_on_top_of_the_stacks() -> None:
-    """s (x - b) on the encoder, x - b on the decoder."""
-    built, inputs = tiny("fixup_transformer").eval(), batch()
-    randomise(built)
-    encoded = built.encoder(inputs.src_tokens, inputs.src_lengths, return_all_hiddens=True)
-    top = built.encoder.layer_norm
-    expected = float(top.scale) * (encoded["encoder_states"][-1] - float(top.shift))
-    torch.testing.assert_close(encoded["encoder_out"][0], expected)
-    features, extra = built(*inputs, features_only=True)
-    torch.testing.assert_close(
-        features.transpose(0, 1), extra["inner_states"][-1] - float(built.decoder.layer_norm.shift)
-    )
-
-
 @torch.no_grad()
 def test_dropouts_stand_before_the_scale_and_before_the_last_shift() -> None:
     """Everything dropped behind the activation leaves W_2 (0 - b_3), everything dropped on the branch the stream."""
@@ -311,13 +240,6 @@ def test_no_parameter_is_none() -> None:
     assert all(module.bias is None for layer in layers for module in (layer.fc1, layer.fc2))
 
 
-def test_a_copy_is_independent() -> None:
-    built = tiny("fixup_transformer").eval()
-    other = copy.deepcopy(built)
-    randomise(other)
-    assert not any(p.any() for name, p in built.named_parameters() if name.endswith("shift"))
-
-
 def test_training_with_a_moving_average_of_the_weights(toy_data: Path, tmp_path: Path) -> None:
     """fairseq's ``--store-ema`` walks over parameters and buffers; what it stores is an average of the former."""
     path = toy.train_toy(
@@ -334,14 +256,6 @@ def test_training_with_a_moving_average_of_the_weights(toy_data: Path, tmp_path:
 
 
 # Combinations ------------------------------------------------------------------------------------------------------
-
-
-def test_the_last_layer_norm_is_refused() -> None:
-    with pytest.raises(UserError) as refused:
-        settings("fixup_transformer", **TINY, layernorm_embedding=True)
-    assert refused.value.problems == (
-        "--norm fixup replaces every LayerNorm, but --layernorm-embedding asks for one: drop one of the two",
-    )
 
 
 def test_a_branch_that_does_not_end_in_a_linear_map() -> None:

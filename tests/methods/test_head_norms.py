@@ -2,54 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.core.method import PARTS, Axis, Site
+from fairseq_plugins.core.method import PARTS, Axis
 from fairseq_plugins.core.weight_decay import parameters_by_kind
 from fairseq_plugins.search.step_attention import has_steps
 from tests.building import batch, logits, tiny
-from tests.methods.by_equation import Branch, SubLayer, assert_is, first_norm, ln
-
-
-def rms(x: Tensor, norm: Any) -> Tensor:
-    """Zhang and Sennrich 2019, equation 4."""
-    return x / torch.sqrt((x * x).sum(dim=-1, keepdim=True) / x.size(-1) + 1e-5) * norm.weight
-
-
-def test_qk_norm_is_the_equation() -> None:
-    def on_heads(map_: Any, heads: Tensor) -> Tensor:
-        return ln(heads, map_.norm) if hasattr(map_, "norm") else heads
-
-    def make(stack: Any) -> tuple[SubLayer, Any]:
-        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
-            normed = ln(x, first_norm(layer, site))
-            return x + (branch(normed) if site is Site.FFN else branch(normed, on_heads=on_heads))
-
-        return sub_layer, lambda start, x: ln(x, stack.layer_norm)
-
-    assert_is("qk_norm_transformer", make)
-
-
-def test_hybrid_norm_is_the_equation() -> None:
-    """X' = Norm(Y) + FFN(Norm(Y)), with Y = X + attention of normalised queries, keys and values."""
-
-    def on_heads(map_: Any, heads: Tensor) -> Tensor:
-        return rms(heads, map_.norm)
-
-    def make(stack: Any) -> tuple[SubLayer, Any]:
-        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
-            if site is Site.FFN:
-                return x + branch(x)
-            return rms(x + branch(x, on_heads=on_heads), first_norm(layer, site))
-
-        return sub_layer, lambda start, x: rms(x, stack.layer_norm)
-
-    assert_is("hybrid_norm_transformer", make)
 
 
 @pytest.mark.parametrize(("attention", "normed"), [("qk_norm", ["q_proj", "k_proj"]), ("qkv_norm", None)])

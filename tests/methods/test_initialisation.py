@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.errors import UserError
 from tests.building import build
 
 D, F = 64, 96
@@ -98,120 +97,98 @@ def assert_model(
             assert_layer(layers[depth - 1], scaled, biases or {}, f"{stack} layer {depth}")
 
 
-@pytest.mark.parametrize("arch", ["post_ln", "pre_ln", "b2t", "rezero"])
-def test_base_of_todays_stock_fairseq(arch: str) -> None:
-    assert_model(model(f"{arch}_transformer"), STOCK, STOCK_BIASES)
+GATE = {"self_attn.gate": math.sqrt(6 / (2 * D + 2 * D))}
+NETWORK = {"self_attn.ffn.fc1": XAVIER_FFN, "self_attn.ffn.fc2": XAVIER_FFN}
+BESIDE = {f"encoder_attn.{name}": bound for name, bound in {**SELF, **GATE}.items()}
+SELF_BESIDE = {name: bound for name, bound in BESIDE.items() if "gate" not in name}
+GATE_BESIDE = {name: bound for name, bound in BESIDE.items() if "gate" in name}
 
 
-@pytest.mark.parametrize("arch", ["admin", "rezero_post_ln"])
-def test_base_of_the_papers(arch: str) -> None:
-    assert_model(model(f"{arch}_transformer"), PAPERS)
+def stacks(encoder: Any, decoder: Any) -> dict[str, Any]:
+    return {"encoder": encoder, "decoder": decoder}
 
 
-def test_the_base_is_a_choice_of_its_own_for_each_stack() -> None:
-    built = model("post_ln_transformer", base_init="xavier,fairseq")
-    assert_model(built, {"encoder": PAPERS["encoder"]})
-    assert_model(built, {"decoder": STOCK["decoder"]}, STOCK_BIASES)
+def of_decoder(*parts: dict[str, float]) -> dict[str, dict[str, float]]:
+    """The encoder of the papers below a decoder of these maps."""
+    return stacks(PAPERS["encoder"], {name: bound for part in parts for name, bound in part.items()})
 
 
-def test_the_cross_attention_may_be_drawn_as_three_matrices() -> None:
-    """Xavier's variance with gain 1, 2 / (d + d), instead of that of one fused matrix, 2 / (d + 3 d)."""
-    apart = both(PAPERS_FFN, cross_bound=XAVIER)
-    for arch in ("post_ln", "pre_ln", "rezero", "admin"):
-        assert_model(model(f"{arch}_transformer", base_init="xavier_apart"), apart)
-    plain, built = (model("post_ln_transformer", base_init=one) for one in ("xavier", "xavier_apart"))
-    for name, value in plain.state_dict().items():
-        factor = math.sqrt(2) if re.search(r"encoder_attn\.[qkv]_proj\.weight", name) else 1
-        torch.testing.assert_close(built.state_dict()[name], factor * value, rtol=1e-6, atol=0)
+ROOT, FOURTH_ROOT = stacks(-0.5, -0.5), stacks(-0.25, -0.25)
+RELEASED = {"ds_init_rule": "released"}
+DISTRIBUTIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    # The base: today's stock fairseq, or that of the papers; a choice of its own for each stack.
+    *((arch, {}, STOCK, {"biases": STOCK_BIASES}) for arch in ("post_ln", "pre_ln", "b2t", "rezero")),
+    *((arch, {}, PAPERS, {}) for arch in ("admin", "rezero_post_ln")),
+    ("post_ln", {"base_init": "xavier,fairseq"}, {"encoder": PAPERS["encoder"]}, {}),
+    ("post_ln", {"base_init": "xavier,fairseq"}, {"decoder": STOCK["decoder"]}, {"biases": STOCK_BIASES}),
+    # Xavier's variance with gain 1, 2 / (d + d), instead of that of one fused matrix, 2 / (d + 3 d); not twice.
+    *((arch, {"base_init": "xavier_apart"}, DEPTH_SCALED, {}) for arch in ("post_ln", "pre_ln", "rezero", "admin")),
+    ("ds_init", {"base_init": "xavier_apart", **RELEASED}, DEPTH_SCALED, {"exponent": FOURTH_ROOT}),
+    ("dsinit_matt", {"base_init": "xavier_apart", "init": "keep"}, WITHOUT_SELF, {}),
+    # DS-Init shrinks with the root of the depth, as released with the fourth root; alpha with its own root.
+    ("ds_init", {}, DEPTH_SCALED, {"exponent": ROOT}),
+    ("ds_init", RELEASED, DEPTH_SCALED, {"exponent": FOURTH_ROOT}),
+    ("ds_init", {"ds_init_alpha": "0.36"}, DEPTH_SCALED, {"exponent": ROOT, "factor": stacks(0.36, 0.36)}),
+    (
+        "ds_init",
+        {"ds_init_alpha": "0.36", **RELEASED},
+        DEPTH_SCALED,
+        {"exponent": FOURTH_ROOT, "factor": stacks(0.6, 0.6)},
+    ),
+    ("ds_init", {"init": "ds_init,keep"}, {"encoder": PAPERS["encoder"]}, {"exponent": ROOT}),
+    ("ds_init", {"init": "ds_init,keep"}, {"decoder": PAPERS["decoder"]}, {}),
+    ("ds_init", {"init": "keep,ds_init", "ds_init_rule": "paper,released"}, {"encoder": PAPERS["encoder"]}, {}),
+    (
+        "ds_init",
+        {"init": "keep,ds_init", "ds_init_rule": "paper,released"},
+        {"decoder": DEPTH_SCALED["decoder"]},
+        {"exponent": FOURTH_ROOT},
+    ),
+    (
+        "ds_init",
+        {"base_init": "fairseq"},
+        both(STOCK_FFN, cross_bound=XAVIER),
+        {"biases": STOCK_BIASES, "exponent": ROOT},
+    ),
+    # The cross-attention is drawn as three matrices, a self-attention in its sub-layer as one.
+    ("dsinit_matt", {}, WITHOUT_SELF, {"exponent": ROOT}),
+    ("dsinit_matt_self", {}, of_decoder(cross(XAVIER), SELF_BESIDE, PAPERS_FFN), {"exponent": ROOT}),
+    ("dsinit_matt_aan", RELEASED, of_decoder(cross(XAVIER), GATE_BESIDE, PAPERS_FFN), {"exponent": FOURTH_ROOT}),
+    # The gate of average attention is Xavier's without bias under every base.
+    ("aan", {"aan_ffn": "yes"}, of_decoder(GATE, NETWORK, cross(FUSED), PAPERS_FFN), {}),
+    (
+        "aan",
+        {"base_init": "fairseq"},
+        stacks(STOCK["encoder"], {**GATE, **cross(FUSED), **STOCK_FFN}),
+        {"biases": STOCK_BIASES},
+    ),
+    ("aan", {"init": "ds_init"}, of_decoder(GATE, cross(XAVIER), PAPERS_FFN), {"exponent": ROOT}),
+    # B2T scales every matrix of a stack alike.
+    *(
+        ("b2t", {"b2t_init_scale": scale}, STOCK, {"biases": STOCK_BIASES, "factor": factor})
+        for scale, factor in (
+            ("layers", stacks(5**-0.5, 4**-0.5)),
+            ("0.1", stacks(0.1, 0.1)),
+            ("0.1,none", stacks(0.1, 1)),
+        )
+    ),
+]
 
 
-def test_drawn_apart_once_is_enough() -> None:
-    """What draws its own weights apart does so under this base, too, and not twice."""
-    built = model("ds_init_transformer", base_init="xavier_apart", ds_init_rule="released")
-    assert_model(built, DEPTH_SCALED, exponent=both_stacks(-0.25))
-    built = model("dsinit_matt_transformer", base_init="xavier_apart", init="keep")
-    assert_model(built, WITHOUT_SELF)
-    plain, apart = (
-        model("t_fixup_transformer", base_init=one, t_fixup_rule="paper") for one in ("xavier", "xavier_apart")
-    )
-    for name, value in plain.state_dict().items():
-        torch.testing.assert_close(apart.state_dict()[name], value, rtol=1e-6, atol=0, msg=name)
+def test_distribution_of_every_matrix() -> None:
+    for method, values, weights, more in DISTRIBUTIONS:
+        assert_model(model(f"{method}_transformer", **values), weights, **more)
 
 
-def test_a_model_without_cross_attention_is_told_that_there_is_none_to_draw_apart() -> None:
-    with pytest.raises(UserError) as refused:
-        build("deep_transformer", base_init="xavier_apart", no_cross_attention=True)
-    assert refused.value.problems == (
-        "--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier",
-    )
-
-
-def both_stacks(value: float) -> dict[str, float]:
-    return {"encoder": value, "decoder": value}
-
-
-def test_depth_scaling_of_the_paper_shrinks_with_the_root_of_the_depth() -> None:
-    assert_model(model("ds_init_transformer"), DEPTH_SCALED, exponent=both_stacks(-0.5))
-
-
-def test_depth_scaling_as_released_shrinks_with_the_fourth_root() -> None:
-    assert_model(model("ds_init_transformer", ds_init_rule="released"), DEPTH_SCALED, exponent=both_stacks(-0.25))
-
-
-def test_depth_scaling_with_merged_attention() -> None:
-    assert_model(model("dsinit_matt_transformer"), WITHOUT_SELF, exponent=both_stacks(-0.5))
-
-
-GATE = math.sqrt(6 / (2 * D + 2 * D))
-
-
-def test_depth_scaling_with_a_whole_attention_beside_the_cross_attention() -> None:
-    """The cross-attention is drawn as three matrices, the self-attention in its sub-layer as one."""
-    encoder, inner = PAPERS["encoder"], {f"encoder_attn.{name}": bound for name, bound in SELF.items()}
-    decoder = {**cross(XAVIER), **inner, **PAPERS_FFN}
-    built = model("dsinit_matt_self_transformer")
-    assert_model(built, {"encoder": encoder, "decoder": decoder}, exponent=both_stacks(-0.5))
-    built = model("dsinit_matt_aan_transformer", ds_init_rule="released")
-    decoder = {**cross(XAVIER), "encoder_attn.self_attn.gate": GATE, **PAPERS_FFN}
-    assert_model(built, {"encoder": encoder, "decoder": decoder}, exponent=both_stacks(-0.25))
-
-
-def test_the_gate_of_average_attention_is_xavier_s_without_bias_under_every_base() -> None:
-    gate = {"self_attn.gate": GATE}
-    network = {"self_attn.ffn.fc1": XAVIER_FFN, "self_attn.ffn.fc2": XAVIER_FFN}
-    decoder = {**gate, **network, **cross(FUSED), **PAPERS_FFN}
-    assert_model(model("aan_transformer", aan_ffn="yes"), {"encoder": PAPERS["encoder"], "decoder": decoder})
-    decoder = {**gate, **cross(FUSED), **STOCK_FFN}
-    assert_model(model("aan_transformer", base_init="fairseq"), {**STOCK, "decoder": decoder}, STOCK_BIASES)
-    decoder = {**gate, **cross(XAVIER), **PAPERS_FFN}
-    assert_model(model("aan_transformer", init="ds_init"), {"decoder": decoder}, exponent=both_stacks(-0.5))
-
-
-@pytest.mark.parametrize(("rule", "factor", "exponent"), [("paper", 0.36, -0.5), ("released", 0.6, -0.25)])
-def test_alpha_scales_the_bound_and_as_released_its_square(rule: str, factor: float, exponent: float) -> None:
-    built = model("ds_init_transformer", ds_init_alpha="0.36", ds_init_rule=rule)
-    assert_model(built, DEPTH_SCALED, exponent=both_stacks(exponent), factor=both_stacks(factor))
-
-
-def test_depth_scaling_of_one_stack_alone() -> None:
-    built = model("ds_init_transformer", init="ds_init,keep")
-    assert_model(built, {"encoder": PAPERS["encoder"]}, exponent={"encoder": -0.5})
-    assert_model(built, {"decoder": PAPERS["decoder"]})
-    built = model("ds_init_transformer", init="keep,ds_init", ds_init_rule="paper,released")
-    assert_model(built, {"encoder": PAPERS["encoder"]})
-    assert_model(built, {"decoder": DEPTH_SCALED["decoder"]}, exponent={"decoder": -0.25})
-
-
-def test_depth_scaling_of_stock_weights_keeps_its_biases() -> None:
-    built = model("ds_init_transformer", base_init="fairseq")
-    assert_model(built, both(STOCK_FFN, cross_bound=XAVIER), STOCK_BIASES, exponent=both_stacks(-0.5))
-
-
-def test_b2t_scales_every_matrix_of_a_stack_alike() -> None:
-    built = model("b2t_transformer", b2t_init_scale="layers")
-    assert_model(built, STOCK, STOCK_BIASES, factor={"encoder": 5**-0.5, "decoder": 4**-0.5})
-    assert_model(model("b2t_transformer", b2t_init_scale="0.1"), STOCK, STOCK_BIASES, factor=both_stacks(0.1))
-    assert_model(model("b2t_transformer", b2t_init_scale="0.1,none"), STOCK, STOCK_BIASES, factor={"encoder": 0.1})
+def test_the_cross_attention_drawn_apart_has_the_same_numbers() -> None:
+    """Times the root of 2; what draws its own weights apart keeps them."""
+    for method, values, factor in (("post_ln", {}, math.sqrt(2)), ("t_fixup", {"t_fixup_rule": "paper"}, 1.0)):
+        plain, apart = (
+            model(f"{method}_transformer", base_init=one, **values).state_dict() for one in ("xavier", "xavier_apart")
+        )
+        for name, value in plain.items():
+            expected = value * (factor if re.search(r"encoder_attn\.[qkv]_proj\.weight", name) else 1)
+            torch.testing.assert_close(apart[name], expected, rtol=1e-6, atol=0, msg=name)
 
 
 @pytest.mark.parametrize("arch", ["b2t", "pre_ln", "b2t_without_ln"])
@@ -226,7 +203,7 @@ def test_b2t_scales_every_parameter_but_the_embeddings(arch: str, scale: str, fa
         torch.testing.assert_close(parameter.detach(), plain[name].detach() * factor, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("arch", ["post_ln", "admin", "ds_init", "dsinit_matt", "b2t", "rezero"])
+@pytest.mark.parametrize("arch", ["post_ln", "admin", "ds_init", "dsinit_matt", "b2t", "rezero", "deepnet"])
 def test_embeddings_are_never_touched(arch: str) -> None:
     options = {"b2t_init_scale": "0.1"} if arch == "b2t" else {}
     built, stock = model(f"{arch}_transformer", **options), model("transformer")

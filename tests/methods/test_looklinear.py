@@ -9,9 +9,8 @@ import torch
 from fairseq import utils
 from torch import Tensor, nn
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.looklinear import LINEAR_WHEN_MIRRORED
-from tests.building import TINY, build, settings, tiny
+from tests.building import build, tiny
 from tests.methods.test_initialisation import PAPERS, SIZES, assert_model, model
 
 SIZE = 64
@@ -82,30 +81,8 @@ def test_layers_with_other_activations_are_linear(activation: str) -> None:
         torch.testing.assert_close(feed_forward(layer, 3 * x), 3 * output, rtol=0, atol=1e-5)
 
 
-def test_the_activation_that_it_cannot_make_linear_is_refused() -> None:
-    """tanh(u) - tanh(-u) = 2 tanh(u) is odd, but no multiple of u."""
-    with pytest.raises(UserError) as refused:
-        settings("looklinear_transformer", **TINY, activation_fn="tanh")
-    assert refused.value.problems == (
-        "--init looklinear cannot make a feed-forward sub-layer with --activation-fn tanh linear: "
-        "use one of relu, gelu, gelu_fast, gelu_accurate, linear",
-    )
-
-
 def test_every_activation_of_fairseq_is_judged() -> None:
     assert {*utils.get_available_activation_fns()} == {*LINEAR_WHEN_MIRRORED, "tanh"}
-
-
-@pytest.mark.parametrize("stack", ["encoder", "decoder"])
-def test_an_odd_width_is_refused(stack: str) -> None:
-    with pytest.raises(UserError) as refused:
-        settings("looklinear_transformer", **{**TINY, f"{stack}_ffn_embed_dim": 33})
-    assert refused.value.problems == (
-        "--init looklinear mirrors one half of the feed-forward width in the other: "
-        f"--{stack}-ffn-embed-dim 33 must be even",
-    )
-    other = "keep,looklinear" if stack == "encoder" else "looklinear,keep"
-    settings("looklinear_transformer", **{**TINY, f"{stack}_ffn_embed_dim": 33, "init": other})
 
 
 def test_halves_are_mirrored_and_the_rest_is_xavier() -> None:

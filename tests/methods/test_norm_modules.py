@@ -11,54 +11,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Site
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.derf import DynamicErf
 from fairseq_plugins.methods.dyt import DynamicTanh
 from fairseq_plugins.methods.rms_norm import RMSNorm
 from tests.building import tiny
-from tests.methods.by_equation import Branch, SubLayer, assert_is, first_norm
 
-
-def rms(x: Tensor, norm: Any) -> Tensor:
-    """Zhang and Sennrich 2019, equation 4."""
-    return x / torch.sqrt((x * x).sum(dim=-1, keepdim=True) / x.size(-1) + 1e-5) * norm.weight
-
-
-def dyt(x: Tensor, norm: Any) -> Tensor:
-    """tanh by exponentials."""
-    e = torch.exp(2 * norm.alpha * x)
-    return (e - 1) / (e + 1) * norm.weight + norm.bias
-
-
-class Erf(torch.autograd.Function):
-    """erf of the standard library, and its derivative 2 / sqrt(pi) exp(-x^2)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.detach().clone().apply_(math.erf)
-
-    @staticmethod
-    def backward(ctx: Any, *gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return gradient[0] * 2 / math.sqrt(math.pi) * torch.exp(-x * x)
-
-
-def derf(x: Tensor, norm: Any) -> Tensor:
-    return Erf.apply(norm.alpha * x + norm.shift) * norm.weight + norm.bias
-
-
-KINDS: dict[str, tuple[type[nn.Module], Callable[[Tensor, Any], Tensor]]] = {
-    "rms_norm": (RMSNorm, rms),
-    "dyt": (DynamicTanh, dyt),
-    "derf": (DynamicErf, derf),
-}
+KINDS: dict[str, Callable[..., nn.Module]] = {"rms_norm": RMSNorm, "dyt": DynamicTanh, "derf": DynamicErf}
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_first_and_second_derivatives(name: str) -> None:
-    module = KINDS[name][0](4, 0.7).double()
+    module = KINDS[name](4, 0.7).double()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter) / 5)
@@ -70,7 +33,7 @@ def test_first_and_second_derivatives(name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_gradients_are_those_at_the_parameters_of_the_forward_pass(name: str) -> None:
-    module, x = KINDS[name][0](4, 0.7), torch.randn(3, 4, requires_grad=True)
+    module, x = KINDS[name](4, 0.7), torch.randn(3, 4, requires_grad=True)
     others = {key: (value.detach() + 0.3).requires_grad_() for key, value in module.named_parameters()}
     found = torch.autograd.grad(torch.func.functional_call(module, others, x).square().sum(), (x, *others.values()))
     module.load_state_dict(others)
@@ -87,7 +50,7 @@ def test_they_keep_their_input_and_at_most_the_value(name: str, numbers: int) ->
         kept[tensor.untyped_storage().data_ptr()] = tensor.numel()
         return tensor
 
-    module, x = KINDS[name][0](64, 0.7), torch.randn(25, 16, 64, requires_grad=True)
+    module, x = KINDS[name](64, 0.7), torch.randn(25, 16, 64, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         module(x)
     assert sum(number == x.numel() for number in kept.values()) == numbers
@@ -97,7 +60,7 @@ def test_they_keep_their_input_and_at_most_the_value(name: str, numbers: int) ->
 @pytest.mark.parametrize("name", KINDS)
 def test_gradients_in_half_precision(name: str, dtype: torch.dtype) -> None:
     # Positive numbers: sums of both signs, as for alpha, would be small beside their terms.
-    module, x = KINDS[name][0](64, 0.7), torch.rand(25, 16, 64, requires_grad=True)
+    module, x = KINDS[name](64, 0.7), torch.rand(25, 16, 64, requires_grad=True)
     half, y = copy.deepcopy(module).to(dtype), x.detach().to(dtype).requires_grad_()
     ahead = torch.rand(25, 16, 64)
     module(x).backward(ahead)
@@ -110,35 +73,12 @@ def test_gradients_in_half_precision(name: str, dtype: torch.dtype) -> None:
         assert error < 8 * torch.finfo(dtype).eps
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_stacks_are_the_equation(name: str) -> None:
-    _, formula = KINDS[name]
-
-    def make(stack: Any) -> tuple[SubLayer, Any]:
-        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
-            return x + branch(formula(x, first_norm(layer, site)))
-
-        return sub_layer, lambda start, x: formula(x, stack.layer_norm)
-
-    assert_is(f"{name}_transformer", make)
-
-
-def test_they_are_scaled_by_depth_where_a_layer_norm_would_be() -> None:
-    def make(stack: Any) -> tuple[SubLayer, Any]:
-        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
-            return x + branch(rms(x, first_norm(layer, site).norm) / math.sqrt(depth))
-
-        return sub_layer, lambda start, x: rms(x, stack.layer_norm)
-
-    assert_is("layernorm_scaling_transformer", make, norm_module="rms_norm")
-
-
 @pytest.mark.parametrize(("norm", "number", "top"), [("post", 1, 0), ("pre", 1, 2), ("peri", 2, 2), ("sub", 2, 2)])
 @pytest.mark.parametrize("name", KINDS)
 def test_no_place_keeps_a_layer_norm(name: str, norm: str, number: int, top: int) -> None:
     model = tiny("deep_transformer", norm=norm, norm_module=name)
     kinds = [type(module) for module in model.modules()]
-    assert kinds.count(KINDS[name][0]) == number * (2 * 3 + 3 * 2) + top
+    assert kinds.count(KINDS[name]) == number * (2 * 3 + 3 * 2) + top
     assert nn.LayerNorm not in kinds
 
 
@@ -177,9 +117,3 @@ def test_rms_norm_of_large_numbers_in_half_precision() -> None:
     torch.testing.assert_close(
         found.float(), torch.tensor([[1.0, -1.0, 1.0, 0.0]]) / math.sqrt(0.75), rtol=1e-3, atol=0
     )
-
-
-@pytest.mark.parametrize("norm", ["none", "fixup"])
-def test_a_module_without_a_place_is_refused(norm: str) -> None:
-    with pytest.raises(UserError, match=f"--norm-module dyt has no effect here: --norm {norm} has no LayerNorm"):
-        tiny("deep_transformer", norm=norm, norm_module="dyt")

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import torch
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
-from torch import Tensor
 
-from fairseq_plugins.core.method import Site
 from tests.building import batch, logits, tiny
-from tests.methods.by_equation import Branch, SubLayer, assert_is, first_norm, ln, stirred
+from tests.methods.by_equation import stirred
 from tests.rounding import assert_same_to_rounding
 
 ARCH = "normformer_transformer"
-
-
-@pytest.mark.parametrize("residual", ["plain", "res_scale"])
-def test_stacks_are_the_equation(residual: str) -> None:
-    def make(stack: Any) -> tuple[SubLayer, Any]:
-        def sub_layer(layer: Any, site: Site, depth: int, branch: Branch, x: Tensor) -> Tensor:
-            z = ln(x, first_norm(layer, site))
-            if site is Site.FFN:
-                stream = x * layer.ffn_residual.scale if residual == "res_scale" else x
-                return stream + branch(z, inner=lambda hidden: ln(hidden, layer.fc2.norm))
-            attention = getattr(layer, site.value)
-            factors = torch.cat([g.expand(attention.head_dim) for g in attention.out_proj.heads.scale])
-            output = branch(z, inner=lambda heads: heads * factors)
-            return x + ln(output, getattr(layer, f"{site.value}_branch_norm"))
-
-        return sub_layer, lambda start, x: ln(x, stack.layer_norm)
-
-    assert_is(ARCH, make, residual=residual)
 
 
 def test_a_layer_is_fairseq_s_with_its_four_additions() -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.methods.rezero import ReZeroResidual
 from tests.building import batch, logits, residuals, tiny
 
 T, S, B, C = 5, 7, 2, 16
@@ -40,14 +39,6 @@ def test_both_stacks_are_the_identity_at_first(per: str, train: bool) -> None:
     x, source = torch.randn(T, B, C), torch.randn(S, B, C)
     assert torch.equal(encoder_stack(model, x), x)
     assert torch.equal(decoder_stack(model, x, source), x)
-
-
-def test_whole_stacks_hand_on_the_embeddings_at_first() -> None:
-    model, inputs = tiny("rezero_transformer").eval(), batch()
-    encoded = model.encoder(inputs.src_tokens, inputs.src_lengths, return_all_hiddens=True)
-    assert torch.equal(encoded["encoder_out"][0], encoded["encoder_states"][0])
-    _, extra = model(*inputs)
-    assert torch.equal(extra["inner_states"][-1], extra["inner_states"][0])
 
 
 def test_the_jacobian_at_first_is_exactly_the_identity() -> None:
@@ -113,40 +104,3 @@ def test_start_of_alpha(values: dict[str, Any], starts: set[float]) -> None:
     model = tiny("rezero_transformer", **values)
     assert {alpha.item() for alpha in alphas(model)} == starts
     assert {alpha.item() for alpha in alphas(model.decoder)} == {max(starts)}
-
-
-@torch.no_grad()
-@pytest.mark.parametrize(("arch", "per"), [(arch, per) for arch in ARCHES for per in ("layer", "sublayer")])
-def test_layers_are_the_equation(arch: str, per: str) -> None:
-    model = tiny(arch, rezero_alpha_per=per).eval()
-    for number, alpha in enumerate(alphas(model), start=1):
-        alpha.fill_(0.3 * number)
-    x, source = torch.randn(T, B, C), torch.randn(S, B, C)
-    mask = torch.full((T, T), float("-inf")).triu(1)
-
-    def join(layer: nn.Module, site: str, stream: Tensor, branch: Tensor) -> Tensor:
-        residual = getattr(layer, f"{site}_residual")
-        assert isinstance(residual, ReZeroResidual)
-        total = stream + float(residual.alpha) * branch
-        norm = layer.final_layer_norm if site == "ffn" else getattr(layer, f"{site}_layer_norm")
-        return norm(total) if arch.startswith("rezero_post_ln") else total
-
-    for layer in model.encoder.layers:
-        middle = join(layer, "self_attn", x, layer.self_attn(x, x, x)[0])
-        expected = join(layer, "ffn", middle, layer.fc2(torch.relu(layer.fc1(middle))))
-        torch.testing.assert_close(layer(x, None)[0], expected)
-    for layer in model.decoder.layers:
-        middle = join(layer, "self_attn", x, layer.self_attn(x, x, x, attn_mask=mask)[0])
-        upper = join(layer, "encoder_attn", middle, layer.encoder_attn(middle, source, source)[0])
-        expected = join(layer, "ffn", upper, layer.fc2(torch.relu(layer.fc1(upper))))
-        torch.testing.assert_close(layer(x, source, None, None, mask, None, False)[0], expected)
-
-
-def test_with_alpha_at_1_rezero_post_ln_is_post_ln() -> None:
-    model = tiny("rezero_post_ln_transformer", rezero_alpha="1", dropout=0.2)
-    post_ln = tiny("post_ln_transformer", dropout=0.2)
-    weights = model.state_dict()
-    post_ln.load_state_dict({name: weights[name] for name in post_ln.state_dict()}, strict=True)
-    for train in (True, False):
-        outputs = [logits(one.train(train), batch(), seed=5) for one in (model, post_ln)]
-        assert torch.equal(*outputs)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints.fold import fold
 from fairseq_plugins.core.affine_map import affine_form
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.methods.sigma_reparam import SpectralLinear
 from fairseq_plugins.search.precision import lower
 from tests.building import batch, logits, settings, tiny
@@ -191,15 +190,6 @@ def test_the_norm_is_in_float32_in_mixed_precision() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             found = one.matrix()
     torch.testing.assert_close(found, one.weight.detach(), rtol=1e-5, atol=0)
-
-
-@pytest.mark.parametrize(
-    "choices",
-    [{"norm": "sub"}, {"bias": "fixup", "norm": "fixup"}, {"attention": "qk_norm", "norm": "pre"}],
-)
-def test_other_forms_of_the_maps_are_refused(choices: dict[str, str]) -> None:
-    with pytest.raises(UserError, match="--weight-form sigma needs plain linear maps, and .* is none"):
-        tiny("deep_transformer", weight_form="sigma", **choices)
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(20, 12), (12, 20)])

@@ -13,22 +13,11 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from fairseq_plugins.core.method import METHODS, PARTS, Axis, Stack, find_part
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.methods.t_fixup import WARM_UPS, advice, embedding_factor, matrix_factor
-from tests.building import count, settings, tiny
+from fairseq_plugins.methods.t_fixup import WARM_UPS, advice
+from tests.building import tiny
 from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, D, assert_model, model
 
-# 0.67 N^(-1/4) and (9 M)^(-1/4), worked out to four digits.
-C_E = {6: 0.4281, 12: 0.3600, 18: 0.3253}
-C_D = {6: 0.3689, 12: 0.3102, 18: 0.2803}
 N, M = 5, 4  # of the models below
-
-
-@pytest.mark.parametrize("layers", [6, 12, 18])
-def test_constants(layers: int) -> None:
-    assert matrix_factor(Stack.ENCODER, layers) == pytest.approx(C_E[layers], abs=5e-5)
-    assert matrix_factor(Stack.DECODER, layers) == pytest.approx(C_D[layers], abs=5e-5)
-    assert embedding_factor(layers) == pytest.approx(C_D[layers], abs=5e-5)
 
 
 def scaled(query_and_key: float) -> dict[str, dict[str, float]]:
@@ -121,23 +110,6 @@ def test_merged_attention_is_scaled_from_its_own_gain() -> None:
     assert_model(model("t_fixup_transformer", attention="matt"), {"decoder": expected})
 
 
-def test_nothing_but_matrices_and_biases() -> None:
-    built = tiny("t_fixup_transformer")
-    assert [name for name, module in built.named_modules() if isinstance(module, nn.LayerNorm)] == []
-    assert [name for name, _ in built.named_parameters() if "norm" in name] == []
-    # Post-LN without 2 d for each LayerNorm, two in an encoder layer and three in a decoder layer.
-    assert count("t_fixup_transformer") == count("post_ln_transformer") - 6 * (2 + 3) * 2 * 512
-
-
-def test_a_language_model_is_refused_in_one_line() -> None:
-    for arch, choices in (("deep", {"init": "t_fixup", "norm": "none"}), ("t_fixup", {})):
-        with pytest.raises(UserError) as refused:
-            settings(f"{arch}_transformer_lm", **choices)
-        assert refused.value.problems == (
-            "--init t_fixup has no published rule for a language model: choose another --init",
-        )
-
-
 def training(name: str, values: dict[str, Any]) -> DictConfig:
     """What fairseq hands to advice: the schedule by its own dataclass, learning rate 0.0005, 1000 updates."""
     schedule = dataclasses.asdict(LR_SCHEDULER_DATACLASS_REGISTRY[name]())
@@ -174,17 +146,13 @@ WITHOUT: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "values", "updates"), WITH_WARM_UP)
-def test_a_warm_up_is_advised_against(name: str, values: dict[str, Any], updates: int) -> None:
-    assert advice(training(name, values)) == [
-        f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {name} warms up for "
-        f"{updates} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
-    ]
-
-
-@pytest.mark.parametrize(("name", "values"), WITHOUT)
-def test_no_advice_without_a_warm_up(name: str, values: dict[str, Any]) -> None:
-    assert advice(training(name, values)) == []
+def test_a_warm_up_is_advised_against_and_nothing_else() -> None:
+    for name, values, updates in WITH_WARM_UP:
+        assert advice(training(name, values)) == [
+            f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {name} warms up for "
+            f"{updates} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
+        ]
+    assert [name for name, values in WITHOUT if advice(training(name, values))] == []
 
 
 def test_every_schedule_with_a_warm_up_is_known() -> None:

@@ -1,0 +1,181 @@
+"""The constants that papers print or give in closed form, and the sub-layers that a model counts for them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Stack
+from fairseq_plugins.core.residual import PlainResidual, ScaledStream
+from fairseq_plugins.methods import deepnet, fixup, sub_ln, t_fixup
+from fairseq_plugins.methods.admin_torch import omega_of
+from fairseq_plugins.methods.branch_norm import share
+from fairseq_plugins.methods.mix_ln import post_layers
+from tests.building import residuals
+from tests.models import full, tiny
+from tests.toy import train_toy
+
+ENCODER, DECODER = Stack.ENCODER, Stack.DECODER
+
+
+def design(stack: Stack, encoder_layers: int, decoder_layers: int) -> StackDesign:
+    """Depths alone; the other sizes have no influence on constants."""
+    return StackDesign(stack, {}, encoder_layers, decoder_layers, 64, 96, 4, 0.0, SimpleNamespace())
+
+
+def test_deepnet_s_alpha_and_beta_of_a_translation_model() -> None:
+    table = {
+        (6, 6): ((1.418, 0.497), (2.060, 0.343)),
+        (12, 12): ((1.761, 0.400), (2.449, 0.289)),
+        (18, 18): ((1.999, 0.353), (2.711, 0.261)),
+        (60, 12): ((2.633, 0.268), (2.449, 0.289)),
+        (100, 100): ((3.416, 0.206), (4.162, 0.170)),
+    }
+    for layers, expected in table.items():
+        for stack, sub_layers, constants in ((ENCODER, 2, expected[0]), (DECODER, 3, expected[1])):
+            one = design(stack, *layers)
+            found = (deepnet.alpha(one, sub_layers), deepnet.beta(one, sub_layers))
+            assert found == pytest.approx(constants, abs=5e-4), layers
+
+
+def test_deepnet_s_alpha_and_beta_of_a_stack_alone() -> None:
+    """Encoder-only and decoder-only: (2L)^(1/4) and (8L)^(-1/4); with 8 layers 2 and the root of an eighth."""
+    for layers in (1, 6, 8, 18, 100):
+        for one in (design(ENCODER, layers, 0), design(DECODER, 0, layers)):
+            assert deepnet.alpha(one, 2) == pytest.approx((2 * layers) ** 0.25, rel=1e-12)
+            assert deepnet.beta(one, 2) == pytest.approx((8 * layers) ** -0.25, rel=1e-12)
+    assert deepnet.alpha(design(DECODER, 0, 8), 2) == 2.0
+
+
+def test_only_deepnet_s_released_encoder_has_another_beta() -> None:
+    """(N^4 M)^(1/16) / 1.15 is what the released code divides by; (12 M)^(1/4) and (8 M)^(1/4) agree with the text."""
+    encoder, decoder = design(ENCODER, 18, 18), design(DECODER, 18, 18)
+    assert 1 / deepnet.beta(encoder, 2, "released") == pytest.approx((18**5) ** 0.0625 / 1.15, rel=1e-12)
+    assert deepnet.beta(decoder, 3, "released") == deepnet.beta(decoder, 3)
+    assert deepnet.beta(replace(encoder, decoder_layers=0), 2, "released") == pytest.approx(144**-0.25, rel=1e-12)
+
+
+def test_sub_ln_s_gains() -> None:
+    """Figure 2, for 18 encoder and 6 decoder layers, and for stacks alone."""
+    of_encoder = sub_ln.gamma(design(ENCODER, 18, 6), 2)
+    assert of_encoder == pytest.approx(math.sqrt(math.log(18) * math.log(36) / 3), rel=1e-12)
+    assert of_encoder == pytest.approx(math.sqrt(2.890372 * 3.583519 / 3), abs=1e-6)
+    assert sub_ln.gamma(design(DECODER, 18, 6), 3) == pytest.approx(math.sqrt(math.log(18)), rel=1e-12)
+    for alone in (design(DECODER, 0, 12), design(ENCODER, 12, 0)):
+        assert sub_ln.gamma(alone, 2) == pytest.approx(math.sqrt(math.log(24)), rel=1e-12)
+
+
+def test_factors_of_fixup_and_t_fixup() -> None:
+    """L^(-1/(2m-2)) with L branches of m matrices; 0.67 N^(-1/4) and (9 M)^(-1/4) to four digits."""
+    for branches, matrices, value in ((12, 4, 0.661), (30, 4, 0.567), (30, 2, 30**-0.5), (100, 3, 100**-0.25)):
+        assert fixup.branch_factor(branches, matrices) == pytest.approx(value, abs=5e-4)
+    for layers, encoder, decoder in ((6, 0.4281, 0.3689), (12, 0.3600, 0.3102), (18, 0.3253, 0.2803)):
+        assert t_fixup.matrix_factor(ENCODER, layers) == pytest.approx(encoder, abs=5e-5)
+        assert t_fixup.matrix_factor(DECODER, layers) == pytest.approx(decoder, abs=5e-5)
+        assert t_fixup.embedding_factor(layers) == pytest.approx(decoder, abs=5e-5)
+
+
+def test_admin_torch_s_omega() -> None:
+    for sub_layers, omega in ((12, 2.0170), (18, 2.3351), (36, 3.0408), (54, 3.5672), (200, 6.0746), (300, 7.1931)):
+        assert omega_of(sub_layers, "logn") == pytest.approx(omega, abs=5e-5)
+    for sub_layers, root in ((4, 2.0), (36, 6.0), (100, 10.0)):
+        assert omega_of(sub_layers, "constant") == root
+        assert omega_of(sub_layers, "linear") == 1.0
+
+
+def test_mix_ln_rounds_the_number_of_post_ln_layers_down() -> None:
+    table = [(12, 0.25, 3), (24, 0.25, 6), (6, 0.25, 1), (18, 0.25, 4), (3, 0.25, 0), (100, 0.29, 29), (7, 0.0, 0)]
+    assert [post_layers(layers, portion) for layers, portion, _ in table] == [number for _, _, number in table]
+
+
+# Constants of whole models -------------------------------------------------------------------------------------------
+
+SIX = {"encoder_layers": 6, "decoder_layers": 6}
+EIGHT = {"encoder_layers": 8, "decoder_layers": 12}
+KEPT = {"encoder_layers_to_keep": "0,2"}
+WITHOUT_CROSS = {"no_cross_attention": True}
+OF_ENCODER = 0.81 * 162 ** (1 / 16)
+"""Three encoder and two decoder layers: N^4 M = 162."""
+STREAMS: list[tuple[str, dict[str, Any], tuple[float, ...]]] = [
+    ("deepnet_transformer", {}, (OF_ENCODER, 6**0.25)),
+    ("deepnet_transformer", {"attention": "matt"}, (OF_ENCODER, 4**0.25)),
+    ("deepnet_transformer", WITHOUT_CROSS, (OF_ENCODER, 4**0.25)),
+    # A model from which layers are taken was trained with all of them.
+    ("deepnet_transformer", KEPT, (OF_ENCODER, 6**0.25)),
+    *(
+        ("admin_torch_transformer", {**values, "admin_torch_omega": kind}, omegas)
+        for kind in ("fixed", "trained")
+        for values, omegas in (
+            (SIX, (2.0170, 2.3351)),
+            ({"encoder_layers": 18, "decoder_layers": 18}, (3.0408, 3.5672)),
+            ({"encoder_layers": 100, "decoder_layers": 100}, (6.0746, 7.1931)),
+            # Two sub-layers in each layer of the decoder.
+            ({"encoder_layers": 9, "decoder_layers": 18, "attention": "matt"}, (2.3351, 3.0408)),
+            ({**SIX, **WITHOUT_CROSS}, (2.0170, 2.0170)),
+            ({**EIGHT, "admin_torch_change": "constant"}, (4.0, 6.0)),
+            ({**EIGHT, "admin_torch_change": "linear,constant"}, (1.0, 6.0)),
+            ({**SIX, **KEPT}, (2.0170, 2.3351)),
+        )
+    ),
+    ("keel_transformer", {"decoder_layers": 5}, (6.0, 15.0)),
+    ("keel_transformer", {"attention": "matt"}, (6.0, 4.0)),
+    ("keel_transformer_lm", {}, (6.0,)),
+    ("keel_s2t_transformer", {}, (6.0, 6.0)),
+]
+"""Factor of the stream in each stack, which counts the sub-layers that there are."""
+
+
+def test_the_factor_of_the_stream_in_a_model() -> None:
+    wrong = []
+    for arch, values, expected in STREAMS:
+        model: Any = tiny(arch, **values)
+        for (name, stack), factor in zip(model.stacks(), expected, strict=True):
+            joins = [one for one in residuals(stack).values() if not isinstance(one, PlainResidual)]
+            found = {number for one in joins for number in one.stream_scale().tolist()}
+            wrong += [] if len(found) == 1 and abs(found.pop() - factor) < 5e-5 else [f"{arch} {values} {name}"]
+    assert wrong == []
+
+
+def test_keel_s_first_sub_layer_is_plain() -> None:
+    first, *others = residuals(tiny("keel_transformer").encoder).values()
+    assert [type(first), *{type(one) for one in others}] == [PlainResidual, ScaledStream]
+    bottom, upper = tiny("keel_transformer", attention="matt").decoder.layers
+    assert not hasattr(bottom, "encoder_attn_after_norm")
+    assert hasattr(upper, "encoder_attn_after_norm")
+
+
+@pytest.mark.parametrize(("layers", "alpha"), [(6, 0.5), (12, 0.6888), (18, 0.6482), (100, 0.5012)])
+@pytest.mark.parametrize(("width", "beta"), [(512, 0.2872), (1024, 0.25)])
+def test_b2t_without_norm(layers: int, alpha: float, width: int, beta: float) -> None:
+    """Of a stack's own depth and width: the other stack has others."""
+    sizes = {"encoder_layers": layers, "decoder_layers": 1, "encoder_embed_dim": width, "decoder_embed_dim": 512}
+    with torch.device("meta"):
+        model: Any = full("b2t_without_ln_transformer", **sizes, encoder_ffn_embed_dim=8, decoder_ffn_embed_dim=8)
+    for layer in model.encoder.layers:
+        assert (layer.ffn_residual.alpha, layer.ffn_residual.beta) == pytest.approx((alpha, beta), abs=5e-5)
+    top = model.decoder.layers[0].ffn_residual
+    assert (top.alpha, top.beta) == pytest.approx((1 / 12, 0.2872), abs=5e-5)
+
+
+def test_branch_norm_s_factor_grows_to_one_with_the_updates() -> None:
+    for update, factor in ((1, 0.00025), (400, 0.1), (3999, 0.99975), (4000, 1.0), (9000, 1.0)):
+        assert share(update, 4000) == pytest.approx(factor, rel=1e-12)
+    model: Any = tiny("branch_norm_transformer")
+    for made, factor in ((0, 1 / 4000), (1, 2 / 4000), (999, 0.25), (3998, 3999 / 4000), (3999, 1.0), (10**6, 1.0)):
+        model.set_num_updates(made)
+        assert [float(one.grown) for one in residuals(model).values()] == pytest.approx([factor] * 12, rel=1e-6)
+
+
+def test_a_checkpoint_has_branch_norm_s_factor_of_its_last_update(toy_data: Path, tmp_path: Path) -> None:
+    for updates, factor in ((2, 0.5), (3, 0.75), (6, 1.0)):  # the second and third continue
+        flags = ("--max-update", str(updates), "--branch-norm-updates", "4", "--no-epoch-checkpoints")
+        path = train_toy(toy_data, tmp_path, *flags, arch="branch_norm_transformer")
+        state = torch.load(path, weights_only=True)["model"]
+        assert {float(value) for name, value in state.items() if name.endswith(".grown")} == {factor}

@@ -1,0 +1,398 @@
+"""Every method against its equation, written out in plain torch: both stacks and a language model, with gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.method import METHODS, Axis, Site
+from fairseq_plugins.core.residual import PlainResidual
+from tests import by_hand
+from tests.building import batch, logits, tiny
+from tests.methods.by_equation import At, Equation, assert_is, attend, attention, linear, ln, rms, same
+
+# The equations -------------------------------------------------------------------------------------------------------
+
+
+def post(at: At, x: Tensor) -> Tensor:
+    """Vaswani et al. 2017, section 3.1; without norms the plain sum."""
+    return at.norm(x + at.branch(x))
+
+
+def pre(at: At, x: Tensor) -> Tensor:
+    return x + at.branch(at.norm(x))
+
+
+def norm_on_top(at: At, x: Tensor) -> Tensor:
+    return ln(x, at.stack.layer_norm)
+
+
+POST, PRE = Equation(post), Equation(pre, norm_on_top)
+
+
+def hybrid(at: At, x: Tensor) -> Tensor:
+    return post(at, x) if at.in_encoder else pre(at, x)
+
+
+def admin(at: At, x: Tensor) -> Tensor:
+    omega = at.residual.omega_profiled
+    if at.stack.design.options.admin_omega == "trained":
+        omega = omega + at.residual.omega_trained
+    return at.norm(omega * x + at.branch(x))
+
+
+def admin_torch(at: At, x: Tensor) -> Tensor:
+    """sqrt((n + 1) / log(n + 1) - 1) with six sub-layers in each stack."""
+    fixed = at.stack.design.options.admin_torch_omega == "fixed"
+    omega = math.sqrt(7 / math.log(7) - 1) if fixed else at.residual.omega
+    return at.norm(omega * x + at.branch(x))
+
+
+def deepnet(at: At, x: Tensor) -> Tensor:
+    """Figure 2: N = 3 encoder and M = 2 decoder layers."""
+    alpha = 0.81 * (3**4 * 2) ** (1 / 16) if at.in_encoder else at.sub_layers**0.25
+    return at.norm(alpha * x + at.branch(x))
+
+
+def b2t(at: At, x: Tensor) -> Tensor:
+    """Equations 5 to 7, 9 to 11 with the depth of the own stack, and footnote 2."""
+    total = x + at.branch(x)
+    if at.site is not Site.FFN:
+        return at.norm(total)
+    if at.first_norm is None:
+        return min(at.layers / 12, at.layers**-0.15) * at.layer_input + 16**-0.2 * total
+    if at.stack.design.options.b2t_skip == "all":
+        return at.layer_input + at.norm(total)
+    return at.norm(at.layer_input + total)
+
+
+def span(at: At, x: Tensor) -> Tensor:
+    return at.norm((at.layer_input if at.site is Site.FFN else x) + at.branch(x))
+
+
+def branch_norm(at: At, x: Tensor) -> Tensor:
+    """A new model is in its first update, 1 / T."""
+    return at.norm(x + at.branch(x) / at.stack.design.options.branch_norm_updates)
+
+
+def deepscale(at: At, x: Tensor) -> Tensor:
+    share = at.stack.design.options.deepscale_k / at.sub_layers
+    return math.sqrt(1 - share) * x + math.sqrt(share) * at.branch(at.norm(x))
+
+
+def keel(at: At, x: Tensor) -> Tensor:
+    branch = at.branch(at.norm(x))
+    if at.depth == 1 and at.site is Site.SELF:
+        return x + branch
+    return at.later_norm("after", (at.stack.design.options.keel_alpha or at.sub_layers) * x + branch)
+
+
+def mix_ln(at: At, x: Tensor) -> Tensor:
+    share = at.stack.design.options.mix_post
+    return post(at, x) if at.depth <= math.floor(share * at.layers) else pre(at, x)
+
+
+def rezero(at: At, x: Tensor) -> Tensor:
+    return at.norm(x + at.residual.alpha * at.branch(x))
+
+
+def resi_dual_on_top(at: At, x: Tensor) -> Tensor:
+    options = at.stack.design.options
+    total = options.resi_dual_scale * (at.start + sum(at.branches))
+    return options.resi_dual_alpha * x + ln(total, at.stack.side_stream.norm, epsilon=1e-7)
+
+
+def normformer(at: At, x: Tensor) -> Tensor:
+    z = at.norm(x)
+    if at.site is Site.FFN:
+        stream = x * getattr(at.residual, "scale", 1)
+        return stream + at.branch(z, inner=lambda hidden: ln(hidden, at.layer.fc2.norm))
+    module = getattr(at.layer, at.site.value)
+    factors = module.out_proj.heads.scale.repeat_interleave(module.head_dim)
+    return x + at.later_norm("branch", at.branch(z, inner=lambda heads: heads * factors))
+
+
+def sub_ln(at: At, x: Tensor) -> Tensor:
+    last = at.layer.fc2 if at.site is Site.FFN else getattr(at.layer, at.site.value).out_proj
+    plain = at.site is Site.CROSS and at.stack.design.options.sub_cross == "no"
+    return x + at.branch(at.norm(x), inner=same if plain else lambda z: ln(z, last.norm))
+
+
+def qk_norm(at: At, x: Tensor) -> Tensor:
+    def on_heads(map_: Any, heads: Tensor) -> Tensor:
+        return ln(heads, map_.norm) if hasattr(map_, "norm") else heads
+
+    return x + at.branch(at.norm(x), **({} if at.site is Site.FFN else {"on_heads": on_heads}))
+
+
+def hybrid_norm(at: At, x: Tensor) -> Tensor:
+    """X' = Norm(Y) + FFN(Norm(Y)), with Y = X + attention of normalised queries, keys and values."""
+    if at.site is Site.FFN:
+        return x + at.branch(x)
+    return rms(x + at.branch(x, on_heads=lambda map_, heads: rms(heads, map_.norm)), at.first_norm)
+
+
+def normed_by(formula: Callable[[Tensor, Any], Tensor]) -> Equation:
+    """Pre-LN with another function in place of LayerNorm."""
+    return Equation(
+        lambda at, x: x + at.branch(formula(x, at.first_norm)), lambda at, x: formula(x, at.stack.layer_norm)
+    )
+
+
+def tanh_by_exponentials(x: Tensor, norm: Any) -> Tensor:
+    e = torch.exp(2 * norm.alpha * x)
+    return (e - 1) / (e + 1) * norm.weight + norm.bias
+
+
+class Erf(torch.autograd.Function):
+    """erf of the standard library, and its derivative 2 / sqrt(pi) exp(-x^2)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.detach().clone().apply_(math.erf)
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return gradient[0] * 2 / math.sqrt(math.pi) * torch.exp(-x * x)
+
+
+def derf(x: Tensor, norm: Any) -> Tensor:
+    return Erf.apply(norm.alpha * x + norm.shift) * norm.weight + norm.bias
+
+
+def denseformer(stack: Any, states: list[Tensor]) -> Tensor:
+    """After layer i, if i is a multiple of the period: sum over j = i, i - dilation, ... of a_ij X_j."""
+    i, options = len(states) - 1, stack.design.options
+    if i == 0 or i % options.denseformer_period:
+        return states[i]
+    weight, dilation = stack.history.weight, options.denseformer_dilation
+    return sum(weight[i, j] * states[j] for j in range(i + 1) if (i - j) % dilation == 0)
+
+
+def dlcl(stack: Any, states: list[Tensor]) -> Tensor:
+    """x_{l+1} = sum_{k <= l} W_{l+1,k} LN_k(y_k), or LN_{l+1} of the plain mixture; norm l has index l - 1."""
+    options, norms, row = stack.design.options, stack.history.layer_norms, len(states) - 1
+    first = max(0, len(states) - options.dlcl_window) if options.dlcl_window else 0
+    weights = stack.history.weight[row, first : row + 1]
+    if options.dlcl_normalised == "yes":
+        weights = weights.exp() / weights.exp().sum(dim=0)
+    pre_ln = stack.design.choice(Axis.NORM) == "pre"
+    normed = [ln(y, norms[k - 1]) if pre_ln and k > 0 else y for k, y in enumerate(states)]
+    total = sum(weight * y for weight, y in zip(weights, normed[first:], strict=True))
+    return total if pre_ln or row == 0 else ln(total, norms[row - 1])
+
+
+def seen_so_far(x: Tensor) -> by_hand.Seen:
+    return by_hand.seen_so_far(torch.ones(x.size(1), x.size(0)) > 0)
+
+
+def average_attention(at: At, module: Any, query: Tensor, source: Tensor, **changes: Any) -> Tensor:
+    """In place of the decoder's self-attention."""
+    if hasattr(module, "gate"):
+        return by_hand.gated_average(module, query, seen_so_far(query))
+    return attend(at, module, query, source, **changes)
+
+
+def merged_attention(at: At, module: Any, query: Tensor, source: Tensor, **changes: Any) -> Tensor:
+    """(heads of the cross-attention + mean of x W_v + b_v) W_o + b_o; the encoder's attention is stock's."""
+    if at.in_encoder:
+        return attend(at, module, query, source, **changes)
+    average = by_hand.average(linear(query, module.v_proj), seen_so_far(query))
+    return attention(module, query, source, False, inner=lambda context: context + average)
+
+
+def joined_attention(at: At, module: Any, query: Tensor, source: Tensor, **changes: Any) -> Tensor:
+    """CA(x, h) + SA(x), or CA(x, h) + u with the gated average u."""
+    if at.in_encoder:
+        return attend(at, module, query, source, **changes)
+    inner, target = module.self_attn, seen_so_far(query)
+    averages = hasattr(inner, "gate")
+    own = by_hand.gated_average(inner, query, target) if averages else attention(inner, query, query, True)
+    return attention(module, query, source, False) + own
+
+
+def residual_attention(at: At, module: Any, query: Tensor, source: Tensor, **changes: Any) -> Tensor:
+    """S_l = Q_l K_l^T / sqrt(D) + S_{l-1}, in three chains; the softmax gets the sum, or the mean."""
+
+    def add(own: Tensor) -> Tensor:
+        at.logits[at.site] = own + at.logits.get(at.site, 0)
+        mean = at.stack.design.options.realformer_logits == "mean"
+        return at.logits[at.site] / at.depth if mean else at.logits[at.site]
+
+    return attend(at, module, query, source, on_logits=add)
+
+
+def fixup(at: At, x: Tensor) -> Tensor:
+    """Z + s * F(z - b); the keys and values of the cross-attention are not shifted."""
+    return x + at.residual.alpha * at.branch(x - at.first_norm.shift)
+
+
+def fixup_feed_forward(layer: Any, x: Tensor) -> Tensor:
+    """W_2 (relu(W_1 x - b_2) - b_3)."""
+    inside = torch.relu(x @ layer.fc1.weight.t() - layer.fc1.shift)
+    return (inside - layer.fc2.shift) @ layer.fc2.weight.t()
+
+
+def fixup_on_top(at: At, x: Tensor) -> Tensor:
+    """S (x - b) on the encoder, x - b on the decoder."""
+    shifted = x - at.stack.layer_norm.shift
+    return at.stack.layer_norm.scale * shifted if at.in_encoder else shifted
+
+
+LN_OVER_DEPTH = Equation(lambda at, x: x + at.branch(at.norm(x) / math.sqrt(at.depth)), norm_on_top)
+RMS_OVER_DEPTH = Equation(
+    lambda at, x: x + at.branch(rms(x, at.first_norm.norm) / math.sqrt(at.depth)),
+    lambda at, x: rms(x, at.stack.layer_norm),
+)
+DLCL_PRE, DLCL_POST = Equation(pre, norm_on_top, mix=dlcl), Equation(post, mix=dlcl)
+DENSEFORMER, RESI_DUAL = Equation(pre, norm_on_top, mix=denseformer), Equation(post, resi_dual_on_top)
+REALFORMER, JOINED = Equation(post, attend=residual_attention), Equation(post, attend=joined_attention)
+DLCL_OPTIONS: list[dict[str, str]] = [
+    {},
+    {"dlcl_window": "1"},
+    {"dlcl_window": "2"},
+    {"dlcl_window": "3", "dlcl_normalised": "yes"},
+    {"dlcl_weights": "dimension"},
+    {"dlcl_weights": "dimension", "dlcl_normalised": "yes"},
+    {"dlcl_normalised": "yes"},
+    {"dlcl_init": "one"},
+    {"dlcl_init": "one", "dlcl_window": "2", "dlcl_weights": "dimension"},
+]
+EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
+    ("post_ln", POST, [{}]),
+    ("pre_ln", PRE, [{}]),
+    ("hybrid_ln", Equation(hybrid, lambda at, x: x if at.in_encoder else norm_on_top(at, x)), [{}]),
+    ("gpt2_norm", Equation(lambda at, x: x + at.norm(at.branch(x))), [{}]),
+    ("peri_ln", Equation(lambda at, x: x + at.later_norm("branch", at.branch(at.norm(x))), norm_on_top), [{}]),
+    ("layernorm_scaling", LN_OVER_DEPTH, [{}]),
+    ("layernorm_scaling", RMS_OVER_DEPTH, [{"norm_module": "rms_norm"}]),
+    ("mix_ln", Equation(mix_ln, norm_on_top), [{"mix_post": share} for share in ("0.25", "0.5,0.5", "0.4,0.9")]),
+    ("sub_ln", Equation(sub_ln, norm_on_top), [{"sub_cross": "yes"}, {"sub_cross": "no"}]),
+    ("normformer", Equation(normformer, norm_on_top), [{"residual": "plain"}, {"residual": "res_scale"}]),
+    ("rms_norm", normed_by(rms), [{}]),
+    ("dyt", normed_by(tanh_by_exponentials), [{}]),
+    ("derf", normed_by(derf), [{}]),
+    ("qk_norm", Equation(qk_norm, norm_on_top), [{}]),
+    ("hybrid_norm", Equation(hybrid_norm, lambda at, x: rms(x, at.stack.layer_norm)), [{}]),
+    ("admin", Equation(admin), [{}, {"admin_scale": "scalar"}, {"admin_omega": "frozen"}]),
+    ("admin_torch", Equation(admin_torch), [{}, {"admin_torch_omega": "trained"}]),
+    ("deepnet", Equation(deepnet), [{}]),
+    ("deepscale", Equation(deepscale, norm_on_top), [{}, {"deepscale_k": 0.5}]),
+    ("branch_norm", Equation(branch_norm), [{"branch_norm_updates": "1"}, {"branch_norm_updates": "5"}]),
+    ("keel", Equation(keel), [{}, {"keel_alpha": "2.5"}]),
+    (
+        "resi_dual",
+        RESI_DUAL,
+        [{}, {"resi_dual_scale": "0.05"}, {"resi_dual_scale": "0.5", "resi_dual_alpha": "0.7"}],
+    ),
+    ("span_norm", Equation(span), [{}]),
+    ("b2t", Equation(b2t), [{}, {"b2t_skip": "all,residual"}, {"norm": "post,none"}]),
+    ("b2t_skip_all", Equation(b2t), [{}]),
+    ("b2t_without_ln", Equation(b2t), [{}]),
+    ("b2t_deep", Equation(b2t), [{}]),
+    ("rezero", Equation(rezero), [{}, {"rezero_alpha_per": "sublayer"}]),
+    ("rezero_alpha_one", Equation(rezero), [{}]),
+    ("rezero_post_ln", Equation(rezero), [{}, {"rezero_alpha_per": "sublayer"}]),
+    ("fixup", Equation(fixup, fixup_on_top, feed=fixup_feed_forward), [{}]),
+    ("t_fixup", POST, [{}]),
+    ("ds_init", POST, [{}]),
+    ("looklinear", POST, [{}]),
+    ("aan", Equation(post, attend=average_attention), [{}, {"aan_ffn": "yes"}]),
+    ("aan", Equation(pre, norm_on_top, attend=average_attention), [{"norm": "pre", "aan_ffn": "yes"}]),
+    ("dsinit_matt", Equation(post, attend=merged_attention), [{}]),
+    ("dsinit_matt_self", JOINED, [{}]),
+    ("dsinit_matt_aan", JOINED, [{}]),
+    ("realformer", REALFORMER, [{}, {"realformer_logits": "mean"}]),
+    (
+        "denseformer",
+        DENSEFORMER,
+        [
+            {"denseformer_dilation": dilation, "denseformer_period": period}
+            for dilation, period in (("1", "1"), ("2", "1"), ("1", "2"), ("2", "2"), ("3", "1"))
+        ],
+    ),
+    ("dlcl", DLCL_PRE, DLCL_OPTIONS),
+    ("dlcl_post_ln", DLCL_POST, DLCL_OPTIONS),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "equation", "values"),
+    [
+        pytest.param(method, equation, values, id=f"{method} {' '.join(map(str, values.values()))}".strip())
+        for method, equation, settings in EQUATIONS
+        for values in settings
+    ],
+)
+def test_both_stacks_and_a_language_model_are_the_equation(
+    method: str, equation: Equation, values: dict[str, Any]
+) -> None:
+    assert_is(f"{method}_transformer", equation, **values)
+
+
+def test_every_method_is_there() -> None:
+    """But sigma-Reparam, whose matrices are followed by power iterations: see its own test."""
+    assert set(METHODS) - {method for method, _, _ in EQUATIONS} == {"sigma_reparam"}
+
+
+# Values at which a method is a plain one -----------------------------------------------------------------------------
+
+
+def set_in(model: nn.Module, name: str, value: Any) -> None:
+    """Set every attribute of this name, a tensor's numbers or the attribute itself."""
+    for module in model.modules():
+        current = getattr(module, name, None)
+        if isinstance(current, Tensor):
+            current.data.fill_(value)
+        elif current is not None:
+            setattr(module, name, value)
+
+
+def plain_ends(model: nn.Module) -> None:
+    set_in(model, "ffn_residual", PlainResidual())
+
+
+def without_side_stream(model: Any) -> None:
+    for stack in (model.encoder, model.decoder):
+        stack.side_stream.norm.weight.zero_()
+
+
+NEUTRAL: list[tuple[str, dict[str, Any], Callable[[Any], None], str]] = [
+    ("admin_torch", {"admin_torch_change": "linear"}, lambda model: None, "post_ln"),
+    ("admin_torch", {"admin_torch_change": "linear", "admin_torch_omega": "trained"}, lambda model: None, "post_ln"),
+    ("b2t", {}, plain_ends, "post_ln"),
+    ("b2t", {"b2t_skip": "all"}, plain_ends, "post_ln"),
+    ("branch_norm", {}, lambda model: model.set_num_updates(4000), "post_ln"),
+    ("deepnet", {}, lambda model: set_in(model, "scale", 1.0), "post_ln"),
+    ("denseformer", {}, lambda model: None, "pre_ln"),
+    ("mix_ln", {"mix_post": "0"}, lambda model: None, "pre_ln"),
+    ("resi_dual", {}, without_side_stream, "post_ln"),
+    ("rezero_post_ln", {}, lambda model: set_in(model, "alpha", 1), "post_ln"),
+    ("span_norm", {}, plain_ends, "post_ln"),
+]
+STARTS_NEUTRAL = ("admin_torch", "denseformer", "mix_ln")
+
+
+@torch.no_grad()
+def test_at_its_neutral_value_a_method_is_the_plain_one_to_the_bit() -> None:
+    wrong = []
+    for method, values, neutralise, plain_method in NEUTRAL:
+        model = tiny(f"{method}_transformer", dropout=0.2, **values)
+        plain = tiny(f"{plain_method}_transformer", dropout=0.2)
+        weights = model.state_dict()
+        plain.load_state_dict({name: weights[name] for name in plain.state_dict()}, strict=True)
+        expected = [logits(plain.train(train), batch(), seed=5) for train in (True, False)]
+        before = logits(model.train(), batch(), seed=5)
+        neutralise(model)
+        outputs = [logits(model.train(train), batch(), seed=5) for train in (True, False)]
+        same_bits = all(map(torch.equal, outputs, expected))
+        moved = not torch.allclose(before, expected[0], atol=1e-2)
+        wrong += [] if same_bits and moved == (method not in STARTS_NEUTRAL) else [f"{method} {values}"]
+    assert wrong == []

@@ -1,0 +1,70 @@
+"""Methods that stock fairseq computes once they are folded, and what the fold has done to them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_plugins.errors import UserError
+from tests.building import residuals, tiny
+from tests.checkpoints.test_fold import assert_same, folded, random_in, tiny_model
+
+SCALED: list[tuple[str, dict[str, Any]]] = [
+    ("deepnet", {}),
+    ("deepnet", {"share_all_embeddings": True}),
+    ("deepnet", {"encoder_learned_pos": True, "layernorm_embedding": True}),
+    ("deepnet", {"residual": "deepnorm,plain"}),
+    ("deepnet", {"encoder_layers_to_keep": "0,1"}),
+    ("admin_torch", {}),
+    ("admin_torch", {"share_all_embeddings": True}),
+    ("admin_torch", {"admin_torch_change": "constant", "layernorm_embedding": True}),
+    ("admin_torch", {"admin_torch_omega": "trained"}),
+    ("admin_torch", {"admin_torch_omega": "trained,fixed", "decoder_learned_pos": True}),
+]
+
+
+@pytest.mark.parametrize(("method", "values"), SCALED, ids=str)
+def test_a_scaled_stream(method: str, values: dict[str, Any], tmp_path: Path) -> None:
+    arch = f"{method}_transformer"
+    model, values = tiny_model(arch, **values)
+    with torch.no_grad():
+        for residual in residuals(model).values():
+            if isinstance(getattr(residual, "omega", None), nn.Parameter):
+                residual.omega.copy_(random_in(0.5, 2.0, residual.omega))
+    stock = folded(tmp_path, arch, model, values)
+    assert_same(model, stock)
+    # The fold is not empty: the matrices of the queries have taken one over the scale.
+    first = model.encoder.layers[0]
+    ratio = first.self_attn.q_proj.weight / stock.encoder.layers[0].self_attn.q_proj.weight
+    torch.testing.assert_close(ratio, first.self_attn_residual.stream_scale().expand_as(ratio), rtol=1e-5, atol=0)
+
+
+def test_a_linear_one_has_nothing_to_fold(tmp_path: Path) -> None:
+    model, values = tiny_model("admin_torch_transformer", admin_torch_change="linear")
+    weights = model.state_dict()
+    for name, value in folded(tmp_path, "admin_torch_transformer", model, values).state_dict().items():
+        assert torch.equal(value, weights[name])
+
+
+def test_branch_norm_folds_once_it_has_its_full_size(tmp_path: Path) -> None:
+    model, values = tiny_model("branch_norm_transformer", branch_norm_updates="10")
+    with pytest.raises(UserError, match="it does more than scale the stream and add the branch"):
+        folded(tmp_path, "branch_norm_transformer", model, values)
+    model.set_num_updates(10)
+    assert_same(model, folded(tmp_path, "branch_norm_transformer", model, values))
+
+
+def test_layernorm_scaling_has_the_weights_of_pre_ln_and_folds_into_it(tmp_path: Path) -> None:
+    model, values = tiny_model("layernorm_scaling_transformer")
+    assert model.state_dict().keys() == tiny("pre_ln_transformer").state_dict().keys()
+    stock = folded(tmp_path, "layernorm_scaling_transformer", model, values)
+    assert_same(model, stock)
+    for mine, theirs in zip(model.decoder.layers, stock.decoder.layers, strict=True):
+        for name in ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"):
+            for one, other in zip(getattr(theirs, name).parameters(), getattr(mine, name).parameters(), strict=True):
+                torch.testing.assert_close(one, other / math.sqrt(mine.depth))

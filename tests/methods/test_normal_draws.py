@@ -1,0 +1,118 @@
+"""DeepNet's and Sub-LN's first weights: Xavier's normal rule with a gain, or as their released code draws."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.method import Stack
+from fairseq_plugins.methods.deepnet import initialise
+from tests.building import tiny
+from tests.methods.test_initialisation import D, F, model
+
+SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
+# Of the models of test_initialisation: five encoder and four decoder layers.
+BETA = {"encoder": 0.87 * (5**4 * 4) ** (-1 / 16), "decoder": 48**-0.25}
+GAMMA = {"encoder": math.sqrt(math.log(12) * math.log(10) / 3), "decoder": math.sqrt(math.log(12))}
+
+
+def assert_deviation(values: Tensor, deviation: float, kurtosis: float, what: str) -> None:
+    """Mean 0 and this deviation, each within four of its standard errors; ``kurtosis`` is that of the distribution."""
+    size = values.numel()
+    assert abs(float(values.mean())) <= 4 * deviation / math.sqrt(size), what
+    error = math.sqrt((kurtosis - 1) / size)
+    assert float(values.square().mean()) == pytest.approx(deviation**2, rel=4 * error), what
+
+
+def gain_of(name: str, gain: float, cross: bool) -> float:
+    """The gain of a map: 1 for queries and keys and, in Sub-LN, in the cross-attention."""
+    return gain if name.rpartition(".")[2] in SMALLER and (cross or "encoder_attn" not in name) else 1.0
+
+
+@pytest.mark.parametrize(
+    ("method", "base", "gains", "cross"),
+    [
+        *(("deepnet", base, BETA, True) for base in ("xavier", "fairseq", "xavier_biased")),
+        ("sub_ln", "fairseq", GAMMA, False),
+    ],
+    ids=str,
+)
+def test_every_matrix_is_xavier_normal_with_its_gain(
+    method: str, base: str, gains: dict[str, float], cross: bool
+) -> None:
+    built = model(f"{method}_transformer", base_init=base)
+    for stack, gain in gains.items():
+        for depth, layer in enumerate(getattr(built, stack).layers, start=1):  # the same at every depth
+            drawn = dict(linear_maps(layer))
+            attentions = ("self_attn",) if stack == "encoder" else ("self_attn", "encoder_attn")
+            maps = {f"{one}.{letter}_proj" for one in attentions for letter in ("q", "k", "v", "out")}
+            assert drawn.keys() == maps | {"fc1", "fc2"}
+            for name, linear in drawn.items():
+                fans = 2 * D if "_proj" in name else D + F
+                deviation, what = gain_of(name, gain, cross) * math.sqrt(2 / fans), f"{stack} layer {depth} {name}"
+                assert_deviation(linear.weight.detach(), deviation, kurtosis=3.0, what=what)
+                # A normal distribution, not a uniform one of this deviation, which ends at sqrt(3) of it.
+                assert float(linear.weight.detach().abs().max()) > 2.5 * deviation, what
+                assert not linear.bias.any(), what
+
+
+def test_deepnet_s_released_draws_as_linear_does_and_scales_the_biases_too() -> None:
+    built = model("deepnet_transformer", deepnorm_init="released")
+    released = {"encoder": 1.15 * (5**4 * 4) ** (-1 / 16), "decoder": BETA["decoder"]}
+    for stack, gain in released.items():
+        for depth, layer in enumerate(getattr(built, stack).layers, start=1):
+            for name, linear in linear_maps(layer):
+                bound = gain_of(name, gain, True) / math.sqrt(linear.in_features)
+                what = f"{stack} layer {depth} {name}"
+                assert_deviation(linear.weight.detach(), bound / math.sqrt(3), kurtosis=1.8, what=what)
+                assert float(linear.weight.detach().abs().max()) <= bound * (1 + 1e-6), what
+                assert 0.8 * bound < float(linear.bias.detach().abs().max()) <= bound * (1 + 1e-6), what
+
+
+def test_sub_ln_s_released_gains_scale_what_fairseq_draws() -> None:
+    built = tiny("sub_ln_transformer", sub_ln_init="released")
+    base = tiny("deep_transformer", norm="sub", base_init="fairseq")
+    gains = {"encoder": math.sqrt(math.log(6) * math.log(6) / 3), "decoder": math.sqrt(math.log(6))}
+    for stack, gain in gains.items():
+        for mine, plain in zip(getattr(built, stack).layers, getattr(base, stack).layers, strict=True):
+            for (name, linear), (_, drawn) in zip(linear_maps(mine), linear_maps(plain), strict=True):
+                for one, other in ((linear.weight, drawn.weight), (linear.bias, drawn.bias)):
+                    torch.testing.assert_close(one, other * gain_of(name, gain, False), msg=name)
+
+
+@pytest.mark.parametrize("rule", ["paper", "released"])
+def test_the_base_does_not_matter_to_deepnet(rule: str) -> None:
+    """To the bit: what is drawn over the weights of three bases is the same for the same numbers; tables stay."""
+    draws = []
+    for base in ("xavier", "fairseq", "xavier_biased"):
+        decoder = model("deepnet_transformer", base_init=base).decoder
+        before = {name: value.clone() for name, value in decoder.state_dict().items()}
+        torch.manual_seed(3)
+        design = StackDesign(Stack.DECODER, {}, 5, 4, D, F, 4, 0.0, SimpleNamespace(deepnorm_init=rule))
+        with torch.no_grad():
+            initialise(StackWeights(decoder.layers, decoder.embed_tokens, False, decoder.output_projection), design)
+        after = decoder.state_dict()
+        kept = {name for name in after if torch.equal(before[name], after[name])}
+        assert not [name for name in kept if after[name].dim() == 2 and "layers." in name]
+        assert {"embed_tokens.weight", "output_projection.weight"} <= kept
+        draws.append(decoder.layers.state_dict())
+    for other in draws[1:]:
+        assert all(torch.equal(value, other[name]) for name, value in draws[0].items())
+
+
+def test_deepnet_of_one_stack_alone_and_merged_attention() -> None:
+    built = model("deepnet_transformer", init="deepnorm,keep")
+    for name, weight in built.decoder.layers.named_parameters():
+        if weight.dim() == 2:  # the decoder's come from the base: Xavier uniform, which is bounded
+            assert float(weight.detach().abs().max()) <= math.sqrt(6 / sum(weight.shape)), name
+    for layer in model("deepnet_transformer", attention="matt").decoder.layers:
+        cross: nn.Module = layer.encoder_attn
+        for name, gain in (("v_proj", 32**-0.25), ("out_proj", 32**-0.25), ("q_proj", 1.0)):  # 8 sub-layers
+            weight = cross.get_submodule(name).weight.detach()
+            assert_deviation(weight, gain / math.sqrt(D), kurtosis=3.0, what=name)

@@ -1,0 +1,82 @@
+"""What a method refuses: combinations that its paper does not cover, and numbers that make no sense, in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq_plugins.errors import UserError
+from tests.models import tiny
+
+SCALES = "scales the stream for the LayerNorm after it: it needs --norm post, not"
+MIXES = "--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not"
+MERGED = "is part of the cross-attention: it cannot be combined with --no-cross-attention"
+MAPS = "--weight-form sigma needs plain linear maps, and"
+MIRRORS = "--init looklinear mirrors one half of the feed-forward width in the other:"
+TANH = "--init looklinear cannot make a feed-forward sub-layer with --activation-fn tanh linear"
+APART = "--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"
+REFUSALS: list[tuple[str, dict[str, Any], str]] = [
+    *(("deepnet", {"norm": norm}, f"--residual deepnorm {SCALES} {norm}") for norm in ("pre", "branch", "none")),
+    *(("admin_torch", {"norm": norm}, f"--residual admin_torch {SCALES} {norm}") for norm in ("pre", "branch", "none")),
+    *(("keel", {"norm": norm}, f"--norm keel or post, not {norm}") for norm in ("pre", "none", "peri")),
+    *(("resi_dual", {"norm": norm}, f"use --norm post, not {norm}") for norm in ("pre", "none", "branch")),
+    *(("span_norm", {"norm": norm}, "--residual span leaves the stream out") for norm in ("pre", "none", "sub")),
+    *(("deep", {"norm": norm, "norm_module": "dyt"}, "--norm-module dyt has no effect") for norm in ("none", "fixup")),
+    *(("deep", {"attention": one, "no_cross_attention": True}, MERGED) for one in ("matt", "matt_self", "matt_aan")),
+    ("deep", {"norm": "sub", "weight_form": "sigma"}, MAPS),
+    ("deep", {"norm": "fixup", "bias": "fixup", "weight_form": "sigma"}, MAPS),
+    ("deep", {"norm": "pre", "attention": "qk_norm", "weight_form": "sigma"}, MAPS),
+    ("deep", {"base_init": "xavier_apart", "no_cross_attention": True}, APART),
+    ("branch_norm", {"branch_norm_updates": "0"}, "--branch-norm-updates must be at least 1, not 0"),
+    ("deepscale", {"deepscale_k": 0.0}, "--deepscale-k must be above 0, not 0"),
+    ("deepscale", {"deepscale_k": -1.0}, "--deepscale-k must be above 0, not -1"),
+    ("denseformer", {"denseformer_dilation": "0"}, "--denseformer-dilation must be at least 1, not 0"),
+    ("denseformer", {"denseformer_period": "-1"}, "--denseformer-period must be at least 1, not -1"),
+    ("denseformer", {"denseformer_period": "3"}, "--denseformer-period 3 is more than the 2 layers of the decoder"),
+    ("denseformer", {"encoder_layerdrop": 0.1}, "needs every layer's output"),
+    ("dlcl", {"norm": "none"}, f"{MIXES} none"),
+    ("dlcl", {"norm": "pre,branch"}, f"{MIXES} branch"),
+    ("dlcl", {"dlcl_window": "-1"}, "--dlcl-window must be at least 0, not -1; 0 is the whole history"),
+    ("dlcl", {"dlcl_window": "1.5"}, "--dlcl-window takes a number, not '1.5'"),
+    ("dlcl", {"dlcl_normalised": "yes", "dlcl_init": "one"}, "drop --dlcl-init one"),
+    ("dlcl", {"dlcl_normalised": "yes", "dlcl_window": "1"}, "--dlcl-window 1 leaves each mixture one weight"),
+    ("dlcl", {"encoder_layerdrop": 0.1}, "it cannot be combined with --encoder-layerdrop"),
+    ("fixup", {"layernorm_embedding": True}, "--norm fixup replaces every LayerNorm, but --layernorm-embedding"),
+    ("looklinear", {"activation_fn": "tanh"}, f"{TANH}: use one of relu, gelu, gelu_fast, gelu_accurate, linear"),
+    ("looklinear", {"encoder_ffn_embed_dim": 33}, f"{MIRRORS} --encoder-ffn-embed-dim 33 must be even"),
+    ("looklinear", {"decoder_ffn_embed_dim": 33}, f"{MIRRORS} --decoder-ffn-embed-dim 33 must be even"),
+    ("post_ln", {"aan_ffn": "yes"}, "--aan-ffn has no effect here: it belongs to --attention aan"),
+    ("aan", {"aan_ffn": "ye"}, "unknown value of --aan-ffn 'ye'"),
+]
+
+
+def problems(arch: str, **values: Any) -> tuple[str, ...]:
+    """The lines that refuse a model; none if it is built."""
+    try:
+        tiny(arch, **values)
+    except UserError as error:
+        return error.problems
+    return ()
+
+
+def test_what_makes_no_sense_is_refused_by_name() -> None:
+    wrong = []
+    for method, values, words in REFUSALS:
+        lines = problems(f"{method}_transformer", **values)
+        wrong += [] if any(words in line for line in lines) else [f"{method} {values}: {lines}"]
+    assert wrong == []
+
+
+def test_a_language_model_has_no_published_rule_of_t_fixup() -> None:
+    expected = ("--init t_fixup has no published rule for a language model: choose another --init",)
+    assert (
+        problems("t_fixup_transformer_lm") == problems("deep_transformer_lm", init="t_fixup", norm="none") == expected
+    )
+
+
+def test_what_the_other_stack_chooses_does_not_matter() -> None:
+    for method, values in (
+        ("deepnet", {"norm": "post,pre", "residual": "deepnorm,plain"}),
+        ("looklinear", {"encoder_ffn_embed_dim": 33, "init": "keep,looklinear"}),
+        ("looklinear", {"decoder_ffn_embed_dim": 33, "init": "looklinear,keep"}),
+    ):
+        assert problems(f"{method}_transformer", **values) == (), method
