@@ -205,7 +205,7 @@ BREAKS = (
         "side = residual.carry(branch, stream, side)",
         "side = side if site is Site.CROSS else residual.carry(branch, stream, side)",
         "the second stream misses the cross-attention",
-        ("tests/core/test_new_structures.py",),
+        ("tests/methods/test_equations.py",),
     ),
     Break(
         "embedding-dropout",

@@ -79,14 +79,6 @@ def test_every_part_with_every_initialisation(axis: Axis, pairs: list[tuple[str,
     assert undecided == []
 
 
-SENSELESS = [("b2t", "pre"), ("admin", "pre"), ("admin", "none")]
-
-
-@pytest.mark.parametrize(("residual", "norm"), SENSELESS)
-def test_combinations_without_sense_are_refused(residual: str, norm: str) -> None:
-    assert not trains_or_is_refused(residual=residual, norm=norm)
-
-
 def one_or_two(values: list[str]) -> st.SearchStrategy[str]:
     """One value for both stacks, or one for each."""
     one = st.sampled_from(values)

@@ -79,30 +79,6 @@ def test_the_first_training_forward_profiles_once(profiles: list[dict[str, Tenso
     assert all((value > 1.05).all() for value in above)
 
 
-def test_the_profile_is_that_of_the_training_forward() -> None:
-    """The training forward draws the dropout masks of the profile and satisfies its rule."""
-    model = admin()
-    torch.manual_seed(4)
-    first = models.loss_of(model, models.batch())
-    carried = {"encoder": 1.0, "decoder": 1.0}
-    expected: dict[str, float] = {}
-
-    def watch(name: str, module: AdminResidual, inputs: Any) -> None:
-        branch, stream, _ = inputs
-        stack = name.split(".")[0]
-        expected[name] = carried[stack]
-        scaled = module.omega_profiled * stream
-        carried[stack] = float((scaled.double().var(correction=0) + branch.double().var(correction=0)).sqrt())
-
-    for name, module in residuals(model).items():
-        module.register_forward_pre_hook(lambda module, inputs, name=name: watch(name, module, inputs))
-    torch.manual_seed(4)
-    assert torch.equal(models.loss_of(model, models.batch()), first)
-    assert len(expected) == RESIDUALS
-    for name, omega in omegas(model).items():
-        torch.testing.assert_close(omega, torch.full_like(omega, expected[name]), rtol=1e-5, atol=0, msg=name)
-
-
 def test_the_random_numbers_of_the_training_are_not_touched() -> None:
     model, plain = admin(), models.build(*XAVIER).train()
     masks: dict[str, Tensor] = {}
@@ -242,17 +218,6 @@ def test_the_moving_average_of_the_weights_keeps_the_profile(
     for name, value in profiles[0].items():  # an average of equal numbers is rounded
         torch.testing.assert_close(stored[name], value, rtol=1e-6, atol=0, msg=name)
         assert float(averaged[f"{name}.calibrated"]) == pytest.approx(1, rel=1e-6)
-
-
-def test_another_criterion(
-    toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smoothing = toy.RECIPE.index("--label-smoothing")
-    monkeypatch.setattr(toy, "RECIPE", toy.RECIPE[:smoothing] + toy.RECIPE[smoothing + 2 :])
-    state = torch.load(train(toy_data, tmp_path, "--criterion", "cross_entropy"), weights_only=True)
-    assert state["cfg"]["criterion"]["_name"] == "cross_entropy"
-    assert len(profiles) == 1
-    assert same(stored_omegas(state["model"]), profiles[0])
 
 
 @pytest.mark.parametrize(

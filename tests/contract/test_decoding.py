@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.model import DeepTransformerModel
-from fairseq_plugins.methods.shared.averages import RunningAverage
 from tests import models
 from tests.representatives import for_each
 from tests.rounding import assert_same_to_rounding, scale
@@ -125,27 +123,3 @@ def test_beam_search_with_cache_equals_without(case: str) -> None:
     assert same_sizes == sizes
     assert difference(with_cache, without_cache) < 1e-4
     assert rescoring_error(model, with_cache) < 1e-4
-
-
-def test_a_running_sum_that_does_not_follow_its_beam_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without this module's own rule the sum would follow fairseq's for keys: only when sentences leave the batch."""
-    own_rule = RunningAverage.reorder_incremental_state
-
-    def stock_rule(self: RunningAverage, incremental_state: Any, new_order: Tensor) -> Any:
-        state = self.get_incremental_state(incremental_state, "average_state")
-        if state is None or state["sum"].size(0) == new_order.size(0):
-            return incremental_state
-        return own_rule(self, incremental_state, new_order)
-
-    model = concise("dsinit_matt")
-    without_cache, _ = search(model, cached=False)
-    monkeypatch.setattr(RunningAverage, "reorder_incremental_state", stock_rule)
-    with_cache, _ = search(model, cached=True)
-    assert difference(with_cache, without_cache) > 1e-2
-    assert rescoring_error(model, with_cache) > 1e-2
-
-
-def test_a_running_sum_without_its_reordering_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(RunningAverage, "reorder_incremental_state")
-    with pytest.raises(RuntimeError, match="size of tensor"):
-        search(concise("dsinit_matt"), cached=True)

@@ -9,22 +9,6 @@ from torch import Tensor, nn
 from fairseq_plugins.errors import UserError
 from tests.building import batch, tiny
 
-NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
-
-
-@torch.no_grad()
-def test_on_the_branch_is_stream_plus_norm_of_branch() -> None:
-    """GPT2-Norm, o = x + LN(F(x)), in an encoder layer written out by hand."""
-    layer = tiny("gpt2_norm_transformer").eval().encoder.layers[0]
-    for module in layer.modules():
-        if isinstance(module, nn.LayerNorm):
-            nn.init.uniform_(module.weight)
-            nn.init.uniform_(module.bias)
-    x = torch.randn(5, 2, 16)
-    attended = x + layer.self_attn_layer_norm(layer.self_attn(x, x, x)[0])
-    expected = attended + layer.final_layer_norm(layer.fc2(torch.relu(layer.fc1(attended))))
-    torch.testing.assert_close(layer(x, None)[0], expected)
-
 
 def test_dropout_is_inside_of_the_branch() -> None:
     """LN(dropout(F)): with everything dropped but nothing else the LayerNorm's bias remains, so the sum is the stream
@@ -64,17 +48,6 @@ SUB_LAYERS = 2 * 3 + 3 * 2  # of the tiny models
 )
 def test_number_of_layer_norms(arch: str, settings: dict[str, object], layers: int, top: int) -> None:
     assert norms_of(tiny(arch, **settings)) == {"layers": layers, "top": top}
-
-
-@torch.no_grad()
-def test_the_hybrid_is_a_post_ln_encoder_under_a_pre_ln_decoder() -> None:
-    hybrid, post, pre = (tiny(f"{name}_transformer").eval() for name in ("hybrid_ln", "post_ln", "pre_ln"))
-    post.encoder.load_state_dict(hybrid.encoder.state_dict())
-    pre.decoder.load_state_dict(hybrid.decoder.state_dict())
-    source, lengths, target = batch()
-    encoded = hybrid.encoder(source, lengths)
-    assert torch.equal(encoded["encoder_out"][0], post.encoder(source, lengths)["encoder_out"][0])
-    assert torch.equal(hybrid.decoder(target, encoded)[0], pre.decoder(target, encoded)[0])
 
 
 @torch.no_grad()

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.word_dropout import WordDropout
-from fairseq_plugins.errors import UserError
 from tests import models, toy
 from tests.building import batch, logits, tiny
 
@@ -92,12 +91,6 @@ def test_words_are_dropped_before_they_are_scaled() -> None:
 def test_rate_zero_is_the_model_without_it() -> None:
     plain, zero = tiny("post_ln_transformer").train(), tiny("post_ln_transformer", word_dropout="0").train()
     assert torch.equal(logits(plain, batch(), seed=5), logits(zero, batch(), seed=5))
-
-
-@pytest.mark.parametrize("rate", ["1", "-0.1", "0.1,1.5", "much"])
-def test_a_rate_that_is_none_is_refused(rate: str) -> None:
-    with pytest.raises(UserError, match="--word-dropout"):
-        tiny("post_ln_transformer", word_dropout=rate)
 
 
 def test_the_deep_recipe_is_said_in_full() -> None:

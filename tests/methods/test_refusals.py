@@ -22,6 +22,8 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     *(("span_norm", {"norm": norm}, "--residual span leaves the stream out") for norm in ("pre", "none", "sub")),
     *(("deep", {"norm": norm, "norm_module": "dyt"}, "--norm-module dyt has no effect") for norm in ("none", "fixup")),
     *(("deep", {"attention": one, "no_cross_attention": True}, MERGED) for one in ("matt", "matt_self", "matt_aan")),
+    ("sub_ln", {"attention": "aan"}, "in front of out_proj, which with --attention aan and --bias vector is not"),
+    ("sub_ln", {"bias": "fixup"}, "in front of fc2, which with --attention softmax and --bias fixup is not"),
     ("deep", {"norm": "sub", "weight_form": "sigma"}, MAPS),
     ("deep", {"norm": "fixup", "bias": "fixup", "weight_form": "sigma"}, MAPS),
     ("deep", {"norm": "pre", "attention": "qk_norm", "weight_form": "sigma"}, MAPS),
