@@ -26,8 +26,7 @@ from torch import nn
 import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from fairseq_plugins import patches
 from fairseq_plugins.checkpoints.fold import obstacles
-from fairseq_plugins.core.architectures import architecture_presets as family_presets
-from fairseq_plugins.core.architectures import method_preset
+from fairseq_plugins.core.architectures import architecture_presets, method_preset
 from fairseq_plugins.core.architectures import refusals as refusals_in
 from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values
 from fairseq_plugins.core.designed import DesignedModel
@@ -44,7 +43,7 @@ from fairseq_plugins.core.method import (
     Stack,
     find_part,
 )
-from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel, architecture_presets
+from fairseq_plugins.core.model import DEPTHS, SIZES, TRANSLATION, DeepTransformerModel
 from fairseq_plugins.core.norm import ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
@@ -77,7 +76,7 @@ counts from 1 in its stack. A sub-layer is self-attention, cross-attention or fe
 
 def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:
     """The method's model with two layers on each side and width ``WIDTH``; ``settings`` override its preset."""
-    config = Namespace(**{**architecture_presets(method)[""], **_tiny_sizes(), **settings})
+    config = Namespace(**{**architecture_presets(TRANSLATION, method)[""], **_tiny_sizes(), **settings})
     model: DeepTransformerModel = DeepTransformerModel.build_model(config, _tiny_task())
     return model
 
@@ -305,7 +304,7 @@ def _anchor(title: str) -> str:
 
 def architectures() -> str:
     """The suffixes of the architectures and what they mean."""
-    presets = architecture_presets(None)
+    presets = architecture_presets(TRANSLATION, None)
     sizes = [(code(f"…_transformer{suffix}"), code(stock), *_sizes(presets[suffix])) for suffix, stock in SIZES.items()]
     depths = [(code(f"…{suffix}"), *map(str, depth)) for suffix, depth in DEPTHS.items() if depth is not None]
     return "\n\n".join(
@@ -335,7 +334,7 @@ def _sizes(preset: Mapping[str, Any], stacks: Sequence[Stack] = tuple(Stack)) ->
 def family_section(title: str, task: str, model: type[DesignedModel]) -> str:
     """The architectures of a family other than translation, and the methods that are left out."""
     family = model.family
-    presets = family_presets(family, None)
+    presets = architecture_presets(family, None)
     rows = []
     for suffix, size in family.sizes.items():
         beside = [name for name in size.changes if name != "dropout" and not name.startswith("decoder")]

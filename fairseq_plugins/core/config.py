@@ -94,7 +94,7 @@ def value_of(config: Namespace, name: str, stack: Stack) -> str:
     Raises:
         UserError: more than two values.
     """
-    values = [one.strip() for one in str(getattr(config, name)).split(",")]
+    values = [value.strip() for value in str(getattr(config, name)).split(",")]
     if len(values) > 2:
         raise UserError(f"{flag(name)} takes one value or ENCODER,DECODER, not {len(values)} values")
     return values[-1 if stack is Stack.DECODER else 0]
@@ -107,10 +107,12 @@ def choose(config: Namespace, stack: Stack) -> dict[Axis, Part]:
         UserError: names that are not registered, all together, each with the nearest legal one.
     """
     parts: dict[Axis, Part] = {}
-    with _all_problems() as problems:
-        for axis in Axis:
-            with _noting(problems):
-                parts[axis] = find_part(axis, value_of(config, axis.value, stack))
+    problems: list[str] = []
+    for axis in Axis:
+        with _noting(problems):
+            parts[axis] = find_part(axis, value_of(config, axis.value, stack))
+    if problems:
+        raise UserError(problems)
     return parts
 
 
@@ -121,10 +123,12 @@ def option_values(config: Namespace, stack: Stack) -> SimpleNamespace:
         UserError: values that are not legal, all together.
     """
     values = SimpleNamespace()
-    with _all_problems() as problems:
-        for option in all_options():
-            with _noting(problems):
-                setattr(values, option.name, _option_value(config, option, stack))
+    problems: list[str] = []
+    for option in all_options():
+        with _noting(problems):
+            setattr(values, option.name, _option_value(config, option, stack))
+    if problems:
+        raise UserError(problems)
     return values
 
 
@@ -152,15 +156,6 @@ def _noting(problems: list[str]) -> Iterator[None]:
         yield
     except UserError as error:
         problems += error.problems
-
-
-@contextlib.contextmanager
-def _all_problems() -> Iterator[list[str]]:
-    """Yield a list of problems; at the end raise them together, if there are any."""
-    problems: list[str] = []
-    yield problems
-    if problems:
-        raise UserError(problems)
 
 
 def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from fairseq_plugins.core import calibration, weight_decay
 from fairseq_plugins.core.architectures import fill_unset, method_preset
-from fairseq_plugins.core.assembly import initialise
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
 from fairseq_plugins.core.fields import Family
-from fairseq_plugins.core.initialisation import StackWeights
+from fairseq_plugins.core.initialisation import StackWeights, initialise
 from fairseq_plugins.core.residual import Residual
 
 
@@ -91,14 +90,16 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
     source = getattr(encoder, "embed_tokens", None)
     if encoder is not None:
         yield encoder, StackWeights(_every(encoder.layers), source, branches=branches, top_norm=encoder.layer_norm)
-    target = decoder.embed_tokens
+    target, output = decoder.embed_tokens, decoder.output_projection
+    # Not every embedding is one table, an adaptive input has several; an adaptive softmax has no projection.
+    tied = output is not None and output.weight is getattr(target, "weight", None)
     yield (
         decoder,
         StackWeights(
             _every(decoder.layers),
             embedding=target,
             embedding_is_shared=source is not None and target.weight is source.weight,
-            output=_own_output(decoder),
+            output=None if tied else output,
             branches=branches,
             top_norm=decoder.layer_norm,
         ),
@@ -108,11 +109,3 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
 def _every(layers: Any) -> list[Any]:
     """All layers: with LayerDrop an iteration leaves some out, in a new model too."""
     return list(layers.children())
-
-
-def _own_output(decoder: Any) -> Any:
-    """The output projection, unless it shares the table of the embedding; an adaptive softmax has none."""
-    output = decoder.output_projection
-    # Not every embedding is one table: an adaptive input has several, and one of characters has none.
-    tied = output is not None and output.weight is getattr(decoder.embed_tokens, "weight", None)
-    return None if tied else output

@@ -16,14 +16,14 @@ import dataclasses
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Optional, Union, get_args, get_origin
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from fairseq_plugins.core import weight_decay
-from fairseq_plugins.core.method import PARTS, Axis, Option, Stack, all_options
+from fairseq_plugins.core.method import PARTS, Axis, Stack, all_options
 
 Field = tuple[str, Any, Any]
 """Name, type and :class:`dataclasses.Field` of a setting."""
@@ -113,9 +113,9 @@ def flat_fields(config: type[FairseqDataclass], nested: Mapping[str, type[Any]] 
     for top in dataclasses.fields(config):
         group = (nested or {}).get(top.name)
         prefix = f"{top.name}_" if group else ""
-        for one in dataclasses.fields(group) if group else (top,):
-            if not one.name.startswith("_"):
-                flat.append((prefix + one.name, one.type, one))
+        for setting in dataclasses.fields(group) if group else (top,):
+            if not setting.name.startswith("_"):
+                flat.append((prefix + setting.name, setting.type, setting))
     return tuple(flat)
 
 
@@ -170,27 +170,16 @@ def _stock_field(family: Family, name: str, kind: Any, stock: Any) -> Field:
     return name, kind, field(default=stock.default, metadata=metadata)
 
 
-def _where_they_differ(family: Family) -> str:
-    return "; ENCODER,DECODER if they differ" if len(family.stacks) > 1 else ""
-
-
-def _axis_field(family: Family, axis: Axis) -> Field:
-    help_text = f"{AXIS_HELP[axis]}: {', '.join(PARTS[axis])}{_where_they_differ(family)}"
-    return axis.value, Optional[str], field(default=None, metadata={"help": help_text})
-
-
-def _option_field(family: Family, option: Option) -> Field:
-    values = ", ".join(option.choices) or "a number"
-    help_text = f"{option.help} (default: {option.default}; values: {values}{_where_they_differ(family)})"
-    return option.name, Optional[str], field(default=None, metadata={"help": help_text})
-
-
 def make_config_class(family: Family) -> type[FairseqDataclass]:
     """Make the dataclass of a family's configuration, which keeps the family. Call once all parts are registered."""
-    fields = [_stock_field(family, *one) for one in family.stock]
-    fields += [*map(partial(_axis_field, family), Axis), *map(partial(_option_field, family), all_options())]
-    undecayed = field(default=None, metadata={"help": weight_decay.HELP})
-    fields.append(("no_weight_decay_on", Optional[str], undecayed))
+    differ = "; ENCODER,DECODER if they differ" if len(family.stacks) > 1 else ""
+    helps = {axis.value: f"{AXIS_HELP[axis]}: {', '.join(PARTS[axis])}{differ}" for axis in Axis}
+    for option in all_options():
+        values = ", ".join(option.choices) or "a number"
+        helps[option.name] = f"{option.help} (default: {option.default}; values: {values}{differ})"
+    helps["no_weight_decay_on"] = weight_decay.HELP
+    fields = [_stock_field(family, *stock) for stock in family.stock]
+    fields += [(name, Optional[str], field(default=None, metadata={"help": text})) for name, text in helps.items()]
     return dataclasses.make_dataclass(
         family.class_name, fields, bases=(FairseqDataclass,), namespace={"__module__": __name__, "family": family}
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import nn
 
+from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, part
@@ -39,6 +40,16 @@ class StackWeights:
     output: nn.Module | None = None
     branches: int = 0
     top_norm: nn.Module | None = None
+
+
+def initialise(weights: StackWeights, design: StackDesign) -> None:
+    """Draw the weights of the stack. Call under ``torch.no_grad``."""
+    design.parts[Axis.BASE_INIT].build(weights, design)
+    design.parts[Axis.INIT].build(weights, design)
+    for layer in weights.layers:
+        for module in layer.modules():
+            if isinstance(module, AffineMap):
+                module.weight_is_drawn()
 
 
 def linear_maps(layer: nn.Module) -> Iterator[tuple[str, nn.Linear]]:

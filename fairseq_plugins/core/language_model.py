@@ -87,11 +87,6 @@ def _table_problems(config: Namespace) -> list[str]:
     problems = []
     if config.character_embeddings and config.adaptive_input:
         problems.append("--character-embeddings and --adaptive-input are mutually exclusive: choose one")
-    if config.character_embeddings and _filters(config) is None:
-        problems.append(
-            "--character-filters takes a list of pairs (width, channels), for instance [(1, 64), (2, 128)], "
-            f"not '{config.character_filters}'"
-        )
     if config.share_decoder_input_output_embed:
         ends = {"--character-embeddings": config.character_embeddings, "--adaptive-input": config.adaptive_input}
         ends["--adaptive-softmax-cutoff"] = config.adaptive_softmax_cutoff is not None
@@ -106,15 +101,6 @@ def _table_problems(config: Namespace) -> list[str]:
                 f"{config.decoder_input_dim} must equal --decoder-output-dim {config.decoder_output_dim}"
             )
     return problems
-
-
-def _filters(config: Namespace) -> list[tuple[int, int]] | None:
-    """Read ``--character-filters`` as pairs of width and channels; None if it is not such a list."""
-    try:
-        pairs = [(int(width), int(channels)) for width, channels in ast.literal_eval(config.character_filters)]
-    except (ValueError, TypeError, SyntaxError):
-        return None
-    return pairs if pairs and min(min(pair) for pair in pairs) > 0 else None
 
 
 LANGUAGE_MODEL = Family(
@@ -179,7 +165,7 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
         if flat.character_embeddings:
             return CharacterTokenEmbedder(
                 dictionary,
-                _filters(flat),
+                ast.literal_eval(flat.character_filters),
                 flat.character_embedding_dim,
                 flat.decoder_embed_dim,
                 flat.char_embedder_highway_layers,

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from fairseq_plugins.core import assembly
-from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.attention import Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.dropout import lean
-from fairseq_plugins.core.method import Site
+from fairseq_plugins.core.method import Axis, Site
 from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside, placed_norms
 from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, RESIDUAL_OF, later_norm
 
@@ -55,13 +54,13 @@ class Layer(nn.Module):
         norms = {site: placed_norms(design, site, self.depth) for site in sites}
         inside = {site: places.pop(NormPlace.INSIDE, None) for site, places in norms.items()}
         self.norm_names = {site: self._place_norms(site, norms.get(site, {})) for site in Site}
-        assembly.set_biases(self, design)
+        design.parts[Axis.BIAS].build(self, design)
         for site, factory in inside.items():
             if factory is not None:
                 owner, name = LAST_MAP[site]
                 norm_inside(self.get_submodule(owner), name, factory, design)
-        assembly.set_weight_forms(self, design)
-        for site, residual in assembly.residuals(design, sites, self.depth).items():
+        design.parts[Axis.WEIGHT_FORM].build(self, design)  # last, since it takes the maps as they are
+        for site, residual in design.parts[Axis.RESIDUAL].build(sites, self.depth, design).items():
             setattr(self, RESIDUAL_OF[site], residual)
 
     def _place_norms(self, site: Site, norms: dict[NormPlace, Any]) -> dict[NormPlace, str]:
@@ -126,9 +125,8 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """Build the design's attention instead of fairseq's."""
-        return assembly.attention(self.design, self.depth).encoder_self(
-            embed_dim, cfg.encoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True
-        )
+        build = self.design.parts[Axis.ATTENTION].build(self.depth, self.design).encoder_self
+        return build(embed_dim, cfg.encoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True)
 
     def forward(
         self,
@@ -166,7 +164,7 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
 
     def __init__(self, cfg: Any, design: StackDesign, depth: int, no_encoder_attn: bool = False) -> None:
         self.design, self.depth = design, depth
-        self.plan = assembly.attention(design, depth)
+        self.plan: AttentionPlan = design.parts[Axis.ATTENTION].build(depth, design)
         super().__init__(cfg, no_encoder_attn)
         if self.plan.decoder_self is None:
             self.self_attn = None

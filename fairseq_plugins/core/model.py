@@ -8,11 +8,11 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from fairseq_plugins.core import architectures, bias, weight_form  # noqa: F401  (the last two register parts)
+from fairseq_plugins.core import bias, weight_form  # noqa: F401  (they register parts)
 from fairseq_plugins.core.config import SIZE_FIELDS, STOCK
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size, declared_by_task
-from fairseq_plugins.core.method import Method, Stack
+from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder, Encoder
 from fairseq_plugins.errors import UserError
 
@@ -103,8 +103,3 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
         """Run :meth:`forward` up to the output projection."""
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
         self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
-
-
-def architecture_presets(method: Method | None) -> dict[str, dict[str, Any]]:
-    """Return the preset of every size and depth, by architecture suffix."""
-    return architectures.architecture_presets(TRANSLATION, method)

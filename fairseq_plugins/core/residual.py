@@ -100,10 +100,6 @@ class ScaledStream(Residual):
         """The constant, ``(1)``."""
         return torch.full((1,), self.scale)
 
-    def extra_repr(self) -> str:
-        """The constant."""
-        return f"scale={self.scale:.4f}"
-
 
 def needs_norm_after(name: str) -> Callable[[StackDesign, Any], list[str]]:
     """Make ``conflicts`` for the part ``name`` of this axis, which scales the stream.

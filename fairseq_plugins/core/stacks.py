@@ -19,9 +19,9 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerEncode
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from fairseq_plugins.core import assembly
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer
+from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.core.word_dropout import WordDropout
 
@@ -38,11 +38,11 @@ class EncoderLoop(FairseqEncoder):
 
     def put_together(self, design: StackDesign) -> None:
         """Add the modules around the layers. Call after fairseq's constructor."""
-        self.history = assembly.history(design)
+        self.history = design.parts[Axis.HISTORY].build(design)
         top = top_norm(design)
         if top is not None and top is not stock_top_norm:
             self.layer_norm = top(design.width)
-        self.side_stream = assembly.side_stream(design)
+        self.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
 
     def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
         """Map the embedding to the stack's output, both ``(T, B, C)``; ``keep`` adds each layer's to ``outputs``."""
@@ -127,11 +127,11 @@ class Decoder(TransformerDecoderBase):
     ) -> None:
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
-        self.history = assembly.history(design)
+        self.history = design.parts[Axis.HISTORY].build(design)
         top = top_norm(design)
         if top is not None and top is not stock_top_norm and not cfg.no_decoder_final_norm:
             self.layer_norm = top(design.width)
-        self.side_stream = assembly.side_stream(design)
+        self.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
         self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:

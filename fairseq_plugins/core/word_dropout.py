@@ -46,7 +46,3 @@ class WordDropout(nn.Module):
         if self.keep_first:
             kept[:, 0] = True
         return x * kept.type_as(x)
-
-    def extra_repr(self) -> str:
-        """Both settings."""
-        return f"rate={self.rate}, keep_first={self.keep_first}"

@@ -53,10 +53,6 @@ class WeightedBottomToTop(Residual):
         """Add the branch and the layer's input to the stream."""
         return self.alpha * layer_input + self.beta * (stream + branch)
 
-    def extra_repr(self) -> str:
-        """Both constants."""
-        return f"alpha={self.alpha:.4f}, beta={self.beta:.4f}"
-
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse combinations that the paper's equations do not cover."""

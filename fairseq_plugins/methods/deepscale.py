@@ -75,10 +75,6 @@ class WeightedSum(Residual):
         """Add the two."""
         return self.stream * stream + self.branch * branch
 
-    def extra_repr(self) -> str:
-        """Both constants."""
-        return f"stream={self.stream:.4f}, branch={self.branch:.4f}"
-
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse a share that is none."""

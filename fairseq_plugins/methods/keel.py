@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq_plugins.core.assembly import attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, norms_always
@@ -18,8 +17,8 @@ from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledStream
 
 def first_site(design: StackDesign) -> Site:
     """Return the site of the first sub-layer of a stack; a decoder may be without self-attention."""
-    merged = design.stack is Stack.DECODER and attention(design, 1).decoder_self is None
-    return Site.CROSS if merged else Site.SELF
+    plan = design.parts[Axis.ATTENTION].build(1, design)
+    return Site.CROSS if design.stack is Stack.DECODER and plan.decoder_self is None else Site.SELF
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:

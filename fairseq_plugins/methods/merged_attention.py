@@ -18,6 +18,7 @@ from fairseq_plugins.core.attention import AttentionPlan, ThreeMapsAttention, ne
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Stack, method, part
 from fairseq_plugins.methods.shared.averages import RunningAverage
+from fairseq_plugins.methods.shared.cached_keys import keys_and_values
 
 
 class MergedAttention(ThreeMapsAttention):
@@ -67,7 +68,7 @@ class MergedAttention(ThreeMapsAttention):
         then attend together, as if they were W times T positions.
         """
         length, batch, width = query.size()
-        keys, values, pads = self.source(key, key_padding_mask, incremental_state)
+        keys, values, pads = keys_and_values(self, key, key_padding_mask, incremental_state)
         sentences = keys.size(0)
         queries = self.q_proj(query).view(length, sentences, -1, self.num_heads, self.head_dim)
         queries = queries.permute(1, 3, 2, 0, 4).reshape(sentences, self.num_heads, -1, self.head_dim)  # N H W*T D
@@ -89,33 +90,6 @@ class MergedAttention(ThreeMapsAttention):
             context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=allowed, dropout_p=rate)
         context = context.view(sentences, self.num_heads, -1, length, self.head_dim)
         return context.permute(3, 0, 2, 1, 4).reshape(length, batch, width), weights
-
-    def source(
-        self,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the source's keys and values, ``(B, H, S, D)``, and pads, ``(B, S)``; computed once per sentence."""
-        cached = self._get_input_buffer(incremental_state)
-        if "prev_key" in cached and "prev_value" in cached:
-            keys, values = cached["prev_key"], cached["prev_value"]
-            assert keys is not None
-            assert values is not None
-            pads: Tensor | None = None
-            if "prev_key_padding_mask" in cached:
-                pads = cached["prev_key_padding_mask"]
-            return keys, values, pads
-        assert key is not None
-        length, batch = key.size(0), key.size(1)
-        keys = self.k_proj(key).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
-        values = self.v_proj(key).view(length, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
-        if incremental_state is not None:
-            keys, values = keys.contiguous(), values.contiguous()
-            state: dict[str, Tensor | None] = {"prev_key": keys, "prev_value": values}
-            state["prev_key_padding_mask"] = key_padding_mask
-            self._set_input_buffer(incremental_state, state)
-        return keys, values, key_padding_mask
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:

@@ -50,25 +50,14 @@ class JoinedAttention(ThreeMapsAttention):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
         target, _, _ = self.self_attn.attend(
-            query=query,
-            key=query,
-            key_padding_mask=query_padding_mask,
-            query_padding_mask=query_padding_mask,
-            future_mask=future_mask,
-            incremental_state=incremental_state,
-            need_weights=False,
-            need_head_weights=False,
-            scores=None,
+            query, query, query_padding_mask, query_padding_mask, future_mask, incremental_state
         )
-        source, weights = self.forward(
+        source, weights, _ = super().attend(
             query,
             key,
-            key,
-            key_padding_mask=key_padding_mask,
+            key_padding_mask,
             incremental_state=incremental_state,
             need_weights=need_weights,
-            static_kv=True,
-            attn_mask=None,
             need_head_weights=need_head_weights,
         )
         return source + target, weights, scores

@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, method, part
+from fairseq_plugins.methods.shared.cached_keys import keys_and_values
 
 
 class ResidualAttention(Attention):
@@ -61,7 +61,8 @@ class ResidualAttention(Attention):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`Attention.attend`; the scores are S, ``(B * H, T, S)``, float32 or the model's float64."""
         length, batch, width = query.size()
-        keys, values, pads = self.keys_and_values(key, key_padding_mask, incremental_state)
+        keys, values, pads = keys_and_values(self, key, key_padding_mask, incremental_state)
+        keys, values = keys.flatten(0, 1), values.flatten(0, 1)
         queries = self.group(self.q_proj(query) * self.scaling, keys.size(0) // self.num_heads)
         scores = self.accumulate(queries, keys, scores)
         if self.encoder_decoder_attention:
@@ -83,10 +84,6 @@ class ResidualAttention(Attention):
         """Reshape queries ``(T, N * W, C)`` to ``(N * H, W * T, D)``."""
         grouped = x.reshape(x.size(0), sentences, -1, self.num_heads, self.head_dim).permute(1, 3, 2, 0, 4)
         return grouped.reshape(sentences * self.num_heads, -1, self.head_dim)
-
-    def split_heads(self, x: Tensor) -> Tensor:
-        """Reshape ``(T, B, C)`` to ``(B * H, T, D)``."""
-        return x.reshape(x.size(0), x.size(1) * self.num_heads, self.head_dim).transpose(0, 1)
 
     def accumulate(self, queries: Tensor, keys: Tensor, below: Tensor | None) -> Tensor:
         """Return S of this layer, unmasked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.
@@ -110,50 +107,6 @@ class ResidualAttention(Attention):
             forbidden = pads.to(torch.bool).unsqueeze(1).unsqueeze(1)  # B 1 1 S
             logits = heads.masked_fill(forbidden, float("-inf")).view(logits.size())
         return logits
-
-    def keys_and_values(
-        self,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, including those in fairseq's cache.
-
-        Keys and values of the source are computed once per sentence, those of the target once per step.
-        """
-        cached = self._get_input_buffer(incremental_state)
-        pads = key_padding_mask
-        if self.encoder_decoder_attention and "prev_key" in cached:
-            keys, values, pads = self.from_cache(cached)
-            return keys, values, pads
-        assert key is not None
-        batch = key.size(1)
-        keys, values = self.split_heads(self.k_proj(key)), self.split_heads(self.v_proj(key))
-        if "prev_key" in cached:
-            previous_keys, previous_values, previous_pads = self.from_cache(cached)
-            keys, values = torch.cat([previous_keys, keys], dim=1), torch.cat([previous_values, values], dim=1)
-            pads = MultiheadAttention._append_prev_key_padding_mask(
-                key_padding_mask, previous_pads, batch, keys.size(1), False
-            )
-        if incremental_state is not None:
-            shape = (batch, self.num_heads, keys.size(1), self.head_dim)
-            state: dict[str, Tensor | None] = {
-                "prev_key": keys.reshape(shape),
-                "prev_value": values.reshape(shape),
-                "prev_key_padding_mask": pads,
-            }
-            self._set_input_buffer(incremental_state, state)
-        return keys, values, pads
-
-    def from_cache(self, cached: dict[str, Tensor | None]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return keys and values, ``(B * H, S, D)``, and pads, ``(B, S)``, of a cache that is not empty."""
-        keys, values = cached["prev_key"], cached["prev_value"]
-        assert keys is not None
-        assert values is not None
-        pads: Tensor | None = None
-        if "prev_key_padding_mask" in cached:
-            pads = cached["prev_key_padding_mask"]
-        return keys.flatten(0, 1), values.flatten(0, 1), pads
 
 
 @part(

@@ -20,7 +20,6 @@ LEGAL = "; legal values: "
 PST = "unknown value of --norm 'pst' (did you mean 'post'?)"
 KEEPP = "unknown value of --init 'keepp' (did you mean 'keep'?)"
 ADAPTIVE = {"adaptive_input": True, "adaptive_input_cutoff": "10"}
-CHARACTERS = {"character_embeddings": True}
 TIED = {"share_decoder_input_output_embed": True}
 RATE = {"dropout": 1.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 REZERO = {"residual": "rezero", "norm": "none"}
@@ -90,9 +89,7 @@ MISTAKES: dict[str, list[tuple[dict[str, Any], tuple[str, ...]]]] = {
         ),
         ({**TIED, "adaptive_softmax_cutoff": "10"}, ("--share-decoder-input-output", "--adaptive-softmax-cutoff")),
         ({**TIED, "decoder_input_dim": 8}, ("--decoder-input-dim 8", "--decoder-output-dim 16")),
-        ({**CHARACTERS, "character_filters": "[(1, 2), 3]"}, ("--character-filters", "pairs")),
-        ({**CHARACTERS, "character_filters": "exit()"}, ("--character-filters", "'exit()'")),
-        ({**CHARACTERS, **ADAPTIVE}, ("--character-embeddings and --adaptive-input",)),
+        ({"character_embeddings": True, **ADAPTIVE}, ("--character-embeddings and --adaptive-input",)),
         ({"no_weight_decay_on": "norms"}, ("--no-weight-decay-on", "did you mean 'norm'")),
     ],
     "deep_s2t_transformer": [

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.checkpoints.fold import build_original
-from fairseq_plugins.core import assembly
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.initialisation import StackWeights
-from fairseq_plugins.core.method import METHODS, Stack
+from fairseq_plugins.core.initialisation import StackWeights, initialise
+from fairseq_plugins.core.method import METHODS, Axis, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
 from fairseq_plugins.core.sub_layers import sites_of
 from fairseq_plugins.errors import UserError, nearest
@@ -166,8 +165,8 @@ def _fingerprint(design: StackDesign, layer: Any, layers: int) -> float:
     drawn = copy.deepcopy(layer)
     torch.manual_seed(1)
     with torch.no_grad():
-        assembly.initialise(StackWeights([drawn], branches=5 * layers), deeper)
+        initialise(StackWeights([drawn], branches=5 * layers), deeper)
         total = sum(float(value.double().abs().sum()) for value in drawn.state_dict().values())
         ones = torch.ones(1, 1, design.width)
-        residuals = assembly.residuals(deeper, sites_of(layer), 1)
+        residuals = deeper.parts[Axis.RESIDUAL].build(sites_of(layer), 1, deeper)
         return total + sum(float(j(ones, 2 * ones, 4 * ones).double().sum()) for j in residuals.values())

@@ -1,0 +1,38 @@
+"""Keys and values of an attention that computes its weights itself, with fairseq's decoding cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+
+def keys_and_values(
+    attention: Any,
+    key: Tensor | None,
+    key_padding_mask: Tensor | None,
+    incremental_state: dict[str, dict[str, Tensor | None]] | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return keys and values, ``(B, H, S, D)``, and pads, ``(B, S)``, of ``key``, ``(S, B, C)``, and of the cache.
+
+    Those of the source are computed once per sentence, those of the target once per step.
+    """
+    cached = attention._get_input_buffer(incremental_state)
+    if attention.encoder_decoder_attention and "prev_key" in cached:
+        return cached["prev_key"], cached["prev_value"], cached.get("prev_key_padding_mask")
+    assert key is not None
+    heads = (*key.shape[:2], attention.num_heads, attention.head_dim)
+    keys, values = (linear(key).view(heads).permute(1, 2, 0, 3) for linear in (attention.k_proj, attention.v_proj))
+    pads = key_padding_mask
+    if "prev_key" in cached:
+        keys, values = torch.cat([cached["prev_key"], keys], dim=2), torch.cat([cached["prev_value"], values], dim=2)
+        pads = MultiheadAttention._append_prev_key_padding_mask(
+            key_padding_mask, cached.get("prev_key_padding_mask"), key.size(1), keys.size(2), False
+        )
+    if incremental_state is not None:
+        keys, values = keys.contiguous(), values.contiguous()
+        state = {"prev_key": keys, "prev_value": values, "prev_key_padding_mask": pads}
+        attention._set_input_buffer(incremental_state, state)
+    return keys, values, pads
