@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.observe.guard.ending import record as guard_record
+from fairseq_plugins.observe.guard.guarding import record as guard_record
 from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN
 from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
 from fairseq_plugins.pipeline.verdicts import OK, UNKNOWN, judge, unigram_entropy

@@ -4,19 +4,23 @@ An update is judged where ``Trainer.clip_grad_norm`` is called: the gradients of
 are not changed yet. An abnormal update leaves ``Trainer.train_step`` by its own exception, which none of fairseq's
 handlers catches, and the caller gets ``None``, as after an overflow. Loss and norm are the same in every process, so
 all decide alike without communication.
+
+Without an action the guard only ends a training where fairseq gives up: fairseq itself prints the norm of every weight,
+every gradient that is not finite, and a trace.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged
-from fairseq_plugins.observe.guard.ending import logger, record, with_place
 from fairseq_plugins.observe.guard.places import Place, PlaceBands, backward_culprit, weakest
 from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins
 from fairseq_plugins.observe.guard.repeating import (
@@ -26,10 +30,13 @@ from fairseq_plugins.observe.guard.repeating import (
     repeat,
     reset_factor,
 )
-from fairseq_plugins.observe.guard.signals import Finding, Signals, Update
-from fairseq_plugins.observe.recorder.criteria import SKIP, STOP, WithDiagnostics
-from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, loss_scale
+from fairseq_plugins.observe.guard.signals import Finding, Signals, Update, hopeless
+from fairseq_plugins.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
+from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, loss_scale, remaining_factor
 from fairseq_plugins.observe.recorder.recording import recorder_of
+
+# Child of fairseq_cli.train's logger, so that --log-file contains these messages.
+logger = logging.getLogger("fairseq_cli.train.guard")
 
 ATTRIBUTE = "divergence_guard"
 """Attribute of a trainer that holds its guard."""
@@ -50,18 +57,20 @@ class Guard:
     """The guard of one training.
 
     Args:
-        trainer: its trainer, which has a recorder.
-        criterion: its criterion, which reports the losses.
+        trainer: its trainer, which has a recorder if there is an action.
+        criterion: its criterion, which reports the losses if there is an action.
 
     Attributes:
+        acts: whether the user has chosen an action.
         signals: bands over loss and gradient norm.
         places: bands over the recorder's statistics.
         outputs: results of the criterion in the current update.
         in_a_row: abnormal updates since the last normal one.
     """
 
-    def __init__(self, trainer: Trainer, criterion: WithDiagnostics) -> None:
-        self.settings = criterion.settings
+    def __init__(self, trainer: Trainer, criterion: Any) -> None:
+        self.settings = criterion.settings if isinstance(criterion, WithDiagnostics) else Diagnostics()
+        self.acts = self.settings.divergence_action is not None
         dictionary = getattr(trainer.task, "target_dictionary", None)
         even = math.log2(len(dictionary)) if dictionary is not None else 0.0
         self.signals, self.places = Signals(self.settings.divergence_band, even), PlaceBands()
@@ -69,13 +78,10 @@ class Guard:
         self.in_a_row = 0
         self.outputs: list[dict[str, Any]] = []
         self._pending: Update | None = None
-        self._speaks = trainer.is_data_parallel_master
-        recorder = recorder_of(trainer)
-        assert recorder is not None
-        self._recorder = recorder
-        recorder.observers.append(self.places)
-        criterion.listeners = (*criterion.listeners, lambda result: self.outputs.append(result[2]))
-        logger.info("divergence guard: %s", self.settings.divergence_action)
+        if self.acts and (recorder := recorder_of(trainer)):
+            recorder.observers.append(self.places)
+            criterion.listeners = (*criterion.listeners, lambda result: self.outputs.append(result[2]))
+            logger.info("divergence guard: %s", self.settings.divergence_action)
 
     def step(self, train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
         """Make one update, or handle an abnormal one.
@@ -88,18 +94,28 @@ class Guard:
             with balanced_meters():
                 result = train_step(trainer, samples, *args, **kwargs)
         except Abnormal as abnormal:
-            update, stops = abnormal.update, abnormal.action == STOP
+            update = abnormal.update
             place = self._place(update, train_step, trainer, samples)
             self._drop(trainer)
-            # The last numbers of a failing run are the interesting ones, whatever the interval.
-            self._recorder.finish(trainer, repeated=True)
+            if recorder := recorder_of(trainer):
+                # The last numbers of a failing run are the interesting ones, whatever the interval.
+                recorder.finish(trainer, repeated=True)
             reason = with_place(abnormal.finding.reason, update.learning_rate, place)
-            self._tell(update, reason, abnormal.says, ends=stops)
-            if stops:
-                raise Diverged(f"diverged at update {update.number}: {reason}") from None
+            if abnormal.action == STOP:
+                self.end(trainer, update.number, reason, abnormal.says)
+            self._tell(trainer, update.number, reason, abnormal.says)
             return None
         self._look_for_plateau(trainer)
         return result
+
+    def end(self, trainer: Trainer, update: int, reason: str, says: str = "") -> NoReturn:
+        """End the training.
+
+        Raises:
+            Diverged: always.
+        """
+        self._tell(trainer, update, reason, says, ends=True)
+        raise Diverged(f"diverged at update {update}: {reason}") from None
 
     def judge(self, clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
         """``Trainer.clip_grad_norm``, where fairseq itself detects overflows.
@@ -115,7 +131,10 @@ class Guard:
         except (OverflowError, FloatingPointError) as error:
             refusal = error
         self._pending = update = self._seen(trainer, norm)
-        finding = self.signals.judge(update, minimum_reached=isinstance(refusal, FloatingPointError))
+        if reason := hopeless(update, given_up=isinstance(refusal, FloatingPointError)):
+            finding: Finding | None = Finding(reason)
+        else:
+            finding = self.signals.judge(update) if self.acts else None
         if finding is not None:
             self.in_a_row += 1
             action, says = self._decide(finding)
@@ -126,7 +145,7 @@ class Guard:
             norms = gradient_norms((trainer.get_model(), trainer.get_criterion()), 1.0)
             by = update.norm / (norms["gradient_norm"] or 1.0)
             place = self.places.place(update.number, {name: by * value for name, value in norms.items()})
-            self._tell(update, with_place(finding.reason, update.learning_rate, place), says)
+            self._tell(trainer, update.number, with_place(finding.reason, update.learning_rate, place), says)
         elif math.isfinite(update.norm):
             self.in_a_row = 0
         if refusal is not None:
@@ -139,6 +158,8 @@ class Guard:
         Clipping handles a single large gradient, and most trainings continue as before; if one does not, its loss shows
         it at the next update. Skipping costs one batch, so `skip` acts immediately.
         """
+        if not self.acts:
+            return STOP, ""
         number, patience = self.in_a_row, self.settings.divergence_patience
         if self.settings.divergence_action == SKIP:
             if number >= patience:
@@ -173,14 +194,24 @@ class Guard:
         )
 
     def _place(self, update: Update, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Place | None:
-        """Repeat the same update under the hooks of the recorder and of the search for its place."""
-        self._recorder.measured = {}
-        self._recorder.start(trainer, samples)
+        """Repeat the same update under the hooks of the recorder and of the search for its place.
+
+        Returns:
+            None where processes do not compute each update together.
+        """
+        if trainer.cfg.optimization.use_bmuf or trainer.cfg.distributed_training.ddp_backend == "slowmo":
+            return None
+        recorder = recorder_of(trainer)
+        if recorder is not None:
+            recorder.measured = {}
+            recorder.start(trainer, samples)
         try:
             search = repeat(train_step, trainer, samples)
         finally:
-            self._recorder.stop()
-        values = self._recorder.measured
+            if recorder is not None:
+                recorder.stop()
+        modules = (trainer.get_model(), trainer.get_criterion())
+        values = recorder.measured if recorder else gradient_norms(modules, remaining_factor(trainer.optimizer))
         return search.place(trainer) or backward_culprit(values) or self.places.place(update.number, values)
 
     def _drop(self, trainer: Trainer) -> None:
@@ -192,11 +223,16 @@ class Guard:
         reset_factor(trainer.optimizer)
         trainer.zero_grad()
 
-    def _tell(self, update: Update, reason: str, says: str, ends: bool = False) -> None:
+    def _tell(self, trainer: Trainer, update: int, reason: str, says: str, ends: bool = False) -> None:
         """Log the action for readers and for programs, in the first process."""
-        if self._speaks:
-            logger.warning("divergence guard: update %d: %s; %s", update.number, reason, says)
-            logger.info(record(update.number, f"{reason}; {says}", reason if ends else ""))
+        if not trainer.is_data_parallel_master:
+            return
+        text = f"{reason}; {says}" if says else reason
+        if self.acts:
+            logger.warning("divergence guard: update %d: %s", update, text)
+        # The terminal gets the line of the exception, which a log file would lack.
+        if self.acts or trainer.cfg.common.log_file:
+            logger.info(record(update, text, reason if ends else ""))
 
     def _look_for_plateau(self, trainer: Trainer) -> None:
         """Look at the loss of an update that was applied.
@@ -206,7 +242,7 @@ class Guard:
         """
         # Torch's automatic mixed precision repeats an update inside itself: the repeated one counts.
         update, self._pending = self._pending, None
-        if update is None or trainer.get_num_updates() != update.number:
+        if not self.acts or update is None or trainer.get_num_updates() != update.number:
             return
         reason = self.plateau.look(update.number, update.nll, trainer.task, trainer.cfg.dataset.train_subset)
         if reason is None:
@@ -214,11 +250,31 @@ class Guard:
         place = weakest(self.places.last)
         reason += f"; stuck in {place.name} ({place.how})" if place else ""
         stops = self.settings.divergence_action == STOP
-        self._tell(update, reason, f"stop: {ENDS}" if stops else "nothing is done: skip would not help", ends=stops)
+        says = f"stop: {ENDS}" if stops else "nothing is done: skip would not help"
+        self._tell(trainer, update.number, reason, says, ends=stops)
         if stops:
             raise Diverged(reason)
 
 
-def guard_of(trainer: Trainer) -> Guard | None:
-    """Return the guard of a training; ``None`` if there is none."""
-    return getattr(trainer, ATTRIBUTE, None)
+def record(update: int, text: str, ends: str = "") -> str:
+    """Return an action of the guard as the line of a log that programs read.
+
+    Args:
+        update: number of the update.
+        text: the problem and the action, for a reader.
+        ends: why the training ends here, if it does.
+    """
+    line = json.dumps({"divergence_guard": text, "update": update, "ends": ends})
+    # Without inner braces it can be found at the end of a line of the log.
+    return "{" + line[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
+
+
+def with_place(reason: str, rate: float, place: Place | None) -> str:
+    """Return why a training ends, with its learning rate and the place where that shows first."""
+    return f"{reason}; learning rate {rate:.3g}" + (f"; first in {place.name} ({place.how})" if place else "")
+
+
+def guard_of(trainer: Trainer) -> Guard:
+    """Return the guard of a training."""
+    guard: Guard = getattr(trainer, ATTRIBUTE)
+    return guard

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 
 from fairseq_plugins.errors import Diverged, UserError
-from fairseq_plugins.observe.guard import ending
-from fairseq_plugins.observe.guard.guarding import ATTRIBUTE, Guard, guard_of
+from fairseq_plugins.observe.guard.guarding import ATTRIBUTE, Guard, guard_of, with_place
 from fairseq_plugins.observe.guard.repeating import not_finite
 from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.patches.wrapping import wrap
@@ -37,43 +37,50 @@ def attach(
     *args: Any,
     **kwargs: Any,
 ) -> None:
-    """``Trainer.__init__`` that gives the trainer a guard if the criterion has one.
+    """``Trainer.__init__`` that gives the trainer a guard.
 
     Raises:
-        UserError: the processes of the training do not have the same gradients.
+        UserError: there is an action, and the processes of the training do not have the same gradients.
     """
-    guarded = isinstance(criterion, WithDiagnostics) and criterion.settings.divergence_action is not None
-    if guarded and (cfg.optimization.use_bmuf or cfg.distributed_training.ddp_backend == "slowmo"):
+    acts = isinstance(criterion, WithDiagnostics) and criterion.settings.divergence_action is not None
+    if acts and (cfg.optimization.use_bmuf or cfg.distributed_training.ddp_backend == "slowmo"):
         raise UserError(
             "--divergence-action needs the gradients of all processes in each update: "
             "it does not work with --use-bmuf or --ddp-backend slowmo"
         )
     build(trainer, cfg, task, model, criterion, *args, **kwargs)
-    if guarded:
-        setattr(trainer, ATTRIBUTE, Guard(trainer, criterion))
+    setattr(trainer, ATTRIBUTE, Guard(trainer, criterion))
 
 
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.train_step`` that ends in one line, or under guard."""
-    guard = guard_of(trainer)
-    if guard is None:
-        return ending.step(train_step, trainer, samples, *args, **kwargs)
-    return guard.step(train_step, trainer, samples, *args, **kwargs)
+    """``Trainer.train_step`` under guard."""
+    return guard_of(trainer).step(train_step, trainer, samples, *args, **kwargs)
 
 
 def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.clip_grad_norm``, where an update is judged."""
-    guard = guard_of(trainer)
-    if guard is None:
-        return ending.clip(clip_grad_norm, trainer, *args, **kwargs)
-    return guard.judge(clip_grad_norm, trainer, *args, **kwargs)
+    return guard_of(trainer).judge(clip_grad_norm, trainer, *args, **kwargs)
+
+
+def check_norms(check: Callable[..., None], trainer: Trainer, *args: Any) -> None:
+    """``Trainer._check_grad_norms``: processes with different gradients, which is no divergence.
+
+    Raises:
+        UserError: they are different.
+    """
+    try:
+        check(trainer, *args)
+    except FloatingPointError as error:
+        advice, *rest = str(error).splitlines()
+        ranks = ", ".join(line for line in rest if line.startswith("rank"))
+        raise UserError(f"{advice.removeprefix('Fatal error: ')} Gradient norms: {ranks}") from None
 
 
 def add_up(aggregate: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
     """``Trainer._aggregate_logging_outputs``: the results of all processes replace those of this one."""
     outputs, *rest = aggregate(trainer, *args, **kwargs)
     guard = guard_of(trainer)
-    if guard is not None:
+    if guard.acts:
         guard.outputs = list(outputs)
     return (outputs, *rest)
 
@@ -81,7 +88,7 @@ def add_up(aggregate: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs
 def save(state_dict: Callable[..., dict[str, Any]], trainer: Trainer) -> dict[str, Any]:
     """``Trainer.state_dict`` with the state of the guard."""
     guard, state = guard_of(trainer), state_dict(trainer)
-    if guard is not None:
+    if guard.acts:
         state["extra_state"][ATTRIBUTE] = {"signals": guard.signals.state()}
     return state
 
@@ -98,7 +105,7 @@ def load(
     extra_state = load_checkpoint(trainer, filename, reset_optimizer, *args, **kwargs)
     guard = guard_of(trainer)
     # A new optimizer means a new training, perhaps on other data.
-    if guard is not None and not reset_optimizer:
+    if guard.acts and not reset_optimizer:
         state = (extra_state or {}).get(ATTRIBUTE) or {}
         guard.signals.restore(state.get("signals", {}))
     return extra_state
@@ -113,7 +120,7 @@ def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, 
     try:
         valid_losses, should_stop = train(cfg, trainer, task, epoch_itr, *args)
         if should_stop:
-            ending.refuse_broken_weights(trainer, valid_losses)
+            refuse_broken_weights(trainer, valid_losses)
         return valid_losses, should_stop
     except Diverged:
         # A training cannot continue from weights that are not finite.
@@ -123,6 +130,22 @@ def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, 
         if trainer.data_parallel_world_size > 1:
             dist.barrier(group=trainer.data_parallel_process_group)
         raise
+
+
+def refuse_broken_weights(trainer: Trainer, valid_losses: Sequence[float | None]) -> None:
+    """Check a complete training, since no update follows that would notice.
+
+    Raises:
+        Diverged: some weights or the last validation loss are not finite.
+    """
+    if broken := not_finite(trainer.get_model()):
+        more = f" and {len(broken) - 1} more weights" if len(broken) > 1 else ""
+        reason = f"{broken[0]}{more}, also in the last checkpoint, are not finite"
+    elif any(loss is not None and math.isnan(loss) for loss in valid_losses):
+        reason = "the validation loss is not a number"
+    else:
+        return
+    guard_of(trainer).end(trainer, trainer.get_num_updates(), with_place(reason, trainer.get_lr(), None))
 
 
 def _save_last(trainer: Trainer, epoch_itr: Any) -> None:
@@ -140,7 +163,7 @@ def install() -> None:
     wrap(Trainer, "__init__", attach, order=5)
     wrap(Trainer, "train_step", step, order=30)
     wrap(Trainer, "clip_grad_norm", clip, order=20)
-    wrap(Trainer, "_check_grad_norms", ending.check_norms)
+    wrap(Trainer, "_check_grad_norms", check_norms)
     wrap(Trainer, "_aggregate_logging_outputs", add_up)
     wrap(Trainer, "state_dict", save)
     wrap(Trainer, "load_checkpoint", load, order=10)

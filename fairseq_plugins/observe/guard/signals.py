@@ -110,21 +110,10 @@ class Signals:
         self._tokens = Band(0.0)
         self._scales: deque[float] = deque(maxlen=FALL_WINDOW)
 
-    def judge(self, update: Update, minimum_reached: bool = False) -> Finding | None:
-        """Return the problem of ``update``; without a problem, add it to the bands, see :meth:`take`.
-
-        Args:
-            update: the update.
-            minimum_reached: fairseq has given up lowering the loss scale.
-        """
-        if not math.isfinite(update.loss):
-            return Finding(f"the loss is {in_words(update.loss)}")
-        if minimum_reached:
-            return Finding("minimum loss scale reached")
+    def judge(self, update: Update) -> Finding | None:
+        """Return the problem of an ``update`` that is not :func:`hopeless`; without one, add it to the bands."""
         if not math.isfinite(update.norm):
-            if update.loss_scale is None:
-                return Finding(f"the gradient norm is {in_words(update.norm)}")
-            return self._fallen(update.loss_scale)
+            return self._fallen(update.loss_scale or 0.0)
         # By the root of its size, the mean of a small batch varies more and its gradient is longer.
         wider = math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
         loss, gradient = self._loss_spike(update, wider), self._gradient_spike(update, wider)
@@ -200,8 +189,23 @@ def _log(value: float) -> float:
     return math.log(max(value, 1e-30))
 
 
-def in_words(value: float) -> str:
-    """Return the word for a number that is not finite."""
+def hopeless(update: Update, given_up: bool) -> str:
+    """Return why no training can go on from this update; empty if it may.
+
+    Args:
+        update: the update.
+        given_up: fairseq has given up, for instance lowering the loss scale.
+    """
+    if not math.isfinite(update.loss):
+        return f"the loss is {_in_words(update.loss)}"
+    if given_up:
+        return "the gradient norm is not finite" if update.loss_scale is None else "minimum loss scale reached"
+    if not math.isfinite(update.norm) and update.loss_scale is None:
+        return f"the gradient norm is {_in_words(update.norm)}"
+    return ""
+
+
+def _in_words(value: float) -> str:
     if math.isnan(value):
         return "not a number"
     return "infinite" if value > 0 else "minus infinity"

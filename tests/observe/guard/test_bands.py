@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.observe.guard.signals import LEAST_HISTORY, Band, Finding, Signals, Update
+from fairseq_plugins.observe.guard.signals import LEAST_HISTORY, Band, Finding, Signals, Update, hopeless
 
 seeds = st.integers(0, 2**32)
 scales = st.floats(-8, 8).map(lambda exponent: 10.0**exponent)
@@ -106,7 +106,9 @@ def test_what_is_not_finite_needs_no_history() -> None:
         (5.0, math.inf, None, "the gradient norm is infinite"),
         (5.0, math.nan, None, "the gradient norm is not a number"),
     ):
-        assert Signals(8.0).judge(Update(1, loss, loss, norm, 1e-3, scale)) == Finding(reason)
+        assert hopeless(Update(1, loss, loss, norm, 1e-3, scale), given_up=False) == reason
+    for scale, reason in ((1.0, "minimum loss scale reached"), (None, "the gradient norm is not finite")):
+        assert hopeless(Update(1, 5.0, 5.0, math.inf, 1e-3, scale), given_up=True) == reason
 
 
 def overflow(number: int, scale: float) -> Update:

@@ -20,8 +20,8 @@ from hydra.core.utils import JobReturn
 
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, UserError, raised_in_worker
-from fairseq_plugins.observe.guard.ending import check_norms
-from fairseq_plugins.observe.guard.ending import record as guard_record
+from fairseq_plugins.observe.guard.guarding import record as guard_record
+from fairseq_plugins.observe.guard.installing import check_norms
 from fairseq_plugins.pipeline import ending
 from fairseq_plugins.pipeline.fairseq_log import read_log
 from fairseq_plugins.pipeline.verdicts import judge
