@@ -19,7 +19,7 @@ from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import watched_backward
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, cells, each, of_records, ratio
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, each, of_records, ratio
 from fairseq_plugins.plots import Bars, Figure, Panel
 
 
@@ -79,11 +79,11 @@ def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Resu
         series = [(label, [getattr(rows.get(name), column, None) for name in names]) for label, rows in means.items()]
         if any(value is not None for _, values in series for value in values):
             panels.append(Bars(title, y_label, names, series, base))
-    table = of_records("gradient-ratios", {label: [*rows, *means[label].values()] for label, rows in by_label.items()})
+    table = of_records("", {label: [*rows, *means[label].values()] for label, rows in by_label.items()})
     header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
     shown = [(label, name, *row[3:]) for label, rows in means.items() for name, row in rows.items()]
-    figure = Figure("gradient-ratios", "Gradient ratios of residual blocks", panels)
-    return Result([table], [figure], cells(header, shown))
+    figure = Figure("", "Gradient ratios of residual blocks", panels)
+    return Result([table], [figure], header, shown)
 
 
 ANALYSIS = Analysis(

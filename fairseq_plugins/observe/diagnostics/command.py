@@ -10,19 +10,18 @@ import tempfile
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from fairseq.data import Dictionary
+from typing import Any, NamedTuple
 
 from fairseq_plugins import plots
+from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.observe.diagnostics import analyses, papers
 from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
-from fairseq_plugins.observe.diagnostics.models import Subject, model_flags, of_checkpoint, of_options
-from fairseq_plugins.observe.diagnostics.results import Analysis, Settings
+from fairseq_plugins.observe.diagnostics.models import Subject, of_checkpoint, of_options
+from fairseq_plugins.observe.diagnostics.results import Analysis, Settings, shown
 from fairseq_plugins.observe.diagnostics.timeline import read_trainings
 from fairseq_plugins.options import IntermixedParser, at_least
 from fairseq_plugins.process import exit_code
@@ -72,13 +71,6 @@ def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
     add("--output", type=Path, default=Path("diagnosis"), metavar="DIR", help="where files go (default: diagnosis)")
     add("--sentences", type=at_least(1), metavar="N", help="sentences in the batch (default: the analysis's)")
     add("--length", type=at_least(1), metavar="N", help="tokens of a sentence, or of the longest of the corpus")
-    add(
-        "--vocabulary",
-        type=at_least(Dictionary().nspecial + 1),
-        default=WORDS,
-        metavar="N",
-        help=f"made-up words, among them fairseq's {Dictionary().nspecial} special symbols (default: {WORDS})",
-    )
     add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
     for analysis in analyses.OF_MODELS:
         for option in analysis.options:
@@ -91,7 +83,9 @@ def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
             )
     own = list(result._actions)
     group = result.add_argument_group("model")
-    for action in model_flags()._actions:
+    flags = argparse.ArgumentParser(add_help=False)
+    DeepTransformerModel.add_args(flags)
+    for action in flags._actions:
         action.help = argparse.SUPPRESS
         group._add_action(action)
     return result, own
@@ -109,16 +103,13 @@ def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
     return Namespace(**own), Namespace(**values)
 
 
-@dataclass(frozen=True)
-class Job:
-    """One analysis of some models or trainings; ``name`` and ``shows`` are those of a paper's figure, if it is one."""
+class Job(NamedTuple):
+    """One analysis of some models or trainings; for the figure of a paper it has that name."""
 
     analysis: Analysis
-    subjects: Sequence[Subject] | Mapping[str, Any]
+    subjects: Any
     settings: Settings
     options: Mapping[str, Any]
-    name: str = ""
-    shows: str = ""
 
 
 def jobs(args: Namespace, model: Namespace) -> list[Job]:
@@ -144,7 +135,7 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     if timeline:
         past = read_trainings([Path(name) for name in args.methods])
         return [_job(analyses.OF_TRAININGS, past, args)]
-    task, make = read_data(args.data) if args.data else (made_up_task(args.vocabulary, args.vocabulary), None)
+    task, make = read_data(args.data) if args.data else (made_up_task(WORDS, WORDS), None)
     methods = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
     subjects = [of_options(name, model, task) for name in dict.fromkeys(methods)]
     subjects += [of_checkpoint(path, task if args.data else None) for path in args.checkpoint]
@@ -175,7 +166,8 @@ def _paper_jobs(args: Namespace, model: Namespace) -> list[Job]:
             own, options = parse([figure.analysis, *shlex.split(figure.flags), *shlex.split(member.flags)])
             subjects.append(of_options(member.method, options, made_up_task(WORDS, WORDS), member.label))
         own.seed = args.seed
-        result.append(_job(by_name[figure.analysis], subjects, own, name=figure.name, shows=figure.shows))
+        analysis = replace(by_name[figure.analysis], name=figure.name, paper=figure.shows)
+        result.append(_job(analysis, subjects, own))
     return result
 
 
@@ -185,9 +177,7 @@ def _given(args: Namespace, model: Namespace, words: Sequence[str]) -> list[str]
     return [name for part in (args, model) for name, value in sorted(vars(part).items()) if value != default.get(name)]
 
 
-def _job(
-    analysis: Analysis, subjects: Any, args: Namespace, make: Callable[[int, int], Batch] | None = None, **names: str
-) -> Job:
+def _job(analysis: Analysis, subjects: Any, args: Namespace, make: Callable[[int, int], Batch] | None = None) -> Job:
     """Return a job, with the analysis's default sizes if unset; ``make`` makes sentences of a corpus."""
     sentences, length = args.sentences or analysis.sentences, args.length or analysis.length
 
@@ -195,7 +185,7 @@ def _job(
         return make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
 
     options = {option.name: getattr(args, option.name) for option in analysis.options}
-    return Job(analysis, subjects, Settings(batch, args.seed), options, **names)
+    return Job(analysis, subjects, Settings(batch, args.seed), options)
 
 
 def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:
@@ -210,16 +200,14 @@ def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:
         UserError: nothing can be measured, or an input would be overwritten.
     """
     result = job.analysis.run(job.subjects, job.settings, **job.options)
-    tables, figures = list(result.tables), list(result.figures)
-    if job.name:
-        own = len(tables[0].name)
-        tables = [replace(table, name=job.name + table.name[own:]) for table in tables]
-        figures = [replace(figure, name=job.name + figure.name[own:]) for figure in figures]
-    print(f"{job.name or job.analysis.name}: {job.analysis.summary} [{job.shows or job.analysis.paper}]")
-    print(tabulated(result.shown), *result.notes, sep="\n")
-    for name in [f"{table.name}.csv" for table in tables] + [
-        f"{figure.name}.{ending}" for figure in figures for ending in ("png", "pdf")
-    ]:
+    tables = [replace(table, name=job.analysis.name + table.name) for table in result.tables]
+    figures = [replace(figure, name=job.analysis.name + figure.name) for figure in result.figures]
+    print(f"{job.analysis.name}: {job.analysis.summary} [{job.analysis.paper}]")
+    cells = [[*result.header], *([shown(cell) for cell in row] for row in result.rows)]
+    print(tabulated(cells), *result.notes, sep="\n")
+    names = [f"{table.name}.csv" for table in tables]
+    names += [f"{figure.name}.{ending}" for figure in figures for ending in ("png", "pdf")]
+    for name in names:
         require_no_input(directory / name, inputs)
     files = [table.write(directory) for table in tables]
     if plots.load_pyplot():

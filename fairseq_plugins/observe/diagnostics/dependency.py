@@ -29,7 +29,6 @@ from fairseq_plugins.observe.diagnostics.results import (
     Analysis,
     Result,
     Settings,
-    cells,
     each,
     of_matrices,
 )
@@ -156,13 +155,13 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
         guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
         axis = "sub-layer i, from the bottom"
         curves.append(Lines(stack, axis, "beta_ii squared", [*curve, guide], log_x=True, log_y=True))
-    table = of_matrices("dependency", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
+    table = of_matrices("", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
     figures = [
-        Figure("dependency", "Residual dependency", maps),
-        Figure("dependency-newest", "Share of the newest branch", curves),
+        Figure("", "Residual dependency", maps),
+        Figure("-newest", "Share of the newest branch", curves),
     ]
-    return Result([table], figures, cells(header, shown))
+    return Result([table], figures, header, shown)
 
 
 def growth(share: Sequence[float]) -> float | None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.observe.diagnostics.batches import Batch
@@ -23,11 +24,9 @@ from fairseq_plugins.observe.diagnostics.results import (
     BY_SUB_LAYER,
     STACKS,
     Analysis,
-    Cell,
     Result,
     Settings,
     Table,
-    cells,
     each,
     ratio,
 )
@@ -55,14 +54,12 @@ def loss_of(model: Any, batch: Batch) -> Tensor:
     """Label-smoothed cross-entropy of ``batch``, mean over its tokens, natural log."""
     sample = {"target": batch.target}
     log_probabilities = model.get_normalized_probs(model(*batch.inputs), log_probs=True, sample=sample)
-    return smoothed(log_probabilities.flatten(0, 1), batch.target.flatten(), model.decoder.padding_idx)
-
-
-def smoothed(log_probabilities: Tensor, target: Tensor, pad: int) -> Tensor:
-    """(1 - e) of the target's and e of the mean negative log probability over the words; ``(N, V)`` and ``(N)``."""
-    chosen = log_probabilities.gather(1, target.unsqueeze(1)).squeeze(1)
-    losses = -(1 - LABEL_SMOOTHING) * chosen - LABEL_SMOOTHING * log_probabilities.mean(dim=1)
-    return losses[target.ne(pad)].mean()
+    return cross_entropy(
+        log_probabilities.flatten(0, 1),
+        batch.target.flatten(),
+        ignore_index=model.decoder.padding_idx,
+        label_smoothing=LABEL_SMOOTHING,
+    )
 
 
 Key = tuple[str, int, str, str]
@@ -168,8 +165,8 @@ def _top(points: Sequence[Point]) -> float:
 def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
     by_label: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[Sequence[Cell]] = []
+    rows: list[tuple[Any, ...]] = []
+    shown: list[Sequence[Any]] = []
     for label, points in by_label.items():
         top, largest = _top(points), {point: _largest(points, point) for point in ("output", "parameters")}
         for point in points:
@@ -193,12 +190,12 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
                 lines.append(Line(label, list(enumerate(norms, start=1))))
             panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
     figures = [
-        Figure("gradient-norm", "Gradient norms", panels, share_y="row"),
-        Figure("gradient-norm-points", "Gradient norms inside a decoder layer", _point_panels(by_label), 3, 4.0, "row"),
+        Figure("", "Gradient norms", panels, share_y="row"),
+        Figure("-points", "Gradient norms inside a decoder layer", _point_panels(by_label), 3, 4.0, "row"),
     ]
-    table = Table("gradient-norm", ("model", *Point._fields, "relative_to_largest", "relative_to_top"), tuple(rows))
+    table = Table("", ("model", *Point._fields, "relative_to_largest", "relative_to_top"), rows)
     header = ("model", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
-    return Result([table], figures, cells(header, shown))
+    return Result([table], figures, header, shown)
 
 
 def _point_panels(by_label: Mapping[str, Sequence[Point]]) -> list[Panel]:

@@ -6,7 +6,7 @@ near 1 mean that a signal passes unchanged (dynamical isometry), values near 0 t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, Table, cells, each
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, Table, each
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
 LARGEST = 4096
@@ -47,20 +47,14 @@ def jacobian(model: Any, batch: Batch) -> Tensor:
     return of_function(lambda x: encoder.run_layers(x, None, [], False), start)
 
 
-def of_function(function: Any, start: Tensor) -> Tensor:
+def of_function(function: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
     """Return the Jacobian of ``function`` at ``start``, both flattened, some rows at a time."""
+    # Not by torch.func: methods have autograd functions of their own.
     x = start.detach().requires_grad_()
     y = function(x)
-    size = y.numel()
-    rows = []
-    for first in range(0, size, ROWS_AT_ONCE):
-        some = torch.zeros(min(ROWS_AT_ONCE, size - first), size, dtype=y.dtype)
-        some[torch.arange(len(some)), first + torch.arange(len(some))] = 1.0
-        (products,) = torch.autograd.grad(
-            y, x, some.view(len(some), *y.shape), retain_graph=True, is_grads_batched=True
-        )
-        rows.append(products.reshape(len(some), -1))
-    return torch.cat(rows)
+    rows = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape).split(ROWS_AT_ONCE)
+    products = [torch.autograd.grad(y, x, some, retain_graph=True, is_grads_batched=True)[0] for some in rows]
+    return torch.cat(products).reshape(y.numel(), x.numel())
 
 
 def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
@@ -68,8 +62,8 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     for subject in subjects:
         require_size(int(settings.batch(subject).lengths[0]), subject.options.encoder_embed_dim)
     by_label = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
-    rows = tuple((label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1))
-    table = Table("jacobian", ("model", "number", "singular_value"), rows)
+    rows = [(label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1)]
+    table = Table("", ("model", "number", "singular_value"), rows)
     logs = {label: values.double().clamp(min=LEAST_SINGULAR).log10() for label, values in by_label.items()}
     low, high = min(float(v.min()) for v in logs.values()) - 0.1, max(float(v.max()) for v in logs.values()) + 0.1
     middles = torch.linspace(low, high, 2 * BINS + 1)[1::2].tolist()
@@ -83,8 +77,8 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     for label, v in by_label.items():
         near = float(((v >= 0.5) & (v <= 2)).double().mean())
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
-    figure = Figure("jacobian", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y="all")
-    return Result([table], [figure], cells(header, shown))
+    figure = Figure("", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y="all")
+    return Result([table], [figure], header, shown)
 
 
 ANALYSIS = Analysis(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import dataclasses
 from argparse import Namespace
@@ -78,13 +77,6 @@ class Subject:
         model.train()
         model.see_first_batch(*batch.inputs)
         return model.eval()
-
-
-def model_flags() -> argparse.ArgumentParser:
-    """Return a parser with every flag of a translation model, without defaults."""
-    parser = argparse.ArgumentParser(prog="fairseq-deep diagnose", add_help=False, allow_abbrev=False)
-    DeepTransformerModel.add_args(parser)
-    return parser
 
 
 def find_architecture(name: str) -> str:

@@ -24,7 +24,7 @@ from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.observe.diagnostics.observation import recording
-from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, cells, of_records, progress
+from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, of_records, progress
 from fairseq_plugins.options import at_least
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
@@ -58,11 +58,11 @@ def matrices(model: Any) -> dict[str, Tensor]:
 
 def random_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
     """Move every weight by :data:`RANDOM_SIZE`, up or down at random."""
-    # One byte per sign: a deep model has a hundred million.
-    signs = {
-        name: torch.randint(0, 2, p.shape, generator=generator, dtype=torch.int8) for name, p in matrices(model).items()
-    }
-    return {name: (2 * RANDOM_SIZE) * sign.float() - RANDOM_SIZE for name, sign in signs.items()}
+
+    def draw(shape: torch.Size) -> Tensor:
+        return torch.randint(0, 2, shape, generator=generator, dtype=torch.int8).float()
+
+    return {name: (2 * RANDOM_SIZE) * draw(p.shape) - RANDOM_SIZE for name, p in matrices(model).items()}
 
 
 def adam_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
@@ -155,7 +155,7 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str
     for subject in subjects:
         progress(subject.label)
         by_label[subject.label] = curve(subject, settings.batch(subject), step, deepest, models)
-    name = f"output-change-{step}"
+    name = f"-{step}"
     lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in by_label.items()]
     y_label = "squared change of the output"
     panels: list[Panel] = [
@@ -169,9 +169,7 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str
     for label, points in by_label.items():
         by_depth, top = {point.depth: point.mean for point in points}, points[-1]
         rows.append((label, points[0].mean, by_depth.get(10), f"N = {top.depth}", top.mean, *law(points)))
-    return Result(
-        [of_records(name, by_label)], [Figure(name, title, panels, columns=3, width=4.0)], cells(header, rows)
-    )
+    return Result([of_records(name, by_label)], [Figure(name, title, panels, columns=3, width=4.0)], header, rows)
 
 
 ANALYSIS = Analysis(

@@ -76,12 +76,8 @@ B2T_2023 = Model("B2T as released in 2023", "b2t", "--b2t-init-scale layers")
 PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
     "admin": (
         PaperFigure("admin-figure-3", "Figure 3", "gradient-norm", f"{DEEP_18} {DROPOUTS}", (POST, HYBRID, PRE, ADMIN)),
-        PaperFigure(
-            "admin-figure-4-random", "Figure 4, left", "output-change", f"{WIDTH_256} {RANDOM}", (POST, PRE, ADMIN)
-        ),
-        PaperFigure(
-            "admin-figure-4-adam", "Figure 4, right", "output-change", f"{WIDTH_256} {ADAM}", (POST, PRE, ADMIN)
-        ),
+        PaperFigure("admin-figure-4", "Figure 4, left", "output-change", f"{WIDTH_256} {RANDOM}", (POST, PRE, ADMIN)),
+        PaperFigure("admin-figure-4", "Figure 4, right", "output-change", f"{WIDTH_256} {ADAM}", (POST, PRE, ADMIN)),
         PaperFigure("admin-figure-7", "Figure 7, at the start", "dependency", DEEP_6, (POST, PRE)),
         PaperFigure("admin-figure-8", "Figure 8, at the start", "dependency", DEEP_18, (ADMIN, PRE)),
     ),

@@ -23,16 +23,18 @@ STACKS = tuple(stack.value for stack in Stack)
 BY_SUB_LAYER = "sub-layer, from the bottom"
 BY_LAYER = "layer, from the bottom"
 """Labels of axes, which count from 1 as the papers do."""
-Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in long form: one measurement each, the model's name first; None if there is no number."""
+    """Rows in long form: one measurement each, the model's name first; None if there is no number.
+
+    Names of tables and figures end the names of their files, which begin with that of the analysis.
+    """
 
     name: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: Sequence[tuple[Any, ...]]
 
     def write(self, directory: Path) -> Path:
         """Write ``NAME.csv`` with a header."""
@@ -49,7 +51,7 @@ def of_records(name: str, by_label: Mapping[str, Iterable[Any]]) -> Table:
     """Return a table of named tuples of one class, by the label of their model."""
     rows = [(label, record) for label, records in by_label.items() for record in records]
     columns: tuple[str, ...] = ("model", *(rows[0][1]._fields if rows else ()))
-    return Table(name, columns, tuple((label, *record) for label, record in rows))
+    return Table(name, columns, [(label, *record) for label, record in rows])
 
 
 def of_matrices(
@@ -63,17 +65,17 @@ def of_matrices(
         by_label: label to stack to matrix.
         first: numbers of the first row and the first column.
     """
-    rows = tuple(
+    rows = [
         (label, stack, i, j, value)
         for label, stacks in by_label.items()
         for stack, matrix in stacks.items()
         for i, line in enumerate(matrix.tolist(), start=first[0])
         for j, value in enumerate(line, start=first[1])
-    )
+    ]
     return Table(name, ("model", "stack", *cells), rows)
 
 
-def shown(cell: Cell) -> str:
+def shown(cell: Any) -> str:
     """Format a cell for a terminal: three significant digits, a dash if there is no number."""
     if cell is None:
         return "-"
@@ -82,18 +84,14 @@ def shown(cell: Cell) -> str:
     return f"{cell:.3f}" if 0.0995 <= abs(cell) < 10 or cell == 0 else f"{cell:.3g}"
 
 
-def cells(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
-    """Return a table for a terminal."""
-    return [list(header), *([shown(cell) for cell in row] for row in rows)]
-
-
 @dataclass(frozen=True)
 class Result:
     """Result of an analysis: tables for files, figures, one small table for the terminal, and lines below it."""
 
     tables: Sequence[Table]
     figures: Sequence[Figure]
-    shown: Sequence[Sequence[str]]
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
     notes: Sequence[str] = ()
 
 

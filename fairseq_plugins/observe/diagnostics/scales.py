@@ -23,7 +23,6 @@ from fairseq_plugins.observe.diagnostics.results import (
     Analysis,
     Result,
     Settings,
-    cells,
     each,
     of_matrices,
     of_records,
@@ -58,16 +57,6 @@ class Scale(NamedTuple):
     stream_least: float
     stream_most: float
     layer_input: float
-
-    @property
-    def dead(self) -> bool:
-        """Whether the branch is practically switched off."""
-        return abs(self.branch) < DEAD
-
-    @property
-    def name(self) -> str:
-        """Name of its sub-layer in the state dict."""
-        return f"{self.stack}.layers.{self.layer}.{self.site}"
 
 
 @torch.no_grad()
@@ -107,28 +96,30 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
             weights = [getattr(scale, column) for scale in measured if scale.stack == stack]
             lines.append(Line(label, list(enumerate(weights, start=1))))
         panels.append(Lines(f"{stack}: weight of the {column}", BY_SUB_LAYER, "mean over the width", lines))
-    tables = [of_records("scales", by_label)]
-    figures = [Figure("scales", "Weights at the residual connections", panels)]
+    tables = [of_records("", by_label)]
+    figures = [Figure("", "Weights at the residual connections", panels)]
     if mixed:
-        tables.append(of_matrices("scales-history", ("layer", "of", "weight"), mixed, first=(0, 0)))
+        tables.append(of_matrices("-history", ("layer", "of", "weight"), mixed, first=(0, 0)))
         maps: list[Panel] = []
         axes = ("output of layer (0: the embedding)", "input of layer", "weight")
         for label, stack, table in ((label, *item) for label, stacks in mixed.items() for item in stacks.items()):
             # States above do not exist.
             values = [[*row[: layer + 1], *[None] * len(row[layer + 1 :])] for layer, row in enumerate(table.tolist())]
             maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (min(0.0, float(table.min())), None)))
-        figures.append(Figure("scales-history", "Weights of the layers below", maps))
+        figures.append(Figure("-history", "Weights of the layers below", maps))
     header = ("model", "stack", "stream, least", "stream, most", "branch, least", "branch, most", "dead gates")
     rows: list[Sequence[Any]] = []
     notes = []
     for label, measured in by_label.items():
+        dead = [f"{s.stack}.layers.{s.layer}.{s.site}" for s in measured if abs(s.branch) < DEAD]
         for stack in dict.fromkeys(scale.stack for scale in measured):
             own = [scale for scale in measured if scale.stack == stack]
             branches = [scale.branch for scale in own]
             least, most = min(scale.stream_least for scale in own), max(scale.stream_most for scale in own)
-            rows.append((label, stack, least, most, min(branches), max(branches), sum(scale.dead for scale in own)))
-        notes += dead_gates(label, [scale.name for scale in measured if scale.dead], len(measured))
-    return Result(tables, figures, cells(header, rows), notes)
+            gates = sum(name.startswith(stack) for name in dead)
+            rows.append((label, stack, least, most, min(branches), max(branches), gates))
+        notes += dead_gates(label, dead, len(measured))
+    return Result(tables, figures, header, rows, notes)
 
 
 ANALYSIS = Analysis(

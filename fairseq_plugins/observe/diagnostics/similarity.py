@@ -19,10 +19,8 @@ from fairseq_plugins.observe.diagnostics.observation import recording
 from fairseq_plugins.observe.diagnostics.results import (
     BY_LAYER,
     Analysis,
-    Cell,
     Result,
     Settings,
-    cells,
     each,
     of_matrices,
 )
@@ -54,15 +52,15 @@ def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
     matrices = [(label, *item) for label, stacks in by_label.items() for item in stacks.items()]
     least = min(float(matrix.min()) for *_, matrix in matrices)
     panels: list[Panel] = []
-    rows: list[Sequence[Cell]] = []
+    rows: list[Sequence[Any]] = []
     for label, stack, matrix in matrices:
         values = matrix.tolist()
         panels.append(HeatMap(f"{label}, {stack}", BY_LAYER, BY_LAYER, "cosine similarity", values, 1, (least, 1.0)))
         neighbours = matrix.diagonal(1)
         rows.append((label, stack, float(neighbours.mean()) if len(neighbours) else None, float(matrix[0, -1])))
-    table = of_matrices("similarity", ("layer", "other", "cosine"), by_label, first=(0, 0))
+    table = of_matrices("", ("layer", "other", "cosine"), by_label, first=(0, 0))
     header = ("model", "stack", "neighbours, mean", "bottom and top")
-    return Result([table], [Figure("similarity", "Similarity of layer outputs", panels)], cells(header, rows))
+    return Result([table], [Figure("", "Similarity of layer outputs", panels)], header, rows)
 
 
 ANALYSIS = Analysis("similarity", "cosine similarity between layer outputs", "B2T Fig. 5", run_similarity)

@@ -16,21 +16,13 @@ from typing import Any
 
 from fairseq_plugins.core.sub_layers import forward_order, place_of
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.diagnostics.results import Analysis, Cell, Result, Settings, Table, cells
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, Table
 from fairseq_plugins.observe.diagnostics.scales import DEAD, dead_gates
 from fairseq_plugins.observe.recorder.entries import NAME, Entry, read
 from fairseq_plugins.pipeline.results import CHECKPOINTS
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 UPDATES = "updates"
-TOTALS = {
-    "loss": "bits per target token",
-    "gradient_norm": "L2 norm before clipping",
-    "loss_scale": "factor",
-    "learning_rate": "step size",
-}
-"""Numbers of the whole model, and what they are."""
-LINEAR = ("loss", "learning_rate")
 PLACES = {
     "gradient_norm": ("Gradient norm of the parameters of each sub-layer", "L2 norm before clipping"),
     "branch_gradient_norm": ("Gradient norm of each branch", "L2 norm over all positions"),
@@ -85,8 +77,8 @@ def _place(file: Path) -> Path:
 
 def run_timeline(courses: Courses, settings: Settings) -> Result:
     """Return a table of everything and figures of what was recorded."""
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[Sequence[Cell]] = []
+    rows: list[tuple[Any, ...]] = []
+    shown: list[Sequence[Any]] = []
     notes: list[str] = []
     for label, course in courses.items():
         for entry in course:
@@ -103,27 +95,18 @@ def run_timeline(courses: Courses, settings: Settings) -> Result:
         gates = _last_values(course, "branch_scale")
         dead = [place for place, weight in gates.items() if abs(weight) < DEAD]
         notes += dead_gates(label, dead, len(gates), f" at update {course[-1].update}")
-    table = Table("timeline", ("run", "update", "applied", "place", "kind", "value"), tuple(rows))
+    table = Table("", ("run", "update", "applied", "place", "kind", "value"), rows)
     header = ("run", "entries", "updates", "not applied", "gradient norm, first", "last", "largest part", "of")
     # An update that was dropped has given its number to the next.
     last = {label: list({entry.update: entry for entry in course}.values()) for label, course in courses.items()}
-    figures = [_totals_figure(last), *(_place_figure(last, kind) for kind in PLACES), _history_figure(last)]
-    return Result([table], figures, cells(header, shown), notes)
+    figures = [*(_place_figure(last, kind) for kind in PLACES), _history_figure(last)]
+    return Result([table], figures, header, shown, notes)
 
 
 def _last_values(course: Course, kind: str) -> dict[str, float]:
     """Return the values of ``kind`` in the last entry, by place in the layers."""
     split = ((*name.rpartition("/")[::2], value) for name, value in course[-1].values.items())
     return {place: value for place, name, value in split if name == kind and place_of(place)}
-
-
-def _totals_figure(courses: Courses) -> Figure:
-    panels: list[Panel] = []
-    for kind, unit in TOTALS.items():
-        lines = [Line(label, _points(course, kind)) for label, course in courses.items()]
-        if any(line.points for line in lines):
-            panels.append(Lines(kind.replace("_", " "), UPDATES, unit, lines, log_y=kind not in LINEAR))
-    return Figure("timeline", "Trainings by number of updates", panels)
 
 
 def _points(course: Course, name: str) -> list[tuple[float, float]]:
@@ -177,7 +160,7 @@ def _place_figure(courses: Courses, kind: str) -> Figure:
                         points = _points(course, f"{place}/{kind}")
                         lines.setdefault(tuple(points), Line(name, points))
                 panels.append(Lines(f"{label}, {stack}", UPDATES, unit, list(lines.values())))
-    return Figure(f"timeline-{kind.replace('_', '-')}", title, panels)
+    return Figure(f"-{kind.replace('_', '-')}", title, panels)
 
 
 def _row(course: Course, name: str, low: float) -> list[float | None]:
@@ -220,7 +203,7 @@ def _history_figure(courses: Courses) -> Figure:
             panels.append(_map(title, course, "state", unit, rows, names, limits))
             lines = [Line(names[of], weights[of]) for of in _bottom_middle_top(top + 1)]
             panels.append(Lines(title, UPDATES, unit, lines))
-    return Figure("timeline-history", "Weights of the layers below in the output of a stack", panels)
+    return Figure("-history", "Weights of the layers below in the output of a stack", panels)
 
 
 ANALYSIS = Analysis(

@@ -17,7 +17,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, cells, of_records, progress, ratio
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, of_records, progress, ratio
 from fairseq_plugins.plots import Figure, Panel, Ranges
 
 
@@ -82,19 +82,17 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     return rows
 
 
-def pairs(subjects: list[Subject]) -> list[tuple[Subject, Subject | None]]:
+def pairs(subjects: Sequence[Subject]) -> list[tuple[Subject, Subject | None]]:
     """Return each checkpoint with the next one, by updates; a method, or a single checkpoint, with None."""
     trained = sorted((s for s in subjects if s.weights is not None), key=lambda s: s.updates or 0)
-    alone: list[tuple[Subject, Subject | None]] = [(s, None) for s in subjects if s.weights is None]
-    if len(trained) == 1:
-        return [*alone, (trained[0], None)]
-    return [*alone, *zip(trained, trained[1:], strict=False)]
+    following: list[tuple[Subject, Subject | None]] = [*zip(trained, trained[1:], strict=False)]
+    return [*((s, None) for s in subjects if s.weights is None), *(following or [(s, None) for s in trained])]
 
 
 def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Measure the matrices of each checkpoint and their change until the next."""
     by_label: dict[str, list[Matrix]] = {}
-    for subject, later in pairs(list(subjects)):
+    for subject, later in pairs(subjects):
         label = subject.label if later is None else f"{subject.label} to {later.label}"
         progress(label)
         batch = settings.batch(subject)
@@ -115,12 +113,10 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
             if middles[0] is not None:
                 rows.append((label, name, *(None if middle is None else middle[1] for middle in middles)))
     title = "Gradient and update of each kind of matrix: least, median, largest"
-    figure = Figure("updates", title, panels, columns=1, width=8.0)
-    notes = [] if any(s.weights is not None for s in subjects) else [NO_UPDATES]
-    return Result([of_records("updates", by_label)], [figure], cells(header, rows), notes)
-
-
-NO_UPDATES = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
+    figure = Figure("", title, panels, columns=1, width=8.0)
+    note = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
+    notes = [] if any(s.weights is not None for s in subjects) else [note]
+    return Result([of_records("", by_label)], [figure], header, rows, notes)
 
 
 def _range(measured: Sequence[Matrix], name: str, column: str) -> tuple[float, float, float] | None:

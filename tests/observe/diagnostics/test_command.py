@@ -25,7 +25,7 @@ from tests.toy import train_toy
 
 TINY = (
     "--encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --decoder-ffn-embed-dim 16 "
-    "--encoder-attention-heads 2 --decoder-attention-heads 2 --vocabulary 40 --sentences 2 --length 4 --deepest 3 "
+    "--encoder-attention-heads 2 --decoder-attention-heads 2 --sentences 2 --length 4 --deepest 3 "
     "--models 1"
 ).split()
 
@@ -173,7 +173,6 @@ MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["output-change", "admin", "--step", "sgd"], "unknown step 'sgd'"),
     (["scales", "--output", __file__], "cannot be written: File exists"),
     (["scales", "--output", f"{__file__}/below/it"], "cannot be written: Not a directory"),
-    (["scales", "admin", "--vocabulary", "4"], "--vocabulary 4: not a whole number of at least 5"),
     (["gradient-norm", "admin_transformer_wmt_en_d"], "(did you mean 'admin_transformer_wmt_en_de'?)"),
     (["all", "--paper", "admni"], "unknown paper 'admni' (did you mean 'admin'?)"),
     (["dependency", "--paper", "admin"], "--paper needs 'all', not 'dependency'"),
@@ -250,7 +249,7 @@ def test_the_figures_of_every_paper_can_be_made(subtests: pytest.Subtests) -> No
     for paper, figures in papers.PAPERS.items():
         with subtests.test(paper):
             made = jobs(*parse(["all", "--paper", paper]))
-            assert [job.name for job in made] == [figure.name for figure in figures]
+            assert [job.analysis.name for job in made] == [figure.name for figure in figures]
             for job, figure in zip(made, figures, strict=True):
                 assert [subject.label for subject in job.subjects] == [model.label for model in figure.models]
                 assert job.settings.batch(job.subjects[0]).source.numel() > 0
@@ -296,7 +295,7 @@ def test_an_option_of_an_analysis_is_a_flag_and_an_argument(
 
     def some(subjects: Sequence[Any], settings: Settings, least_share: float) -> Result:
         told.append(least_share)
-        return Result([], [], [["model"], *([subject.label] for subject in subjects)])
+        return Result([], [], ["model"], [[subject.label] for subject in subjects])
 
     option = Option("least_share", 0.5, "what is left out", float, "SHARE")
     monkeypatch.setattr(analyses, "OF_MODELS", (Analysis("some", "something", "nobody", some, options=(option,)),))
