@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch.nn.functional as F
@@ -126,13 +127,13 @@ class NormedHeads(NormedMap):
         return nn.Sequential(linear, HeadNorm(self.norm, self.heads))
 
 
-def with_normed_heads(site: Site, names: tuple[str, ...], design: StackDesign) -> Callable[..., nn.Module]:
-    """Make a factory of stock attentions whose maps ``names``, of q, k or v, are normalised in each head.
+def plan_with_normed_heads(names: tuple[str, ...], design: StackDesign) -> AttentionPlan:
+    """Normalise the heads of the maps ``names``, of q, k or v, in every attention of a layer.
 
     The norm is the norm module of the stack. Caches of decoding hold what is normalised.
     """
 
-    def build(*arguments: Any, **options: Any) -> nn.Module:
+    def build(site: Site, *arguments: Any, **options: Any) -> nn.Module:
         attention = Attention(*arguments, **options)
         for name in names:
             norm = norm_module(design, site)(attention.head_dim)
@@ -140,12 +141,7 @@ def with_normed_heads(site: Site, names: tuple[str, ...], design: StackDesign) -
         call_maps(attention)
         return attention
 
-    return build
-
-
-def plan_with_normed_heads(names: tuple[str, ...], design: StackDesign) -> AttentionPlan:
-    """Normalise the heads of the maps ``names`` in every attention of a layer."""
-    of_self, cross = (with_normed_heads(site, names, design) for site in (Site.SELF, Site.CROSS))
+    of_self, cross = partial(build, Site.SELF), partial(build, Site.CROSS)
     return AttentionPlan(encoder_self=of_self, decoder_self=of_self, cross=cross)
 
 

@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Any, Optional, Union, get_args, get_origin
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from omegaconf import II
 
 from fairseq_plugins.core import weight_decay
 from fairseq_plugins.core.method import PARTS, Axis, Stack, all_options
@@ -117,19 +116,6 @@ def flat_fields(config: type[FairseqDataclass], nested: Mapping[str, type[Any]] 
             if not setting.name.startswith("_"):
                 flat.append((prefix + setting.name, setting.type, setting))
     return tuple(flat)
-
-
-def declared_by_task(fields: tuple[Field, ...], *names: str) -> tuple[Field, ...]:
-    """Return ``fields``, with those called ``names`` taken from the task."""
-    return tuple(
-        (name, kind, field(default=II(f"task.{name}")) if name in names else stock) for name, kind, stock in fields
-    )
-
-
-def declared_elsewhere(name: str, kind: Any, group: str, default: Any) -> Field:
-    """Return a setting that a model takes from another group, which need not have it."""
-    value = "null" if default is None else default
-    return name, kind, field(default=f"${{oc.select:{group}.{name},{value}}}")
 
 
 def parser_fields(add_args: Callable[[argparse.ArgumentParser], None]) -> tuple[Field, ...]:

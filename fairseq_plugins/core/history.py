@@ -54,7 +54,7 @@ def mixing_weights(stack: Any) -> Tensor:
     rows = []
     with contextlib.ExitStack() as hooks, torch.no_grad():
         for norm in layer_norms(stack.history):
-            hooks.callback(norm.register_forward_hook(lambda module, inputs, output: inputs[0]).remove)
+            hooks.callback(norm.register_forward_hook(lambda _, inputs, output: inputs[0]).remove)
         states = [ones[0]]  # (place, 1, C)
         for number in range(1, size + 1):
             rows.append(stack.history(states).float().mean(dim=(1, 2)))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModelBase
+from omegaconf import II
 from torch import Tensor, nn
 
 from fairseq_plugins.core import bias, weight_form  # noqa: F401  (they register parts)
 from fairseq_plugins.core.config import SIZE_FIELDS, STOCK
 from fairseq_plugins.core.designed import DesignedModel
-from fairseq_plugins.core.fields import Family, Size, declared_by_task
+from fairseq_plugins.core.fields import Family, Size
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder, Encoder
 from fairseq_plugins.errors import UserError
@@ -38,7 +40,9 @@ TRANSLATION = Family(
     suffix="_transformer",
     class_name="DeepTransformerConfig",
     stacks=tuple(Stack),
-    stock=declared_by_task(STOCK, *LIMITS),
+    stock=tuple(
+        (name, kind, field(default=II(f"task.{name}")) if name in LIMITS else stock) for name, kind, stock in STOCK
+    ),
     presettable=SIZE_FIELDS,
     sizes={suffix: Size(stock) for suffix, stock in SIZES.items()},
     fallbacks=dict.fromkeys(LIMITS, 1024),  # fairseq's DEFAULT_MAX_SOURCE_POSITIONS and DEFAULT_MAX_TARGET_POSITIONS

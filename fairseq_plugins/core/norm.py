@@ -65,7 +65,7 @@ def layer_norm_parameters(*names: str, shape: str = "(C)") -> tuple[NewParameter
 
 def layer_norms(module: nn.Module) -> list[nn.Module]:
     """Return every LayerNorm inside ``module``."""
-    return [one for one in module.modules() if isinstance(one, nn.LayerNorm)]
+    return [norm for norm in module.modules() if isinstance(norm, nn.LayerNorm)]
 
 
 class AffineNorm(nn.Module):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.config import has_stock_top
 from fairseq_plugins.core.designed import DesignedModel
-from fairseq_plugins.core.fields import Family, Size, declared_elsewhere, parser_fields
+from fairseq_plugins.core.fields import Family, Size, parser_fields
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder, EncoderLoop, wrap
@@ -66,7 +67,14 @@ SPEECH_TO_TEXT = Family(
     suffix="_s2t_transformer",
     class_name="DeepS2TTransformerConfig",
     stacks=tuple(Stack),
-    stock=(*FLAGS, *(declared_elsewhere(name, *told) for name, told in TOLD.items())),
+    stock=(
+        *FLAGS,
+        *(
+            # The other group need not have it.
+            (name, kind, field(default=f"${{oc.select:{group}.{name},{'null' if default is None else default}}}"))
+            for name, (kind, group, default) in TOLD.items()
+        ),
+    ),
     presettable=tuple(name for name, kind, _ in FLAGS if kind is not bool and name != PRETRAINED),
     sizes={suffix: Size(f"s2t_transformer{suffix}") for suffix in ("", "_xs", "_s", "_sp", "_m", "_mp", "_l", "_lp")},
     fallbacks={name: value for name, (_, _, value) in TOLD.items()},

@@ -168,15 +168,12 @@ class Decoder(TransformerDecoderBase):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return the future mask ``(T, T)``, minus infinity above the diagonal, and pads ``(B, T)``; each if needed."""
         future: Tensor | None = None
-        if incremental_state is None:
-            if not full_context_alignment:
-                future = self.buffered_future_mask(x)
-        else:
+        if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
+        elif not full_context_alignment:
+            future = self.buffered_future_mask(x)
         pads = prev_output_tokens.eq(self.padding_idx)
-        if pads.any():
-            return future, pads
-        return future, None
+        return future, pads if pads.any() else None
 
     def extract_features_scriptable(
         self,
@@ -218,7 +215,7 @@ class Decoder(TransformerDecoderBase):
             states = self.history.remember(states, x)
             inner_states.append(x)
             if weights is not None and idx == alignment_layer:
-                attn = average_heads(weights.float().to(x), alignment_heads)
+                attn = weights.float().to(x)[:alignment_heads].mean(dim=0)  # B T S, by default of all heads
         x = self.history(states)
 
         if self.layer_norm is not None:
@@ -236,10 +233,3 @@ def first_of(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor |
     if encoder_out is None or len(encoder_out[name]) == 0:
         return None
     return encoder_out[name][0]
-
-
-def average_heads(weights: Tensor, heads: int | None) -> Tensor:
-    """Average ``(H, B, T, S)`` over the first ``heads`` heads, by default all: ``(B, T, S)``."""
-    if heads is not None:
-        weights = weights[:heads]
-    return weights.mean(dim=0)

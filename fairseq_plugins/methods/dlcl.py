@@ -36,7 +36,7 @@ def initial_weights(states: int, window: int, start: str) -> Tensor:
 
 
 class LinearCombination(History):
-    """The weights W and the L LayerNorms of one stack, and the code that both forms share.
+    """The weights W and the L LayerNorms of one stack. Shapes ``(T, B, C)``.
 
     Autograd saves each state once, however many mixtures it enters, so memory grows linearly with depth. Mixtures of
     all states by scalars are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`). Those of a window
@@ -49,11 +49,14 @@ class LinearCombination(History):
         window: number of states in a mixture, the newest ones.
         normalised: take the softmax of the used weights of each row.
         start: ``average`` or ``one``, see :func:`initial_weights`.
+        is_pre: normalise the states, as under Pre-LN, and not their mixtures.
     """
 
-    def __init__(self, layers: int, width: int, size: int, window: int, normalised: bool, start: str) -> None:
+    def __init__(
+        self, layers: int, width: int, size: int, window: int, normalised: bool, start: str, is_pre: bool
+    ) -> None:
         super().__init__()
-        self.window, self.normalised = window, normalised
+        self.window, self.normalised, self.is_pre = window, normalised, is_pre
         self.buffered = size == 1 and window > layers
         self.weight = nn.Parameter(initial_weights(layers + 1, window, start).unsqueeze(2).repeat(1, 1, size))
         self.layer_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
@@ -73,8 +76,15 @@ class LinearCombination(History):
             mixture = torch.addcmul(mixture, states[first + number], factors[number])
         return mixture
 
-    def keep(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """Return ``states`` and ``x``, without states that no later mixture reads. It may change ``states``."""
+    def forward(self, states: list[Tensor]) -> Tensor:
+        """Mix; under Post-LN then normalise. The mixture of y_0 alone has number -1, hence no LayerNorm."""
+        mixture = self.mix(states)
+        return mixture if self.is_pre else self.normalise(mixture, len(states) - 2)
+
+    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
+        """Store y_k, under Pre-LN LN_k(y_k), k the number of states so far; forget what no later mixture reads."""
+        if self.is_pre:
+            x = self.normalise(x, len(states) - 1)
         if self.buffered:
             return with_state(states, x, self.all_weights)
         kept = states + [x]
@@ -94,30 +104,6 @@ class LinearCombination(History):
     def normalise(self, x: Tensor, number: int) -> Tensor:
         """Apply LayerNorm ``number``, from 0, to ``x``; there is none of number -1."""
         return self.layer_norms[number](x) if number >= 0 else x
-
-
-class LinearCombinationPreLN(LinearCombination):
-    """sum_k W_{l+1,k} LN_k(y_k); every y_k but y_0 is normalised once, when it is stored. Shapes ``(T, B, C)``."""
-
-    def forward(self, states: list[Tensor]) -> Tensor:
-        """Mix."""
-        return self.mix(states)
-
-    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """Store LN_k(y_k), k the number of states so far."""
-        return self.keep(states, self.normalise(x, len(states) - 1))
-
-
-class LinearCombinationPostLN(LinearCombination):
-    """LN_{l+1}(sum_k W_{l+1,k} y_k), the plain mixture for l = 0. Shapes ``(T, B, C)``."""
-
-    def forward(self, states: list[Tensor]) -> Tensor:
-        """Mix, then normalise. The mixture of y_0 alone has number -1, hence no LayerNorm."""
-        return self.normalise(self.mix(states), len(states) - 2)
-
-    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """Store y_k."""
-        return self.keep(states, x)
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
@@ -177,14 +163,14 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 def build(design: StackDesign) -> History:
     """Build the form for the norm place of the stack."""
     options = design.options
-    form = LinearCombinationPreLN if design.choice(Axis.NORM) == "pre" else LinearCombinationPostLN
-    return form(
+    return LinearCombination(
         design.layers,
         design.width,
         size=design.width if options.dlcl_weights == "dimension" else 1,
         window=options.dlcl_window or design.layers + 1,
         normalised=options.dlcl_normalised == "yes",
         start=options.dlcl_init,
+        is_pre=design.choice(Axis.NORM) == "pre",
     )
 
 

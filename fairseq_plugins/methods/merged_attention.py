@@ -47,26 +47,12 @@ class MergedAttention(ThreeMapsAttention):
         need_head_weights: bool = False,
         scores: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """See :meth:`fairseq_plugins.core.attention.Attention.attend`."""
-        values = self.v_proj(query)
-        average = self.average(values, query_padding_mask, incremental_state, future_mask is not None)
-        context, weights = self.cross(query, key, key_padding_mask, incremental_state, need_weights, need_head_weights)
-        return self.out_proj(context + average), weights, scores
-
-    def cross(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-        need_weights: bool,
-        need_head_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Compute cross-attention up to its output map: ``(T, B, C)`` and the weights as :meth:`attend` returns.
+        """See :meth:`fairseq_plugins.core.attention.Attention.attend`.
 
         In a search B may be several times the number of sentences whose keys the cache holds; the queries of a sentence
         then attend together, as if they were W times T positions.
         """
+        average = self.average(self.v_proj(query), query_padding_mask, incremental_state, future_mask is not None)
         length, batch, width = query.size()
         keys, values, pads = keys_and_values(self, key, key_padding_mask, incremental_state)
         sentences = keys.size(0)
@@ -88,8 +74,8 @@ class MergedAttention(ThreeMapsAttention):
         else:
             rate = float(self.dropout_module.p) if self.training else 0.0
             context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=allowed, dropout_p=rate)
-        context = context.view(sentences, self.num_heads, -1, length, self.head_dim)
-        return context.permute(3, 0, 2, 1, 4).reshape(length, batch, width), weights
+        context = context.view(sentences, self.num_heads, -1, length, self.head_dim).permute(3, 0, 2, 1, 4)
+        return self.out_proj(context.reshape(length, batch, width) + average), weights, scores
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:

@@ -8,7 +8,6 @@ Shleifer, Weston and Ott 2021, https://arxiv.org/abs/2110.09456, section 2::
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -111,21 +110,16 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     no_fold="stock fairseq has no factors of heads in its architectures",
 )
 def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """The same in self- and cross-attention."""
-    make = with_head_scale(design.options.head_scale_at == "heads")
-    return AttentionPlan(encoder_self=make, decoder_self=make, cross=make)
+    """Stock attention whose output map is a :class:`ScaledHeads`, the same in self- and cross-attention."""
+    inside = design.options.head_scale_at == "heads"
 
-
-def with_head_scale(inside: bool) -> Callable[..., nn.Module]:
-    """Make a factory of stock attentions whose output map is a :class:`ScaledHeads`."""
-
-    def build(*arguments: Any, **options: Any) -> nn.Module:
+    def make(*arguments: Any, **options: Any) -> nn.Module:
         attention = Attention(*arguments, **options)
         attention.out_proj = ScaledHeads(attention.out_proj, attention.num_heads, inside)
         call_maps(attention)
         return attention
 
-    return build
+    return AttentionPlan(encoder_self=make, decoder_self=make, cross=make)
 
 
 @part(

@@ -5,7 +5,6 @@ Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html, secti
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -46,47 +45,17 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     return ["--init t_fixup has no published rule for a language model: choose another --init"]
 
 
-def _warm_up_from_rate(config: Any) -> float:
-    """Return the updates of a warm-up from ``--warmup-init-lr``; 0 if that is the learning rate itself."""
-    schedule = config.lr_scheduler
-    return 0 if schedule.warmup_init_lr == config.optimization.lr[0] else schedule.warmup_updates
-
-
-def _warm_up_from_zero(config: Any) -> float:
-    """Return the updates of a warm-up in equal steps."""
-    return float(config.lr_scheduler.warmup_updates)
-
-
-def _warm_up_by_stages(config: Any) -> float:
-    """Return the updates of the first of three stages."""
-    schedule = config.lr_scheduler
-    if schedule.init_lr_scale == 1:
-        return 0
-    if schedule.phase_ratio is not None:
-        return int(config.optimization.max_update * schedule.phase_ratio[0])
-    return float(schedule.warmup_steps)
-
-
-WARM_UPS: dict[str, Callable[[Any], float]] = {
-    "inverse_sqrt": _warm_up_from_rate,
-    "cosine": _warm_up_from_rate,
-    "reduce_lr_on_plateau": _warm_up_from_rate,
-    "step": _warm_up_from_rate,
-    "fixed": _warm_up_from_zero,
-    "polynomial_decay": _warm_up_from_zero,
-    "tri_stage": _warm_up_by_stages,
-}
-"""Schedules of fairseq that can warm up, each with the length of its warm-up in updates."""
-
-
 def advice(config: Any) -> list[str]:
-    """Warn about warm-up: T-Fixup is meant to train without it. A warm-up of one update does not count."""
-    name = config.lr_scheduler._name
-    updates = WARM_UPS[name](config) if name in WARM_UPS else 0
-    if updates <= 1:
+    """Warn about warm-up: T-Fixup is meant to train without it. A warm-up of one update does not count.
+
+    A schedule that starts from the learning rate itself has none. The tri-stage schedule counts steps.
+    """
+    schedule = config.lr_scheduler
+    updates = schedule.get("warmup_updates") or schedule.get("warmup_steps") or 0
+    if updates <= 1 or schedule.get("warmup_init_lr") == config.optimization.lr[0]:
         return []
     return [
-        f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {name} warms up for "
+        f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {schedule._name} warms up for "
         f"{updates:.0f} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
     ]
 

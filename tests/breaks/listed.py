@@ -82,8 +82,8 @@ BREAKS = (
     Break(
         "merged-attention-average",
         PACKAGE + "methods/merged_attention.py",
-        "self.out_proj(context + average)",
-        "self.out_proj(context)",
+        "self.out_proj(context.reshape(length, batch, width) + average)",
+        "self.out_proj(context.reshape(length, batch, width))",
         "the average of the target is left out",
         ("tests/methods/test_average_attention.py",),
     ),

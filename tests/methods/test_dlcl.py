@@ -82,7 +82,7 @@ def bytes_of_history(kind: type[nn.Module] | None, arch: str, layers: int, weigh
     width = 16
     history = tiny(arch, encoder_layers=layers, dlcl_weights=weights).encoder.history
     if kind is not None:
-        history = kind(layers, width, 1, layers + 1, False, "average")
+        history = kind(layers, width, 1, layers + 1, False, "average", True)
     return saved_bytes(lambda: through(history, layers, torch.randn(7, 3, width)), list(history.parameters()))
 
 

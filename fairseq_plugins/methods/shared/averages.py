@@ -7,6 +7,7 @@ Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365).
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -93,19 +94,8 @@ class RunningAverage(_Stateful):
         Returns:
             ``(T, B, C)``, zero in the rows of pads.
         """
-        if incremental_state is not None:
-            return self.step(values, padding_mask, incremental_state)
-        if causal:
-            return causal_average(values, padding_mask)
-        return full_average(values, padding_mask)
-
-    def step(
-        self,
-        values: Tensor,
-        padding_mask: Tensor | None,
-        incremental_state: dict[str, dict[str, Tensor | None]],
-    ) -> Tensor:
-        """Add new steps, ``(T, B, C)``, to the state; returns the average at each of them."""
+        if incremental_state is None:
+            return (causal_average if causal else full_average)(values, padding_mask)
         totals, counts = running_totals(values, padding_mask)
         state = self.get_incremental_state(incremental_state, "average_state")
         if state is not None:
@@ -129,21 +119,14 @@ class RunningAverage(_Stateful):
         return incremental_state
 
 
-class AverageFeedForward(nn.Module):
-    """W_2 dropout(relu(W_1 a + b_1)) + b_2 with W_1 ``(F, C)``. Shapes ``(T, B, C)``.
+def average_feed_forward(width: int, ffn_width: int, activation_dropout: float) -> nn.Module:
+    """Make W_2 dropout(relu(W_1 a + b_1)) + b_2 with W_1 ``(F, C)``. Shapes ``(T, B, C)``.
 
     Always relu, as in the paper, whatever the activation of the layer's own feed-forward sub-layer.
     """
-
-    def __init__(self, width: int, ffn_width: int, activation_dropout: float) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(width, ffn_width)
-        self.fc2 = nn.Linear(ffn_width, width)
-        self.activation_dropout_module = FairseqDropout(activation_dropout, module_name=type(self).__name__)
-
-    def forward(self, average: Tensor) -> Tensor:
-        """Transform."""
-        return self.fc2(self.activation_dropout_module(torch.relu(self.fc1(average))))
+    fc1, fc2 = nn.Linear(width, ffn_width), nn.Linear(ffn_width, width)
+    dropout = FairseqDropout(activation_dropout, module_name="AverageFeedForward")
+    return nn.Sequential(OrderedDict(fc1=fc1, relu=nn.ReLU(), activation_dropout_module=dropout, fc2=fc2))
 
 
 class AverageAttention(nn.Module):
@@ -164,7 +147,7 @@ class AverageAttention(nn.Module):
         super().__init__()
         self.num_heads, self.head_dim = heads, width // heads
         self.average = RunningAverage()
-        self.ffn = AverageFeedForward(width, ffn_width, activation_dropout) if ffn_width else nn.Identity()
+        self.ffn = average_feed_forward(width, ffn_width, activation_dropout) if ffn_width else nn.Identity()
         self.gate = nn.Linear(2 * width, 2 * width)
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
