@@ -213,7 +213,7 @@ def train(request: Request) -> int:
                 return 0
             # Only the first machine logs the numbers.
             code = _followed(child, None if request.quiet or request.rank else Progress(log, since, screen))
-        screen.show([])
+        screen.show("")
         if request.rank:
             return code
         ending = say_how_it_ended(request.run, code, log, since)

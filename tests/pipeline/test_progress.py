@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.pipeline import progress as module
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.pipeline.progress import Progress, Screen, duration, status
+from fairseq_plugins.pipeline.progress import Progress, Screen, shown, status
 
 FIRST = """\
 2026-01-01 | INFO | fairseq_cli.train | {'optimization': {'max_update': 100}}
@@ -34,7 +35,9 @@ validation after 40 updates: 3.50 bits/token, BLEU 21.30
   hypothesis  two men
   reference   two dogs
 """
-GLANCE = "   40/100 updates  train loss 4.25  valid 3.50 bits/token  1,200 tokens/s  ETA 2:00"
+GLANCE = "40/100 updates, train loss 4.25, valid 3.50 bits/token, 1,200 tokens/s, ETA 0:02:00"
+
+ERASED = "\r\x1b[K"
 
 
 class Terminal(io.StringIO):
@@ -50,13 +53,19 @@ def test_one_line_is_renewed_on_a_terminal(tmp_path: Path, monkeypatch: pytest.M
     log.write_text("of an earlier attempt\n" + FIRST)
     progress = Progress(log, len("of an earlier attempt\n"), Screen(terminal))
     progress.poll()
-    first = "   20/100 updates  train loss 9.00  1,200 tokens/s  ETA 2:40"
-    assert terminal.getvalue() == f"{first}\n"
+    first = "20/100 updates, train loss 9.00, 1,200 tokens/s, ETA 0:02:40"
+    assert terminal.getvalue() == f"{ERASED}{first}"
     log.write_text(log.read_text() + SECOND)
     progress.poll()
-    erased = "\x1b[1A\x1b[J"
-    permanent = "".join(f"{erased}{line}\n{first}\n" for line in SHOWN.splitlines())
-    assert terminal.getvalue() == f"{first}\n{permanent}{erased}{GLANCE}\n"
+    permanent = "".join(f"{ERASED}{line}\n{first}" for line in SHOWN.splitlines())
+    assert terminal.getvalue() == f"{ERASED}{first}{permanent}{ERASED}{GLANCE}"
+
+
+def test_a_line_that_is_too_long_to_be_erased_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = Terminal()
+    Screen(terminal).show("x" * 200)
+    assert terminal.getvalue() == f"{ERASED}{'x' * 39}"
 
 
 def test_elsewhere_lines_are_printed_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,29 +92,20 @@ def test_a_training_goes_on_without_its_reader() -> None:
         screen.say("nor this")
 
 
-def test_a_training_at_a_glance() -> None:
-    log = TrainingLog(max_update=100)
+def test_trainings_at_a_glance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = TrainingLog()
     assert status(log) == "starting"
-    log.train_loss, log.valid_loss = {20: 5.0, 40: 4.25}, {40: 3.5}
-    log.tokens_per_second, log.updates_per_second = {40: 1200.0}, 0.5
-    assert status(log) == GLANCE
-    log.max_update = None
-    assert status(log) == "   40 updates  train loss 4.25  valid 3.50 bits/token  1,200 tokens/s"
-
-
-def test_durations() -> None:
-    assert [duration(seconds) for seconds in (0, 75.4, 3599.7, 7260)] == ["0:00", "1:15", "1h00", "2h01"]
-
-
-def test_a_terminal_is_redrawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("LINES", "6")
-    terminal = Terminal()
-    screen = Screen(terminal)
-    screen.show(["one", "two"])
-    screen.say("ended")
-    screen.show([str(place) for place in range(10)])
-    screen.show(["x" * 200])
-    few, many = "\x1b[2A\x1b[J", "\x1b[5A\x1b[J"
-    cut = "0\n1\n2\n3\n... 6 more lines\n"
-    assert terminal.getvalue() == f"one\ntwo\n{few}ended\none\ntwo\n{few}{cut}{many}{'x' * 39}\n"
+    for line in SECOND.splitlines():
+        log.take(line)
+    assert status(log) == "40 updates, train loss 4.25, valid 3.50 bits/token, 1,200 tokens/s"
+    monkeypatch.setattr(module, "SECONDS", 0.01)
+    terminal, runs = Terminal(), {name: tmp_path / name for name in "ab"}
+    for run in runs.values():
+        run.mkdir()
+        (run / "train.log").write_text(FIRST)
+    deadline = time.monotonic() + 60
+    with shown(runs, Screen(terminal)):
+        while not terminal.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert terminal.getvalue().startswith(f"{ERASED}a: 20/100 updates, b: 20/100 updates")
+    assert terminal.getvalue().endswith(ERASED)
