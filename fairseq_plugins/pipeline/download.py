@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fairseq_plugins.errors import UserError
@@ -20,17 +18,13 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.workspace import make_directory, say
 from fairseq_plugins.process import NO_ROOM
-from fairseq_plugins.text.archives import check_archive, checksum_like, known_checksums
+from fairseq_plugins.text.archives import checksum_like, is_web_page, known_checksums
 
 TIMEOUT_SECONDS = 60.0
-PAUSES = (1.0, 2.0, 4.0)
-"""Seconds between the attempts at a busy server."""
-BUSY = {408, 429, 500, 502, 503, 504}
 NOTHING_MORE = 416
 """Status for a range that begins at the end of the file."""
 SHA256 = "0" * 64
 """An example of the kind of checksum that is printed for a file without a known one."""
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class Downloads:
     def get(self, name: str, urls: Sequence[str]) -> Path:
         """Get the file ``name`` from the first of ``urls`` that has it; continue an interrupted download.
 
-        A file that is truncated or has the wrong checksum is kept as ``NAME.wrong`` and never used.
+        A web page or a file with the wrong checksum is kept as ``NAME.wrong`` and never used.
 
         Raises:
             UserError: no URL gave it, the user's own copy is missing or wrong, or the cache cannot be written.
@@ -84,51 +78,37 @@ class Downloads:
 
     def _download(self, target: Path, urls: Sequence[str]) -> None:
         part, wrong = (target.with_name(target.name + ending) for ending in (".part", ".wrong"))
-        problems: list[str] = []
-        for url in urls:
-            begun = part.exists()
-            problem = self._problem_of(url, part, wrong)
-            if problem and begun and not part.exists():
-                # What an earlier download had left was of another file.
-                problem = self._problem_of(url, part, wrong)
+        problems = []
+        # What an earlier download has left may be of another file: then each mirror has a second chance.
+        for url in [*urls, *urls] if part.exists() else urls:
+            say(f"{target.name}: from {url}")
+            try:
+                fetch(url, part)
+            except (HTTPException, OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno in NO_ROOM:
+                    raise UserError(f"{part}: cannot be written; is the disk full?") from None
+                problems.append(f"{url}: {error}")
+                continue
+            problem = self._what_is_wrong(target.name, part)
             if problem is None:
                 break
-            problems.append(f"{url}: {problem}")
+            os.replace(part, wrong)
+            problems.append(f"{url}: {problem}; the bad file is kept as {wrong}")
         else:
-            problems += [f"the bad file is kept as {wrong}"] if wrong.exists() else []
             advice = "you can put your own copy into a directory and set ARCHIVE_DIR to it"
-            raise UserError(f"{target}: not downloaded: {'; '.join([*problems, advice])}")
+            raise UserError(f"{target}: not downloaded: {'; '.join(dict.fromkeys([*problems, advice]))}")
         if target.name not in self.checksums:
             checksum = checksum_like(SHA256, part)
             say(f"{target}: no known checksum; to pin it, add this line to a checksum file: {checksum}  {target.name}")
         os.replace(part, target)
 
-    def _problem_of(self, url: str, part: Path, wrong: Path) -> str | None:
-        """Download what is missing of ``part`` and check it; a bad file becomes ``wrong``."""
-        say(f"{part.stem}: from {url}")
-        try:
-            fetch(url, part)
-        except UserError:
-            raise
-        except HTTPError as error:
-            return f"HTTP status {error.code}"
-        except (HTTPException, OSError, ValueError) as error:
-            return _cause(error)
-        problem = self._what_is_wrong(part.stem, part)
-        if problem is not None:
-            os.replace(part, wrong)
-        return problem
-
     def _what_is_wrong(self, name: str, path: Path) -> str | None:
-        """Why ``path`` is not the file ``name``. Without a known checksum the archive is read to its end."""
+        """Why ``path`` is not the file ``name``; None if it is, or may be."""
         known = self.checksums.get(name)
-        try:
-            if known is None:
-                check_archive(path, name)
-            elif known != (actual := checksum_like(known, path)):
-                return f"wrong checksum: {known} expected, {actual} found"
-        except UserError as error:
-            return str(error).removeprefix(f"{path}: ")
+        if is_web_page(path):
+            return f"a web page, not {name}; a mirror that has lost a file often answers with one"
+        if known is not None and known != (actual := checksum_like(known, path)):
+            return f"wrong checksum: {known} expected, {actual} found"
         return None
 
 
@@ -136,26 +116,15 @@ def fetch(url: str, part: Path) -> None:
     """Download what is missing of ``part``; take up a broken connection as long as each attempt adds bytes.
 
     Raises:
-        HTTPError: the server refused; a busy one is asked again.
-        OSError, HTTPException, ValueError: no connection, or no URL.
-        UserError: nothing can be written.
+        OSError, HTTPException, ValueError: no connection, the server refused, nothing can be written, or no URL.
     """
-    pauses = iter(PAUSES)
     while True:
         before = part.stat().st_size if part.exists() else 0
         try:
-            _fetch_rest(url, part, before)
-            return
-        except HTTPError as error:
-            if error.code == NOTHING_MORE and before:
-                return  # Whether it is the right file is checked next.
-            pause = next(pauses, None) if error.code in BUSY else None
-            if pause is None:
-                raise
-            time.sleep(pause)
+            return _fetch_rest(url, part, before)
         except (HTTPException, OSError) as error:
-            if isinstance(error, OSError) and error.errno in NO_ROOM:
-                raise UserError(f"{part}: cannot be written; is the disk full?") from None
+            if isinstance(error, HTTPError) and error.code == NOTHING_MORE and before:
+                return None  # Whether it is the right file is checked next.
             if not part.exists() or part.stat().st_size <= before:
                 raise
 
@@ -165,26 +134,15 @@ def _fetch_rest(url: str, part: Path, before: int) -> None:
     headers = {"User-Agent": "fairseq-deep"} | ({"Range": f"bytes={before}-"} if before else {})
     with urlopen(Request(url, headers=headers), timeout=TIMEOUT_SECONDS) as response:
         size = before if response.status == 206 else 0
-        missing = response.headers.get("Content-Length")
-        whole = None if missing is None else size + int(missing)
+        whole = size + int(response.headers.get("Content-Length") or 0)
         with open(part, "ab" if size else "wb") as stream:
-            while piece := response.read(_PIECE):
+            while piece := response.read(1 << 20):
                 size += stream.write(piece)
                 if sys.stderr.isatty():
-                    share = f" of {whole / 1e6:,.0f}" if whole else ""
                     end = "\n" if size == whole else ""
-                    print(f"\r{part.stem}: {size / 1e6:,.0f}{share} MB", end=end, file=sys.stderr)
-    if whole is not None and size < whole:
+                    print(f"\r{part.stem}: {size / 1e6:,.0f} of {whole / 1e6:,.0f} MB", end=end, file=sys.stderr)
+    if size < whole:
         raise ConnectionError("the connection broke")
-
-
-def _cause(error: Exception) -> str:
-    reason = error.reason if isinstance(error, URLError) else error
-    if isinstance(reason, socket.gaierror):
-        return "no such host"
-    if isinstance(reason, TimeoutError):
-        return "no answer in time"
-    return "no connection" if isinstance(reason, ConnectionRefusedError) else str(reason)
 
 
 def chosen(

@@ -2,13 +2,13 @@
 
 ``wmt.tsv`` lists the archives, the files in them, and published line counts (English-French: tensorflow/lingvo; News
 Commentary 12: a published log of fairseq's script; test sets: sacreBLEU). Lines are only checked for archives with a
-known checksum.
+known checksum. sacreBLEU's own test sets are not used: it replaces double spaces of the published text by single ones.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,9 +18,9 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import raw_lines
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
-from fairseq_plugins.pipeline.download import Downloads, chosen
+from fairseq_plugins.pipeline.download import chosen
 from fairseq_plugins.pipeline.workspace import Workspace, say
-from fairseq_plugins.text import sgm
+from fairseq_plugins.text import markup
 from fairseq_plugins.text.archives import unpack_known
 
 
@@ -29,7 +29,7 @@ class Text:
     """One row of ``wmt.tsv``.
 
     Args:
-        name: its name for users; a test set is a ``newstest``.
+        name: its name for users; a test set is a ``newstest``, in SGML.
         languages: its languages besides English, with spaces between them.
         archive: its path on the server.
         source, target: paths in the archive, without language and ending; ``{pair}`` is ``de-en``, ``{joined}`` is
@@ -44,11 +44,6 @@ class Text:
     target: str
     lines: str
 
-    @property
-    def is_test_set(self) -> bool:
-        """Whether it is in SGML."""
-        return self.name.startswith("newstest")
-
 
 @cache
 def texts() -> Mapping[str, Text]:
@@ -57,100 +52,50 @@ def texts() -> Mapping[str, Text]:
         return {row["name"]: Text(**row) for row in csv.DictReader(stream, delimiter="\t")}
 
 
-def addresses(path: str) -> list[str]:
-    """URL of an archive: workshops until 2015 are on one server, later ones on another."""
-    if "/translation-task/" in path:
-        return [f"https://data.statmt.org/{path}", f"http://data.statmt.org/{path}"]
-    return [f"https://www.statmt.org/{path}", f"https://statmt.org/{path}", f"http://www.statmt.org/{path}"]
+def get(text: Text, source: str, target: str, directory: Path, *, dry_run: bool = False) -> None:
+    """Download and unpack a training text as it is, or a test set as ``test/NAME.LANGUAGE``, one sentence per line.
 
-
-class Texts:
-    """The texts of one translation direction, below one directory.
-
-    Args:
-        directory: of the result: training texts as in their archives, test sets as ``test/NAME.LANGUAGE``.
-        source, target: two languages, one of them English.
-        downloads: source of the archives.
-        dry_run: only print the commands.
+    Raises:
+        UserError: the download failed, is damaged, or has another number of lines.
     """
-
-    def __init__(
-        self, directory: Path, source: str, target: str, downloads: Downloads, *, dry_run: bool = False
-    ) -> None:
-        self.directory = directory
-        self.languages = (source, target)
-        other = target if source == "en" else source
-        self.forms = {"pair": f"{other}-en", "joined": f"{other}en", "direction": f"{source}{target}"}
-        self.downloads = downloads
-        self.dry_run = dry_run
-        self.commands = Commands(dry_run=dry_run)
-        self.make = Workspace(directory, dry_run=dry_run).make
-
-    def training_text(self, text: Text) -> None:
-        """Both sides as in the archive.
-
-        Raises:
-            UserError: the download failed, is truncated, or has another number of lines.
-        """
-        member = text.source.format(**self.forms)
-        archive = text.archive.rpartition("/")[2]
-        directory = self.directory / archive.removesuffix(".tgz").removesuffix(".tar")
-        members = [f"*{member.rpartition('/')[2]}.{language}*" for language in self.languages]
-        self._unpack(directory, archive, members, addresses(text.archive))
-        self._count(text, archive, directory / member, Path(f"{directory}.lines"))
-
-    def test_set(self, text: Text) -> None:
-        """Both sides, one sentence per line.
-
-        Raises:
-            UserError: as for :meth:`training_text`; or the two sides do not match.
-        """
-        source, target = self.languages
-        server, _, file = text.archive.rpartition("/")
+    commands, downloads = Commands(dry_run=dry_run), chosen(dry_run=dry_run)
+    make = Workspace(directory, dry_run=dry_run).make
+    pair = f"{target if source == 'en' else source}-en"
+    forms = {"pair": pair, "joined": pair.replace("-", ""), "direction": f"{source}{target}"}
+    members = {source: f"{text.source.format(**forms)}.{source}", target: f"{text.target.format(**forms)}.{target}"}
+    is_test_set = text.name.startswith("newstest")
+    server, _, archive = text.archive.rpartition("/")
+    if is_test_set:
         # Every workshop calls its archive test.tgz.
-        archive = f"{server.partition('/')[0]}-{file}"
-        directory = self.directory / archive.removesuffix(".tgz")
-        members = [
-            f"{text.source.format(**self.forms)}.{source}.sgm",
-            f"{text.target.format(**self.forms)}.{target}.sgm",
-        ]
-        self._unpack(directory, archive, [f"*{member}" for member in members], addresses(text.archive))
-        test = self.directory / "test"
-        for language, own, other in ((source, *members), (target, *reversed(members))):
-            self.make(test / f"{text.name}.{language}", self._extracted(directory / own, directory / other))
-        self._count(text, archive, test / text.name, test / f"{text.name}.lines")
+        archive = f"{server.partition('/')[0]}-{archive}"
+    place = directory / archive.removesuffix(".tgz").removesuffix(".tar")
+    if not place.exists():
+        # Workshops until 2015 are on one server, later ones on another.
+        host = "data.statmt.org" if "/" in server else "www.statmt.org"
+        downloads.get(archive, [f"{scheme}://{host}/{text.archive}" for scheme in ("https", "http")])
+    only = [f"*{member}{'.sgm' if is_test_set else '*'}" for member in members.values()]
+    make(place, lambda output: commands.step(unpack_known, downloads.path(archive), output, only=only))
+    files = {language: place / member for language, member in members.items()}
+    if is_test_set:
+        files = {language: directory / "test" / f"{text.name}.{language}" for language in members}
+        for language, path in files.items():
+            sgm = place / f"{members[language]}.sgm"
+            make(path, lambda output, sgm=sgm: commands.step(markup.extract_sgm, sgm, output))  # type: ignore[misc]
+    counts = dict(word.split("=") for word in text.lines.split())
+    expected = counts.get(f"{source}-{target}", counts.get(pair, ""))
+    if not expected or archive not in downloads.checksums:
+        say(f"{text.name}: the line count of {archive} is unknown and not checked")
+    elif not dry_run:
+        make(directory / f"{text.name}.lines", lambda output: _count(files.values(), int(expected), output))
 
-    def _extracted(self, path: Path, other: Path) -> Callable[[Path], None]:
-        return lambda output: self.commands.step(sgm.extract, path, output, like=other)
 
-    def _unpack(self, directory: Path, archive: str, members: Sequence[str], urls: Sequence[str]) -> None:
-        """Unpack the archive; without a download if the directory exists."""
-        path = self.downloads.path(archive)
-        if not directory.exists():
-            self.downloads.get(archive, urls)
-        self.make(directory, lambda output: self.commands.step(unpack_known, path, output, only=members))
-
-    def _count(self, text: Text, archive: str, prefix: Path, output: Path) -> None:
-        """Check the number of lines; text that is split at other characters than the line feed has more."""
-        source, target = self.languages
-        counts = dict(word.split("=") for word in text.lines.split())
-        expected = counts.get(f"{source}-{target}", counts.get(self.forms["pair"]))
-
-        def count(partial: Path) -> None:
-            if expected is None or archive not in self.downloads.checksums:
-                say(f"{text.name}: the line count of {archive} is unknown and not checked")
-                write_whole(partial, "")
-                return
-            for language in self.languages:
-                path = Path(f"{prefix}.{language}")
-                path = path if path.exists() else Path(f"{path}.gz")
-                found = sum(1 for _ in raw_lines(path))
-                if found != int(expected):
-                    raise UserError(f"{prefix}.{language}: {expected} lines expected, {found} found")
-            write_whole(partial, f"{expected}\n")
-
-        if not self.dry_run:
-            self.make(output, count)
+def _count(files: Iterable[Path], expected: int, output: Path) -> None:
+    """Check the numbers of lines: text that is split at other characters than the line feed has more."""
+    for path in files:
+        lines = sum(1 for _ in raw_lines(path if path.exists() else Path(f"{path}.gz")))
+        if lines != expected:
+            raise UserError(f"{path}: {expected} lines expected, {lines} found")
+    write_whole(output, f"{expected}\n")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -176,8 +121,7 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(unknown_name("text of WMT", name, texts()))
         if not {source, target} & set(texts()[name].languages.split()):
             raise UserError(f"{name}: not available for {args.pair}; available with en: {texts()[name].languages}")
-    wanted = Texts(args.to, source, target, chosen(dry_run=args.dry_run), dry_run=args.dry_run)
     with interruptible(), Workspace(args.to, dry_run=args.dry_run).claimed():
-        for text in (texts()[name] for name in dict.fromkeys(args.names)):
-            (wanted.test_set if text.is_test_set else wanted.training_text)(text)
+        for name in dict.fromkeys(args.names):
+            get(texts()[name], source, target, args.to, dry_run=args.dry_run)
     return 0

@@ -16,7 +16,7 @@ from fairseq_plugins.text.command import Step, call
 STEPS: Mapping[str, str] = {
     "check": "parallel.check_files",
     "unpack": "archives.unpack_known",
-    "ted": "ted.extract",
+    "ted": "markup.extract_ted",
     "normalise": "normalise.normalise",
     "straighten": "normalise.straighten",
     "tokenise": "tokenise.tokenise",
@@ -37,7 +37,7 @@ STEPS: Mapping[str, str] = {
     "learn-sentencepiece": "pieces.learn_model",
     "apply-sentencepiece": "pieces.apply_model",
     "join-subwords": "join.join_subwords",
-    "sgm": "sgm.extract",
+    "sgm": "markup.extract_sgm",
     "cut-bytes": "bytes.cut",
     "bytes": "bytes.write_tokens",
 }

@@ -1,38 +1,48 @@
 """``fairseq-deep verify-data DIR``: is this the corpus of the papers, and is it complete?
 
 Prints counts and checksums of every file, contradictions between files, and how the directory differs from a corpus
-whose published counts and checksums are known.
+whose published counts and checksums ``known_corpora.yaml`` has.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.tables import tabulated
-from fairseq_plugins.text.known_corpora import (
-    BROKEN,
-    DIFFERS,
-    NOTE,
-    SAME,
-    Corpus,
-    Verdict,
-    compare_test_sets,
-    corpora,
-    recognise,
-)
-from fairseq_plugins.text.measure import Directory, File, measure, rows_of
+from fairseq_plugins.text.measure import File, measure, rows_of
 from fairseq_plugins.text.parallel import shared_rows
 
-LEVELS = (BROKEN, DIFFERS, NOTE, SAME)
-"""Order of printing, the worst first."""
+LEVELS = BROKEN, DIFFERS, NOTE, SAME = ("broken", "differs", "note", "same")
+"""Levels of a verdict in the order of printing; the first two make the exit code 1."""
 SHOWN = 16
 """Characters of a checksum in the table; ``--json`` has all."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of the verdict: a level, the file or subject, and a message."""
+
+    level: str
+    about: str
+    message: str
+
+
+@cache
+def known() -> Mapping[str, Mapping[str, Any]]:
+    """The entries of ``known_corpora.yaml``, whose head describes them, by group and name."""
+    text = files(__package__).joinpath("known_corpora.yaml").read_text(encoding="utf-8")
+    return {group: {entry["name"]: entry for entry in entries} for group, entries in yaml.safe_load(text).items()}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -58,78 +68,149 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with whole checksums")
     parser.add_argument("--list", action="store_true", help="list the known corpora")
     arguments = parser.read(argv)
+    corpora = known()["corpora"]
     if arguments.list:
-        print("\n".join(f"{corpus.name:<22}{corpus.title}" for corpus in corpora().values()))
+        print("\n".join(f"{name:<22}{corpus['title']}" for name, corpus in corpora.items()))
         return 0
     if arguments.directory is None:
         raise UserError("no directory given: fairseq-deep verify-data DIR")
-    if arguments.expect is not None and arguments.expect not in corpora():
-        raise UserError(unknown_name("corpus", arguments.expect, corpora()))
+    if arguments.expect is not None and arguments.expect not in corpora:
+        raise UserError(unknown_name("corpus", arguments.expect, corpora))
     measured = measure(arguments.directory)
-    corpus = corpora()[arguments.expect] if arguments.expect else recognise(measured)
-    verdicts = [*faults(measured), *leaks(measured), *compare_test_sets(measured), *judgement(measured, corpus)]
+    name = arguments.expect or recognised(measured)
+    verdicts = [*faults(measured), *leaks(arguments.directory, measured), *compare_test_sets(measured)]
+    verdicts += compare(corpora[name], measured) if name else []
     if arguments.json:
-        content = asdict(measured) | {"joined_dictionary": measured.joined, "corpus": corpus.name if corpus else None}
-        content["verdicts"] = [asdict(verdict) for verdict in verdicts]
-        print(json.dumps(content, indent=1, ensure_ascii=False))
+        content = {"files": [asdict(file) for file in measured], "verdicts": [asdict(verdict) for verdict in verdicts]}
+        print(json.dumps({"corpus": name, **content}, indent=1, ensure_ascii=False))
     else:
-        print(report(measured, corpus, verdicts))
+        print(report(measured, name, verdicts))
     return int(any(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts))
 
 
-def judgement(measured: Directory, corpus: Corpus | None) -> Iterator[Verdict]:
-    """The differences from a known corpus."""
-    if corpus is None:
+# Published counts and checksums -------------------------------------------------------------------------------------
+
+
+def recognised(measured: Sequence[File]) -> str | None:
+    """The known corpus of most facts that agree, if a count of its training text or a checksum does; None without."""
+    training = {file.path: file.rows for file in measured if file.split == "train"}
+    evidence = {}
+    for name, corpus in known()["corpora"].items():
+        same = [verdict for verdict in compare(corpus, measured) if verdict.level == SAME]
+        if any(verdict.about in training or "exactly" in verdict.message for verdict in same):
+            # An exact number counts more than a range.
+            exact = any(form["rows"] in training.values() for form in corpus["splits"]["train"])
+            evidence[name] = exact, len(same)
+    return max(evidence, key=lambda name: evidence[name]) if evidence else None
+
+
+def compare(corpus: Mapping[str, Any], measured: Sequence[File]) -> Iterator[Verdict]:
+    """Compare files with everything that is known of a corpus."""
+    languages = _languages(measured)
+    if languages != sorted(corpus["languages"]):
+        has, needs = (" and ".join(names) or "none" for names in (languages, corpus["languages"]))
+        yield Verdict(DIFFERS, "languages", f"{has}; {corpus['name']} has {needs}")
         return
-    if not set(corpus.languages) <= set(measured.languages) or bool(corpus.languages) != bool(measured.languages):
-        languages = " and ".join(corpus.languages) or "no language in the file names"
-        has = " and ".join(measured.languages) or "none"
-        yield Verdict(DIFFERS, "languages", f"{has}; {corpus.name} has {languages}")
-        return
-    facts = list(corpus.compare(measured))
+    facts = [Verdict(level, file.path, said) for file in measured for level, said in _facts(corpus, file)]
+    types = {file.language: file.types for file in measured if file.kind == "dictionary"}
+    if types and "dictionaries" in corpus:
+        form = next((form for form in corpus["dictionaries"] if form["types"] == types), None)
+        sizes = " and ".join(f"{count:,}" for count in dict.fromkeys(types.values()))
+        how = ", not the published number" if form is None else f": {form['is']}" if "is" in form else ""
+        facts.append(Verdict(NOTE if form is None else SAME, "dictionary", f"{sizes} types{how}"))
     yield from facts
     if not any(fact.level == SAME for fact in facts):
-        yield Verdict(DIFFERS, "corpus", f"nothing in it agrees with {corpus.name}")
+        yield Verdict(DIFFERS, "corpus", f"nothing in it agrees with {corpus['name']}")
+
+
+def _facts(corpus: Mapping[str, Any], file: File) -> Iterator[tuple[str, str]]:
+    """Levels and messages about one file."""
+    published = corpus.get("sha256", {})
+    if file.sha256 in published.values():
+        yield SAME, "exactly the published file"
+    elif f"{file.kind}/{file.split}.{file.language}" in published:
+        yield DIFFERS, "not the published file: its SHA-256 differs"
+    forms = corpus["splits"].get(file.split, ())
+    # The published text may have more rows than the training text, which lacks sentences that are too long.
+    if not forms or (file.split == "train" and file.kind in ("raw", "tok")):
+        return
+    form = next((form for form in forms if _agrees(file.rows, form["rows"])), None)
+    if form is None:
+        yield DIFFERS, f"{file.rows:,} rows instead of {_shown(forms[0]['rows'])}"
+        return
+    if form["rows"] is not None:
+        yield SAME, f"{file.rows:,} rows" + (f": {form['is']}" if "is" in form else "")
+    tokens = form.get("tokens", {}).get(file.language)
+    if tokens is not None and file.kind in ("text", "binarised"):
+        if _agrees(file.tokens, tokens):
+            yield SAME, f"{file.tokens:,} tokens"
+        else:
+            how = "tokenised or split into subwords differently"
+            yield DIFFERS, f"{file.tokens:,} tokens instead of {_shown(tokens)}: {how}"
+
+
+def _agrees(number: int, published: int | Sequence[int] | None) -> bool:
+    """Whether a number is the published one, or in its range; any is where none is published."""
+    if published is None or isinstance(published, int):
+        return published in (None, number)
+    return published[0] <= number <= published[1]
+
+
+def _shown(published: int | Sequence[int]) -> str:
+    return " to ".join(f"{number:,}" for number in ([published] if isinstance(published, int) else published))
+
+
+def compare_test_sets(measured: Sequence[File]) -> Iterator[Verdict]:
+    """Published test sets among the files, by name, and by checksum under any name."""
+    published = known()["test_sets"]
+    texts = {text: (name, side) for name in published for side, text in published[name].get("sha256", {}).items()}
+    for file in measured:
+        rows = published[file.split]["rows"] if file.split in published else None
+        if isinstance(rows, dict):  # by the language besides English
+            rows = next((rows[language] for language in _languages(measured) if language in rows), None)
+        if file.sha256 in texts:
+            name, language = texts[file.sha256]
+            # `test` may be any of them; a set under the name of another set is an error.
+            misnamed = language != file.language or (file.split in published and file.split != name)
+            yield Verdict(DIFFERS if misnamed else SAME, file.path, f"exactly {name} in {language}")
+        elif rows is not None:
+            how = "" if rows == file.rows else f" instead of {rows:,}"
+            yield Verdict(DIFFERS if how else SAME, file.path, f"{file.rows:,} rows{how}")
+
+
+def _languages(measured: Sequence[File]) -> list[str]:
+    return sorted({file.language for file in measured if file.split} - {""})
 
 
 # Contradictions -----------------------------------------------------------------------------------------------------
 
 
-def faults(measured: Directory) -> Iterator[Verdict]:
+def faults(measured: Sequence[File]) -> Iterator[Verdict]:
     """Problems of any corpus, known or not."""
-    for file in measured.files:
+    sides: dict[str, list[File]] = {}
+    for file in measured:
         yield from (Verdict(BROKEN, file.path, fault) for fault in file.faults)
-    for vocabulary in measured.vocabularies:
-        yield from (Verdict(BROKEN, vocabulary.path, fault) for fault in vocabulary.faults)
-    for split in dict.fromkeys(file.split for file in measured.files):
-        yield from _unequal_languages(measured.of_split(split), measured.languages)
-        yield from _unequal_kinds(measured.of_split(split))
-    for file in measured.files:
         # Running text has empty lines between paragraphs.
         if file.empty and file.language and file.kind != "raw":
             yield Verdict(BROKEN, file.path, f"{file.empty:,} empty lines")
-
-
-def _unequal_languages(files: Sequence[File], languages: Sequence[str]) -> Iterator[Verdict]:
-    """Sentence k of one language must translate sentence k of the other."""
-    groups: dict[str, list[File]] = {}
-    for file in files:
-        # By the name without the language: train.tok.de and train.de are not compared here.
-        name = file.path.removesuffix(".bin").removesuffix(".gz").removesuffix(file.language)
-        groups.setdefault(name, []).append(file)
-    for alike in groups.values():
+        if file.split:
+            # By the name without the language: train.tok.de and train.de are not compared here.
+            name = file.path.removesuffix(".bin").removesuffix(".gz").removesuffix(file.language)
+            sides.setdefault(name, []).append(file)
+    for alike in sides.values():
+        # Sentence k of one language must translate sentence k of the other.
         if len({file.rows for file in alike}) > 1:
             counts = ", ".join(f"{file.path} has {file.rows:,}" for file in alike)
             yield Verdict(BROKEN, alike[0].split, f"unequal numbers of rows: {counts}")
-        missing = sorted(set(languages) - {file.language for file in alike})
-        if missing:
-            yield Verdict(BROKEN, alike[0].path, f"no such file in {', '.join(missing)}")
+        if missing := set(_languages(measured)) - {file.language for file in alike}:
+            yield Verdict(BROKEN, alike[0].path, f"no such file in {', '.join(sorted(missing))}")
+    yield from _unequal_forms(measured)
 
 
-def _unequal_kinds(files: Sequence[File]) -> Iterator[Verdict]:
+def _unequal_forms(measured: Sequence[File]) -> Iterator[Verdict]:
     """Raw, tokenised and binarised forms of one text must have equal rows, and binarising must keep every token."""
-    for text, other in product([file for file in files if file.kind == "text"], files):
-        if other.kind in ("text", "plain") or other.language != text.language:
+    for text, other in product([file for file in measured if file.kind == "text"], measured):
+        if other.kind in ("text", "plain") or (other.split, other.language) != (text.split, text.language):
             continue
         # The training text may have been cleaned after it was tokenised.
         if other.rows != text.rows and (text.split != "train" or other.kind == "binarised"):
@@ -139,71 +220,51 @@ def _unequal_kinds(files: Sequence[File]) -> Iterator[Verdict]:
             yield Verdict(BROKEN, other.path, how)
 
 
-# Training text in other sets ----------------------------------------------------------------------------------------
-
-
-def leaks(measured: Directory) -> Iterator[Verdict]:
+def leaks(directory: Path, measured: Sequence[File]) -> Iterator[Verdict]:
     """Validation and test sets that are the training text, or share pairs with it."""
     for kind in ("text", "plain", "binarised"):
-        splits: dict[str, list[File]] = {}
-        for file in measured.files:
-            if file.kind == kind and file.language in measured.languages and not file.faults:
-                splits.setdefault(file.split, []).append(file)
-        whole = {name: files for name, files in splits.items() if len(files) == len(measured.languages) > 1}
-        training = whole.pop("train", None)
-        if training is not None and whole:
-            yield from _leaks(measured, training, whole)
+        sets: dict[str, list[File]] = {}
+        for file in measured:
+            if file.kind == kind and file.language and not file.faults:
+                sets.setdefault(file.split, []).append(file)
+        sets = {name: sides for name, sides in sets.items() if len(sides) == len(_languages(measured)) > 1}
+        if "train" in sets and len(sets) > 1:
+            yield from _leaks(directory, sets)
             return
 
 
-def _leaks(measured: Directory, training: Sequence[File], others: Mapping[str, Sequence[File]]) -> Iterator[Verdict]:
-    def pairs(files: Sequence[File]) -> Iterator[tuple[bytes, ...]]:
-        return zip(*(rows_of(measured, file) for file in files), strict=False)
-
-    def digests(files: Sequence[File]) -> list[str]:
-        return [file.sha256 for file in files]
-
-    validation = others.get("valid")
-    for name, files in others.items():
-        if digests(files) == digests(training):
+def _leaks(directory: Path, sets: Mapping[str, Sequence[File]]) -> Iterator[Verdict]:
+    digests = {name: [file.sha256 for file in sides] for name, sides in sets.items()}
+    for name in sets:
+        if name != "train" and digests[name] == digests["train"]:
             yield Verdict(BROKEN, name, "the same text as train: what is measured on it says nothing")
-        elif validation is not None and files is not validation and digests(files) == digests(validation):
+        elif name not in ("train", "valid") and digests[name] == digests.get("valid"):
             yield Verdict(NOTE, name, "the same text as valid, on which checkpoints are chosen")
-    for name, count in shared_rows(pairs(training), {name: pairs(files) for name, files in others.items()}).items():
+    pairs = {name: zip(*(rows_of(directory, file) for file in sets[name]), strict=False) for name in sets}
+    for name, count in shared_rows(pairs.pop("train"), pairs).items():
         if count:
-            yield Verdict(NOTE, name, f"{count:,} of {others[name][0].rows:,} pairs are also in train")
+            yield Verdict(NOTE, name, f"{count:,} of {sets[name][0].rows:,} pairs are also in train")
 
 
 # Output -------------------------------------------------------------------------------------------------------------
 
 
-def report(measured: Directory, corpus: Corpus | None, verdicts: Sequence[Verdict]) -> str:
-    """The tables and the verdict."""
-    bad = sum(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts)
-    lines = [f"{measured.path} ({measured.layout}; {' '.join(measured.languages) or 'one language'})", ""]
+def report(measured: Sequence[File], corpus: str | None, verdicts: Sequence[Verdict]) -> str:
+    """The table and the verdict."""
+    rows = []
+    for file in measured:
+        unk = "" if file.unk is None or not file.tokens else f"{100 * file.unk / file.tokens:.3g}%"
+        counts = [f"{count:,}" if file.split else "" for count in (file.rows, file.tokens, file.empty)]
+        types = f"{file.types:,}" if file.kind != "codes" else ""
+        rows.append((file.path, counts[0], counts[1], types, unk, counts[2], file.sha256[:SHOWN]))
     head = ("file", "rows", "tokens", "types", "<unk>", "empty", "SHA-256")
-    lines.append(_table([head, *map(_row, measured.files)]))
-    if measured.vocabularies:
-        rows = [(item.path, f"{item.types:,}", item.sha256[:SHOWN]) for item in measured.vocabularies]
-        shared = "dictionary, joined" if measured.joined and len(rows) > 1 else "dictionary"
-        lines += ["", _table([(shared, "types", "SHA-256"), *rows])]
-    lines += ["", f"{corpus.name}: {corpus.title}" if corpus else "not one of the known corpora (--list)"]
+    lines = [tabulated([head, *rows], "plain", left=(0, len(head) - 1)), ""]
+    title = known()["corpora"][corpus]["title"] if corpus else ""
+    lines.append(f"{corpus}: {title}" if corpus else "not one of the known corpora (--list)")
     messages: dict[tuple[str, str], list[str]] = {}
-    for verdict in verdicts:
+    for verdict in sorted(verdicts, key=lambda verdict: LEVELS.index(verdict.level)):
         messages.setdefault((verdict.level, verdict.about), []).append(verdict.message)
-    joined = [Verdict(level, about, "; ".join(dict.fromkeys(parts))) for (level, about), parts in messages.items()]
-    lines += [f"  {verdict}" for verdict in sorted(joined, key=lambda verdict: LEVELS.index(verdict.level))]
-    known = any(verdict.level == SAME for verdict in verdicts)
-    fine = "all as known" if known else "nothing is broken; no known corpus to compare with"
+    lines += [f"  {level:<9}{about}: {'; '.join(dict.fromkeys(said))}" for (level, about), said in messages.items()]
+    bad = sum(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts)
+    fine = "all as known" if any(verdict.level == SAME for verdict in verdicts) else "nothing is broken"
     return "\n".join([*lines, "", f"differing or broken: {bad}" if bad else fine])
-
-
-def _row(file: File) -> tuple[str, ...]:
-    unk = "" if file.unk is None or not file.tokens else f"{100 * file.unk / file.tokens:.3g}%"
-    numbers = (f"{file.rows:,}", f"{file.tokens:,}", f"{file.types:,}", unk, f"{file.empty:,}")
-    return (file.path, *numbers, file.sha256[:SHOWN])
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Align the first and the last column (names and checksums) left, numbers right."""
-    return tabulated(rows, "plain", left=(0, len(rows[0]) - 1))

@@ -16,8 +16,8 @@ from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline.self_check import References, Result, checked, write_check
 from fairseq_plugins.text.bytes import tokens_of
 from fairseq_plugins.text.description import Description, describe, described
+from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.normalise import normaliser
-from fairseq_plugins.text.ted import segments
 from fairseq_plugins.text.tokenise import Tokenisation
 from tests.scripts.archives import write_archives
 from tests.scripts.running import run
@@ -184,7 +184,7 @@ def test_the_published_iwslt_test_set_passes_in_lower_case_and_in_no_other(real_
     published = real_corpus("iwslt14_deen")
     names = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
     files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.en.xml" for name in names]
-    raw, text = list(segments(read_lines(*files))), list(read_lines(published / "test.tok.en"))
+    raw, text = [sentence for path in files for sentence in segments(path)], list(read_lines(published / "test.tok.en"))
     changed = {"test": ["apostrophes"]}
     result = checked("translation", prepared(tmp_path / "1", raw, text, lower_case=True, changed=changed))
     # Quotation marks at the ends of sentences.

@@ -1,4 +1,4 @@
-"""Archives: read to the end before they are trusted, unpacked whole or not at all."""
+"""Archives are unpacked whole or not at all, and nothing is written outside."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import random
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.text.__main__ import main
-from fairseq_plugins.text.archives import check_archive, known_checksums, unpack
+from fairseq_plugins.text.archives import is_web_page, known_checksums, unpack
 
 FILES = {
     "a/x.de": random.Random(1).randbytes(3000),
@@ -26,7 +27,6 @@ FILES = {
     "z.fr": b"",
     "a/b/c.de.gz": b"\x1f\x8b",
 }
-PAGE = b"\n <!DOCTYPE html>\n<html>404</html>"
 
 
 def tar_of(files: dict[str, bytes]) -> bytes:
@@ -42,7 +42,6 @@ def tar_of(files: dict[str, bytes]) -> bytes:
 def zip_of(files: dict[str, bytes]) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.mkdir("empty") if hasattr(archive, "mkdir") else None
         for name, content in files.items():
             archive.writestr(name, content)
     return stream.getvalue()
@@ -52,7 +51,6 @@ TAR = tar_of(FILES)
 ARCHIVES: dict[str, bytes] = {
     "x.tar": TAR,
     "x.tgz": gzip.compress(TAR),
-    "x.tar.gz": gzip.compress(TAR),
     "x.zip": zip_of(FILES),
     # Decompressed on the way by a browser that kept the name.
     "decompressed.tgz": TAR,
@@ -73,64 +71,50 @@ def problem(action: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_every_kind_is_read_and_unpacked(tmp_path: Path, name: str) -> None:
+def test_every_kind_is_unpacked_whole_or_in_part(tmp_path: Path, name: str) -> None:
     path = written(tmp_path, name, ARCHIVES[name])
-    assert check_archive(path) == len(FILES)
     assert unpack(path, tmp_path / "to") == len(FILES)
-    found = {str(file.relative_to(tmp_path / "to")): file.read_bytes() for file in (tmp_path / "to").rglob("*.*")}
-    assert found == FILES
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([name, "to"])
+    unpacked = {str(file.relative_to(tmp_path / "to")): file.read_bytes() for file in (tmp_path / "to").rglob("*.*")}
+    assert unpacked == FILES
+    assert unpack(path, tmp_path / "some", ["*.de", "a/b/*.en"]) == 2
+    assert sorted(file.name for file in (tmp_path / "some").rglob("*.*")) == ["x.de", "y.en"]
+    message = problem(lambda: unpack(path, tmp_path / "other", ["*.de", "*.cs", "*.ru"]))
+    assert message.startswith(f"{path}: nothing matches *.cs *.ru; it contains a/x.de, a/b/y.en, ")
+    assert problem(lambda: unpack(path, tmp_path / "to")) == f"{tmp_path / 'to'}: exists already"
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([name, "some", "to"])
 
 
 @given(st.data())
-@pytest.mark.parametrize("name", ARCHIVES)
-def test_a_cut_off_archive_is_noticed_wherever_it_is_cut(
+@pytest.mark.parametrize("name", ["x.tgz", "x.zip"])
+def test_a_truncated_archive_is_noticed_wherever_it_ends(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
     content = ARCHIVES[name]
-    # A tar archive ends in blocks of zeros: without some of these it is still whole.
-    most = len(content.rstrip(b"\0")) if content is TAR else len(content) - 1
-    path = written(tmp_path_factory.mktemp("cut"), name, content[: data.draw(st.integers(0, most))])
-    assert str(path) in problem(lambda: check_archive(path))
-    assert str(path) in problem(lambda: unpack(path, path.parent / "to"))
+    end = data.draw(st.integers(0, len(content) - 1))
+    path = written(tmp_path_factory.mktemp("truncated"), name, content[:end])
+    assert problem(lambda: unpack(path, path.parent / "to")).startswith(f"{path}: not unpacked: ")
     assert [file.name for file in path.parent.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name", [name for name in ARCHIVES if not name.endswith(("tar", "decompressed.tgz"))])
-def test_a_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
-    content = bytearray(ARCHIVES[name])
-    middle = len(content) // 2
-    content[middle] ^= 0x55
-    assert "damaged" in problem(lambda: check_archive(written(tmp_path, name, bytes(content))))
+def test_damage_is_noticed(tmp_path: Path) -> None:
+    for name in ("x.tgz", "x.zip"):
+        content = bytearray(ARCHIVES[name])
+        content[len(content) // 2] ^= 0x55
+        path = written(tmp_path, name, bytes(content))
+        assert problem(lambda path=path: unpack(path, tmp_path / "to")).startswith(f"{path}: not unpacked: ")
+    # Without compression a checksum has to tell; a missing end is seen where a file is wanted.
+    path = written(tmp_path, "x.tar", TAR[:2048])
+    assert "unexpected end of data" in problem(lambda: unpack(path, tmp_path / "to"))
 
 
-@pytest.mark.parametrize("name", [*ARCHIVES, "x.gz", "x.txt"])
-def test_a_web_page_is_named_as_one(tmp_path: Path, name: str) -> None:
-    message = problem(lambda: check_archive(written(tmp_path, name, PAGE)))
-    assert message.startswith(f"{tmp_path / name}: a web page, not {name}")
-
-
-def test_the_name_to_be_says_what_it_should_be(tmp_path: Path) -> None:
-    path = written(tmp_path, "x.tgz.part", ARCHIVES["x.tgz"])
-    assert check_archive(path, "x.tgz") == len(FILES)
-    assert "not what the name x.zip says" in problem(lambda: check_archive(path, "x.zip"))
-
-
-def test_single_files(tmp_path: Path) -> None:
-    assert check_archive(written(tmp_path, "x.gz", gzip.compress(b"text"))) == 1
-    assert check_archive(written(tmp_path, "x.txt", b"text")) == 1
-    assert "truncated" in problem(lambda: check_archive(written(tmp_path, "x.gz", gzip.compress(b"text")[:-3])))
-    assert "Not a gzipped file" in problem(lambda: check_archive(written(tmp_path, "x.gz", b"text")))
-    assert problem(lambda: check_archive(written(tmp_path, "x.tgz", b""))) == f"{tmp_path}/x.tgz: empty"
-
-
-def test_only_what_is_wanted(tmp_path: Path) -> None:
-    path = written(tmp_path, "x.tgz", ARCHIVES["x.tgz"])
-    assert unpack(path, tmp_path / "to", ["*.de", "a/b/*.en"]) == 2
-    assert sorted(file.name for file in (tmp_path / "to").rglob("*.*")) == ["x.de", "y.en"]
-    message = problem(lambda: unpack(path, tmp_path / "other", ["*.de", "*.cs", "*.ru"]))
-    assert message == f"{path}: nothing matches *.cs *.ru; it contains a/x.de, a/b/y.en, z.fr, a/b/c.de.gz"
-    assert not (tmp_path / "other").exists()
+def test_a_web_page_is_one(tmp_path: Path) -> None:
+    for content, expected in (
+        (b"\n <!DOCTYPE html>\n<html>404</html>", True),
+        (b'\xef\xbb\xbf<?xml version="1.0"?>', True),
+        (b"", False),
+        *((content, False) for content in ARCHIVES.values()),
+    ):
+        assert is_web_page(written(tmp_path, "x", content)) == expected
 
 
 @pytest.mark.parametrize("kind", ["md5", "sha1", "sha256"])
@@ -146,43 +130,27 @@ def test_members_with_known_sums(tmp_path: Path, kind: str) -> None:
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("name", ["/etc/outside", "../outside", "a/../../outside"])
-def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
-    path = written(tmp_path, "x.tar", tar_of({name: b"evil", "b": b"good"}))
-    (tmp_path / "in").mkdir()
-    try:
-        unpack(path, tmp_path / "in" / "to")
-    except UserError:
-        assert not (tmp_path / "in" / "to").exists()
-    assert not (tmp_path / "outside").exists()
-    assert not (tmp_path / "in" / "outside").exists()
-    assert not Path("/etc/outside").exists()
-
-
-def test_a_link_to_the_outside_is_refused(tmp_path: Path) -> None:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        link = tarfile.TarInfo("link")
-        link.type, link.linkname = tarfile.SYMTYPE, "../../secret"
+def test_nothing_is_written_outside(tmp_path: Path) -> None:
+    for name in ("/etc/outside", "../outside", "a/../../outside"):
+        for ending, content in ((".tar", tar_of({name: b"evil"})), (".zip", zip_of({name: b"evil"}))):
+            path, place = written(tmp_path, f"x{ending}", content), tmp_path / "in" / "to"
+            try:
+                unpack(path, place)
+            except UserError:
+                assert not place.exists()
+            shutil.rmtree(place, ignore_errors=True)
+            assert not [path for path in (Path("/etc/outside"), *tmp_path.rglob("outside")) if path.exists()]
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, "../../secret"
+    with tarfile.open(tmp_path / "link.tar", mode="w") as archive:
         archive.addfile(link)
-        archive.addfile(tarfile.TarInfo("file"))
-    path = written(tmp_path, "x.tar", stream.getvalue())
-    assert "not unpacked: " in problem(lambda: unpack(path, tmp_path / "to"))
-
-
-def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
-    path = written(tmp_path, "x.zip", ARCHIVES["x.zip"])
-    (tmp_path / "to").mkdir()
-    assert problem(lambda: unpack(path, tmp_path / "to")) == f"{tmp_path / 'to'}: exists already"
-    assert "legal endings: .tar .tgz" in problem(lambda: unpack(written(tmp_path, "x.txt", b"x"), tmp_path / "b"))
+    assert "not unpacked: " in problem(lambda: unpack(tmp_path / "link.tar", tmp_path / "to"))
 
 
 @pytest.mark.parametrize("name", ["x.tgz", "x.zip"])
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import shutil
-
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 

@@ -11,7 +11,7 @@ from sacremoses import MosesTokenizer
 from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.bpe import load
 from fairseq_plugins.text.lower_case import lower_case
-from fairseq_plugins.text.ted import segments
+from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.tokenise import Tokenisation
 
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
@@ -29,7 +29,7 @@ def published(real_corpus: Callable[[str], Path]) -> Path:
 
 def raw_sentences(published: Path, language: str) -> list[str]:
     files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.{language}.xml" for name in TEST_SETS]
-    return list(segments(read_lines(*files), straight_apostrophes=True))
+    return [sentence.replace("’", "'") for path in files for sentence in segments(path)]
 
 
 def written(path: Path, lines) -> bytes:

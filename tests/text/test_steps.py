@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.commands import Commands
-from fairseq_plugins.text import bpe, description, join, normalise, parallel, pieces, ted, truecase
+from fairseq_plugins.text import bpe, description, join, markup, normalise, parallel, pieces, truecase
 from fairseq_plugins.text.__main__ import STEPS, function_of, main
 from fairseq_plugins.text.lower_case import lower_case
 from fairseq_plugins.text.tokenise import Tokenisation, detokenise, detokeniser, one_space, tokenise
@@ -98,32 +98,6 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     assert printed.startswith(f"error: {line}")
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
     assert read(tmp_path / "text") == ["It’s"]
-
-
-# ---- TED ---------------------------------------------------------------------------------------------------------
-
-TAGS = [
-    "<url>http://www.ted.com/talks/lang/de/x.html</url>",
-    "<keywords>talks, arts</keywords>",
-    "<speaker>A B</speaker>",
-    "<talkid>1</talkid>",
-    "<title>A B: Titel</title>",
-    "<description>TED Talk Subtitles</description>",
-    " Ein Satz & noch einer. ",
-]
-
-
-def test_titles_and_descriptions_of_talks_are_sentences(tmp_path: Path) -> None:
-    kept = ["<speaker>A B</speaker>", "A B: Titel", "TED Talk Subtitles", " Ein Satz & noch einer. "]
-    assert made(ted.extract, [write(tmp_path / "tags", TAGS)], tmp_path / "out", kind="tags") == kept
-    empty = write(tmp_path / "empty", TAGS[:1])
-    assert refusal(ted.extract, [empty], tmp_path / "x", kind="xml") == f"{empty}: contains no sentence"
-
-
-def test_segments_are_cut_out_of_xml() -> None:
-    xml = ["<doc>", '<seg id="1"> Es geht’s gut. </seg>', "<title>x</title>", '<seg id="12">Ja. </seg> ', "</doc>"]
-    assert list(ted.segments(xml)) == ["Es geht’s gut.", "Ja."]
-    assert list(ted.segments(xml, straight_apostrophes=True)) == ["Es geht's gut.", "Ja."]
 
 
 # ---- characters --------------------------------------------------------------------------------------------------
@@ -396,7 +370,7 @@ LEARNING: Sequence[Callable[..., object]] = (
     lambda path, output: tokenise([path], output, language="de", workers=2),
     lambda path, output: bpe.learn_merges([path], output, merges=5),
     lambda path, output: pieces.learn_model([path], output, size=9),
-    lambda path, output: ted.extract([path], output, kind="tags"),
+    lambda path, output: markup.extract_ted([path], output, kind="tags"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Test sets out of WMT's SGML, against sacreBLEU's own reading of it and the published plain text."""
+"""Sentences out of TED's and WMT's markup, against sacreBLEU's own reading of SGML and the published plain text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sacrebleu.tokenizers.tokenizer_intl import TokenizerV14International
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text.sgm import extract
+from fairseq_plugins.lines import write_lines
+from fairseq_plugins.text.markup import extract_sgm, extract_ted, segments
 from tests.scripts.made_archives import sgm
 
 
@@ -22,15 +23,14 @@ def written(path: Path, content: bytes) -> Path:
     return path
 
 
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
 def as_sacrebleu(path: Path, output: Path) -> list[str]:
     """What ``sacrebleu --echo`` would print of an SGML file of WMT'14."""
     DATASETS["wmt14/full"]._convert_format(str(path), str(output))
-    return output.read_text(encoding="utf-8").split("\n")[:-1]
-
-
-def text_of(path: Path, like: Path | None = None) -> list[str]:
-    extract(path, path.with_name("text"), like=like)
-    return path.with_name("text").read_text(encoding="utf-8").split("\n")[:-1]
+    return lines_of(output)
 
 
 LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30).filter(
@@ -42,7 +42,7 @@ LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"
 def test_any_text_is_what_sacrebleu_reads(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     directory = tmp_path_factory.mktemp("sgm")
     path = written(directory / "x.sgm", sgm(lines, "ref"))
-    ours, theirs = text_of(path), as_sacrebleu(path, directory / "theirs")
+    ours, theirs = list(segments(path)), as_sacrebleu(path, directory / "theirs")
     assert [" ".join(line.split()) for line in ours] == theirs
     assert [line.strip() for line in lines] == ours
     for tokenise in (Tokenizer13a(), TokenizerV14International()):
@@ -53,9 +53,10 @@ def test_newstest_comes_out_as_it_went_in(tmp_path: Path, real_corpus: Callable[
     """sacreBLEU's own reading loses double spaces, so it cannot make the published bytes."""
     lost = 0
     for published in sorted(real_corpus("wmt_news").glob("newstest20*.*")):
-        plain = published.read_text(encoding="utf-8").split("\n")[:-1]
+        plain = lines_of(published)
         path = written(tmp_path / "x.sgm", sgm(plain, "src", per_document=20))
-        assert text_of(path) == plain, published.name
+        extract_sgm(path, tmp_path / "text")
+        assert lines_of(tmp_path / "text") == plain, published.name
         theirs = as_sacrebleu(path, tmp_path / "theirs")
         assert theirs == [" ".join(line.split()) for line in plain], published.name
         lost += theirs != plain
@@ -64,33 +65,40 @@ def test_newstest_comes_out_as_it_went_in(tmp_path: Path, real_corpus: Callable[
 
 def test_what_stands_around_a_segment_does_not_matter(tmp_path: Path) -> None:
     text = '<DOC docid="a">\r\n<hl>\r\n<seg id="1"> A &amp; B  C </seg>\r\n</hl>\r\n <p><seg id=2>D</seg></p>\r\n</DOC>'
-    path = written(tmp_path / "x.sgm", text.encode())
-    assert text_of(path) == ["A &amp; B  C", "D"]
+    assert list(segments(written(tmp_path / "x.sgm", text.encode()))) == ["A &amp; B  C", "D"]
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_a_file_of_another_kind_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    for content, said in (
         (b"", "empty"),
         (b"<p>\n</p>\n", "contains no <seg>"),
         (b'<seg id="1">A</seg>\n<seg id="2">B\n</seg>\n', "line 2: not one whole <seg>...</seg>"),
         (b'<seg id="1">A</seg> <seg id="2">B</seg>\n', "line 1: not one whole <seg>...</seg>"),
         (b'<seg id="1">\xe4</seg>\n', "line 1: not UTF-8"),
-    ],
-)
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
-    path = written(tmp_path / "x.sgm", content)
-    with pytest.raises(UserError) as raised:
-        text_of(path)
-    assert str(raised.value).startswith(f"{path}: {said}")
+    ):
+        path = written(tmp_path / "x.sgm", content)
+        with pytest.raises(UserError) as raised:
+            extract_sgm(path, tmp_path / "text")
+        assert str(raised.value).startswith(f"{path}: {said}")
+        assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_files_of_different_test_sets_are_refused(tmp_path: Path) -> None:
-    own = written(tmp_path / "own.sgm", sgm(["A", "B", "C"], "src", per_document=2))
-    assert text_of(own, written(tmp_path / "same.sgm", sgm(["X", "Y", "Z"], "ref", per_document=2))) == ["A", "B", "C"]
-    short = written(tmp_path / "short.sgm", sgm(["X", "Y"], "ref", per_document=2))
-    with pytest.raises(UserError, match="own.sgm: has 3 segments, but .*short.sgm has 2"):
-        text_of(own, short)
-    other = written(tmp_path / "other.sgm", sgm(["X", "Y", "Z"], "ref", per_document=3))
-    with pytest.raises(UserError, match="own.sgm: segment 3 has the number 1, but 3 in .*other.sgm"):
-        text_of(own, other)
+def test_titles_and_descriptions_of_talks_are_sentences(tmp_path: Path) -> None:
+    tags = tmp_path / "tags"
+    head = ["<url>http://www.ted.com/x.html</url>", "<keywords>talks, arts</keywords>", "<talkid>1</talkid>"]
+    more = ["<title>A B: Titel</title>", "<description>TED Talk Subtitles</description>", " Ein Satz & noch einer. "]
+    write_lines(tags, [*head, "<speaker>A B</speaker>", *more])
+    extract_ted([tags], tmp_path / "out", kind="tags")
+    kept = ["<speaker>A B</speaker>", "A B: Titel", "TED Talk Subtitles", " Ein Satz & noch einer. "]
+    assert lines_of(tmp_path / "out") == kept
+    write_lines(tags, head)
+    with pytest.raises(UserError, match=f"{tags}: contains no sentence"):
+        extract_ted([tags], tmp_path / "out", kind="tags")
+
+
+def test_apostrophes_of_talks_become_straight(tmp_path: Path) -> None:
+    xml = tmp_path / "xml"
+    write_lines(xml, ["<doc>", '<seg id="1"> Es geht’s gut. </seg>', "<title>x</title>", '<seg id="12">Ja. </seg> '])
+    for straight, first in ((False, "Es geht’s gut."), (True, "Es geht's gut.")):
+        extract_ted([xml, xml], tmp_path / "out", kind="xml", straight_apostrophes=straight)
+        assert lines_of(tmp_path / "out") == [first, "Ja.", first, "Ja."]
