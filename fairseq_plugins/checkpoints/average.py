@@ -71,7 +71,13 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
         sources.append({"file": path.name, "num_updates": num_updates(state), "weights_sha256": weights_hash(weights)})
         settings = without_training_state({key: value for key, value in state.items() if key != "model"})
         first = first or settings
-        _require_same_model(first, inputs[0], settings, path)
+        if architecture(settings) != architecture(first):
+            names = f"'{architecture(settings)}', but {inputs[0]} has '{architecture(first)}'"
+            raise UserError(f"{path}: architecture {names}")
+        # Stock fairseq's checkpoints do not record their dictionaries.
+        data, first_data = (entries["extra_state"].get("trained_on") for entries in (settings, first))
+        if data and first_data and data != first_data:
+            raise UserError(f"{path}: trained with other languages or dictionaries than {inputs[0]}")
     settings["averaged_from"] = sources
     write_checkpoint({**_plain(settings), "model": mean.result()}, output)
 
@@ -118,29 +124,6 @@ def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] 
     return average
 
 
-def _require_same_model(first: dict[str, Any], first_path: Path, settings: dict[str, Any], path: Path) -> None:
-    names = architecture(first), architecture(settings)
-    if names[0] != names[1]:
-        raise UserError(f"{path}: architecture '{names[1]}', but {first_path} has '{names[0]}'")
-    ours, theirs = _dictionaries(first), _dictionaries(settings)
-    for name in sorted(ours.keys() & theirs.keys()):
-        if ours[name].read_bytes() != theirs[name].read_bytes():
-            raise UserError(f"{path}: trained with {theirs[name]}, which differs from {ours[name]} of {first_path}")
-
-
-def _dictionaries(state: dict[str, Any]) -> dict[str, Path]:
-    """Return the dictionaries of the data that a checkpoint was trained on, by name, if they still exist.
-
-    A checkpoint does not contain its dictionary, only its size (in the shapes) and its directory.
-    """
-    task = (state.get("cfg") or {}).get("task") or {}
-    data = task.get("data") if isinstance(task, dict) else getattr(task, "data", None)
-    directory = Path(str(data).split(":")[0]) if data else None
-    if directory is None or not directory.is_absolute() or not directory.is_dir():
-        return {}
-    return {path.name: path for path in directory.glob("dict*.txt")}
-
-
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     """Return a stock model's options as a dictionary: PyTorch alone refuses to load the class that fairseq stores."""
     config = dict(settings.get("cfg") or {})
@@ -159,23 +142,18 @@ def parser() -> OneLineParser:
     which.add_argument("--last-epochs", type=int, metavar="N", help="the last N saved at the end of an epoch")
     which.add_argument("--best", type=int, metavar="N", help="the best N by validation")
     flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="the directory of the last or best N")
-    flags.add_argument("--metric", help="for --best: the --best-checkpoint-metric of the training, e.g. bleu or loss")
     flags.add_argument("--ema", action="store_true", help="take the moving averages that --store-ema kept")
     flags.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
     return flags
 
 
 def _chosen(args: argparse.Namespace) -> list[Path]:
-    if args.metric is not None and args.best is None:
-        raise UserError("--metric needs --best N")
     if args.inputs:
-        if args.checkpoints is not None:
-            raise UserError("--checkpoints is for --last-updates, --last-epochs and --best, not for --inputs")
         return list(args.inputs)
     if args.checkpoints is None:
         raise UserError("--last-updates, --last-epochs and --best need --checkpoints DIR")
     if args.best is not None:
-        return best_checkpoints(args.checkpoints, args.best, args.metric)
+        return best_checkpoints(args.checkpoints, args.best)
     if args.last_updates is not None:
         return last_checkpoints(args.checkpoints, args.last_updates, UPDATE_CHECKPOINT, "update")
     return last_checkpoints(args.checkpoints, args.last_epochs, EPOCH_CHECKPOINT, "epoch")

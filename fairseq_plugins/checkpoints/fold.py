@@ -38,7 +38,6 @@ from fairseq_plugins.checkpoints.files import (
 )
 from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.config import plain_namespace
-from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm, norms_always
@@ -46,7 +45,6 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
-from fairseq_plugins.integrity import require_finite
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.messages import explained_by_settings, other_weights
 from fairseq_plugins.process import exit_code
@@ -158,33 +156,23 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
     names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, AffineMap)))
     weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
     folded = Folded(_stock_options(model, options), weights, [])
-    _fold_maps(model, folded)
+    _fold_modules(model, folded)
     for name, stack in model.stacks():
         _fold_stack(model, name, stack, folded)
-    _fold_scaled_norms(model, folded)
     return folded
 
 
-def _fold_maps(model: DeepTransformerModel, folded: Folded) -> None:
-    """Replace each reparametrised linear layer by its effective weight and bias."""
-    maps = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, AffineMap)]
-    for name, layer in maps:
-        folded.weights[f"{name}.weight"] = layer.matrix().detach()
-        constant = layer.constant()
-        if constant is not None:
-            folded.weights[f"{name}.bias"] = constant.detach()
-    if maps:
-        folded.notes.append(f"{len(maps)} linear maps folded")
-
-
-def _fold_scaled_norms(model: DeepTransformerModel, folded: Folded) -> None:
-    """Move the constants of LayerNorms into their gains and biases."""
-    norms = [(name, norm) for name, norm in model.named_modules() if isinstance(norm, ScaledLayerNorm)]
-    for name, norm in norms:
-        for parameter, _ in norm.named_parameters():
-            folded.multiply(f"{name}.{parameter}", torch.tensor(norm.scale, dtype=torch.float64))
-    if norms:
-        folded.notes.append(f"{len(norms)} scaled LayerNorms folded")
+def _fold_modules(model: DeepTransformerModel, folded: Folded) -> None:
+    """Write the effective weights of reparametrised linear layers, and of LayerNorms with a constant factor."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, AffineMap):
+            folded.weights[f"{name}.weight"] = layer.matrix().detach()
+            constant = layer.constant()
+            if constant is not None:
+                folded.weights[f"{name}.bias"] = constant.detach()
+        elif isinstance(layer, ScaledLayerNorm):
+            for parameter, _ in layer.named_parameters():
+                folded.multiply(f"{name}.{parameter}", torch.tensor(layer.scale, dtype=torch.float64))
 
 
 def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str, Any]:
@@ -204,13 +192,10 @@ def _fold_stack(model: DeepTransformerModel, name: str, stack: Any, folded: Fold
         for residual in residuals(model, name, stack)
         if residual.scale is not None and not residual.is_plain
     ]
-    if not scaled:
-        folded.notes.append(f"{name}: nothing to fold")
-        return
-    values = torch.cat([scale for _, scale in scaled])
-    folded.notes.append(
-        f"{name}: {len(scaled)} residual connections folded, scales {values.min():.3g} to {values.max():.3g}"
-    )
+    if scaled:
+        values = torch.cat([scale for _, scale in scaled])
+        scales = f"scales {values.min():.3g} to {values.max():.3g}"
+        folded.notes.append(f"{name}: {len(scaled)} residual connections folded, {scales}")
     for residual, scale in scaled:
         for reader in residual.readers:
             folded.multiply(f"{reader}.weight", 1 / scale)
@@ -260,13 +245,8 @@ def own_options(state: Mapping[str, Any], path: Path) -> Namespace:
         UserError: the checkpoint is of another model.
     """
     arch = architecture(dict(state))
-    model_class = ARCH_MODEL_REGISTRY.get(arch)
-    if model_class is None or not issubclass(model_class, DeepTransformerModel):
-        if model_class is not None and issubclass(model_class, TransformerModelBase):
-            raise UserError(f"{path}: '{arch}' is an architecture of stock fairseq; there is nothing to fold")
-        if model_class is not None and issubclass(model_class, DesignedModel):
-            raise UserError(f"{path}: '{arch}' is not a translation model; only those can be folded")
-        raise UserError(f"{path}: '{arch}' is not an architecture of this package, so it cannot be folded")
+    if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), DeepTransformerModel):
+        raise UserError(f"{path}: '{arch}' is not a translation model of this package")
     options = Namespace(**state["cfg"]["model"])
     ARCH_CONFIG_REGISTRY[arch](options)
     flat = plain_namespace(options, DeepTransformerModel.config_class)
@@ -279,24 +259,27 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
     """Build the model of a checkpoint, in float32 and evaluation mode; returns it and its flat configuration.
 
     Raises:
-        UserError: the checkpoint is of another model, does not fit its own settings, or is not finite.
+        UserError: the checkpoint is of another model, or does not fit its own settings.
     """
     with explained_by_settings(path, state):
         options = own_options(state, path)
-    weights = dict(state["model"])
-    for stack in Stack:
-        if f"{stack.value}.embed_tokens.weight" not in weights:
-            raise UserError(f"{path}: the weights of the {stack.value}'s embeddings are missing")
-    with explained_by_settings(path, state):
-        model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), task_for(weights))
+        model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), task_for(state["model"]))
+    load_strictly(model, state["model"], path)
+    return model.eval(), options
+
+
+def load_strictly(model: Any, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Load all weights of the file at ``path``.
+
+    Raises:
+        UserError: they are of another architecture or dictionary.
+    """
     try:
-        model.load_state_dict(weights, strict=True)
+        model.load_state_dict(dict(weights), strict=True)
     except RuntimeError as error:
         if line := other_weights(str(path), str(error)):
             raise UserError(line) from error
         raise
-    require_finite(path, weights)
-    return model.eval(), options
 
 
 def build_stock(folded: Folded) -> TransformerModelBase:

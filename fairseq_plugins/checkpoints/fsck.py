@@ -26,7 +26,7 @@ class Checked(NamedTuple):
     path: Path
     updates: int | None = None
     resumable: bool = False
-    problem: str | None = None
+    problem: str = ""
 
 
 def look_at(path: Path) -> Checked:
@@ -57,21 +57,15 @@ def check(places: Sequence[Path]) -> int:
     Raises:
         UserError: a place is absent or has no checkpoint.
     """
-    files: dict[Path, list[Path]] = {}
-    for place in places:
-        if not place.exists():
-            raise UserError(f"{place}: no such file or directory")
-        files[place] = sorted(place.glob("*.pt")) if place.is_dir() else [place]
-        if not files[place]:
-            raise UserError(f"{place}: contains no checkpoint")
+    files = {place: sorted(place.glob("*.pt")) if place.is_dir() else [place] for place in places}
+    for place, paths in files.items():
+        if not paths or not place.exists():
+            raise UserError(f"{place}: {'contains no checkpoint' if place.exists() else 'no such file or directory'}")
     sound = True
     for place, paths in files.items():
         checked = [look_at(path) for path in paths]
         sound &= not any(checkpoint.problem for checkpoint in checked)
-        rows = [
-            [checkpoint.path.name, number(checkpoint.updates, ",d"), checkpoint.problem or "sound"]
-            for checkpoint in checked
-        ]
+        rows = [[entry.path.name, number(entry.updates, ",d"), entry.problem or "sound"] for entry in checked]
         print(f"{place}:\n{tabulated([['checkpoint', 'updates', 'state'], *rows], left=(0, 2))}")
         if place.is_dir():
             resumable = [checkpoint for checkpoint in checked if checkpoint.resumable]

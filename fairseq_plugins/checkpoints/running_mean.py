@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,15 +15,6 @@ CHUNK = 1 << 18
 """Numbers averaged at a time, so that memory beyond the mean does not grow with the largest tensor."""
 
 
-@dataclass
-class _Average:
-    """A tensor's mean so far, in float32 or float64, and the type in which it is stored."""
-
-    mean: Tensor
-    stored_as: torch.dtype
-
-
-@dataclass
 class RunningMean:
     """Mean of state dicts, added one at a time and kept in float32 (float64 if the weights are float64).
 
@@ -37,13 +27,13 @@ class RunningMean:
             state dicts, since their mean would fit none of them.
     """
 
-    measured: Collection[str] = ()
-    _count: int = 0
-    _first_source: str = ""
-    _owner: dict[str, str] = field(default_factory=dict)
-    _averages: dict[str, _Average] = field(default_factory=dict)
-    _kept: dict[str, Tensor] = field(default_factory=dict)
-    _described: dict[str, str] = field(default_factory=dict)
+    def __init__(self, measured: Collection[str] = ()) -> None:
+        self.measured = measured
+        self._count, self._first_source = 0, ""
+        self._owner: dict[str, str] = {}
+        self._means: dict[str, Tensor] = {}
+        self._kept: dict[str, Tensor] = {}
+        self._first_kind: dict[str, tuple[torch.dtype, torch.Size]] = {}
 
     def add(self, weights: Mapping[str, Tensor], source: str) -> None:
         """Add one state dict; ``source`` names it in messages.
@@ -55,8 +45,8 @@ class RunningMean:
             self._start(weights, source)
         self._check(weights, source)
         self._count += 1
-        for name, average in self._averages.items():
-            pieces = torch.split(average.mean.view(-1), CHUNK)
+        for name, whole in self._means.items():
+            pieces = torch.split(whole.view(-1), CHUNK)
             for mean, new in zip(pieces, torch.split(weights[name].detach().reshape(-1), CHUNK), strict=True):
                 if self._count == 1:
                     mean.copy_(new)
@@ -73,9 +63,8 @@ class RunningMean:
         The means are not copied: nothing can be added afterwards.
         """
         finished = dict(self._kept)
-        for name in list(self._averages):
-            average = self._averages.pop(name)
-            finished[name] = average.mean.to(average.stored_as)
+        for name in list(self._means):
+            finished[name] = self._means.pop(name).to(self._first_kind[name][0])
         return {name: finished[owner] for name, owner in self._owner.items()}
 
     def _start(self, weights: Mapping[str, Tensor], source: str) -> None:
@@ -83,12 +72,12 @@ class RunningMean:
         first_name_of: dict[Any, str] = {}
         for name, tensor in weights.items():
             self._owner[name] = first_name_of.setdefault(memory_of(tensor), name)
+            self._first_kind[name] = (tensor.dtype, tensor.shape)
         for name in dict.fromkeys(self._owner.values()):
             tensor = weights[name]
-            self._described[name] = _describe(tensor)
             if tensor.is_floating_point() and not self._is_measured(name):
                 wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-                self._averages[name] = _Average(torch.zeros(tensor.shape, dtype=wide), tensor.dtype)
+                self._means[name] = torch.zeros(tensor.shape, dtype=wide)
             else:
                 self._kept[name] = tensor.clone()
 
@@ -96,24 +85,19 @@ class RunningMean:
         return name.rpartition(".")[2] in self.measured
 
     def _check(self, weights: Mapping[str, Tensor], source: str) -> None:
+        first = self._first_source
         for name in sorted(self._owner.keys() ^ weights.keys()):
-            sources = (self._first_source, source) if name in self._owner else (source, self._first_source)
-            raise UserError(f"'{name}' is in {sources[0]} but not in {sources[1]}: checkpoints of different models")
+            where, elsewhere = (first, source) if name in self._owner else (source, first)
+            raise UserError(f"'{name}' is in {where} but not in {elsewhere}: checkpoints of different models")
         for name, owner in self._owner.items():
-            ours, theirs = self._described[owner], _describe(weights[name])
-            if ours != theirs:
+            tensor, (dtype, shape) = weights[name], self._first_kind[name]
+            if (tensor.dtype, tensor.shape) != (dtype, shape):
+                kinds = f"{dtype} {tuple(shape)} in {first} but {tensor.dtype} {tuple(tensor.shape)} in {source}"
+                raise UserError(f"'{name}' is {kinds}: checkpoints of different models")
+            if name != owner and not torch.equal(tensor, weights[owner]):
+                raise UserError(f"'{name}' and '{owner}' are tied in {first} but differ in {source}")
+            if self._is_measured(name) and not torch.equal(tensor, self._kept[owner]):
                 raise UserError(
-                    f"'{name}' is {ours} in {self._first_source} but {theirs} in {source}: "
-                    "checkpoints of different models"
-                )
-            if name != owner and not torch.equal(weights[name], weights[owner]):
-                raise UserError(f"'{name}' and '{owner}' are tied in {self._first_source} but differ in {source}")
-            if self._is_measured(name) and not torch.equal(weights[name], self._kept[owner]):
-                raise UserError(
-                    f"'{name}' differs between {self._first_source} and {source}: it is measured once in a training, "
+                    f"'{name}' differs between {first} and {source}: it is measured once in a training, "
                     "so these are checkpoints of different trainings"
                 )
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError
 
 UPDATE_CHECKPOINT = re.compile(r"^checkpoint_(\d+)_(\d+)\.pt$")
 EPOCH_CHECKPOINT = re.compile(r"^checkpoint(\d+)\.pt$")
@@ -53,20 +53,15 @@ class Scored(NamedTuple):
     loss: float
 
 
-def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Path]:
+def best_checkpoints(directory: Path, count: int) -> list[Path]:
     """Return the ``count`` best checkpoints by their validation when they were saved, oldest first.
 
     The values are read from the files. A name such as ``checkpoint.best_bleu_34.1202.pt`` has a rounded value followed
     by a random digit; the stored meters of validation are sums over all validations so far. Files that are copies of
     one another count once; of equal values the newest is better.
 
-    Args:
-        directory: directory of the checkpoints.
-        count: number of checkpoints.
-        metric: the metric of their training; None for any single metric.
-
     Raises:
-        UserError: the directory does not exist, has fewer, or its checkpoints have another metric.
+        UserError: the directory does not exist, has fewer, or its checkpoints have different metrics.
     """
     _require("--best", count, directory)
     lasting = [*numbered_checkpoints(directory, EPOCH_CHECKPOINT), *numbered_checkpoints(directory, UPDATE_CHECKPOINT)]
@@ -74,19 +69,11 @@ def best_checkpoints(directory: Path, count: int, metric: str | None) -> list[Pa
     paths = [*sorted(set(directory.glob("checkpoint*.pt")) - set(lasting)), *lasting]
     scored = {checkpoint.updates: checkpoint for path in paths if (checkpoint := read_score(path)) is not None}
     metrics = sorted({checkpoint.metric for checkpoint in scored.values()})
-    if not metrics:
-        raise UserError(f"{directory}: none of its checkpoints was saved after a validation")
-    if metric is None and len(metrics) > 1:
-        raise UserError(f"{directory}: its checkpoints have different metrics ({', '.join(metrics)}): use --metric")
-    metric = metric or metrics[0]
-    if metric not in metrics:
-        raise UserError(f"{unknown_name('--metric', metric, metrics)} (the --best-checkpoint-metric of the training)")
-    candidates = [checkpoint for checkpoint in scored.values() if checkpoint.metric == metric]
-    if len(candidates) < count:
-        raise UserError(
-            f"{directory}: only {len(candidates)} checkpoints with {metric}, fewer than the {count} requested"
-        )
-    best = sorted(candidates, key=lambda checkpoint: (checkpoint.loss, -checkpoint.updates))[:count]
+    if len(metrics) > 1:
+        raise UserError(f"{directory}: its checkpoints have different metrics ({', '.join(metrics)}): use --inputs")
+    if len(scored) < count:
+        raise UserError(f"{directory}: only {len(scored)} checkpoints saved after a validation, not {count}")
+    best = sorted(scored.values(), key=lambda checkpoint: (checkpoint.loss, -checkpoint.updates))[:count]
     return [checkpoint.path for checkpoint in sorted(best, key=lambda checkpoint: checkpoint.updates)]
 
 

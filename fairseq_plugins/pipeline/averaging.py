@@ -65,7 +65,7 @@ def inputs(choice: str, checkpoints: Path) -> list[Path]:
         return [checkpoints / LAST if choice == "none" else Path(choice)]
     kind, count = counted[1], int(counted[2])
     if kind == "best":
-        return best_checkpoints(checkpoints, count, None)
+        return best_checkpoints(checkpoints, count)
     return last_checkpoints(checkpoints, count, _SAVED[kind], kind.removeprefix("last-").removesuffix("s"))
 
 

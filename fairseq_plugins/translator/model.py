@@ -17,13 +17,12 @@ from fairseq.models.transformer import TransformerModel, TransformerModelBase
 from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import architecture, memory_of
-from fairseq_plugins.checkpoints.fold import own_options
+from fairseq_plugins.checkpoints.fold import load_strictly, own_options
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.config import STOCK
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.messages import other_weights
 
 STOCK_NORMS = {True: "pre", False: "post"}
 """Values of ``--norm`` by fairseq's ``normalize_before``; with plain parts these are stock models, key for key."""
@@ -72,12 +71,7 @@ def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], dictionarie
         UserError: the weights do not fit the configuration or the dictionaries.
     """
     model: Any = DeepTransformerModel.build_model(Namespace(**copy.deepcopy(dict(options))), dictionaries)
-    try:
-        model.load_state_dict(dict(weights), strict=True)
-    except RuntimeError as error:
-        if line := other_weights(str(path), str(error)):
-            raise UserError(line) from error
-        raise
+    load_strictly(model, weights, path)
     return model.eval()
 
 

@@ -96,28 +96,46 @@ def test_tied_weights_stay_tied_and_are_stored_once(tmp_path):
     assert list(result) == ["encoder.embed", "decoder.embed", "other"]
 
 
-def test_weights_tied_in_one_checkpoint_only_are_refused(tmp_path):
-    table = torch.ones(2)
-    with pytest.raises(UserError, match=r"'b' and 'a' are tied in .*in0\.pt but differ in .*in1\.pt"):
-        averaged(tmp_path, {"a": table, "b": table}, {"a": torch.ones(2), "b": torch.zeros(2)})
-
-
 def test_what_does_not_belong_together_is_refused_by_name(tmp_path):
-    for other, message in (
-        ({"w": torch.ones(2), "extra": torch.ones(1)}, r"'extra' is in .*in1\.pt but not in .*in0\.pt"),
-        ({}, r"'w' is in .*in0\.pt but not in .*in1\.pt"),
-        ({"w": torch.ones(3)}, r"'w' is float32 of shape \(2,\) in .*in0\.pt but float32 of shape \(3,\) in .*in1\.pt"),
-        ({"w": torch.ones(2).half()}, r"'w' is float32 .* but float16"),
-        ({"w": torch.tensor([1.0, float("nan")])}, r"in1\.pt: the weight w is not finite"),
+    one, table = {"w": torch.ones(2)}, torch.ones(2)
+    profile = "encoder.layers.0.ffn_residual.omega_profiled"
+    assert measured_names() == {"version", "calibrated", "omega_profiled", "branch_variance"}
+    same = averaged(tmp_path, *({profile: torch.tensor([1.3]), "w": torch.ones(1)} for _ in range(2)))
+    assert torch.equal(same[profile], torch.tensor([1.3]))
+    (tmp_path / "out.pt").unlink()
+    for first, other, message in (
+        (one, {**one, "extra": torch.ones(1)}, r"'extra' is in .*in1\.pt but not in .*in0\.pt"),
+        (one, {}, r"'w' is in .*in0\.pt but not in .*in1\.pt"),
+        (one, {"w": torch.ones(3)}, r"'w' is torch.float32 \(2,\) in .*in0\.pt but torch.float32 \(3,\) in .*in1\.pt"),
+        (one, {"w": torch.ones(2).half()}, r"'w' is torch.float32 .* but torch.float16"),
+        (one, {"w": torch.tensor([1.0, float("nan")])}, r"in1\.pt: the weight w is not finite"),
+        (
+            {"a": table, "b": table},
+            {"a": torch.ones(2), "b": torch.zeros(2)},
+            r"'b' and 'a' are tied in .*in0\.pt but differ in .*in1\.pt",
+        ),
+        (
+            {profile: table},
+            {profile: 2 * table},
+            rf"'{profile}' differs between .*in0\.pt and .*in1\.pt: it is measured",
+        ),
+        # Layouts of two versions of fairseq.
+        ({"decoder.version": table}, {"decoder.version": 2 * table}, r"'decoder\.version' differs"),
     ):
         with pytest.raises(UserError, match=message):
-            averaged(tmp_path, {"w": torch.ones(2)}, other)
+            averaged(tmp_path, first, other)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in0.pt", "in1.pt"]
 
 
-def test_another_architecture_is_refused(tmp_path):
+def test_another_architecture_or_dictionary_is_refused(tmp_path):
     inputs = [save(tmp_path / f"{arch}.pt", {"w": torch.ones(1)}, arch=arch) for arch in ("admin", "b2t")]
     with pytest.raises(UserError, match=r"b2t\.pt: architecture 'b2t', but .*admin\.pt has 'admin'"):
+        average_checkpoints(inputs, tmp_path / "out.pt")
+    for path, fingerprint in zip(inputs, ("abc", "abd"), strict=True):
+        state = checkpoint({"w": torch.ones(1)})
+        state["extra_state"]["trained_on"] = {"target_dictionary": fingerprint}
+        torch.save(state, path)
+    with pytest.raises(UserError, match=r"b2t\.pt: trained with other languages or dictionaries than .*admin\.pt"):
         average_checkpoints(inputs, tmp_path / "out.pt")
 
 
@@ -161,14 +179,6 @@ def test_same_inputs_give_the_same_bytes_in_any_directory(tmp_path):
     assert len({path.read_bytes() for path in outputs}) == 1
 
 
-def test_an_input_is_never_overwritten(tmp_path):
-    path = save(tmp_path / "a.pt", {"w": torch.ones(1)})
-    before = path.read_bytes()
-    with pytest.raises(UserError, match="the output is also an input"):
-        average_checkpoints([path], path)
-    assert path.read_bytes() == before
-
-
 class _RunsCode:
     def __reduce__(self):
         return (Path.touch, (Path("this-must-not-appear"),))
@@ -182,24 +192,23 @@ def test_a_checkpoint_that_would_run_code_is_refused_and_does_not_run(tmp_path, 
     assert not (tmp_path / "this-must-not-appear").exists()
 
 
-def test_last_checkpoints_are_ordered_by_number_not_by_name(tmp_path):
-    for name in ("_1_900", "_2_1000", "_1_100", "9", "10", "_last", "_best"):
+def test_the_last_are_by_number_not_by_name_and_no_input_is_overwritten(tmp_path, capsys):
+    for n in (900, 1000, 100):
+        save(tmp_path / f"checkpoint_{n // 500}_{n}.pt", {"w": torch.tensor([float(n)])}, updates=n)
+    for name in ("9", "10", "_last", "_best"):
         (tmp_path / f"checkpoint{name}.pt").touch()
-    by_update = last_checkpoints(tmp_path, 2, UPDATE_CHECKPOINT, "update")
-    assert [path.name for path in by_update] == ["checkpoint_1_900.pt", "checkpoint_2_1000.pt"]
+    output = tmp_path / "average.pt"
+    assert main(["--last-updates", "2", "--checkpoints", str(tmp_path), "--output", str(output)]) == 0
+    assert read_checkpoint(output)["model"]["w"].item() == 950.0
+    assert "checkpoint_1_900.pt, checkpoint_2_1000.pt" in capsys.readouterr().out
     by_epoch = last_checkpoints(tmp_path, 2, EPOCH_CHECKPOINT, "epoch")
     assert [path.name for path in by_epoch] == ["checkpoint9.pt", "checkpoint10.pt"]
     with pytest.raises(UserError, match="only 3 checkpoints saved by update, fewer than the 4 requested"):
         last_checkpoints(tmp_path, 4, UPDATE_CHECKPOINT, "update")
-
-
-def test_command_averages_the_last_updates(tmp_path, capsys):
-    for n in (100, 200, 300):
-        save(tmp_path / f"checkpoint_1_{n}.pt", {"w": torch.tensor([float(n)])}, updates=n)
-    output = tmp_path / "average.pt"
-    assert main(["--last-updates", "2", "--checkpoints", str(tmp_path), "--output", str(output)]) == 0
-    assert read_checkpoint(output)["model"]["w"].item() == 250.0
-    assert "checkpoint_1_200.pt, checkpoint_1_300.pt" in capsys.readouterr().out
+    before = output.read_bytes()
+    with pytest.raises(UserError, match="the output is also an input"):
+        average_checkpoints([output], output)
+    assert output.read_bytes() == before
 
 
 def test_a_tensor_larger_than_a_chunk(tmp_path):
@@ -213,40 +222,6 @@ def test_every_other_layout_in_memory(tmp_path):
     result = averaged(tmp_path, {"t": table.t(), "n": torch.tensor(2.0)}, {"t": table.t() + 2, "n": torch.tensor(4.0)})
     assert result["t"].tolist() == [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
     assert result["n"].item() == 3.0
-
-
-PROFILE = "encoder.layers.0.ffn_residual.omega_profiled"
-
-
-def test_what_was_measured_is_not_averaged(tmp_path):
-    assert measured_names() == {"version", "calibrated", "omega_profiled", "branch_variance"}
-    same = averaged(tmp_path, *({PROFILE: torch.tensor([1.3]), "w": torch.ones(1)} for _ in range(2)))
-    assert torch.equal(same[PROFILE], torch.tensor([1.3]))
-    with pytest.raises(UserError, match=rf"'{PROFILE}' differs between .*in0\.pt and .*in1\.pt: it is measured once"):
-        averaged(tmp_path, {PROFILE: torch.tensor([1.3])}, {PROFILE: torch.tensor([1.4])})
-    # Layouts of two versions of fairseq.
-    with pytest.raises(UserError, match=r"'decoder\.version' differs"):
-        averaged(tmp_path, {"decoder.version": torch.tensor([3.0])}, {"decoder.version": torch.tensor([2.0])})
-
-
-def with_dictionary(directory: Path, words: str) -> dict[str, Any]:
-    directory.mkdir()
-    (directory / "dict.de.txt").write_text(words)
-    return {"_name": "translation", "data": str(directory)}
-
-
-def test_other_dictionaries_are_refused_where_they_are_still_there(tmp_path):
-    paths = []
-    for place, words in enumerate(("ein 2\nzwei 1\n", "ein 2\ndrei 1\n")):
-        state = checkpoint({"w": torch.ones(1)})
-        state["cfg"]["task"] = with_dictionary(tmp_path / f"data{place}", words)
-        paths.append(tmp_path / f"{place}.pt")
-        torch.save(state, paths[-1])
-    with pytest.raises(UserError, match=r"1\.pt: trained with .*data1/dict\.de\.txt, which differs from .*data0/dict"):
-        average_checkpoints(paths, tmp_path / "out.pt")
-    (tmp_path / "data1" / "dict.de.txt").unlink()
-    average_checkpoints(paths, tmp_path / "out.pt")
-    assert (tmp_path / "out.pt").exists()
 
 
 def ema_checkpoint(path: Path, ema: Weights, fp32: Weights | None = None) -> Path:
@@ -283,20 +258,17 @@ def test_the_float32_moving_average_is_preferred_and_stays_tied(tmp_path):
     assert result["a"].data_ptr() == result["b"].data_ptr()
 
 
-def test_a_moving_average_that_is_absent_or_incomplete_is_refused(tmp_path):
-    with pytest.raises(UserError, match="contains no moving average"):
-        average_checkpoints([save(tmp_path / "plain.pt", {"w": torch.ones(1)})], tmp_path / "out.pt", ema=True)
-    path = ema_checkpoint(tmp_path / "lost.pt", {"version": torch.ones(1)})
-    with pytest.raises(UserError, match=r"lost\.pt: its moving average lacks 'a'"):
-        average_checkpoints([path], tmp_path / "out.pt", ema=True)
-
-
-def test_a_moving_average_that_is_not_finite_is_refused(tmp_path):
+def test_a_moving_average_that_cannot_be_used_is_refused(tmp_path):
     half = torch.ones(2, dtype=torch.float16)
-    path = ema_checkpoint(tmp_path / "nan.pt", {"a": half * float("nan"), "b": half})
-    with pytest.raises(UserError, match=r"nan\.pt: the weight a is not finite"):
-        average_checkpoints([path], tmp_path / "out.pt", ema=True)
-    average_checkpoints([path], tmp_path / "out.pt")  # the weights themselves are
+    not_finite = ema_checkpoint(tmp_path / "nan.pt", {"a": half * float("nan"), "b": half})
+    for path, message in (
+        (save(tmp_path / "plain.pt", {"w": torch.ones(1)}), "contains no moving average"),
+        (ema_checkpoint(tmp_path / "lost.pt", {"version": half}), r"lost\.pt: its moving average lacks 'a'"),
+        (not_finite, r"nan\.pt: the weight a is not finite"),
+    ):
+        with pytest.raises(UserError, match=message):
+            average_checkpoints([path], tmp_path / "out.pt", ema=True)
+    average_checkpoints([not_finite], tmp_path / "out.pt")  # the weights themselves are
 
 
 MEMORY = """

@@ -103,5 +103,5 @@ def test_beam_search_scores_are_those_of_a_full_forward(method: str) -> None:
 
 def test_only_translation_models_are_folded(data: Path, tmp_path: Path) -> None:
     checkpoint = text.train(data, tmp_path, "admin_transformer_lm", "--max-update", "1")
-    with pytest.raises(UserError, match="'admin_transformer_lm' is not a translation model; only those can be folded"):
+    with pytest.raises(UserError, match="'admin_transformer_lm' is not a translation model of this package"):
         fold_checkpoint(checkpoint, tmp_path / "folded.pt")
