@@ -25,7 +25,7 @@ BUILD = "import setuptools.build_meta as backend; backend.build_sdist('dist'); b
 TRAINING = ["--arch", "admin_transformer", *toy.TINY_MODEL, *toy.RECIPE, "--max-update", "2", "--save-dir", "run"]
 SMALL_ANALYSIS = (
     "--encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --decoder-ffn-embed-dim 16 "
-    "--encoder-attention-heads 2 --decoder-attention-heads 2 --vocabulary 40 --sentences 2 --length 4 --models 1"
+    "--encoder-attention-heads 2 --decoder-attention-heads 2 --sentences 2 --length 4 --models 1"
 ).split()
 WITHOUT_MATPLOTLIB = "import sys; sys.modules['matplotlib'] = None\n"
 """Every import of it fails, as if it were not installed; Python runs such a line of a path file when it starts."""

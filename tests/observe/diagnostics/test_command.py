@@ -99,15 +99,6 @@ def test_numbers_and_plots_of_several_methods(tmp_path: Path, capsys: pytest.Cap
     assert "measuring rezero" in printed.err
 
 
-def test_equal_runs_make_equal_files(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        assert diagnose(tmp_path / name, "jacobian", "admin", *TINY) == 0
-    files = sorted(path.name for path in (tmp_path / "first").iterdir())
-    assert len(files) == 3
-    for name in files:
-        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
-
-
 def test_without_matplotlib_the_numbers_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,12 +141,6 @@ def test_updates_between_two_checkpoints(checkpoints: list[Path], toy_data: Path
     moved = new[f"{name}.weight"] - old[f"{name}.weight"]
     assert float(row["update"]) == pytest.approx(float(moved.norm()), rel=1e-4)
     assert max(float(r["relative_update"]) for r in matrices) == 1.0
-
-
-def test_every_analysis_takes_a_checkpoint(checkpoints: list[Path], no_plots: None, tmp_path: Path) -> None:
-    flags = ["--checkpoint", str(checkpoints[0]), "--length", "5", "--sentences", "2", "--models", "1"]
-    assert diagnose(tmp_path, "all", *flags) == 0
-    assert {row["model"] for row in rows(tmp_path / "jacobian.csv")} == {"after_2"}
 
 
 MISTAKES: tuple[tuple[list[str], str], ...] = (
@@ -203,36 +188,25 @@ def test_checkpoints_that_cannot_be_measured(
     checkpoints: list[Path], toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stock = train_toy(toy_data, tmp_path / "stock", "--max-update", "1", arch="transformer")
+    rezero = train_toy(toy_data, tmp_path / "saved", "--max-update", "1", arch="rezero_transformer")
     (tmp_path / "no.pt").write_text("nothing")
-    foreign = "'transformer' is not a translation architecture of this package"
-    for path, message in ((stock, foreign), (tmp_path / "no.pt", "")):
-        assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(path)) == 2
-        complaint = capsys.readouterr().err.splitlines()
-        assert len(complaint) == 1
-        assert str(path) in complaint[0]
-        assert message in complaint[0]
-    other = shutil.copytree(toy_data, tmp_path / "other")
-    for dictionary in other.glob("dict.*.txt"):
+    larger = shutil.copytree(toy_data, tmp_path / "other")
+    for dictionary in larger.glob("dict.*.txt"):
         dictionary.write_text(dictionary.read_text() + "more 1\n")
-    assert diagnose(tmp_path / "out", "scales", "--checkpoint", str(checkpoints[0]), "--data", str(other)) == 2
-    assert "target words, the corpus has" in capsys.readouterr().err
-
-
-def test_settings_that_nobody_reads_are_refused(
-    checkpoints: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ["--checkpoint", str(checkpoints[0]), "--encoder-layers", "3", "--dropout", "0"]
-    assert diagnose(tmp_path / "out", "scales", *flags) == 2
-    assert "--dropout, --encoder-layers: a trained model" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_checkpoints_of_two_trainings_have_no_update(
-    checkpoints: list[Path], toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = train_toy(toy_data, tmp_path / "saved", "--max-update", "1", arch="rezero_transformer")
-    assert diagnose(tmp_path / "out", "updates", "--checkpoint", str(other), str(checkpoints[1])) == 2
-    assert "the two checkpoints are of different models" in capsys.readouterr().err
+    last = checkpoints[1]
+    for argv, message in (
+        (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a translation architecture"),
+        (["scales", "--checkpoint", tmp_path / "no.pt"], str(tmp_path / "no.pt")),
+        (["scales", "--checkpoint", last, "--data", larger], "target words, the corpus has"),
+        (
+            ["scales", "--checkpoint", last, "--encoder-layers=3", "--dropout=0"],
+            "--dropout, --encoder-layers: a trained",
+        ),
+        (["updates", "--checkpoint", rezero, last], "the two checkpoints are of different models"),
+    ):
+        assert diagnose(tmp_path / "out", *map(str, argv)) == 2
+        (complaint,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert message in complaint
 
 
 def test_all_goes_on_after_what_it_has_to_refuse(
@@ -278,16 +252,6 @@ def test_models_of_different_depths_share_a_figure() -> None:
     assert [len(line.points) for line in bottom.lines] == [7, 5, 7]
 
 
-def test_help_names_every_analysis_and_paper(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
-    text = capsys.readouterr().out
-    for name in [*(analysis.name for analysis in OF_MODELS), "timeline", *papers.PAPERS]:
-        assert name in text
-    assert "--encoder-ffn-embed-dim" not in text
-
-
 def test_an_option_of_an_analysis_is_a_flag_and_an_argument(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -307,7 +271,10 @@ def test_an_option_of_an_analysis_is_a_flag_and_an_argument(
     assert "unknown option '--step'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert "some: what is left out (default: 0.5)" in " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
+    for part in ("some: what is left out (default: 0.5)", "timeline", *papers.PAPERS):
+        assert part in text
+    assert "--encoder-ffn-embed-dim" not in text
 
 
 def test_numbers_of_the_terminal() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.diagnostics.dependency import dependency, growth, newest, summands
+from fairseq_plugins.observe.diagnostics.dependency import dependency, growth, newest
 from fairseq_plugins.observe.diagnostics.observation import Visit, recording
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
@@ -81,13 +81,10 @@ def test_the_branch_of_base_size_has_the_share_of_its_variance() -> None:
 
 def test_post_ln_is_constant_and_the_others_fall_as_one_by_i() -> None:
     inputs = batch(words=300)
-    found = {}
-    for method in ("post_ln", "pre_ln", "admin"):
+    for method, expected, tolerance in (("post_ln", 0, 0.1), ("admin", 1, 0.3), ("pre_ln", 1, 0.3)):
         model = subject(method, words=300, **wide(64, 18, base_init="xavier")).ready(inputs)
-        found[method] = growth(newest(dependency(model, inputs)["encoder"]))
-    assert found["post_ln"] == pytest.approx(0, abs=0.1)
-    assert found["admin"] == pytest.approx(1, abs=0.3)
-    assert found["pre_ln"] == pytest.approx(1, abs=0.3)
+        rise = growth(newest(dependency(model, inputs)["encoder"]))
+        assert rise == pytest.approx(expected, abs=tolerance), method
 
 
 def test_growth_of_one_by_i_and_of_a_constant() -> None:
@@ -115,12 +112,3 @@ def test_a_residual_that_is_not_linear_is_refused_by_name() -> None:
     model.encoder.layers[1].ffn_residual = Squaring()
     with pytest.raises(UserError, match=r"dependency: the output of encoder\.layers\.1\.ffn is not a weighted sum"):
         dependency(model, inputs)
-
-
-def test_summands_of_a_history_are_mixed_as_the_states_are() -> None:
-    inputs = batch()
-    model = subject("dlcl").ready(inputs)
-    bottom, visits = record_of(model, inputs, "encoder")
-    with torch.no_grad(), pytest.raises(UserError, match="not a weighted sum"):
-        # The history's LayerNorms must be held fixed: left as they are, they divide each summand by its own size.
-        list(summands(model.encoder, bottom, visits))

@@ -46,27 +46,6 @@ def check_what_is_seen(method: str) -> None:
                 assert visit.norm_output is visit.branch
 
 
-def test_layers_are_numbered_in_each_stack() -> None:
-    subs = sub_layers(subject("post_ln").build())
-    assert [(s.stack, s.number, s.site) for s in subs[4:9]] == [
-        ("encoder", 2, Site.SELF),
-        ("encoder", 2, Site.FFN),
-        ("decoder", 0, Site.SELF),
-        ("decoder", 0, Site.CROSS),
-        ("decoder", 0, Site.FFN),
-    ]
-
-
-def test_merged_attention_has_no_self_attention_in_its_decoder() -> None:
-    names = [sub.name for sub in sub_layers(subject("dsinit_matt").build()) if sub.stack == "decoder"]
-    assert names == [
-        "decoder.layers.0.encoder_attn",
-        "decoder.layers.0.ffn",
-        "decoder.layers.1.encoder_attn",
-        "decoder.layers.1.ffn",
-    ]
-
-
 def test_mixtures_are_the_layers_inputs_and_the_stacks_output() -> None:
     inputs = padded()
     model = subject("dlcl_post_ln").ready(inputs)

@@ -39,10 +39,7 @@ def test_a_straight_line_is_explained_whole(gradient: float, offset: float) -> N
     assert linear.logarithmic is not None
     assert linear.logarithmic < 0.9
     assert law([Change(n, gradient * math.log(n) + offset, 0) for n in depths]).logarithmic == pytest.approx(1)
-
-
-def test_a_flat_curve_follows_no_law() -> None:
-    assert law([Change(n, 0.0, 0.0) for n in range(1, 5)]) == (None, None)
+    assert law([Change(n, 0.0, 0.0) for n in depths]) == (None, None)
 
 
 def test_normalised() -> None:
@@ -62,15 +59,11 @@ def test_the_lower_layers_of_a_deep_encoder_are_a_shallow_one() -> None:
         deep, shallow = (subject(method).build(encoder_layers=n) for n in (4, 2))
         weights = {name: deep.state_dict()[name] for name in shallow.state_dict() if "history" not in name}
         shallow.load_state_dict({**shallow.state_dict(), **weights})
+        assert outputs(shallow, inputs)[0].shape == (3 * 6 - 2, 16)  # without pads
         for ours, theirs in zip(outputs(shallow, inputs), outputs(deep, inputs), strict=False):
             assert torch.allclose(ours, theirs, atol=1e-5), method
         top = shallow.encoder(inputs.source, inputs.lengths)["encoder_out"][0]
         assert torch.allclose(normalised(top[inputs.words("encoder", 1)]), outputs(shallow, inputs)[-1], atol=1e-3)
-
-
-def test_pads_do_not_count() -> None:
-    inputs = padded()
-    assert outputs(subject("post_ln").build(), inputs)[0].shape == (3 * 6 - 2, 16)
 
 
 def test_steps_have_the_size_that_they_should() -> None:
@@ -79,51 +72,34 @@ def test_steps_have_the_size_that_they_should() -> None:
     names = set(matrices(model))
     steps = {name: step(model, inputs, torch.Generator().manual_seed(1)) for name, step in STEPS.items()}
     for name, size in (("random", RANDOM_SIZE), ("adam", ADAM_SIZE)):
-        moved = torch.cat([one.flatten().abs() for one in steps[name].values()])
+        moved = torch.cat([move.flatten().abs() for move in steps[name].values()])
         assert set(steps[name]) == names
+        if name == "random":
+            signs = torch.cat([move.flatten().sign() for move in steps[name].values()])
+            assert abs(float(signs.mean())) < 4 / math.sqrt(len(signs))
         # A unit that no word switches on has no gradient, and Adam leaves it alone.
         assert torch.allclose(moved[moved > 0], torch.tensor(size), rtol=1e-4, atol=0)
         assert float((moved > 0).float().mean()) > 0.8
 
 
-def test_random_signs_are_fair() -> None:
-    model = subject("post_ln", **wide(64, 1)).build()
-    moves = random_step(model, batch(), torch.Generator().manual_seed(1))
-    signs = torch.cat([one.flatten().sign() for one in moves.values()])
-    assert abs(float(signs.mean())) < 4 / math.sqrt(len(signs))
-
-
-def test_the_change_is_that_of_two_forward_passes() -> None:
-    inputs = batch()
-    model = subject("post_ln", **NO_DROPOUT).ready(inputs)
-    before = outputs(model, inputs)[-1]
-    found = changes(model, inputs, random_step, seed=1)
-    assert found[-1] == pytest.approx(float((outputs(model, inputs)[-1] - before).square().sum()))
-
-
 def test_closed_gates_let_no_change_through() -> None:
-    found = curve(subject("rezero"), batch(), "random", deepest=5, models=1)
-    assert [(one.depth, one.mean) for one in found] == [(depth, 0.0) for depth in range(1, 6)]
+    points = curve(subject("rezero"), batch(), "random", deepest=5, models=1)
+    assert [(point.depth, point.mean) for point in points] == [(depth, 0.0) for depth in range(1, 6)]
+    # Where the depth counts, a model is built for each of some depths.
+    points = curve(subject("deepnet"), batch(), "random", deepest=7, models=1)
+    assert [point.depth for point in points] == [1, 2, 3, 6, 7]
 
 
-def test_models_are_built_at_each_depth_where_depth_counts() -> None:
-    found = curve(subject("deepnet"), batch(), "random", deepest=7, models=1)
-    assert [one.depth for one in found] == [1, 2, 3, 6, 7]
-
-
-def test_mean_and_deviation_are_over_the_models() -> None:
-    one, two = (
-        changes(
-            subject("post_ln").ready(batch(), seed, encoder_layers=3, decoder_layers=1, **NO_DROPOUT),
-            batch(),
-            random_step,
-            seed,
-        )[-1]
-        for seed in (1, 2)
-    )
+def test_a_change_is_that_of_two_passes_and_mean_and_deviation_are_over_the_models() -> None:
+    values = []
+    for seed in (1, 2):
+        model = subject("post_ln").ready(batch(), seed, encoder_layers=3, decoder_layers=1, **NO_DROPOUT)
+        before = outputs(model, batch())[-1]
+        values.append(changes(model, batch(), random_step, seed)[-1])
+        assert values[-1] == pytest.approx(float((outputs(model, batch())[-1] - before).square().sum()))
     last = curve(subject("post_ln"), batch(), "random", deepest=3, models=2)[-1]
-    assert last.mean == pytest.approx((one + two) / 2)
-    assert last.deviation == pytest.approx(abs(one - two) / 2)
+    assert last.mean == pytest.approx(sum(values) / 2)
+    assert last.deviation == pytest.approx(abs(values[0] - values[1]) / 2)
 
 
 def test_post_ln_moves_more_than_the_others() -> None:

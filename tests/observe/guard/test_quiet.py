@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationTask
 
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import Diverged
@@ -16,32 +17,22 @@ from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins, target_e
 from fairseq_plugins.observe.recorder import read
 from fairseq_plugins.pipeline.verdicts import unigram_entropy
 from tests import toy
-from tests.config.test_hydra import losses
-from tests.observe.guard.conftest import FEW, ON, Training, checkpoint, differing
+from tests.observe.guard.conftest import FEW, ON, Training, differing
 from tests.representatives import for_each
 from tests.speech_to_text import audio
 
 STOP = ("--divergence-action", "stop")
 
 
-@pytest.mark.parametrize(
-    ("arch", "flags"),
-    [
-        ("admin_transformer", ("--update-freq", "2")),
-        pytest.param("pre_ln_transformer", ("--encoder-layerdrop", "0.5", "--bf16"), marks=pytest.mark.slow),
-    ],
-)
-def test_the_training_is_bit_for_bit_that_without_it(
-    training: Training, said: Callable[[], list[str]], arch: str, flags: tuple[str, ...]
-) -> None:
-    found = []
-    for name, more in (("base", ()), ("guarded", (*ON, "--divergence-action", "skip"))):
-        arguments = (*FEW, "12", *flags, *more)
-        cfg = toy.parse_training(training.data, training.directory / name, *arguments, arch=arch)
-        found.append(losses(toy.run_training, cfg))
-    assert found[0] == found[1]
-    base, guarded = (checkpoint(training.directory / name) for name in ("base", "guarded"))
-    assert differing(base, guarded) == []
+def test_the_training_is_bit_for_bit_that_without_it(training: Training, said: Callable[[], list[str]]) -> None:
+    def train(name: str, *more: str) -> Path:
+        flags = (*FEW, "12", "--update-freq", "2", *more)
+        return toy.train_toy(training.data, training.directory / name, *flags, arch="admin_transformer")
+
+    base = toy.losses_of(TranslationTask, lambda: train("base"))
+    guarded = toy.losses_of(TranslationTask, lambda: train("guarded", *ON, "--divergence-action", "skip"))
+    assert base[0] == guarded[0]
+    assert differing(base[1], guarded[1]) == []
     assert said() == []
 
 
@@ -107,6 +98,9 @@ class Data(list):
 
 
 def test_a_loss_at_the_entropy_has_failed_and_says_so_once() -> None:
+    for below in (1.85, 0.1):
+        watch = PlateauWatch(300)
+        assert not any(watch.look(update, below, Data(), "train") for update in range(1, 501))
     watch, task = PlateauWatch(300), Data()
     verdicts = {update: watch.look(update, 1.95, task, "train") for update in range(1, 501)}
     assert {update: verdict for update, verdict in verdicts.items() if verdict} == {
@@ -117,12 +111,6 @@ def test_a_loss_at_the_entropy_has_failed_and_says_so_once() -> None:
     assert not any(watch.look(update, 0.5, task, "train") for update in range(501, 1001))
     assert not watch.failed
     assert any(watch.look(update, 2.5, task, "train") for update in range(1001, 1501))
-
-
-@pytest.mark.parametrize("nll", [1.85, 0.1])
-def test_a_loss_below_it_has_not(nll: float) -> None:
-    watch = PlateauWatch(300)
-    assert not any(watch.look(update, nll, Data(), "train") for update in range(1, 501))
 
 
 def test_it_begins_after_warm_up(toy_data: Path, tmp_path: Path) -> None:
