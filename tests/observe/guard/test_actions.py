@@ -92,16 +92,6 @@ def test_a_long_gradient_alone_is_noted_and_made(
     assert not (guarded / "divergence").exists()
 
 
-@pytest.mark.slow
-def test_skip_drops_a_long_gradient_at_once(
-    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
-) -> None:
-    long_gradients(monkeypatch, {33, 34})
-    with pytest.raises(Diverged, match="^diverged at update 33: gradient norm "):
-        training.run("skip", *SKIP, "--divergence-patience", "2", updates=36)
-    assert "; skip: the update is dropped (1 in a row, 2 end it); " in said()[0]
-
-
 def test_long_gradients_in_a_row_end_in_stop(
     training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:

@@ -131,17 +131,9 @@ def test_one_line_names_update_rate_and_place(
     line: str,
 ) -> None:
     processes.fork_ranks(monkeypatch)
-    training = [
-        str(toy_data),
-        "--arch",
-        "post_ln_transformer",
-        *toy.TINY_MODEL,
-        *toy.RECIPE,
-        "--save-dir",
-        str(tmp_path),
-    ]
+    training = ["--arch", "post_ln_transformer", *toy.TINY_MODEL, *toy.RECIPE, "--save-dir", str(tmp_path)]
     rate = "--lr 1000000 --lr-scheduler fixed --warmup-updates 0 --max-update 5"
-    assert cli.main(["train", *training, *rate.split(), *flags.split()]) == DIVERGED_EXIT_CODE
+    assert cli.main(["train", str(toy_data), *training, *rate.split(), *flags.split()]) == DIVERGED_EXIT_CODE
     out, err = capfd.readouterr()
     assert "Traceback" not in out + err
     assert "tensor(" not in out

@@ -7,7 +7,6 @@ import itertools
 import json
 import logging
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,11 @@ from fairseq_cli import train
 
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.errors import EXIT_CODE, Diverged, UserError
+from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.observe.recorder import Entry, read, recording, showing
-from tests import toy
+from tests import processes, toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.language_model import text
-from tests.processes import Command
 from tests.representatives import for_each
 
 BASE = "label_smoothed_cross_entropy"
@@ -46,11 +44,6 @@ def recorded(
 def weights(path: Path) -> dict[str, torch.Tensor]:
     path = path / "checkpoint_last.pt" if path.is_dir() else path
     return torch.load(path, weights_only=True)["model"]
-
-
-def close(found: Entry, expected: Entry, rel: float) -> None:
-    assert found.update == expected.update
-    assert dict(found.values) == pytest.approx(dict(expected.values), rel=rel, abs=1e-7)
 
 
 @pytest.fixture
@@ -125,13 +118,23 @@ def test_half_precision_shows_what_full_precision_does(toy_data: Path, tmp_path:
     assert values == pytest.approx(dict(full.values), rel=0.02, abs=2e-4)
 
 
-def test_activation_checkpointing_shows_the_same(toy_data: Path, tmp_path: Path) -> None:
-    plain, checkpointed = (
-        recorded(toy_data, tmp_path / str(len(flags)), "--update-freq", "2", *flags)
-        for flags in ((), ("--checkpoint-activations",))
-    )
-    for expected, found in zip(plain, checkpointed, strict=True):
-        close(found, expected, rel=1e-6)
+def test_activation_checkpointing_and_processes_show_the_same(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes.fork_ranks(monkeypatch)
+    # Not with Admin, whose profile is that of the first batch of every process.
+    flags, arch = (*ON, *FEW, "3", *EXACT), "b2t_transformer"
+    runs = {"plain": "--update-freq 2", "checkpointed": "--update-freq 2 --checkpoint-activations"}
+    for name, more in {**runs, "two": "--distributed-world-size 2"}.items():
+        config = toy.parse_training(toy_data, tmp_path / name, *flags, *more.split(), arch=arch)
+        toy.forget_earlier_trainings()
+        distributed_utils.call_main(config, train.main)
+    plain, checkpointed, two = (read(tmp_path / name / "recorder.jsonl") for name in (*runs, "two"))
+    assert [entry.update for entry in plain] == [1, 2, 3]
+    for others, rel in ((checkpointed, 1e-6), (two, 1e-4)):
+        for expected, entry in zip(plain, others, strict=True):
+            assert entry.update == expected.update
+            assert dict(entry.values) == pytest.approx(dict(expected.values), rel=rel, abs=1e-7)
 
 
 def test_loss_and_rate_are_those_of_the_log(toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -141,19 +144,6 @@ def test_loss_and_rate_are_those_of_the_log(toy_data: Path, tmp_path: Path, capl
     assert [round(entry.values["loss"], 3) for entry in entries] == [float(one["loss"]) for one in said]
     # The trainer logs the rate of the next update; the schedule warms up to 0.005 in four.
     assert [entry.values["learning_rate"] for entry in entries] == pytest.approx([0, 0.00125, 0.0025])
-
-
-@pytest.mark.usefixtures("ranks")
-def test_two_processes_show_what_one_shows(toy_data: Path, tmp_path: Path) -> None:
-    # Not with Admin, whose profile is that of the first batch of every process.
-    flags, arch = (*ON, *FEW, "3", *EXACT), "b2t_transformer"
-    two = toy.parse_training(toy_data, tmp_path / "two", *flags, "--distributed-world-size", "2", arch=arch)
-    distributed_utils.call_main(two, train.main)
-    toy.train_toy(toy_data, tmp_path / "one", *flags, "--update-freq", "2", arch=arch)
-    both = [read(tmp_path / name / "recorder.jsonl") for name in ("two", "one")]
-    assert [len(entries) for entries in both] == [3, 3]
-    for found, expected in zip(*both, strict=True):
-        close(found, expected, rel=1e-4)
 
 
 @pytest.fixture
@@ -379,17 +369,6 @@ def test_sharded_parameters_are_refused(toy_data: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(train, "fsdp_wrap", lambda model: model)
     with pytest.raises(UserError, match="cannot read the gradients of --ddp-backend fully_sharded"):
         recorded(toy_data, tmp_path, "--ddp-backend", "fully_sharded")
-
-
-def test_a_file_that_cannot_be_written_ends_the_command_in_one_line(
-    toy_data: Path, tmp_path: Path, fairseq_deep: Command
-) -> None:
-    (tmp_path / "a run" / "recorder.jsonl").mkdir(parents=True)
-    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *ON, "--save-dir", str(tmp_path / "a run")]
-    ended = fairseq_deep("train", str(toy_data), *flags)
-    assert ended.code == EXIT_CODE, ended.errors
-    path = os.path.join(tmp_path / "a run", "recorder.jsonl")
-    assert ended.error == f"error: {path}: the recorder cannot write there: Is a directory"
 
 
 def test_nothing_is_watched_between_recorded_updates(
