@@ -205,7 +205,7 @@ def as_markdown(shown: Report, *, picture: bool) -> str:
 def as_csv(shown: Report) -> str:
     """Every run with its numbers, not rounded, one a line; an empty cell for a missing number."""
     header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict"]
-    header += [*(column.header for column in shown.columns), "tokens/s", "batch", "device", "directory"]
+    header += [*(column.header for column in shown.columns), "tokens/s", "device", "directory"]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
@@ -213,7 +213,7 @@ def as_csv(shown: Report) -> str:
         for run in group.runs:
             training = [group.label, group.layers, run.seed, group.parameters, run.updates, run.log.final_valid_loss]
             scores = [score_of(run, column) for column in shown.columns]
-            machine = [run.log.median_speed, run.batch, group.devices, run.directory]
+            machine = [run.log.median_speed, group.devices, run.directory]
             writer.writerow([*training, verdict_of(run).outcome, *scores, *machine])
     return stream.getvalue()
 

@@ -110,15 +110,6 @@ class Run:
             return None
         return Path(path).parent if Path(path).name == "data-bin" else Path(path)
 
-    @property
-    def batch(self) -> str | None:
-        """Batches of an update, ``max_tokens x update_freq x processes``; None if ``run.json`` lacks them."""
-        limit = self.settings.get("max_tokens") or self.settings.get("batch_size")
-        freq, processes = self.settings.get("update_freq"), self.settings.get("processes")
-        if not limit or not isinstance(freq, list) or not processes:
-            return None
-        return f"{limit} x {' then '.join(map(str, freq))} x {processes}"
-
     def configured(self, group: str, key: str) -> Any:
         """A value of the complete configuration in ``run.json``; None if it is missing."""
         configuration = self.settings.get("configuration")
@@ -197,9 +188,7 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
 
 
 def _read_evaluations(directory: Path, problems: list[str]) -> dict[str, Evaluation]:
-    if not directory.is_dir():
-        return {}
-    places = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.endswith(".partial"))
+    places = sorted(path for path in directory.glob("*") if path.is_dir() and not path.name.endswith(".partial"))
     return {place.name: _read_evaluation(place, problems) for place in places}
 
 
@@ -213,13 +202,9 @@ def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
             problems.append(f"{directory / SCORES}: a score without name or value")
             continue
         metrics[metric.name] = metric
-    return Evaluation(directory.name, directory, metrics, _read_pairs(directory / "settings"))
-
-
-def _read_pairs(path: Path) -> dict[str, str]:
-    """NAME=VALUE of every line; empty if the file cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = (directory / "settings").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        return {}
-    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+        lines = []
+    decoding = {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+    return Evaluation(directory.name, directory, metrics, decoding)

@@ -47,15 +47,10 @@ def verdict_on_training(run: Run) -> Verdict:
     if outcome in (DIVERGED, FAILED_TO_TRAIN):
         return Verdict(outcome, str(finished.get("reason") or run.log.divergence))
     if run.finished is None:
-        wanted = updates_wanted(run)
+        limit = run.configured("optimization", "max_update")
+        wanted = limit if isinstance(limit, int) and limit else run.log.max_update
         return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
     return judge(run.log, _entropy_of_targets(run))
-
-
-def updates_wanted(run: Run) -> int | None:
-    """Limit of updates, from ``run.json``, else from the log; None without a limit."""
-    wanted = run.configured("optimization", "max_update")
-    return wanted if isinstance(wanted, int) and wanted else run.log.max_update
 
 
 def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
