@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -48,17 +49,10 @@ def fill_unset(config: Any, family: Family, stock_arch: str, preset: Mapping[str
     known = {name: preset[name] for name in family.presettable if name in preset}
     known.update({name: value for name, value in said.items() if value is not None})
     filling = {**stock_sizes(family, stock_arch, known), **preset}
-    if OmegaConf.is_config(config):
-        with open_dict(config):
-            _fill(config, filling)
-    else:
-        _fill(config, filling)
-
-
-def _fill(config: Any, preset: Mapping[str, Any]) -> None:
-    for name, value in preset.items():
-        if getattr(config, name, None) is None:
-            setattr(config, name, value)
+    with open_dict(config) if OmegaConf.is_config(config) else nullcontext():
+        for name, value in filling.items():
+            if getattr(config, name, None) is None:
+                setattr(config, name, value)
 
 
 def preset_of(family: Family, method: Method | None, suffix: str) -> tuple[str, Preset]:

@@ -99,9 +99,7 @@ def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Ca
         model: the model that ``forward`` runs.
         forward: runs the model on the first training batch. Every process calls this at the same time.
     """
-    handles = []
-    for _, stack in stacks:
-        handles += _observers(stack)
+    handles = [handle for _, stack in stacks for handle in _observers(stack)]
     device = next(model.parameters()).device
     forked = [device] if device.type == "cuda" else []
     try:

@@ -68,24 +68,21 @@ def plain_namespace(config: Any, config_class: Any) -> Namespace:
     family: Family = config_class.family
     values = Namespace(**{name: None if name in END_WIDTHS else stock.default for name, _, stock in STOCK})
     for field in fields(config_class):
-        if not field.name.startswith("_"):
-            setattr(values, field.name, _plain_value(config, field, family))
+        if field.name.startswith("_"):
+            continue
+        value = getattr(config, field.name, None)
+        if value is None:
+            value = field.default
+        if OmegaConf.is_config(value):
+            value = OmegaConf.to_container(value, resolve=True)
+        unresolved = isinstance(value, str) and value.startswith("${")
+        setattr(values, field.name, family.fallbacks[field.name] if unresolved else value)
     vars(values).update(family.fixed)
     family.complete(values)
     for name in END_WIDTHS:
         if getattr(values, name) is None:
             setattr(values, name, values.decoder_embed_dim)
     return values
-
-
-def _plain_value(config: Any, field: Any, family: Family) -> Any:
-    value = getattr(config, field.name, None)
-    if value is None:
-        value = field.default
-    if OmegaConf.is_config(value):
-        value = OmegaConf.to_container(value, resolve=True)
-    unresolved = isinstance(value, str) and value.startswith("${")
-    return family.fallbacks[field.name] if unresolved else value
 
 
 def value_of(config: Namespace, name: str, stack: Stack) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
+from contextlib import nullcontext
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,8 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
             load_encoder(encoder, Path(pretrained))
             # From now on the weights are in the model's own checkpoints, and loading those must not need the file
             # again.
-            _forget(cfg)
+            with open_dict(cfg) if OmegaConf.is_config(cfg) else nullcontext():
+                setattr(cfg, PRETRAINED, None)
         return model
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> tuple[Tensor, Any]:
@@ -184,14 +186,6 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         """Run :meth:`forward` up to the output projection."""
         encoder_out = self.encoder(src_tokens, src_lengths)
         self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
-
-
-def _forget(cfg: Any) -> None:
-    if OmegaConf.is_config(cfg):
-        with open_dict(cfg):
-            cfg[PRETRAINED] = None
-    else:
-        setattr(cfg, PRETRAINED, None)
 
 
 def load_encoder(encoder: S2TEncoder, path: Path) -> None:

@@ -187,7 +187,10 @@ class Decoder(TransformerDecoderBase):
         """Features of ``prev_output_tokens``, ``(B, T)``; arguments and result are those of fairseq's decoder."""
         if alignment_layer is None:
             alignment_layer = self.num_layers - 1
-        source, source_pads = first_of(encoder_out, "encoder_out"), first_of(encoder_out, "encoder_padding_mask")
+        source, source_pads = (
+            encoder_out[name][0] if encoder_out is not None and encoder_out[name] else None
+            for name in ("encoder_out", "encoder_padding_mask")
+        )
         x = self.embed(prev_output_tokens, incremental_state)
         future_mask, pads = self.masks(prev_output_tokens, x, incremental_state, full_context_alignment)
 
@@ -226,10 +229,3 @@ class Decoder(TransformerDecoderBase):
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
         return x, {"attn": [attn], "inner_states": inner_states}
-
-
-def first_of(encoder_out: dict[str, list[Tensor]] | None, name: str) -> Tensor | None:
-    """Return the first tensor of an entry of the encoder's result, if there is one."""
-    if encoder_out is None or len(encoder_out[name]) == 0:
-        return None
-    return encoder_out[name][0]

@@ -16,16 +16,6 @@ from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual
 
 
-def alpha(design: StackDesign) -> float:
-    """Weight of the layer input without LayerNorm: min(N / 12, N^-0.15), N the layers of the stack. Appendix D."""
-    return min(design.layers / 12, design.layers**-0.15)
-
-
-def beta(design: StackDesign) -> float:
-    """Return the weight of the rest without LayerNorm: d^-0.2. Appendix D."""
-    return float(design.width**-0.2)
-
-
 class BottomToTop(Residual):
     """layer_input + stream + branch, to be followed by LayerNorm. Equations 5 to 7. Shapes ``(T, B, C)``."""
 
@@ -83,7 +73,9 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     """Build plain sums, except for the last sub-layer of the layer."""
     residuals: dict[Site, Residual] = {site: PlainResidual() for site in sites}
     if design.choice(Axis.NORM) == "none":
-        residuals[Site.FFN] = WeightedBottomToTop(alpha(design), beta(design))
+        # Appendix D, with the layers and the width of the stack.
+        alpha = min(design.layers / 12, design.layers**-0.15)
+        residuals[Site.FFN] = WeightedBottomToTop(alpha, design.width**-0.2)
     elif design.options.b2t_skip == "all":
         residuals[Site.FFN] = BottomToTopSkipAll()
     else:

@@ -27,7 +27,7 @@ from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
-from fairseq_plugins.core.norm import AffineNorm, NormFactory, NormPlace, NormPlaces
+from fairseq_plugins.core.norm import AffineNorm, NormPlace, NormPlaces
 
 RELEASED_CROSS_BRANCHES = 12
 """L in the authors' attention if its caller does not pass it, as for their cross-attention."""
@@ -49,12 +49,11 @@ class ScalarShift(AffineNorm):
         return torch.ones_like(self.shift), -self.shift
 
 
-class ScaledShift(AffineNorm):
+class ScaledShift(ScalarShift):
     """s (x - b) with trained scalars that start at 1 and 0. Any shape."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.shift = nn.Parameter(torch.zeros(1))
         self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,13 +97,6 @@ def _take_bias_away(linear: nn.Linear) -> None:
     linear.bias = None  # type: ignore[assignment]
 
 
-def _fix_bias_at_zero(linear: nn.Linear) -> None:
-    """Give ``linear`` a zero bias that is neither trained nor stored: stock attention concatenates those of q, k, v."""
-    if linear.bias is not None:
-        del linear.bias
-        linear.register_buffer("bias", torch.zeros(linear.out_features), persistent=False)
-
-
 def branch_factor(branches: int, matrices: int) -> float:
     """Return the factor on all but the last of a branch's ``matrices``, L^(-1/(2m-2)), L ``branches`` in the model.
 
@@ -130,12 +122,6 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     return []
 
 
-def top_shift(design: StackDesign) -> NormFactory:
-    """Build a shift on top of the decoder, and a scaled one on top of the encoder."""
-    shift = ScaledShift if design.stack is Stack.ENCODER else ScalarShift
-    return lambda width: shift()
-
-
 SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
 
 
@@ -152,7 +138,7 @@ SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
     ),
     conflicts=conflicts,
     no_fold="stock fairseq has no Transformer without LayerNorm",
-    top=top_shift,
+    top=lambda design: lambda width: ScaledShift() if design.stack is Stack.ENCODER else ScalarShift(),
 )
 def place_shifts(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     """Build a shift before each branch."""
@@ -172,7 +158,10 @@ def replace_biases(layer: Any, design: StackDesign) -> None:
     for module in list(layer.modules()):
         if isinstance(module, Attention):
             for projection in (module.q_proj, module.k_proj, module.v_proj):
-                _fix_bias_at_zero(projection)
+                # Neither trained nor stored: stock attention concatenates these three biases.
+                if projection.bias is not None:
+                    del projection.bias
+                    projection.register_buffer("bias", torch.zeros(projection.out_features), persistent=False)
     for _, linear in linear_maps(layer):
         if isinstance(linear.bias, nn.Parameter):
             _take_bias_away(linear)

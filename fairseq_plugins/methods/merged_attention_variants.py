@@ -72,16 +72,6 @@ def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:
     return AttentionPlan(decoder_self=None, cross=cross)
 
 
-def softmax(width: int, heads: int, dropout: float) -> nn.Module:
-    """Build a stock self-attention."""
-    return Attention(width, heads, dropout=dropout, self_attention=True)
-
-
-def gated_average(width: int, heads: int, dropout: float) -> nn.Module:
-    """Build an average attention without feed-forward network; it has no attention weights to drop."""
-    return AverageAttention(width, heads)
-
-
 @part(
     Axis.ATTENTION,
     "matt_self",
@@ -96,7 +86,7 @@ def gated_average(width: int, heads: int, dropout: float) -> nn.Module:
 )
 def build_self(depth: int, design: StackDesign) -> AttentionPlan:
     """Plan a stock self-attention beside the cross-attention."""
-    return joined(softmax)
+    return joined(lambda width, heads, dropout: Attention(width, heads, dropout=dropout, self_attention=True))
 
 
 @part(
@@ -111,8 +101,8 @@ def build_self(depth: int, design: StackDesign) -> AttentionPlan:
     no_fold="stock fairseq has no average attention",
 )
 def build_average(depth: int, design: StackDesign) -> AttentionPlan:
-    """Plan a gated average beside the cross-attention."""
-    return joined(gated_average)
+    """Plan a gated average beside the cross-attention; it has no feed-forward network, and no weights to drop."""
+    return joined(lambda width, heads, dropout: AverageAttention(width, heads))
 
 
 PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.methods.dlcl import LinearCombination, initial_weights
+from fairseq_plugins.methods.dlcl import initial_weights
 from tests.building import batch, logits, tiny
 
 FORMS = {"dlcl_transformer": "pre", "dlcl_post_ln_transformer": "post"}
@@ -71,36 +71,19 @@ def through(history: nn.Module, layers: int, x: Tensor) -> Tensor:
     return history(states)
 
 
-class Stacked(LinearCombination):
-    """The same mixture made of one tensor of all states: what must not be done."""
-
-    def forward(self, states: list[Tensor]) -> Tensor:
-        return (torch.stack(states) * self.weight[len(states) - 1, : len(states)].view(-1, 1, 1, 1)).sum(dim=0)
-
-
-def bytes_of_history(kind: type[nn.Module] | None, arch: str, layers: int, weights: str) -> int:
-    width = 16
+def bytes_of_history(arch: str, layers: int, weights: str) -> int:
     history = tiny(arch, encoder_layers=layers, dlcl_weights=weights).encoder.history
-    if kind is not None:
-        history = kind(layers, width, 1, layers + 1, False, "average", True)
-    return saved_bytes(lambda: through(history, layers, torch.randn(7, 3, width)), list(history.parameters()))
+    return saved_bytes(lambda: through(history, layers, torch.randn(7, 3, 16)), list(history.parameters()))
 
 
 @every_form
 @pytest.mark.parametrize("weights", ["scalar", "dimension"])
 def test_memory_of_a_history_is_linear_in_its_depth(arch: str, weights: str) -> None:
     state = 7 * 3 * 16 * 4
-    eight, sixteen, twenty_four = (bytes_of_history(None, arch, layers, weights) for layers in (8, 16, 24))
+    eight, sixteen, twenty_four = (bytes_of_history(arch, layers, weights) for layers in (8, 16, 24))
     assert sixteen - eight == twenty_four - sixteen
     # Two states a layer, y_k and what is normalised, and a mean and a deviation for each position.
     assert sixteen - eight == 8 * (2 * state + 2 * 7 * 3 * 4)
-
-
-def test_memory_of_stacked_states_would_not_be() -> None:
-    state = 7 * 3 * 16 * 4
-    arguments = (Stacked, "dlcl_transformer")
-    eight, sixteen, twenty_four = (bytes_of_history(*arguments, layers, "scalar") for layers in (8, 16, 24))
-    assert (twenty_four - sixteen) - (sixteen - eight) == 8 * 8 * state
 
 
 @every_form

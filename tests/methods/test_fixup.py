@@ -128,14 +128,6 @@ def test_every_branch_is_exactly_zero_at_first(train: bool, attention: str) -> N
     assert not output.any(), "the output projection is untied"
 
 
-def test_whole_stacks_hand_on_the_embeddings_at_first() -> None:
-    built, inputs = tiny("fixup_transformer").eval(), batch()
-    encoded = built.encoder(inputs.src_tokens, inputs.src_lengths, return_all_hiddens=True)
-    assert torch.equal(encoded["encoder_out"][0], encoded["encoder_states"][0])
-    features, extra = built(*inputs, features_only=True)
-    assert torch.equal(features.transpose(0, 1), extra["inner_states"][0])
-
-
 # Scalars -----------------------------------------------------------------------------------------------------------
 
 
@@ -221,14 +213,6 @@ def test_no_base_draws_a_bias_that_a_checkpoint_would_lose(base: str) -> None:
     randomise(built)
     other.load_state_dict(built.state_dict(), strict=True)
     assert torch.equal(logits(other, batch()), logits(built, batch()))
-
-
-def test_the_seed_draws_what_it_draws_with_biases() -> None:
-    """Taking them away costs no random numbers: the tables and matrices are those of a model that has them."""
-    built, plain = (tiny("deep_transformer", base_init="xavier", bias=bias) for bias in ("fixup", "vector"))
-    for name, value in built.named_parameters():
-        if value.dim() == 2:
-            assert torch.equal(value, plain.get_parameter(name)), name
 
 
 def test_no_parameter_is_none() -> None:

@@ -170,9 +170,3 @@ def test_operations_of_a_history_are_linear_in_its_depth(method: str, options: d
     assert (twenty_four - sixteen) == (sixteen - eight)
     # For each of eight layers: a mixture, and the gradients of a state and of a column of weights.
     assert (sixteen - eight)["mv"] == 8 * 3
-
-
-def test_operations_of_sums_would_not_be() -> None:
-    """With a weight in each dimension, mixtures are still added up: layer l takes l products."""
-    eight, sixteen, twenty_four = (of_history(layers, dlcl_weights="dimension")["addcmul"] for layers in (8, 16, 24))
-    assert (eight, sixteen, twenty_four) == (8 * 9 / 2, 16 * 17 / 2, 24 * 25 / 2)
