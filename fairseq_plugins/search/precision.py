@@ -16,11 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.core.affine_map import affine_form as stated_form
+from fairseq_plugins.core.affine_map import affine_form
 from fairseq_plugins.core.norm import NormedMap, call_maps
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import CPUINFO, lists_bf16
@@ -146,25 +145,11 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
         int8_engine()
 
 
-def affine_form(linear: nn.Linear) -> tuple[Tensor, Tensor | None] | None:
-    """Return the weight and bias that a linear map computes with, or None if it is not affine.
-
-    A subclass of ``nn.Linear`` that does not state them may shift its input or output. Its bias is then its output for
-    zero, and random inputs show whether the rest is its weight.
-    """
-    if (form := stated_form(linear)) is not None:
-        return form
-    draw = torch.Generator().manual_seed(1)
-    inputs = torch.randn(4, linear.in_features, generator=draw)
-    bias = linear(torch.zeros(1, linear.in_features))[0]
-    outputs, expected = linear(inputs), F.linear(inputs, linear.weight, bias)
-    is_affine = torch.allclose(outputs, expected, atol=1e-5 * float(outputs.abs().max()))
-    return (linear.weight, bias) if is_affine else None
-
-
 @torch.no_grad()
 def lower(model: nn.Module, precision: str) -> int:
     """Replace the linear maps of ``model`` in place, which cannot be trained afterwards; returns their number.
+
+    A subclass of ``nn.Linear`` that does not state its weight and bias stays as it is.
 
     Args:
         model: in float32, on a CPU.

@@ -19,10 +19,8 @@ from tests.search.searching import (
     gnmt,
     log_probability,
     outspoken,
-    sample_of,
     scores,
     search,
-    settings,
     stock_search,
     words,
 )
@@ -138,11 +136,6 @@ def positional(hypotheses: list[dict[str, Any]]) -> list[Any]:
     return sorted((one["tokens"].tolist(), one["positional_scores"].tolist()) for one in hypotheses)
 
 
-def test_without_lenpen_alpha_is_one_as_fairseq_s_lenpen_is() -> None:
-    found = search([outspoken()], models.batch(), **FORM)
-    assert_scored_by_equation_14(found, 1.0)
-
-
 def test_hypotheses_as_long_as_the_source_must_be_stay_refused() -> None:
     """``--match-source-len`` gives minus infinity to what is longer than the source; that stays the last."""
     found = search([outspoken()], models.batch(), match_source_len=True, lenpen=0.6, **FORM)
@@ -161,14 +154,6 @@ def test_each_hypothesis_keeps_its_own_alignment() -> None:
     for mine, theirs in zip(ours, stock, strict=True):
         alignment = {tuple(one["tokens"].tolist()): one["alignment"] for one in theirs}
         assert [one["alignment"] for one in mine] == [alignment[tuple(one["tokens"].tolist())] for one in mine]
-
-
-def test_a_setting_of_a_search_that_is_built_can_be_changed() -> None:
-    generator = models.task().build_generator([outspoken()], settings(beam=4, max_len_b=9, **FORM))
-    assert (generator.beam_size, generator.max_len_b) == (4, 9)
-    generator.max_len_b = 2
-    found = generator.generate([], sample_of(models.batch()))
-    assert max(len(one["tokens"]) for ranked in found for one in ranked) == 3
 
 
 # A vocabulary of two words and a beam that holds everything: beam search is exhaustive, and an oracle can list it all.

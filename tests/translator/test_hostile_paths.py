@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,13 +64,6 @@ def deep(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     return run
 
 
-def test_hydra_reads_the_path_that_was_given(tmp_path: Path) -> None:
-    for name in hostile.PATHS:
-        path = taken_as_it_is(tmp_path / name)
-        (override,) = OverridesParser.create().parse_overrides([f"task.data={quoted(path)}"])
-        assert OmegaConf.create({"data": override.value()}).data == str(path)
-
-
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=20))
 def test_any_name_is_read_as_it_is_or_refused(name: str) -> None:
     path = Path("/a") / f"x{name}"
@@ -114,17 +106,6 @@ def test_a_leading_dash_is_an_option_or_refused_in_one_line(here: Path, deep: De
         ended = deep(*words)
         assert (ended.code, len(ended.errors.splitlines())) == (2, 1), ended.errors
     assert refusal("prepare.sh", "-data", "train=raw/train", "valid=raw/valid").endswith("--help says more)")
-
-
-def test_the_script_prints_commands_that_a_shell_reads_as_they_are(here: Path) -> None:
-    sets = [f"train={here}/raw/train", f"valid={here}/raw/valid", f"test={here}/raw/test"]
-    ended = run("prepare.sh", here / "data", *sets, DRY_RUN="1", SUBWORDS="none")
-    assert ended.returncode == 0, ended.stderr
-    (command,) = [line for line in ended.stdout.splitlines() if line.endswith("tokens/train.de.partial'")]
-    words = subprocess.run(["bash", "-c", f"printf '%s\\n' {command}"], capture_output=True, text=True, check=True)
-    wanted = [str(here / "raw/train.de"), str(here / "data/work/tokens/train.de.partial")]
-    assert words.stdout.splitlines()[-2:] == wanted
-    assert executed(here.parent) == []
 
 
 @pytest.mark.long

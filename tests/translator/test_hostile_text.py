@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,6 @@ from tests.translator.conftest import Made
 ANCHOR = "Ja, eins zwei!"
 LINES = hostile.sentences(ANCHOR)
 UNIX = "as on Unix"
-RETURN = "carriage return inside the line, where fairseq would split it"
 BEGINS = "line 1: begins with a byte order mark"
 
 
@@ -68,11 +66,6 @@ def translated(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]
     return ended, lambda: ended.output.removesuffix("\n").split("\n")
 
 
-def translated_from_standard_input(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
-    ended = place.deep("translate", place.made.package, "--beam", "1", given=text)
-    return ended, lambda: ended.output.removesuffix("\n").split("\n")
-
-
 def interactively(place: Place, text: bytes, *words: str) -> tuple[Ended, Callable[[], list[str]]]:
     flags = ["--path", place.made.checkpoint, "-s", "de", "-t", "en", "--cpu", "--beam", "1", "--max-len-b", "5"]
     flags += ["--buffer-size", "50", "--batch-size", "50"]
@@ -82,17 +75,13 @@ def interactively(place: Place, text: bytes, *words: str) -> tuple[Ended, Callab
 
 def hypotheses(ended: Ended) -> list[tuple[int, str]]:
     """Number and translation of each sentence, as fairseq's commands print them."""
-    found = re.findall(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$", ended.output)
-    return [(int(number), translation) for number, translation in found]
+    printed = re.findall(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$", ended.output)
+    return [(int(number), translation) for number, translation in printed]
 
 
 def in_order(found: list[tuple[int, str]]) -> list[str]:
     assert [number for number, _ in found] == list(range(len(found)))
     return [translation for _, translation in found]
-
-
-def interactively_from_a_file(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
-    return interactively(place, text, "--input", str(place.write("text", text)))
 
 
 def binarised(directory: Path, name: str = "train") -> list[str]:
@@ -169,9 +158,7 @@ def verified(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]
 
 COMMANDS: dict[str, Read] = {
     "translate": translated,
-    "translate <": translated_from_standard_input,
-    "interactive": interactively_from_a_file,
-    "interactive <": interactively,
+    "interactive": interactively,
     "preprocess": preprocessed,
     "generate": generated,
     "prepare": prepared,
@@ -187,15 +174,8 @@ BY_FAIRSEQ = ("preprocess", "generate")
 # --- what is promised -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("command", "form"),
-    # Standard input is read by the same code as a file.
-    [
-        pytest.param(command, form, marks=pytest.mark.slow if command.endswith("<") and form != UNIX else ())
-        for command in COMMANDS
-        for form in hostile.FORMS
-    ],
-)
+@pytest.mark.parametrize("form", hostile.FORMS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_sentence_in_gives_one_out_in_order(command: str, form: str, place: Place) -> None:
     ended, read = COMMANDS[command](place, hostile.content(LINES, form))
     if command in BY_FAIRSEQ and form == "with a byte order mark":
@@ -217,21 +197,13 @@ def test_preprocessing_changes_nothing_but_white_space(place: Place) -> None:
     assert read() == [" ".join(line.split()) for line in LINES]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--tokeniser", "none", "--given-tokeniser", "none", "--subwords", "none"),
-        pytest.param(("--normalise", "all", "--escape", "0", "--size", "60"), marks=pytest.mark.slow),
-        pytest.param(("--subwords", "sentencepiece", "--size", "50"), marks=pytest.mark.slow),
-    ],
-    ids=lambda words: " ".join(words),
-)
-def test_every_preparation_keeps_every_test_sentence(words: tuple[str, ...], place: Place) -> None:
-    ended, read = prepared(place, hostile.content(LINES, UNIX), *words)
+@pytest.mark.parametrize("words", ["--tokeniser none --given-tokeniser none --subwords none", "--normalise all"])
+def test_every_preparation_keeps_every_test_sentence(words: str, place: Place) -> None:
+    ended, read = prepared(place, hostile.content(LINES, UNIX), *words.split())
     assert ended.code == 0, ended.errors
-    found = read()
-    assert len(found) == len(LINES)
-    assert len(set(found[::2])) == 1
+    sentences = read()
+    assert len(sentences) == len(LINES)
+    assert len(set(sentences[::2])) == 1
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in BY_FAIRSEQ])
@@ -241,7 +213,7 @@ def test_a_carriage_return_ends_no_line(command: str, place: Place) -> None:
     if command == "verify-data":
         assert "test.de: 2 carriage returns" in " ".join(f"{v['about']}: {v['message']}" for v in faults_of(ended))
     elif command == "score":
-        assert ended.error.startswith(f"error: {place.here / 'text'} has 6 lines, ")
+        assert ended.error.startswith("error: text has 6 lines, ")
         return
     else:
         assert ended.code == 0, ended.errors
@@ -254,20 +226,10 @@ def faults_of(ended: Ended) -> list[dict[str, str]]:
     return list(json.loads(ended.output)["verdicts"])
 
 
-def test_preprocess_names_the_line_of_a_carriage_return(place: Place) -> None:
-    ended, _ = preprocessed(place, b"eins\nzwei\rdrei\n")
-    assert ended.code == 2
-    assert ended.error.startswith(f"error: {place.here / 'text.de'}: line 2: {RETURN}")
-
-
-SHOWN_FAULTS = ("Latin-1", "UTF-16")
-"""Of every command; the function that all of them read with has the others."""
-
-
-@pytest.mark.parametrize("fault", SHOWN_FAULTS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_no_text_is_named_by_file_and_line(command: str, fault: str, place: Place) -> None:
-    text, where = hostile.FAULTS[fault]
+def test_what_is_no_text_is_named_by_file_and_line(command: str, place: Place) -> None:
+    """The function that all of them read with knows the other faults, too."""
+    text, where = hostile.FAULTS["Latin-1"]
     ended, _ = COMMANDS[command](place, text)
     if command == "verify-data":
         assert ended.code == 1
@@ -275,7 +237,7 @@ def test_what_is_no_text_is_named_by_file_and_line(command: str, fault: str, pla
         assert any(fault["about"] == "test.de" and message in fault["message"] for fault in faults_of(ended))
         return
     file = "text.de" if command in (*BY_FAIRSEQ, "prepare") else "text"
-    name = "standard input" if command.endswith("<") else place.here / file
+    name = "standard input" if command == "interactive" else place.here / file
     assert (ended.code, ended.error) == (2, f"error: {name}: {where}")
 
 
@@ -293,36 +255,10 @@ def test_unequal_sides_are_refused_by_every_command_that_reads_two(place: Place)
     for words in (["preprocess", *sides], ["prepare", place.here / "made", *sets], ["score", de, en]):
         ended = place.deep(*words)
         assert ended.code == 2
-        assert all(f"{side} has {count} lines" in ended.error for side, count in ((de, 2), (en, 3)))
+        assert re.search(r"has 2 lines.* 3( lines)?\b", ended.error), ended.error
 
 
 # --- dictionaries -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("content", "where"),
-    [
-        (b"\xef\xbb\xbfeins 3\n", "line 1: begins with a byte order mark; remove it"),
-        (b"eins 3\nzw\rei 2\n", "line 2: carriage return inside the line, where fairseq splits it; remove it"),
-        (b"eins 3\n</s> 2\n", "line 2: the word '</s>' is one that fairseq adds itself"),
-        (b"eins 3\n" + b"a word " * 100000, f"line 2: '{('a word ' * 12)[:80]}...' is not a word and its count"),
-        ("eins 3\nfünf 2\n".encode("latin-1"), "line 2: not UTF-8 (byte 0xfc)"),
-    ],
-    ids=["byte order mark", "carriage return", "special", "a text", "Latin-1"],
-)
-def test_a_dictionary_is_refused_by_its_line(content: bytes, where: str, place: Place) -> None:
-    path = place.write("dict.txt", content)
-    text = place.write("text", b"eins\n")
-    words = ["--only-source", "--trainpref", text, "--srcdict", path, "--destdir", place.here / "bin"]
-    ended = place.deep("preprocess", *words)
-    assert ended.code == 2
-    assert ended.error.startswith(f"error: {path}: {where}")
-    shutil.copytree(place.made.data / "data-bin", place.here / "data")
-    shutil.copy(path, place.here / "data" / "dict.de.txt")
-    flags = ["--path", place.made.checkpoint, "-s", "de", "-t", "en", "--cpu"]
-    ended = place.deep("interactive", place.here / "data", *flags, given=b"eins\n")
-    assert ended.code == 2
-    assert ended.error.startswith(f"error: {place.here / 'data' / 'dict.de.txt'}: {where}")
 
 
 def test_words_that_look_alike_stay_two(tmp_path: Path) -> None:
@@ -384,16 +320,6 @@ def test_a_line_of_100_000_words_is_one_sentence(command: str, place: Place) -> 
         assert long == " ".join(["eins"] * WORDS)
 
 
-@pytest.mark.slow
-def test_interactive_refuses_a_line_of_100_000_words_and_translates_the_others(place: Place) -> None:
-    ended, _ = interactively(place, f"eins\n{'eins ' * WORDS}\neins\n".encode())
-    assert ended.code == 2
-    assert f"error: line 2 has {WORDS + 1:,} tokens with the end mark, more than " in ended.errors
-    found = dict(hypotheses(ended))
-    assert sorted(found) == [0, 2]
-    assert found[0] == found[2]
-
-
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["translate", "preprocess", "prepare", "verify-data"])
@@ -404,15 +330,3 @@ def test_a_million_empty_lines_are_a_million_sentences(command: str, place: Plac
     assert len(found) == EMPTY + 2
     assert found[0] == found[-1]
     assert command == "verify-data" or not any(found[1:-1])
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_a_million_empty_sentences_are_scored(place: Place) -> None:
-    one = place.write("one", b"eins zwei drei vier\n" + b"\n" * EMPTY)
-    result = place.here / "score.json"
-    ended = place.deep("score", one, one, "--metrics", "sacrebleu", "--output", result)
-    assert ended.code == 0
-    found = json.loads(result.read_text(encoding="utf-8"))
-    assert found["sentences"] == EMPTY + 1
-    assert found["systems"][0]["metrics"][0]["value"] == pytest.approx(100.0)
