@@ -7,19 +7,15 @@ base 2 is bits per byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import whole_files
 
-SPLITS = ("train", "valid", "test")
-SHARES = (90, 5, 5)
+SHARES = {"train": 90, "valid": 5, "test": 5}
 """Percent of the file: 90, 5 and 5 million of enwik8's 100,000,000 bytes, as in every paper."""
 
 _TOKENS = [b"\n" if byte == ord("\n") else b"%d " % byte for byte in range(256)]
-_PIECE = 1 << 20
 
 
 def tokens_of(text: bytes) -> bytes:
@@ -35,16 +31,14 @@ def cut(source: Path, place: Path) -> None:
         OSError: it cannot be read, or nothing can be written.
     """
     size = source.stat().st_size
-    sizes = [size * share // 100 for share in SHARES]
+    sizes = [size * share // 100 for share in SHARES.values()]
     sizes[-1] += size - sum(sizes)
     if 0 in sizes:
         raise UserError(f"{source}: {size:,} bytes, too few to cut into three parts")
     place.mkdir(parents=True, exist_ok=True)
     with open(source, "rb") as stream:
-        for split, count in zip(SPLITS, sizes, strict=True):
-            with open(place / split, "wb") as part:
-                for piece in _pieces(stream, count):
-                    part.write(piece)
+        for split, count in zip(SHARES, sizes, strict=True):
+            (place / split).write_bytes(stream.read(count))
 
 
 def write_tokens(source: Path, output: Path) -> None:
@@ -54,20 +48,12 @@ def write_tokens(source: Path, output: Path) -> None:
         UserError: ``source`` is empty, or nothing can be written.
         OSError: ``source`` cannot be read.
     """
-    size = source.stat().st_size
-    if size == 0:
-        raise UserError(f"{source}: empty")
-    last = b""
+    piece = b""
     with open(source, "rb") as stream, whole_files(output) as [text]:
-        for piece in _pieces(stream, size):
+        while following := stream.read(1 << 20):
+            piece = following
             text.write(tokens_of(piece))
-            last = piece[-1:]
-        if last != b"\n":
+        if not piece:
+            raise UserError(f"{source}: empty")
+        if not piece.endswith(b"\n"):
             text.write(b"\n")
-
-
-def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    while size:
-        piece = stream.read(min(size, _PIECE))
-        size -= len(piece)
-        yield piece

@@ -83,25 +83,13 @@ def described(directory: Path) -> Description | None:
     """
     path = directory / FILE
     if not path.is_file():
-        return _of_settings(directory / "settings")
+        return None
     try:
         return Description(**json.loads(path.read_text(encoding="utf-8")))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not written by `python -m fairseq_plugins.text describe`: {error}") from None
-
-
-def _of_settings(path: Path) -> Description | None:
-    """The description of a directory of an earlier version, if that tokenised the text itself."""
-    settings = dict(line.split("=", 1) for line in read_lines(path) if "=" in line) if path.is_file() else {}
-    if settings.get("TOKENISER") != "moses" or settings.get("SUBWORDS") not in ("bpe", "sentencepiece", "none"):
-        return None
-    given = {name.rpartition(".")[0] for name in settings if "." in name}
-    names = given if settings.get("NORMALISE") == "all" else set()
-    names |= {"valid"} if settings.get("NORMALISE") in ("train", "all") and settings.get("valid") else set()
-    changed = {name: ("punctuation",) for name in sorted(names - {"train"})}
-    return Description("moses", subwords_of(settings["SUBWORDS"]), settings.get("LOWER_CASE") == "1", changed=changed)
 
 
 def subwords_of(kind: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -100,35 +99,24 @@ def select(inputs: Sequence[Path], output: Path, *, lines: Path) -> None:
 # Cleaning -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits of a pair.
+LONGEST_TOKEN = 1000
+"""Maximum characters of a token, as in clean-corpus-n."""
 
-    Args:
-        minimum, maximum: tokens of either side.
-        ratio: maximum length of one side over that of the other.
-        longest_token: maximum characters of a token.
-    """
 
-    minimum: int = 1
-    maximum: int = 250
-    ratio: float = 9.0
-    longest_token: int = 1000
-
-    def fault(self, source: Sequence[str], target: Sequence[str]) -> str | None:
-        """Why a pair of token lists is dropped; None if it stays."""
-        lengths = (len(source), len(target))
-        if 0 in lengths:
-            return "with an empty side"
-        if max(lengths) > self.maximum:
-            return f"with more than {self.maximum} tokens"
-        if min(lengths) < self.minimum:
-            return f"with fewer than {self.minimum} tokens"
-        if max(lengths) / min(lengths) > self.ratio:
-            return f"with one side more than {self.ratio:g} times as long as the other"
-        if any(len(token) > self.longest_token for side in (source, target) for token in side):
-            return f"with a token of more than {self.longest_token} characters"
-        return None
+def fault(sides: Sequence[Sequence[str]], min_length: int, max_length: int, ratio: float) -> str | None:
+    """Why a pair of token lists is dropped; None if it stays."""
+    shorter, longer = sorted(map(len, sides))
+    if not shorter:
+        return "with an empty side"
+    if longer > max_length:
+        return f"with more than {max_length} tokens"
+    if shorter < min_length:
+        return f"with fewer than {min_length} tokens"
+    if longer / shorter > ratio:
+        return f"with one side more than {ratio:g} times as long as the other"
+    if any(len(token) > LONGEST_TOKEN for side in sides for token in side):
+        return f"with a token of more than {LONGEST_TOKEN} characters"
+    return None
 
 
 def clean(
@@ -150,20 +138,19 @@ def clean(
     Raises:
         UserError: the files are not parallel or not UTF-8, or no pair stays.
     """
-    limits = Limits(min_length, max_length, ratio)
     faults: Counter[str] = Counter()
     count = 0
     with whole_files(*outputs, kept) as [*writers, numbers]:
         for number, lines in enumerate(in_step(inputs), start=1):
             sides = [line.split() for line in lines]
-            if fault := limits.fault(sides[0], sides[1]):
-                faults[fault] += 1
+            if problem := fault(sides, min_length, max_length, ratio):
+                faults[problem] += 1
                 continue
             count += 1
             numbers.write_line(str(number))
             for writer, side in zip(writers, sides, strict=True):
                 writer.write_line(" ".join(side))
-        dropped = ", ".join(f"{number:,} {fault}" for fault, number in faults.most_common())
+        dropped = ", ".join(f"{number:,} {problem}" for problem, number in faults.most_common())
         if not count:
             raise UserError(f"{inputs[0]}: no pair is left after cleaning: {dropped}")
     return f"kept {count:,} of {count + faults.total():,} pairs" + (f"; dropped: {dropped}" if dropped else "")

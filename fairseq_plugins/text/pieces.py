@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -23,10 +23,12 @@ def learn(paths: Sequence[Path], size: int) -> bytes:
         UserError: the text does not yield so many pieces, or has no text.
     """
     model = io.BytesIO()
-    mistakes: list[UserError] = []
+    # Read before, because the trainer turns every exception into text.
+    for _ in read_lines(*paths):
+        pass
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_until_mistake(paths, mistakes),
+            sentence_iterator=read_lines(*paths),
             model_writer=model,
             vocab_size=size,
             model_type="unigram",
@@ -35,20 +37,9 @@ def learn(paths: Sequence[Path], size: int) -> bytes:
             minloglevel=2,
         )
     except (RuntimeError, SystemError) as error:  # the latter from SentencePiece up to 0.2.0
-        if mistakes:
-            raise mistakes[0] from None
         cause = str(error).rpartition("] ")[2] or str(error)
         raise UserError(f"{paths[0]}: SentencePiece cannot learn {size} pieces: {cause}") from None
     return model.getvalue()
-
-
-def _until_mistake(paths: Sequence[Path], mistakes: list[UserError]) -> Iterator[str]:
-    """The lines. An error is stored, because the trainer turns every exception into text."""
-    try:
-        yield from read_lines(*paths)
-    except UserError as error:
-        mistakes.append(error)
-        raise
 
 
 def encoder(model: Path) -> Transform:

@@ -6,8 +6,7 @@ sacremoses with the rules of Moses' Perl that it lacks; the published tokens of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Literal
 
@@ -64,9 +63,15 @@ class Splitter(MosesTokenizer):
         return str(super().replace_multidots(self._COLON.sub(" : ", text) if self._colon_in_words else text))
 
 
-@dataclass(frozen=True)
-class Tokenisation:
-    """How text becomes tokens separated by single spaces.
+def tokeniser(
+    language: str,
+    kind: str = "moses",
+    normalise: bool = False,
+    aggressive: bool = False,
+    escape: bool = True,
+    lower_case: bool = False,
+) -> Transform:
+    """The function that makes tokens, separated by single spaces, of a line.
 
     Args:
         language: two letters; abbreviations and apostrophes depend on it.
@@ -76,27 +81,14 @@ class Tokenisation:
         escape: write & | < > ' " [ ] as entities, as Moses does by default.
         lower_case: lower-case the text.
     """
-
-    language: str
-    kind: str = "moses"
-    normalise: bool = False
-    aggressive: bool = False
-    escape: bool = True
-    lower_case: bool = False
-
-    def transform(self) -> Transform:
-        """The function for one line."""
-        steps: list[Transform] = [normaliser(self.language)] if self.normalise else []
-        steps.append(self._splitter() if self.kind == "moses" else one_space)
-        if self.lower_case:
-            steps.append(lower_cased)
-        return lambda line: reduce(lambda text, step: step(text), steps, line)
-
-    def _splitter(self) -> Transform:
-        tokenise = Splitter(self.language).tokenize
-        return lambda line: str(
-            tokenise(line, aggressive_dash_splits=self.aggressive, return_str=True, escape=self.escape)
-        )
+    split = Splitter(language).tokenize
+    steps: list[Transform] = [normaliser(language)] if normalise else []
+    if kind == "moses":
+        steps.append(lambda line: str(split(line, aggressive_dash_splits=aggressive, return_str=True, escape=escape)))
+    else:
+        steps.append(one_space)
+    steps += [lower_cased] if lower_case else []
+    return lambda line: reduce(lambda text, step: step(text), steps, line)
 
 
 def one_space(line: str) -> str:
@@ -136,8 +128,8 @@ def tokenise(
         escape: do not escape special characters, such as ' as &apos;
         lower_case: lower-case the text
     """
-    how = Tokenisation(language, kind, normalise, aggressive, escape, lower_case)
-    write_lines(output, map_lines(how.transform, read_lines(*inputs), workers))
+    make = partial(tokeniser, language, kind, normalise, aggressive, escape, lower_case)
+    write_lines(output, map_lines(make, read_lines(*inputs), workers))
 
 
 def detokenise(source: Path, output: Path, *, language: str, recase: bool = False, workers: int = 1) -> None:

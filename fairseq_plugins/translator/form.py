@@ -13,7 +13,7 @@ from fairseq.data.data_utils import post_process
 
 from fairseq_plugins.text import bpe, pieces
 from fairseq_plugins.text.description import Description, change
-from fairseq_plugins.text.tokenise import Tokenisation, detokeniser
+from fairseq_plugins.text.tokenise import detokeniser, tokeniser
 from fairseq_plugins.text.truecase import recaser, truecaser_of
 
 CODES, VOCABULARY, TRUECASER = "codes", "vocabulary", "truecaser"
@@ -33,7 +33,7 @@ class Form:
         subwords: as fairseq names them: ``subword_nmt``, ``sentencepiece`` or ``none``.
         normalise: whether punctuation is normalised and control characters are dropped.
         apostrophes: whether ' stands for ’.
-        aggressive, escape: of the tokeniser, see :class:`Tokenisation`.
+        aggressive, escape: of the tokeniser, see :func:`tokeniser`.
         lower_case, truecased: see :class:`fairseq_plugins.text.description.Description`.
         threshold: subwords that are rarer than this in the vocabulary are split.
     """
@@ -61,9 +61,9 @@ class Form:
         Raises:
             UserError: a file of the directory is absent or damaged.
         """
-        words = Tokenisation(self.source, self.tokeniser, self.normalise, self.aggressive, self.escape, self.lower_case)
         steps = [change("apostrophes", self.source)] if self.apostrophes else []
-        steps.append(words.transform())
+        how = (self.tokeniser, self.normalise, self.aggressive, self.escape, self.lower_case)
+        steps.append(tokeniser(self.source, *how))
         steps += [truecaser_of(directory / TRUECASER)] if self.truecased else []
         if self.subwords == "subword_nmt":
             vocabulary = directory / VOCABULARY if self.threshold else None

@@ -18,7 +18,7 @@ from fairseq_plugins.text.bytes import tokens_of
 from fairseq_plugins.text.description import Description, describe, described
 from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.normalise import normaliser
-from fairseq_plugins.text.tokenise import Tokenisation
+from fairseq_plugins.text.tokenise import tokeniser
 from tests.scripts.archives import write_archives
 from tests.scripts.running import run
 from tests.speech_to_text import audio
@@ -58,7 +58,7 @@ def prepared(
     **how: Any,
 ) -> References:
     """A test set whose references are binarised as ``lines``: by default as Moses' tokens of the published ones."""
-    tokenise = Tokenisation("en").transform()
+    tokenise = tokeniser("en")
     text = [tokenise(line) for line in published] if lines is None else lines
     write(place / "text" / "test.en", text)
     binarise(place / "data-bin" / "test.de-en.en", place / "data-bin" / "dict.en.txt", text, known)
@@ -106,7 +106,7 @@ def test_a_known_difference_is_allowed_for_by_name_and_only_where_it_is_written_
         published = [line.replace("'", "’") for line in PUBLISHED]
     if words == "normalised punctuation":
         published = [f"„{line}“" for line in PUBLISHED]
-    tokenise: Callable[[str], str] = Tokenisation("en").transform()
+    tokenise: Callable[[str], str] = tokeniser("en")
     lines = [tokenise(made(line)) for line in published]
     result = checked("translation", prepared(tmp_path / "said", published, lines, **how))
     assert result.bleu is not None
@@ -118,7 +118,7 @@ def test_a_known_difference_is_allowed_for_by_name_and_only_where_it_is_written_
 
 
 def test_a_known_difference_hides_no_other(tmp_path):
-    lower = [Tokenisation("en").transform()(line.lower()) for line in PUBLISHED]
+    lower = [tokeniser("en")(line.lower()) for line in PUBLISHED]
     # What is not in lower case was not made so by the preparation.
     mixed = [lower[0].upper(), *lower[1:]]
     found = refusal("translation", prepared(tmp_path, lines=mixed, lower_case=True))
@@ -127,7 +127,7 @@ def test_a_known_difference_hides_no_other(tmp_path):
 
 
 def test_truecased_text_has_the_capitals_of_its_sentences_again(tmp_path):
-    tokenise = Tokenisation("en").transform()
+    tokenise = tokeniser("en")
     # Moses' truecaser takes a colon for the end of a sentence.
     published = PUBLISHED[:3]
     truecased = [tokenise(line[0].lower() + line[1:]) for line in published]
@@ -142,7 +142,7 @@ def test_truecased_text_has_the_capitals_of_its_sentences_again(tmp_path):
 
 
 def all_but(*words: str) -> list[str]:
-    tokens = " ".join(map(Tokenisation("en").transform(), PUBLISHED)).split()
+    tokens = " ".join(map(tokeniser("en"), PUBLISHED)).split()
     return [token for token in tokens if token not in words]
 
 
@@ -296,18 +296,3 @@ def test_transcriptions_go_into_units_and_out_of_them(tmp_path):
     problem, *examples = refusal("speech", references)
     assert f"{len(said)} of {len(said)} lines would differ" in problem
     assert len(examples) == 3
-
-
-# --- what a preparation writes down -----------------------------------------------------------------------------------
-
-
-def test_what_an_earlier_preparation_did_is_read_from_its_settings(tmp_path):
-    settings = ["TOKENISER=moses", "SUBWORDS=sentencepiece", "NORMALISE=all", "LOWER_CASE=0", "valid=", "train.de=1"]
-    write(tmp_path / "settings", [*settings, "valid.de=2", "news.2014.de=3", "RATIO=1.5"])
-    found = described(tmp_path)
-    assert found is not None
-    assert (found.tokeniser, found.subwords, found.lower_case) == ("moses", "sentencepiece", False)
-    assert found.changed == {"valid": ("punctuation",), "news.2014": ("punctuation",)}
-    for unclear in ("TOKENISER=none", "SUBWORDS=other"):
-        write(tmp_path / "settings", [*settings, unclear])
-        assert described(tmp_path) is None

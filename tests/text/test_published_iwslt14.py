@@ -12,7 +12,7 @@ from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.bpe import load
 from fairseq_plugins.text.lower_case import lower_case
 from fairseq_plugins.text.markup import segments
-from fairseq_plugins.text.tokenise import Tokenisation
+from fairseq_plugins.text.tokenise import tokeniser
 
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 SENTENCES = 6750
@@ -42,7 +42,7 @@ def test_tokens_of_the_test_set_are_the_published_bytes(published: Path, languag
     """Moses' Perl made them."""
     raw = raw_sentences(published, language)
     assert len(raw) == SENTENCES
-    tokens = written(tmp_path / "tokens", map(Tokenisation(language, lower_case=True).transform(), raw))
+    tokens = written(tmp_path / "tokens", map(tokeniser(language, lower_case=True), raw))
     assert tokens == (published / f"test.tok.{language}").read_bytes()
 
 

@@ -17,7 +17,7 @@ from fairseq_plugins.pipeline.commands import Commands
 from fairseq_plugins.text import bpe, description, join, markup, normalise, parallel, pieces, truecase
 from fairseq_plugins.text.__main__ import STEPS, function_of, main
 from fairseq_plugins.text.lower_case import lower_case
-from fairseq_plugins.text.tokenise import Tokenisation, detokenise, detokeniser, one_space, tokenise
+from fairseq_plugins.text.tokenise import detokenise, detokeniser, one_space, tokenise, tokeniser
 
 
 def write(path: Path, lines: Iterable[str]) -> Path:
@@ -133,13 +133,13 @@ def test_straight_apostrophes(tmp_path: Path) -> None:
 
 
 def test_tokens_are_those_of_moses() -> None:
-    split = Tokenisation("en").transform()
+    split = tokeniser("en")
     assert split('Don\'t "quote" [me] & co, 5,000 times.') == (
         "Don &apos;t &quot; quote &quot; &#91; me &#93; &amp; co , 5,000 times ."
     )
-    assert Tokenisation("en", escape=False).transform()("It's a well-known [fact].") == "It 's a well-known [ fact ] ."
-    assert Tokenisation("en", aggressive=True).transform()("well-known") == "well @-@ known"
-    assert Tokenisation("de", lower_case=True).transform()("Dr. Müller") == "dr. müller"
+    assert tokeniser("en", escape=False)("It's a well-known [fact].") == "It 's a well-known [ fact ] ."
+    assert tokeniser("en", aggressive=True)("well-known") == "well @-@ known"
+    assert tokeniser("de", lower_case=True)("Dr. Müller") == "dr. müller"
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_tokens_are_those_of_moses() -> None:
     ],
 )
 def test_tokens_of_other_languages_are_those_of_moses(language: str, sentence: str, tokens: str) -> None:
-    assert Tokenisation(language).transform()(sentence) == tokens
+    assert tokeniser(language)(sentence) == tokens
     if language in ("fi", "sv"):
         assert detokeniser(language)(tokens).startswith(sentence[:12])
 
 
 def test_the_last_full_stop_is_split_off_an_abbreviation() -> None:
-    split = Tokenisation("en").transform()
+    split = tokeniser("en")
     assert split("It is in the U.S.") == "It is in the U.S ."
     assert split("The U.S. is here etc.") == "The U.S. is here etc ."
     assert split(".") == "."
@@ -173,7 +173,7 @@ def test_a_line_stays_one_line() -> None:
     ends = "a\rb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\u00a0i"
     assert one_space(ends) == "a b c d e f g h i"
     for kind in ("moses", "none"):
-        assert "".join(Tokenisation("en", kind).transform()(ends).split()) == "abcdefghi"
+        assert "".join(tokeniser("en", kind)(ends).split()) == "abcdefghi"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_line_stays_one_line() -> None:
     ],
 )
 def test_detokenising_undoes_tokenising(language: str, sentence: str) -> None:
-    assert detokeniser(language)(Tokenisation(language).transform()(sentence)) == sentence
+    assert detokeniser(language)(tokeniser(language)(sentence)) == sentence
 
 
 def test_truecasing_is_learned_from_text_that_is_truecased(tmp_path: Path) -> None:
@@ -207,9 +207,8 @@ def test_truecasing_is_learned_from_text_that_is_truecased(tmp_path: Path) -> No
 # ---- parallel files ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "fault"),
-    [
+def test_the_limits_are_those_of_clean_corpus_n() -> None:
+    for source, target, expected in (
         (3, 2, None),
         (2, 3, None),
         (175, 175, None),
@@ -220,15 +219,10 @@ def test_truecasing_is_learned_from_text_that_is_truecased(tmp_path: Path) -> No
         (1, 2, "with fewer than 2 tokens"),
         (0, 3, "with an empty side"),
         (3, 0, "with an empty side"),
-    ],
-)
-def test_the_limits_are_those_of_clean_corpus_n(source: int, target: int, fault: str | None) -> None:
-    assert parallel.Limits(2, 175, 1.5).fault(["a"] * source, ["b"] * target) == fault
-
-
-def test_a_token_of_more_than_1000_characters_goes() -> None:
-    assert parallel.Limits().fault(["ä" * 1000], ["b"]) is None
-    assert parallel.Limits().fault(["b"], ["ä" * 1001]) == "with a token of more than 1000 characters"
+    ):
+        assert parallel.fault([["a"] * source, ["b"] * target], 2, 175, 1.5) == expected
+    assert parallel.fault([["ä" * 1000], ["b"]], 1, 250, 9) is None
+    assert parallel.fault([["b"], ["ä" * 1001]], 1, 250, 9) == "with a token of more than 1000 characters"
 
 
 def test_cleaning_says_what_went_and_keeps_the_numbers(tmp_path: Path) -> None:
