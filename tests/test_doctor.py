@@ -31,34 +31,20 @@ def test_this_environment_can_train(capsys: pytest.CaptureFixture[str]) -> None:
     assert says["fairseq.data.data_utils_fast"] == "compiled"
 
 
-@pytest.mark.parametrize(
-    ("levels", "code", "conclusion"),
-    [
-        ((OK, NOTE), 0, "training can start"),
-        ((OK, WARNING), 0, "training can start; look at: b"),
-        ((ERROR, WARNING), 1, "training cannot start: a"),
-    ],
+CONCLUSIONS = (
+    (OK, NOTE, 0, "training can start"),
+    (OK, WARNING, 0, "training can start; look at: b"),
+    (ERROR, WARNING, 1, "training cannot start: a"),
 )
-def test_only_an_error_stops_a_training(
-    levels: tuple[str, str],
-    code: int,
-    conclusion: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    findings = [Finding("versions", levels[0], "a", "1.0", "a cure"), Finding("pip check", levels[1], "b", "2.0")]
-    monkeypatch.setattr(doctor, "examine", lambda: iter(findings))
-    assert doctor.main([]) == code
-    assert capsys.readouterr().out.splitlines() == [
-        "versions",
-        f"  {levels[0]:<9}a  1.0",
-        f"{'':<14}-> a cure",
-        "",
-        "pip check",
-        f"  {levels[1]:<9}b  2.0",
-        "",
-        conclusion,
-    ]
+
+
+def test_only_an_error_stops_a_training(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for first, second, code, conclusion in CONCLUSIONS:
+        findings = [Finding("versions", first, "a", "1.0", "a cure"), Finding("pip check", second, "b", "2.0")]
+        monkeypatch.setattr(doctor, "examine", lambda findings=findings: iter(findings))
+        assert doctor.main([]) == code
+        shown = ["versions", f"  {first:<9}a  1.0", f"{'':<14}-> a cure", "", "pip check", f"  {second:<9}b  2.0", ""]
+        assert capsys.readouterr().out.splitlines() == [*shown, conclusion]
 
 
 def test_versions_are_those_of_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,28 +68,27 @@ def test_versions_are_those_of_the_metadata(monkeypatch: pytest.MonkeyPatch) -> 
     assert jiwer[1:] == (NOTE, "jiwer", "not installed", "pip install 'fairseq-deep[speech]'")
 
 
-@pytest.mark.parametrize(
-    ("code", "output", "errors", "found"),
-    [
-        (0, "No broken requirements found.\n", "", [(OK, "pip", "No broken requirements found.")]),
-        (1, "", "No module named pip\n", [(NOTE, "pip", "No module named pip")]),
+BROKEN = {
+    "fairseq-deep": (ERROR, "fairseq-deep 0.1 requires scipy, which is not installed."),
+    "wheel": (WARNING, "wheel 1 requires x, which is not installed."),
+}
+
+
+def test_pip_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    fine, missing = "No broken requirements found.", "No module named pip"
+    for code, output, errors, found in (
+        (0, f"{fine}\n", "", [(OK, "pip", fine)]),
+        (1, "", f"{missing}\n", [(NOTE, "pip", missing)]),
         (
             1,
-            "fairseq-deep 0.1 requires scipy, which is not installed.\nwheel 1 requires x, which is not installed.\n",
+            "".join(f"{line}\n" for _, line in BROKEN.values()),
             "",
-            [
-                (ERROR, "fairseq-deep", "fairseq-deep 0.1 requires scipy, which is not installed."),
-                (WARNING, "wheel", "wheel 1 requires x, which is not installed."),
-            ],
+            [(level, about, line) for about, (level, line) in BROKEN.items()],
         ),
-    ],
-)
-def test_pip_is_asked(
-    code: int, output: str, errors: str, found: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = SimpleNamespace(returncode=code, stdout=output, stderr=errors)
-    monkeypatch.setattr(subprocess, "run", lambda *arguments, **settings: done)
-    assert [finding[1:4] for finding in doctor.pip_check()] == found
+    ):
+        done = SimpleNamespace(returncode=code, stdout=output, stderr=errors)
+        monkeypatch.setattr(subprocess, "run", lambda *arguments, done=done, **settings: done)
+        assert [finding[1:4] for finding in doctor.pip_check()] == found
 
 
 def test_what_is_not_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +101,8 @@ def test_what_is_not_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         assert consequence
 
 
-@pytest.mark.parametrize(("generation", "level"), [(7, NOTE), (8, OK), (9, OK)])
-def test_bfloat16(generation: int, level: str) -> None:
-    assert doctor.precisions("GPU 0", generation).level == level
+def test_bfloat16() -> None:
+    assert [doctor.precisions("GPU 0", generation).level for generation in (7, 8, 9)] == [NOTE, OK, OK]
 
 
 class TestBrokenFairseq:

@@ -113,10 +113,9 @@ def run(args: Namespace) -> None:
         compare(data, out, configs, args.changes, seeds=[args.seed], how=how, tell=screen.say)
     runs = {method: read_run(directory) for method, directory in directories.items()}
     blocks = samples.blocks(data, (args.source_lang, args.target_lang), runs)
-    write_whole(out / "samples.md", samples.as_markdown(blocks))
     print(f"\n{samples.as_text(blocks)}\n")
     print(samples.seen(runs))
-    print(f"Files: {out / 'report' / 'report.md'}, {out / 'report' / 'report.png'}, {out / 'samples.md'}")
+    print(f"Files: {out / 'report' / 'report.md'}, {out / 'report' / 'report.png'}")
 
 
 def configuration(method: str, args: Namespace, *, cpu: bool) -> str:

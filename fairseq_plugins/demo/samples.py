@@ -9,7 +9,6 @@ from fairseq_plugins.pipeline.leaderboard import FIRST, Column, score_of
 from fairseq_plugins.pipeline.results import EVALUATION, HYPOTHESES, Run
 from fairseq_plugins.pipeline.verdicts import verdict_on_training
 from fairseq_plugins.scoring.text import read_sentences
-from fairseq_plugins.tables import markdown_table
 
 SAMPLES = 10
 TEST = "test"
@@ -40,12 +39,6 @@ def blocks(data: Path, languages: tuple[str, str], runs: Mapping[str, Run]) -> l
 def as_text(shown: Sequence[Block]) -> str:
     """The samples for a terminal."""
     return "\n\n".join("\n".join(f"  {name:<12} {sentence}" for name, sentence in block) for block in shown)
-
-
-def as_markdown(shown: Sequence[Block]) -> str:
-    """The samples as a Markdown page."""
-    tables = [markdown_table([("", "text"), *block], numbers=False) for block in shown]
-    return "\n\n".join(["# Translations", *tables]) + "\n"
 
 
 def seen(runs: Mapping[str, Run]) -> str:

@@ -76,13 +76,8 @@ class TrainingLog:
         with suppress(ValueError):  # a torn line
             if match and self._take_record(json.loads(match[1])):
                 return
-        self._take_message(line)
-
-    def _take_message(self, line: str) -> None:
-        if _NOT_FINITE.search(line):
-            self.not_finite = True
-        if _LOSS_SCALE_EXHAUSTED in line:
-            self.not_finite = self.loss_scale_exhausted = True
+        self.loss_scale_exhausted = self.loss_scale_exhausted or _LOSS_SCALE_EXHAUSTED in line
+        self.not_finite = self.not_finite or self.loss_scale_exhausted or bool(_NOT_FINITE.search(line))
         if match := _ENDED.search(line):
             self.ended_by_guard = match[1]
 

@@ -27,26 +27,22 @@ def test_a_description_is_one_line_of_the_readme_and_every_statement_has_its_sou
         assert all(re.search(r"\([^()]+\)$", statement) for statement in statements if statement), name
 
 
-@pytest.mark.parametrize(
-    ("name", "depths"),
-    [
-        (
-            "post_ln",
-            [
-                "6-6 (Admin Table 2; DS-Init Table 3; B2T Table 1)",
-                "fails at 12-12 (Admin Table 2; DS-Init Table 3)",
-                "12 of a language model (ReZero Table 2)",
-                "fails at 16 of a language model (B2T Table 4)",
-            ],
-        ),
-        ("admin", ["60-12 (Admin Table 2)"]),
-        ("hybrid_ln", ["fails at 18-18 (Admin Table 1)"]),
-        ("deepnet", ["18-18 (B2T Table 1)"]),
-        ("keel", []),
+DEPTHS = {
+    "post_ln": [
+        "6-6 (Admin Table 2; DS-Init Table 3; B2T Table 1)",
+        "fails at 12-12 (Admin Table 2; DS-Init Table 3)",
+        "12 of a language model (ReZero Table 2)",
+        "fails at 16 of a language model (B2T Table 4)",
     ],
-)
-def test_depths_of_the_papers(name: str, depths: list[str]) -> None:
-    assert generate.depths_of_papers(METHODS[name]) == depths
+    "admin": ["60-12 (Admin Table 2)"],
+    "hybrid_ln": ["fails at 18-18 (Admin Table 1)"],
+    "deepnet": ["18-18 (B2T Table 1)"],
+    "keel": [],
+}
+
+
+def test_depths_of_the_papers() -> None:
+    assert {name: generate.depths_of_papers(METHODS[name]) for name in DEPTHS} == DEPTHS
 
 
 def test_verdicts_are_those_of_the_page() -> None:

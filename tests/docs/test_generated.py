@@ -159,54 +159,37 @@ def test_an_undocumented_parameter_is_noticed() -> None:
 LAYER_NORMS = ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]
 
 
-@pytest.mark.parametrize(
-    ("name", "absent"),
-    [
-        ("post_ln", set()),
-        ("pre_ln", set()),
-        ("admin", set()),
-        ("dsinit_matt", {"decoder.layers.I.self_attn", "decoder.layers.I.self_attn_layer_norm"}),
-        (
-            "rezero",
-            {f"decoder.layers.I.{norm}" for norm in LAYER_NORMS}
-            | {f"encoder.layers.I.{norm}" for norm in LAYER_NORMS if "encoder_attn" not in norm},
-        ),
-    ],
-)
-def test_absent_stock_modules(name: str, absent: set[str]) -> None:
-    assert set(generate.absent_modules(METHODS[name])) == absent
+ABSENT: dict[str, set[str]] = {
+    **{name: set() for name in ("post_ln", "pre_ln", "admin")},
+    "dsinit_matt": {"decoder.layers.I.self_attn", "decoder.layers.I.self_attn_layer_norm"},
+    "rezero": {f"decoder.layers.I.{norm}" for norm in LAYER_NORMS}
+    | {f"encoder.layers.I.{norm}" for norm in LAYER_NORMS if "encoder_attn" not in norm},
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "folds"),
-    [
-        ("post_ln", True),
-        ("pre_ln", True),
-        ("admin", True),
-        ("admin_torch", True),
-        ("deepnet", True),
-        ("ds_init", True),
-        ("b2t", False),
-        ("rezero", False),
-        ("rezero_post_ln", False),
-        ("dsinit_matt", False),
-    ],
-)
-def test_the_table_of_equations_says_what_folds(name: str, folds: bool) -> None:
-    row = next(line for line in generate.equations_table().splitlines() if f"[{METHODS[name].title}](" in line)
-    assert row.endswith("| yes |" if folds else "| no |")
+def test_absent_stock_modules() -> None:
+    assert {name: set(generate.absent_modules(METHODS[name])) for name in ABSENT} == ABSENT
 
 
-@pytest.mark.parametrize(
-    ("name", "needed"),
-    [("post_ln", False), ("ds_init", False), ("admin_torch", True), ("deepnet", True)],
-)
-def test_page_says_whether_stock_computes_the_same_without_a_fold(name: str, needed: bool) -> None:
+FOLDS = {
+    **dict.fromkeys(("post_ln", "pre_ln", "admin", "admin_torch", "deepnet", "ds_init"), "yes"),
+    **dict.fromkeys(("b2t", "rezero", "rezero_post_ln", "dsinit_matt"), "no"),
+}
+
+
+def test_the_table_of_equations_says_what_folds() -> None:
+    for name, folds in FOLDS.items():
+        row = next(line for line in generate.equations_table().splitlines() if f"[{METHODS[name].title}](" in line)
+        assert row.endswith(f"| {folds} |"), name
+
+
+def test_page_says_whether_stock_computes_the_same_without_a_fold() -> None:
     """A constant factor of the stream leaves no trace in the state dict, yet stock computes something else."""
-    assert generate.scales_stream(METHODS[name]) is needed
-    section = generate.method_section(METHODS[name])
-    assert ("turns it into a checkpoint" in section) is needed
-    assert ("the weights are a stock Transformer's" in section) is not needed
+    for name, needed in (("post_ln", False), ("ds_init", False), ("admin_torch", True), ("deepnet", True)):
+        assert generate.scales_stream(METHODS[name]) is needed
+        section = generate.method_section(METHODS[name])
+        assert ("turns it into a checkpoint" in section) is needed
+        assert ("the weights are a stock Transformer's" in section) is not needed
 
 
 # Records -----------------------------------------------------------------------------------------------------------

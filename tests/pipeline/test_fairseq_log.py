@@ -100,9 +100,6 @@ def test_verdict():
         verdict = judge(log_of(*lines), unigram_entropy=8.0)
         assert verdict.outcome == outcome, lines
         assert verdict.diverged is (outcome in (DIVERGED, FAILED_TO_TRAIN))
-
-
-def test_without_frequencies_there_is_no_verdict():
     assert judge(log_of(valid_line(10, "3.0")), unigram_entropy=None).outcome == UNKNOWN
 
 
