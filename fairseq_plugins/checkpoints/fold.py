@@ -46,7 +46,7 @@ from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.patches.messages import explained_by_settings, other_weights
+from fairseq_plugins.patches.messages import other_weights
 from fairseq_plugins.process import exit_code
 
 STOCK_ARCH = "transformer"
@@ -261,9 +261,8 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
     Raises:
         UserError: the checkpoint is of another model, or does not fit its own settings.
     """
-    with explained_by_settings(path, state):
-        options = own_options(state, path)
-        model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), task_for(state["model"]))
+    options = own_options(state, path)
+    model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), task_for(state["model"]))
     load_strictly(model, state["model"], path)
     return model.eval(), options
 

@@ -1,12 +1,12 @@
 """Monkeypatches for bugs of fairseq, one module per bug, named after the bug.
 
-Every module here has one ``apply()``, which may be called any number of times and does nothing where the bug is absent.
-:func:`apply` runs at import of the plugin, so a spawned worker, which imports the plugin again through ``--user-dir``,
-is patched too. fairseq's functions are wrapped where they are looked up, never copied.
+``WRAPPED`` of a module are the arguments of :func:`~fairseq_plugins.patches.wrapping.wrap` for each function that it
+wraps; a few change something else, in their ``apply()``. All may be applied any number of times and do nothing where
+the bug is absent. :func:`apply` runs at import of the plugin, so a spawned worker, which imports the plugin again by
+``--user-dir``, is patched too. fairseq's functions are wrapped where they are looked up, never copied.
 
-``fairseq-hydra-train`` and ``fairseq-score`` start before they look for a plugin, or never look for one; the patches
-for several processes on CPUs, for Hydra's traces and for scoring reach them as ``fairseq-deep hydra-train`` and
-``fairseq-deep stock-score``.
+``fairseq-hydra-train`` starts before it looks for a plugin; the patches for several processes on CPUs and for Hydra's
+traces reach it as ``fairseq-deep hydra-train``.
 
 Not patched, because the patch would be a larger hack than the bug: a forgotten ``--user-dir`` (no code of this package
 is loaded then); fully sharded training without fairscale; ``TransformerConfig().encoder``, which is a class shared by
@@ -16,6 +16,8 @@ the whole process and not an instance.
 from __future__ import annotations
 
 from importlib import import_module
+
+from fairseq_plugins.patches.wrapping import wrap
 
 MODULES: tuple[str, ...] = (
     "messages",
@@ -36,13 +38,10 @@ MODULES: tuple[str, ...] = (
     "update_after_the_last",
     "validation_on_training_data",
     "bf16_means_tpu",
-    "fp16_on_cpu",
     "cpu_processes",
     "orphaned_ranks",
     "orphaned_loaders",
     "batches_read_ahead",
-    "tokenizer_languages",
-    "score_command",
     "shared_tensors_in_ema",
     "norms_lost_from_ema",
     "ema_from_plain_checkpoint",
@@ -54,7 +53,6 @@ MODULES: tuple[str, ...] = (
     "misspelt_options",
     "impossible_values",
     "executed_options",
-    "long_lines",
     "lines_at_returns",
     "unblocked_ngrams",
     "marked_dictionaries",
@@ -66,4 +64,8 @@ MODULES: tuple[str, ...] = (
 def apply() -> None:
     """Patch every known bug of the installed fairseq; harmless when repeated."""
     for name in MODULES:
-        import_module(f"{__name__}.{name}").apply()
+        module = import_module(f"{__name__}.{name}")
+        for place in getattr(module, "WRAPPED", ()):
+            wrap(*place)
+        if hasattr(module, "apply"):
+            module.apply()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import unchecked_content
-from fairseq_plugins.patches.wrapping import wrap
 
 TRAINED_ON = "trained_on"
 """Key of languages and dictionaries in a checkpoint's extra state; its configuration does not have them."""
@@ -69,9 +69,8 @@ def refuse_direction(path: str | Path, stored: Mapping[str, str], now: Mapping[s
     Raises:
         UserError: the task translates in the opposite direction.
     """
-    before, asked = ([languages.get(name) for name in LANGUAGES] for languages in (stored, now))
-    if all(before) and before[0] != before[1] and asked == before[::-1]:
-        source, target = before
+    source, target = (stored.get(name) for name in LANGUAGES)
+    if source and target and source != target and [now.get(name) for name in LANGUAGES] == [target, source]:
         raise UserError(
             f"checkpoint {path} translates {source} to {target}, not {target} to {source}: "
             f"give --source-lang {source} --target-lang {target}, or a checkpoint of the other direction"
@@ -93,13 +92,6 @@ def refuse_dictionaries(path: str | Path, stored: Mapping[str, str], now: Mappin
         )
 
 
-def _recorded_in(path: str) -> dict[str, str]:
-    try:
-        return recorded(unchecked_content(path))
-    except Exception:
-        return {}  # what loads the file says more
-
-
 def load_for_its_data(
     load: Callable[..., Any],
     filenames: Sequence[str],
@@ -113,7 +105,10 @@ def load_for_its_data(
     Raises:
         UserError: the model would translate in the opposite direction, or with dictionaries that are not its own.
     """
-    stored = {name: _recorded_in(name) for name in filenames if Path(name).is_file()}
+    stored = {}
+    for name in filenames:
+        with suppress(Exception):  # what loads the file says more
+            stored[name] = recorded(unchecked_content(name))
     if task is not None:
         # First: the other direction may also have another number of words, which does not say so.
         for path, training in stored.items():
@@ -126,7 +121,8 @@ def load_for_its_data(
     return loaded
 
 
-def apply() -> None:
-    """Wrap the function by which a training saves, and that by which all other commands load a model."""
-    wrap(Trainer, "save_checkpoint", save_with_dictionaries)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", load_for_its_data)
+WRAPPED = (
+    (Trainer, "save_checkpoint", save_with_dictionaries),
+    (checkpoint_utils, "load_model_ensemble_and_task", load_for_its_data),
+)
+"""The function by which a training saves, and that by which all other commands load a model."""

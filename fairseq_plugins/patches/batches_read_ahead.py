@@ -16,8 +16,6 @@ from weakref import WeakSet
 
 from fairseq.data import iterators
 
-from fairseq_plugins.patches.wrapping import wrap
-
 PATIENCE = 10.0
 """Seconds that a batch may take to be read when all else has ended."""
 
@@ -52,8 +50,10 @@ def stop_reading() -> None:
             reader.join(0.01)
 
 
+WRAPPED = ((iterators.BackgroundConsumer, "run", read_until_the_end),)
+
+
 def apply() -> None:
-    """Wrap what reads ahead, and end it with the interpreter."""
-    wrap(iterators.BackgroundConsumer, "run", read_until_the_end)
+    """End what reads ahead with the interpreter."""
     atexit.unregister(stop_reading)
     atexit.register(stop_reading)

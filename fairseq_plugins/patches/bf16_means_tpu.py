@@ -14,8 +14,6 @@ from typing import Any
 
 from fairseq import options
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def tpu_only_when_asked(
     parse: Callable[..., Any],
@@ -33,6 +31,5 @@ def tpu_only_when_asked(
     return parsed
 
 
-def apply() -> None:
-    """Wrap the parser of every command except ``fairseq-hydra-train``."""
-    wrap(options, "parse_args_and_arch", tpu_only_when_asked, order=60)
+WRAPPED = ((options, "parse_args_and_arch", tpu_only_when_asked, 60),)
+"""The parser of every command except ``fairseq-hydra-train``."""

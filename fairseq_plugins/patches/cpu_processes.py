@@ -11,23 +11,15 @@ import os
 import socket
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
-from torch.multiprocessing.spawn import ProcessRaisedException
-
-from fairseq_plugins.errors import raised_in_worker
-from fairseq_plugins.patches.wrapping import wrap
 
 LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 """Environment variables that torchrun sets for each process."""
-
-
-def on_cpu(cfg: Any) -> bool:
-    """Return whether this run uses no accelerator, by choice or because there is none."""
-    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
 
 
 def free_port() -> int:
@@ -58,39 +50,19 @@ def address_processes(settings: Any) -> None:
         settings.distributed_backend = "gloo"
 
 
-def worker(index: int, main: Callable[..., Any], cfg: Any, kwargs: dict[str, Any]) -> None:
-    """Run one rank. It is defined here, not in fairseq, so that a new process imports the plugin first."""
-    distributed_utils.distributed_main(index, main, cfg, kwargs)
-
-
-def start_processes(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> None:
-    """Start every rank of this run on this machine and wait for them."""
-    settings = cfg.distributed_training
-    first, settings.distributed_rank = settings.distributed_rank, None
-    kwargs["start_rank"] = first
-    count = settings.distributed_world_size - first
-    torch.multiprocessing.spawn(worker, args=(main, cfg, kwargs), nprocs=count, join=True)
-
-
 def call_main_anywhere(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> None:
-    """``call_main`` that counts processes instead of GPUs if there are no GPUs.
-
-    Raises:
-        UserError: a rank raised one; processes pass it on only as text.
-    """
+    """``call_main`` that counts processes instead of GPUs if there are no GPUs, or none is wanted."""
     settings = cfg.distributed_training
-    if on_cpu(cfg):
-        address_processes(settings)
-    try:
-        if on_cpu(cfg) and settings.distributed_world_size > 1 and not settings.distributed_no_spawn:
-            start_processes(cfg, main, kwargs)
-        else:
-            call_main(cfg, main, **kwargs)
-    except ProcessRaisedException as error:
-        mistake = raised_in_worker(str(error))
-        if mistake is not None:
-            raise mistake from error
-        raise
+    if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
+        call_main(cfg, main, **kwargs)
+        return
+    address_processes(settings)
+    if settings.distributed_world_size == 1 or settings.distributed_no_spawn:
+        call_main(cfg, main, **kwargs)
+        return
+    here = settings.distributed_world_size - settings.distributed_rank
+    with mock.patch.object(torch.cuda, "device_count", return_value=here):
+        call_main(cfg, main, **kwargs)
 
 
 def parallel_on_module_device(parallel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -113,8 +85,9 @@ def gather_in_main_memory(
     return gathered
 
 
-def apply() -> None:
-    """Wrap the start of every command, the wrapper of the model, and the gathering of logs."""
-    wrap(distributed_utils, "call_main", call_main_anywhere, order=40)
-    wrap(distributed_utils, "all_gather_list", gather_in_main_memory)
-    wrap(distributed_fairseq_model, "DistributedDataParallel", parallel_on_module_device)
+WRAPPED = (
+    (distributed_utils, "call_main", call_main_anywhere, 40),
+    (distributed_utils, "all_gather_list", gather_in_main_memory),
+    (distributed_fairseq_model, "DistributedDataParallel", parallel_on_module_device),
+)
+"""The start of every command, the wrapper of the model, and the gathering of logs."""

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from fairseq.data import data_utils
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def keep_last_batch(
     batch_by_size: Callable[..., list[Any]],
@@ -44,6 +42,5 @@ def keep_last_batch(
     return batches if kept == len(indices) else [*batches, indices[kept:]]
 
 
-def apply() -> None:
-    """Wrap ``data_utils.batch_by_size``, through which every data set and task makes its batches."""
-    wrap(data_utils, "batch_by_size", keep_last_batch, order=20)
+WRAPPED = ((data_utils, "batch_by_size", keep_last_batch, 20),)
+"""``data_utils.batch_by_size``, through which every data set and task makes its batches."""

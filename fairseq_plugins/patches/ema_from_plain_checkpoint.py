@@ -14,8 +14,6 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.patches.wrapping import wrap
-
 logger = logging.getLogger(__name__)
 
 _average_is_wanted: ContextVar[bool] = ContextVar("average_is_wanted", default=False)
@@ -40,7 +38,8 @@ def weights_for_average(load: Callable[..., dict[str, Any]], *args: Any, **kwarg
     return state
 
 
-def apply() -> None:
-    """Wrap the trainer's loading and the reading of a file in it."""
-    wrap(Trainer, "load_checkpoint", say_what_is_wanted, order=40)
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", weights_for_average, order=10)
+WRAPPED = (
+    (Trainer, "load_checkpoint", say_what_is_wanted, 40),
+    (checkpoint_utils, "load_checkpoint_to_cpu", weights_for_average, 10),
+)
+"""The trainer's loading and the reading of a file in it."""

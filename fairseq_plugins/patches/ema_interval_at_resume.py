@@ -11,8 +11,6 @@ from typing import Any
 
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def count_from_start(load: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.load_checkpoint``; without a file, it must not create the average before the first update."""
@@ -23,6 +21,5 @@ def count_from_start(load: Callable[..., Any], trainer: Trainer, *args: Any, **k
     return extra_state
 
 
-def apply() -> None:
-    """Wrap the trainer's loading."""
-    wrap(Trainer, "load_checkpoint", count_from_start, order=30)
+WRAPPED = ((Trainer, "load_checkpoint", count_from_start, 30),)
+"""The trainer's loading."""

@@ -49,17 +49,14 @@ def calculated(text: str) -> Any:
     """
     if not isinstance(text, str):
         raise TypeError(f"{text!r} is no text")
-    problem = f"{text!r} is neither a number nor a list or dictionary of numbers and text"
     try:
         tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        tree = None
-    if tree is None or not all(isinstance(node, (*VALUES, *CALCULATIONS)) for node in ast.walk(tree)):
-        raise UserError(problem)
-    try:
-        return eval(compile(tree, "<option>", "eval"), {"__builtins__": {}})
-    except (ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"{problem} that can be calculated: {error}") from error
+        if all(isinstance(node, (*VALUES, *CALCULATIONS)) for node in ast.walk(tree)):
+            return eval(compile(tree, "<option>", "eval"), {"__builtins__": {}})
+        reason = ""
+    except (SyntaxError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        reason = f": {error}"
+    raise UserError(f"{text!r} is neither a number nor a list or dictionary of numbers and text{reason}")
 
 
 def apply() -> None:

@@ -11,15 +11,14 @@ import logging
 import os
 import shutil
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fairseq_cli import preprocess
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import wrap
 
 UNFINISHED = "preprocess.partial"
 LOG = "preprocess.log"
@@ -43,33 +42,6 @@ def refuse_finished(args: Namespace) -> None:
             )
 
 
-class Renamed(logging.Filter):
-    """Makes fairseq's log name the final directory, not the temporary one."""
-
-    def __init__(self, unfinished: Path, destination: Path) -> None:
-        super().__init__()
-        self.names = str(unfinished), str(destination)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Accept every record, with the right name."""
-        record.msg, record.args = record.getMessage().replace(*self.names), ()
-        return True
-
-
-@contextmanager
-def logged_as(unfinished: Path, destination: Path) -> Iterator[None]:
-    """Make fairseq's logger name ``destination``, and close the log file that fairseq leaves open."""
-    renamed, before = Renamed(unfinished, destination), list(preprocess.logger.handlers)
-    preprocess.logger.addFilter(renamed)
-    try:
-        yield
-    finally:
-        preprocess.logger.removeFilter(renamed)
-        for handler in set(preprocess.logger.handlers).difference(before):
-            preprocess.logger.removeHandler(handler)
-            handler.close()
-
-
 def publish(unfinished: Path, destination: Path) -> None:
     """Move everything to its place: the log is appended to an earlier one, and the dictionaries come last."""
     log = unfinished / LOG
@@ -81,19 +53,27 @@ def publish(unfinished: Path, destination: Path) -> None:
     unfinished.rmdir()
 
 
-@contextmanager
-def staged(destination: Path) -> Iterator[Path]:
-    """Yield a directory whose content is moved to ``destination`` at the end; after an error nothing remains.
+def whole_or_nothing(main: Callable[..., Any], args: Namespace) -> None:
+    """``fairseq-preprocess`` that finishes or leaves nothing behind.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the directory cannot be written or is finished already.
     """
+    refuse_finished(args)
+    destination = Path(args.destdir)
     unfinished, new = destination / UNFINISHED, not destination.exists()
+    handlers = list(preprocess.logger.handlers)
+
+    def name_destination(record: logging.LogRecord) -> bool:
+        record.msg, record.args = record.getMessage().replace(str(unfinished), str(destination)), ()
+        return True
+
+    preprocess.logger.addFilter(name_destination)
     try:
         # Left by a killed run, and incomplete.
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        yield unfinished
+        main(Namespace(**{**vars(args), "destdir": str(unfinished)}))
         publish(unfinished, destination)
     except BaseException as error:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -103,25 +83,13 @@ def staged(destination: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and str(error.filename or destination).startswith(str(destination)):
             raise UserError(f"--destdir {destination}: {error.strerror}; nothing was written") from error
         raise
+    finally:
+        preprocess.logger.removeFilter(name_destination)
+        # fairseq leaves its log file open.
+        for handler in set(preprocess.logger.handlers).difference(handlers):
+            preprocess.logger.removeHandler(handler)
+            handler.close()
 
 
-def whole_or_nothing(main: Callable[..., Any], args: Namespace) -> None:
-    """``fairseq-preprocess`` that finishes or leaves nothing behind.
-
-    Raises:
-        UserError: the directory cannot be written or is finished already, or fairseq refuses the options.
-    """
-    refuse_finished(args)
-    destination = Path(args.destdir)
-    with staged(destination) as unfinished, logged_as(unfinished, destination):
-        try:
-            main(Namespace(**{**vars(args), "destdir": str(unfinished)}))
-        except AssertionError as refused:
-            if not str(refused):
-                raise
-            raise UserError(str(refused)) from refused
-
-
-def apply() -> None:
-    """Wrap the command, which fairseq looks up after the plugin is loaded."""
-    wrap(preprocess, "main", whole_or_nothing, order=20)
+WRAPPED = ((preprocess, "main", whole_or_nothing, 20),)
+"""The command, which fairseq looks up after the plugin is loaded."""

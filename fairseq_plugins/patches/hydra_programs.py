@@ -8,7 +8,7 @@ Hydra checks its launchers and sweepers itself. https://github.com/facebookresea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -18,7 +18,6 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import wrap
 
 GROUPS = ("callbacks", "hydra_logging", "job_logging")
 NAMING = ("_target_", "()", "class", "queue", "listener")
@@ -47,54 +46,42 @@ def named(node: Any, place: str) -> Iterator[tuple[str, str]]:
         yield from named(value, here)
 
 
-def require_harmless(found: Iterable[tuple[str, str]]) -> None:
-    """Check what :func:`named` has found.
+def require_harmless(node: Any, place: str) -> None:
+    """Check what :func:`named` finds.
 
     Raises:
         UserError: a function would be called that is neither Hydra's nor of ``logging``.
     """
     legal = "legal are classes of logging and of hydra.experimental.callbacks"
-    if problems := [
-        f"{place}: '{name}' is not called; {legal}" for place, name in found if not HARMLESS.fullmatch(name)
-    ]:
-        raise UserError(problems)
+    called = [(here, name) for here, name in named(node, place) if not HARMLESS.fullmatch(name)]
+    if called:
+        raise UserError([f"{here}: '{name}' is not called; {legal}" for here, name in called])
 
 
 def refuse_programs(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``load_configuration``, which reads and composes all files, with a check before anything is called.
-
-    Raises:
-        UserError: as :func:`require_harmless`.
-    """
+    """``load_configuration``, which reads and composes all files, with a check before anything is called."""
     config = load(*args, **kwargs)
-    require_harmless(each for group in GROUPS for each in named(config.hydra.get(group), f"hydra.{group}"))
+    for group in GROUPS:
+        require_harmless(config.hydra.get(group), f"hydra.{group}")
     return config
 
 
 def refuse_in_log(configure: Callable[..., Any], log_config: Any, *args: Any, **kwargs: Any) -> Any:
-    """``configure_log``, with the check of :func:`refuse_programs` on the values that it has now.
-
-    Raises:
-        UserError: as :func:`require_harmless`.
-    """
-    require_harmless(named(log_config, "hydra.*_logging"))
+    """``configure_log``, with a check."""
+    require_harmless(log_config, "hydra.*_logging")
     return configure(log_config, *args, **kwargs)
 
 
 def refuse_callbacks(make: Callable[..., Any], self: Any, config: Any = None) -> Any:
-    """``Callbacks.__init__``, with the check of :func:`refuse_programs` on the values that it has now.
-
-    Raises:
-        UserError: as :func:`require_harmless`.
-    """
+    """``Callbacks.__init__``, with a check."""
     if config is not None:
-        require_harmless(named(OmegaConf.select(config, "hydra.callbacks"), "hydra.callbacks"))
+        require_harmless(OmegaConf.select(config, "hydra.callbacks"), "hydra.callbacks")
     return make(self, config)
 
 
-def apply() -> None:
-    """Wrap the method through which ``hydra-train`` and :func:`hydra.compose` read a configuration, and its uses."""
-    wrap(ConfigLoaderImpl, "load_configuration", refuse_programs)
-    wrap(Callbacks, "__init__", refuse_callbacks)
-    for name in CONFIGURES:
-        wrap(import_module(name), "configure_log", refuse_in_log)
+WRAPPED = (
+    (ConfigLoaderImpl, "load_configuration", refuse_programs),
+    (Callbacks, "__init__", refuse_callbacks),
+    *((import_module(name), "configure_log", refuse_in_log) for name in CONFIGURES),
+)
+"""The method through which ``hydra-train`` and :func:`hydra.compose` read a configuration, and its uses."""

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra._internal import utils as hydra_utils
 from hydra.core.utils import JobReturn
@@ -22,27 +22,21 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import MarkedYAMLError
 
 from fairseq_plugins.errors import UserError, nearest, report
-from fairseq_plugins.patches.wrapping import wrap
 
 SCALAR_FOR_LIST = re.compile(r"Error merging override ([\w.]+)=([^\[;]+);.* is not a ListConfig")
 
 
-class _ResultOrExit:
-    """Property ``JobReturn.return_value`` that ends the program in one line if the job raised UserError."""
+def report_and_exit(mistake: UserError) -> NoReturn:
+    """End the program in one line; a ``SystemExit`` passes Hydra's handler."""
+    report(mistake)
+    raise SystemExit(mistake.exit_code)
 
-    def __init__(self, stock: property) -> None:
-        self.stock = stock
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self
-        if isinstance(instance._return_value, UserError):
-            report(instance._return_value)
-            raise SystemExit(instance._return_value.exit_code)
-        return self.stock.__get__(instance, owner)
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        self.stock.__set__(instance, value)
+def result_or_exit(job: JobReturn) -> Any:
+    """``JobReturn.return_value`` of Hydra, where the job may have raised a mistake of the user."""
+    if isinstance(job._return_value, UserError):
+        report_and_exit(job._return_value)
+    return STOCK_RESULT.__get__(job)
 
 
 def configuration_error(error: BaseException) -> UserError | None:
@@ -55,20 +49,19 @@ def configuration_error(error: BaseException) -> UserError | None:
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         return None
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return UserError(f"{mark.name}: line {mark.line + 1}: {error.problem}")
+        return UserError(f"{error.problem_mark.name}: line {error.problem_mark.line + 1}: {error.problem}")
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
     if isinstance(cause, (ConfigKeyError, ConfigAttributeError)) and cause.full_key:
         return UserError(_unknown_key(cause))
-    if isinstance(error, (HydraException, OmegaConfBaseException)):
-        texts = [str(error)] + ([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])
-        lines = [line.strip() for text in texts for line in text.splitlines()]
-        said = [line for line in lines if line and not line.startswith(("object_type=", "reference_type="))]
-        text = "; ".join(dict.fromkeys(said))
-        if scalar := SCALAR_FOR_LIST.search(text):
-            text = f"{scalar[1]} is a list of values: give {scalar[1]}=[{scalar[2]}]"
-        return UserError(text)
-    return None
+    if not isinstance(error, (HydraException, OmegaConfBaseException)):
+        return None
+    texts = [str(error)] + ([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    said = [line for line in lines if line and not line.startswith(("object_type=", "reference_type="))]
+    text = "; ".join(dict.fromkeys(said))
+    if scalar := SCALAR_FOR_LIST.search(text):
+        text = f"{scalar[1]} is a list of values: give {scalar[1]}=[{scalar[2]}]"
+    return UserError(text)
 
 
 def _unknown_key(error: OmegaConfBaseException) -> str:
@@ -89,19 +82,19 @@ def report_in_one_line(run_and_report: Callable[..., Any], function: Callable[[]
         try:
             return function()
         except Exception as error:
-            mistake = configuration_error(error)
-            if mistake is None:
-                raise
-            report(mistake)
-            raise SystemExit(mistake.exit_code) from error
+            if mistake := configuration_error(error):
+                report_and_exit(mistake)
+            raise
 
     return run_and_report(told)
 
 
+STOCK_RESULT = vars(JobReturn)["return_value"]
+
+
+WRAPPED = ((hydra_utils, "run_and_report", report_in_one_line),)
+
+
 def apply() -> None:
-    """Replace Hydra's property, and wrap the handler."""
-    wrap(hydra_utils, "run_and_report", report_in_one_line)
-    name = "return_value"
-    stock = JobReturn.__dict__[name]
-    if not isinstance(stock, _ResultOrExit):
-        setattr(JobReturn, name, _ResultOrExit(stock))
+    """Replace Hydra's property."""
+    JobReturn.return_value = property(result_or_exit, STOCK_RESULT.__set__)  # type: ignore[assignment, method-assign]

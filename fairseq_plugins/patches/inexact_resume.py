@@ -13,8 +13,6 @@ from typing import Any
 
 from fairseq.tasks.fairseq_task import FairseqTask
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def batches_of_first_epoch(get_batch_iterator: Callable[..., Any], task: FairseqTask, *args: Any, **kwargs: Any) -> Any:
     """Make reusable batches as epoch 1 makes them, whatever the epoch, then go to that epoch.
@@ -37,6 +35,5 @@ def batches_of_first_epoch(get_batch_iterator: Callable[..., Any], task: Fairseq
     return iterator
 
 
-def apply() -> None:
-    """Wrap the method by which all tasks except the multi-corpus ones make their iterators."""
-    wrap(FairseqTask, "get_batch_iterator", batches_of_first_epoch)
+WRAPPED = ((FairseqTask, "get_batch_iterator", batches_of_first_epoch),)
+"""The method by which all tasks except the multi-corpus ones make their iterators."""

@@ -12,8 +12,6 @@ from typing import Any
 from fairseq import binarizer
 from fairseq.data import dictionary
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def leave_interrupts_to_the_parent() -> None:
     """Ignore interrupts: the first call of a worker."""
@@ -25,7 +23,8 @@ def quiet_pool(pool: Callable[..., Any], processes: int) -> Any:
     return pool(processes=processes, initializer=leave_interrupts_to_the_parent)
 
 
-def apply() -> None:
-    """Wrap the pools of the two modules that count and binarise text."""
-    wrap(dictionary, "Pool", quiet_pool)
-    wrap(binarizer, "Pool", quiet_pool)
+WRAPPED = (
+    (dictionary, "Pool", quiet_pool),
+    (binarizer, "Pool", quiet_pool),
+)
+"""The pools of the two modules that count and binarise text."""

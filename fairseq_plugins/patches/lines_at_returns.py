@@ -14,7 +14,6 @@ from fairseq_cli import interactive
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import decoded
-from fairseq_plugins.patches.wrapping import wrap
 
 
 def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer_size: int) -> Iterator[list[str]]:
@@ -44,6 +43,5 @@ def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer
         yield buffer
 
 
-def apply() -> None:
-    """Wrap the function through which the command reads all of its lines."""
-    wrap(interactive, "buffered_read", read_to_line_feeds)
+WRAPPED = ((interactive, "buffered_read", read_to_line_feeds),)
+"""The function through which the command reads all of its lines."""

@@ -11,7 +11,6 @@ from typing import Any
 from fairseq.data.dictionary import Dictionary
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import wrap
 
 MARK = "\ufeff"
 
@@ -28,6 +27,5 @@ def read_without_mark(add_from_file: Callable[..., None], dictionary: Dictionary
         raise UserError(f"{getattr(file, 'name', file)}: line 1: begins with a byte order mark; remove it")
 
 
-def apply() -> None:
-    """Wrap the method through which every task and command reads a dictionary."""
-    wrap(Dictionary, "add_from_file", read_without_mark)
+WRAPPED = ((Dictionary, "add_from_file", read_without_mark),)
+"""The method through which every task and command reads a dictionary."""

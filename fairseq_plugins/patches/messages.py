@@ -8,26 +8,17 @@ from __future__ import annotations
 
 import functools
 import re
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from fairseq.data import Dictionary
-from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import utils as distributed_utils
-from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
-from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.errors import EXPLANATIONS, UserError, nearest
-from fairseq_plugins.integrity import plain_content
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.process import users_mistake
 
 OVERWRITE = " #fairseq:overwrite"
@@ -40,12 +31,6 @@ SHAPES = re.compile(
     r"size mismatch for (\S+): copying a param with shape torch.Size\(\[(.*?)\]\) from checkpoint, "
     r".* model is torch.Size\(\[(.*?)\]\)\.\s"
 )
-
-REGISTRIES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, type[FairseqDataclass]]]] = {
-    "model": (ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY),
-    "task": (TASK_REGISTRY, TASK_DATACLASS_REGISTRY),
-}
-"""Every name of a group, and the declarations of those that have one."""
 
 Line = Callable[[re.Match[str], Mapping[str, Any]], "str | None"]
 
@@ -68,7 +53,7 @@ class Message:
     kinds: type[BaseException] | tuple[type[BaseException], ...] = Exception
 
 
-# --- options and directories ----------------------------------------------------------------------------------------
+# --- options and data -----------------------------------------------------------------------------------------------
 
 
 def no_path(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
@@ -105,18 +90,38 @@ def no_such_split(match: re.Match[str], _local: Mapping[str, Any]) -> str | None
     return f"{directory}: holds no set '{split}'{nearest(split, splits)}; it holds: {', '.join(splits)}"
 
 
-def long_sentence(_match: re.Match[str], local: Mapping[str, Any]) -> str:
-    """Return the line for a set with sentences that are too long; it counts from 1, as editors count lines."""
+def long_sentence(match: re.Match[str], local: Mapping[str, Any]) -> str:
+    """Return the line for a sentence that is too long for the model; it counts from 1, as editors count lines."""
+    number, tokens, positions = match.groups()
 
-    def in_words(sizes: Any) -> str:
-        return " and ".join(f"{int(size):,}" for size in (sizes if isinstance(sizes, (tuple, list)) else [sizes]))
+    def in_words(sizes: str) -> str:
+        # Such as 12, (12, 9) or (np.int64(12), np.int64(9)).
+        return " and ".join(re.findall(r"\d+(?=[,)]|$)", sizes))
 
-    first = min(local["ignored"])
     return (
-        f"sentence {first + 1} has {in_words(local['dataset'].size(first))} tokens with the end mark, at most "
-        f"{in_words(local['max_positions'])} are possible with this model and its --max-source-positions and "
-        f"--max-target-positions; shorten it, or skip such sentences ({len(local['ignored'])} in all) with "
-        "--skip-invalid-size-inputs-valid-test"
+        f"sentence {local.get('start_id', 0) + int(number) + 1} has {in_words(tokens)} tokens with the end mark, at "
+        f"most {in_words(positions)} are possible with this model and its --max-source-positions and "
+        "--max-target-positions; shorten it, or skip such sentences with --skip-invalid-size-inputs-valid-test"
+    )
+
+
+def no_room(match: re.Match[str], local: Mapping[str, Any]) -> str:
+    """Return the line for a ``--max-tokens`` that does not hold the longest sentence."""
+    sizes = local["num_tokens_vec"]
+    longest = max(sizes if sizes is not None else map(local["num_tokens_fn"], local["indices"]))
+    return (
+        f"--max-tokens {match[1]} is smaller than the longest sentence, which has {longest} tokens: use at least "
+        f"--max-tokens {longest}, or leave longer sentences out of the training with --max-source-positions "
+        f"{match[1]} --max-target-positions {match[1]}"
+    )
+
+
+def fp16_on_cpu(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
+    """Return the line for ``--fp16`` without a GPU, which fairseq's master weights and overflows need."""
+    if getattr(local.get("self"), "cuda", False):
+        return None
+    return (
+        "--fp16 needs a GPU; on a CPU leave out --fp16 (in hydra-train add common.fp16=false), or give --bf16 instead"
     )
 
 
@@ -149,22 +154,20 @@ def broken_dictionary(_match: re.Match[str], local: Mapping[str, Any]) -> str | 
 
 def other_weights(path: str, message: str) -> str | None:
     """Return the line for weights that do not fit a model, from the message of torch's ``load_state_dict``."""
-
-    def first(names: Sequence[str]) -> str:
-        return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
-
-    differences = []
-    for heading, kind in (("Missing key(s)", "missing from it"), ("Unexpected key(s)", "unknown to the model")):
-        for line in message.splitlines():
-            if heading in line:
-                names = QUOTED.findall(line)
-                differences.append(f"{len(names)} weights are {kind} ({first(names)})")
-    shapes = [f"{name}: ({there}) in it, ({here}) in the model" for name, there, here in SHAPES.findall(message + "\n")]
-    if shapes:
-        differences.append(f"{len(shapes)} weights have another shape ({first(shapes)})")
-    return (
-        f"checkpoint {path} is of another architecture or dictionary: {'; '.join(differences)}" if differences else None
-    )
+    kinds = {
+        "weights are missing from it": re.findall(r"^\s*Missing key\(s\).*", message, re.MULTILINE),
+        "weights are unknown to the model": re.findall(r"^\s*Unexpected key\(s\).*", message, re.MULTILINE),
+    }
+    differences = {kind: QUOTED.findall(" ".join(lines)) for kind, lines in kinds.items()}
+    differences["weights have another shape"] = [
+        f"{name}: ({there}) in it, ({here}) in the model" for name, there, here in SHAPES.findall(message + "\n")
+    ]
+    said = [
+        f"{len(names)} {kind} ({', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''})"
+        for kind, names in differences.items()
+        if names
+    ]
+    return f"checkpoint {path} is of another architecture or dictionary: {'; '.join(said)}" if said else None
 
 
 def other_model(match: re.Match[str], local: Mapping[str, Any]) -> str | None:
@@ -186,53 +189,20 @@ def other_optimizer(_match: re.Match[str], local: Mapping[str, Any]) -> str:
     )
 
 
-def damaged_checkpoint(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
-    """Return the line for a checkpoint with a setting that its model or task cannot have; None if all are possible."""
-    path = local["filename"]
-    problem = wrong_setting(plain_content(path)) if Path(path).is_file() else None
-    return f"checkpoint {path} is damaged: {problem}" if problem else None
+def unknown_part(match: re.Match[str], local: Mapping[str, Any]) -> str:
+    """Return the line for a checkpoint of a model or task that no loaded code defines."""
+    name = getattr(local["cfg"], "_name", None) or getattr(local["cfg"], match[1], None)
+    return f"the checkpoint's {match[1]} '{name}' is unknown: give the --user-dir that defines it"
 
 
-def wrong_setting(state: Mapping[str, Any]) -> str | None:
-    """Return the problem of the first setting in a checkpoint that is not what is declared; None if all are."""
-    config = state.get("cfg") or {}
-    for group, (names, declarations) in REGISTRIES.items():
-        stored = config.get(group, {})
-        values = vars(stored) if isinstance(stored, Namespace) else stored
-        if not isinstance(values, Mapping):
-            return f"its settings of the {group} are a {type(values).__name__}"
-        chosen = str(values.get("_name"))
-        if values and chosen not in names:
-            return f"unknown {group} '{chosen}'{nearest(chosen, sorted(names))}"
-        declared = declarations.get(ARCH_MODEL_NAME_REGISTRY.get(chosen, chosen) if group == "model" else chosen)
-        settings = {} if declared is None else OmegaConf.structured(declared)
-        for name in settings.keys() & values.keys():
-            try:
-                settings[name] = values[name]
-            except (OmegaConfBaseException, AssertionError, TypeError, ValueError) as error:
-                reason = (str(error) or type(error).__name__).splitlines()[0]
-                return f"its setting {group}.{name} is {str(values[name])[:40]!r}: {reason}"
-    return None
-
-
-@contextmanager
-def explained_by_settings(path: str | Path, state: Mapping[str, Any]) -> Iterator[None]:
-    """Explain an error by the settings of the checkpoint ``state`` at ``path``, if one is wrong.
-
-    Raises:
-        UserError: instead of an error, with the first setting that is wrong.
-    """
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        if problem := wrong_setting(state):
-            raise UserError(f"checkpoint {path} is damaged: {problem}") from error
-        raise
-
-
+DECAY = (
+    "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use --max-update, or "
+    "--total-num-update if the decay does not end with the training"
+)
+OLD_SCORER = "fairseq's scorer does not work with today's sacrebleu: use `fairseq-deep score`, or `sacrebleu` itself"
+TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
+SCHEDULE = "fairseq.optim.lr_scheduler.polynomial_decay_schedule"
 MESSAGES: tuple[Message, ...] = (
     Message("fairseq.tasks.translation:setup_task", "^Could not infer language pair", not_binarised),
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
@@ -240,13 +210,32 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq_cli.validate:main", "NoneType", no_path, TypeError),
     Message("fairseq_cli.eval_lm:main", "NoneType", no_path, TypeError),
     Message("fairseq.options:parse_args_and_arch", "^None$", no_task, KeyError),
-    Message("fairseq.tasks.fairseq_task:filter_indices_by_size", "^Size of sample #", long_sentence),
+    Message("fairseq_cli.interactive:main", TOO_LONG, long_sentence),
+    Message("", TOO_LONG, long_sentence),
+    Message("fairseq.data.data_utils:batch_by_size", r"should not exceed max_tokens=(\d+)", no_room, AssertionError),
+    Message(
+        "fairseq.trainer:get_train_iterator",
+        "^The dataset is empty",
+        lambda *_: (
+            "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
+        ),
+    ),
+    Message(
+        "",
+        r"tokenizer\.source_lang=null",
+        lambda *_: "--tokenizer needs the languages: give --source-lang and --target-lang",
+    ),
+    Message(f"{SCHEDULE}:__init__", "^$", lambda *_: DECAY, AssertionError),
+    Message("fairseq.optim.fp16_optimizer:build_fp32_params", "CUDA|NVIDIA", fp16_on_cpu),
+    Message("fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
+    Message("fairseq_cli.score:cli_main", "", lambda *_: OLD_SCORER, TypeError),
     Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
     Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),
     Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_training),
     Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match", other_optimizer, AssertionError),
     Message(LOADING, "^Model file not found: (.*)", lambda match, _: f"no such checkpoint: {match[1]}", OSError),
-    Message(LOADING, "", damaged_checkpoint),
+    Message("fairseq.models:build_model", "^Could not infer (model) type", unknown_part, AssertionError),
+    Message("fairseq.tasks:setup_task", "^Could not infer (task) type", unknown_part, AssertionError),
 )
 
 
@@ -296,8 +285,10 @@ def call_main_explained(call_main: Callable[..., Any], cfg: Any, main: Callable[
     return call_main(cfg, functools.partial(run_or_explain, main), **kwargs)
 
 
+WRAPPED = ((distributed_utils, "call_main", call_main_explained, 10),)
+
+
 def apply() -> None:
-    """Let the end of every command ask :func:`explain`, and wrap the start of every command."""
+    """Let the end of every command ask :func:`explain`."""
     if explain not in EXPLANATIONS:
         EXPLANATIONS.append(explain)
-    wrap(distributed_utils, "call_main", call_main_explained, order=10)

@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from fairseq import options
-from fairseq_cli import score
 
 from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.patches.wrapping import wrap
 
 REQUIRED = "the following arguments are required: "
 
@@ -42,8 +40,8 @@ class FairseqParser(OneLineParser):
             for name in self.unknown(self.words):
                 if near := nearest(name, missing):
                     raise UserError(f"unknown option '{name}'{near}")
-            for option in missing:
-                self._explain(option, None)
+            for option in EXPLAINED.keys() & set(missing):
+                EXPLAINED[option](None, option)
         super().error(message)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -51,12 +49,9 @@ class FairseqParser(OneLineParser):
         return self.read(args)
 
     def _check_value(self, action: Action, value: Any) -> None:
-        self._explain(f"--{action.dest}", value)
+        if explain := EXPLAINED.get(f"--{action.dest}"):
+            explain(value, f"--{action.dest}")
         super()._check_value(action, value)
-
-    def _explain(self, option: str, value: str | None) -> None:
-        if option in EXPLAINED:
-            EXPLAINED[option](value, option)
 
 
 def make_one_line(parser: ArgumentParser, words: Sequence[str] | None = None) -> None:
@@ -85,15 +80,8 @@ def preprocess_in_one_line(add_args: Callable[..., ArgumentParser], parser: Argu
     return add_args(parser)
 
 
-def score_in_one_line(get_parser: Callable[[], ArgumentParser]) -> ArgumentParser:
-    """Return the parser of fairseq-score."""
-    parser = get_parser()
-    make_one_line(parser)
-    return parser
-
-
-def apply() -> None:
-    """Wrap the functions that fairseq calls after it has imported a user directory."""
-    wrap(options, "parse_args_and_arch", parse_in_one_line, order=30)
-    wrap(options, "add_preprocess_args", preprocess_in_one_line)
-    wrap(score, "get_parser", score_in_one_line)
+WRAPPED = (
+    (options, "parse_args_and_arch", parse_in_one_line, 30),
+    (options, "add_preprocess_args", preprocess_in_one_line),
+)
+"""The functions that fairseq calls after it has imported a user directory."""

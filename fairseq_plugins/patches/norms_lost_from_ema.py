@@ -17,29 +17,19 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.models.ema.ema import EMA
 
-from fairseq_plugins.patches.wrapping import wrap
-
 logger = logging.getLogger(__name__)
 
 
-def _is_version(name: str) -> bool:
-    return name.rpartition(".")[2] == "version"
+def versions_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of ``state`` that say from which version of fairseq a stack is."""
+    return {name: value for name, value in state.items() if name.rpartition(".")[2] == "version"}
 
 
-def _versions(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in state.items() if _is_version(name)}
-
-
-def _older(state: Mapping[str, Any], versions: Mapping[str, Any]) -> bool:
-    """Return whether ``state`` has a version that is not in ``versions``; copies may differ in type and device."""
-    return any(name in state and state[name].tolist() != value.tolist() for name, value in versions.items())
-
-
-def _with(versions: Mapping[str, Any], state: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def completed(state: MutableMapping[str, Any], versions: Mapping[str, Any]) -> MutableMapping[str, Any]:
     """Return a copy of ``state`` with ``versions``, and with torch's metadata of the state."""
-    completed = copy.copy(state)
-    completed.update(versions)
-    return completed
+    copied = copy.copy(state)
+    copied.update(versions)
+    return copied
 
 
 def _warn(names: Iterable[str]) -> None:
@@ -57,10 +47,10 @@ def restore_with_versions(
     Entries that ``state_dict`` lacks keep their values, which are those of the model after a checkpoint is loaded.
     """
     own = ema.model.state_dict()
-    versions = _versions(own)
-    if _older(state_dict, versions) and (lost := own.keys() - state_dict.keys()):
+    # The state of a step lacks versions alone.
+    if lost := own.keys() - state_dict.keys() - versions_of(own).keys():
         _warn(lost)
-    restore(ema, _with(versions, state_dict), *args, **kwargs)
+    restore(ema, completed(state_dict, versions_of(own)), *args, **kwargs)
 
 
 def build_with_versions(
@@ -68,7 +58,7 @@ def build_with_versions(
 ) -> None:
     """``EMA.build_fp32_params``, whose tensors are those of the copy itself if that is in float32."""
     if state_dict is not None:
-        state_dict = _with(_versions(ema.model.state_dict()), state_dict)
+        state_dict = completed(state_dict, versions_of(ema.model.state_dict()))
     build(ema, state_dict, *args, **kwargs)
 
 
@@ -76,19 +66,19 @@ def load_complete(load: Callable[..., dict[str, Any]], fpath: str, *args: Any, *
     """``load_ema_from_checkpoint``, which returns the average as a separate model."""
     state = load(fpath, *args, **kwargs)
     average = state["model"]
-    if not any(value.eq(1).all() for value in _versions(average).values()):
-        return state
-    weights = checkpoint_utils.load_checkpoint_to_cpu(fpath)["model"]
-    lost = weights.keys() - average.keys()
-    if lost:
-        _warn(lost)
-        best = {**weights, **state["extra_state"].get("ema_fp32_params", {})}
-        average.update({name: best[name] for name in lost}, **_versions(weights))
+    # Stock fairseq has written version 1 where it has removed a norm.
+    if any(value.eq(1).all() for value in versions_of(average).values()):
+        weights = checkpoint_utils.load_checkpoint_to_cpu(fpath)["model"]
+        if lost := weights.keys() - average.keys():
+            _warn(lost)
+            best = {**weights, **state["extra_state"].get("ema_fp32_params", {})}
+            average.update({name: best[name] for name in lost}, **versions_of(weights))
     return state
 
 
-def apply() -> None:
-    """Wrap both functions that write the average, and the one that reads it from a file."""
-    wrap(EMA, "restore", restore_with_versions)
-    wrap(EMA, "build_fp32_params", build_with_versions)
-    wrap(checkpoint_utils, "load_ema_from_checkpoint", load_complete)
+WRAPPED = (
+    (EMA, "restore", restore_with_versions),
+    (EMA, "build_fp32_params", build_with_versions),
+    (checkpoint_utils, "load_ema_from_checkpoint", load_complete),
+)
+"""Both functions that write the average, and the one that reads it from a file."""

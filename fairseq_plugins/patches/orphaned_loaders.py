@@ -11,8 +11,6 @@ from typing import Any
 
 from torch.utils.data._utils import worker
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def watch_who_started_it(initialise: Callable[[Any], None], watchdog: Any) -> None:
     """``ManagerWatchdog.__init__``, with the process that has forked this one in place of today's parent."""
@@ -22,6 +20,5 @@ def watch_who_started_it(initialise: Callable[[Any], None], watchdog: Any) -> No
         watchdog.manager_pid = parent.pid
 
 
-def apply() -> None:
-    """Wrap what tells a worker of torch's DataLoader that its training has ended."""
-    wrap(worker.ManagerWatchdog, "__init__", watch_who_started_it)
+WRAPPED = ((worker.ManagerWatchdog, "__init__", watch_who_started_it),)
+"""What tells a worker of torch's DataLoader that its training has ended."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.process import end_with_torchrun
 
 
@@ -20,6 +19,5 @@ def call_main_until_alone(call_main: Callable[..., Any], *args: Any, **kwargs: A
     return call_main(*args, **kwargs)
 
 
-def apply() -> None:
-    """Wrap the start of every command."""
-    wrap(distributed_utils, "call_main", call_main_until_alone, order=30)
+WRAPPED = ((distributed_utils, "call_main", call_main_until_alone, 30),)
+"""The start of every command."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from fairseq import tasks
 
-from fairseq_plugins.patches.wrapping import wrap
-
 BINARISED = "data-bin"
 
 
@@ -30,6 +28,5 @@ def setup_on_binarised(setup_task: Callable[..., Any], cfg: Any, *args: Any, **k
     return setup_task(cfg, *args, **kwargs)
 
 
-def apply() -> None:
-    """Wrap the function that makes every task."""
-    wrap(tasks, "setup_task", setup_on_binarised)
+WRAPPED = ((tasks, "setup_task", setup_on_binarised),)
+"""The function that makes every task."""

@@ -13,8 +13,6 @@ from typing import Any
 import torch.distributed as dist
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def broadcast_by_torch(broadcast: Callable[..., Any], obj: Any, src_rank: int, group: Any, dist_device: Any) -> Any:
     """``_broadcast_object_slow`` by torch's own function; TPUs have none."""
@@ -25,6 +23,5 @@ def broadcast_by_torch(broadcast: Callable[..., Any], obj: Any, src_rank: int, g
     return box[0]
 
 
-def apply() -> None:
-    """Wrap the sending of what is not a tensor."""
-    wrap(distributed_utils, "_broadcast_object_slow", broadcast_by_torch)
+WRAPPED = ((distributed_utils, "_broadcast_object_slow", broadcast_by_torch),)
+"""The sending of what is not a tensor."""

@@ -12,8 +12,6 @@ from typing import Any
 
 from fairseq.data.iterators import EpochBatchIterator
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def state_with_share(state_dict: Callable[..., dict[str, Any]], iterator: EpochBatchIterator) -> dict[str, Any]:
     """``EpochBatchIterator.state_dict`` that also stores the total of batches and the number of processes."""
@@ -33,7 +31,8 @@ def load_share(load: Callable[..., None], iterator: EpochBatchIterator, state: d
     load(iterator, state)
 
 
-def apply() -> None:
-    """Wrap the functions that save and load the iterator's state."""
-    wrap(EpochBatchIterator, "state_dict", state_with_share)
-    wrap(EpochBatchIterator, "load_state_dict", load_share)
+WRAPPED = (
+    (EpochBatchIterator, "state_dict", state_with_share),
+    (EpochBatchIterator, "load_state_dict", load_share),
+)
+"""The functions that save and load the iterator's state."""

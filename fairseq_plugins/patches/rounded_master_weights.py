@@ -17,7 +17,6 @@ from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimi
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import wrap
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ def master_weights(optimizer: Any) -> list[Tensor]:
     if masters is None:
         return []
     # One flat tensor for each device, or one for each parameter.
-    return [each.data for each in (masters.values() if isinstance(masters, dict) else masters)]
+    return [tensor.data for tensor in (masters.values() if isinstance(masters, dict) else masters)]
 
 
 def save_exactly(state_dict: Callable[..., dict[str, Any]], optimizer: Any) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def load_exactly(
     if (saved := state_dict.get(MASTERS)) is None:
         logger.warning("the checkpoint has no float32 master weights: they start from its rounded weights")
         return
-    if [each.shape for each in saved] != [each.shape for each in masters]:
+    if [tensor.shape for tensor in saved] != [tensor.shape for tensor in masters]:
         raise UserError(
             "the checkpoint has the float32 master weights of other parameters, or in other parts "
             "(--fp16-no-flatten-grads): keep the settings, or use --reset-optimizer"
@@ -78,8 +77,8 @@ def load_exactly(
         master.copy_(value)
 
 
-def apply() -> None:
-    """Wrap what the three optimizers in half precision save and load."""
-    for kind in (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer):
-        wrap(kind, "state_dict", save_exactly)
-        wrap(kind, "load_state_dict", load_exactly)
+OPTIMIZERS = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
+WRAPPED = (
+    *((optimizer, "state_dict", save_exactly) for optimizer in OPTIMIZERS),
+    *((optimizer, "load_state_dict", load_exactly) for optimizer in OPTIMIZERS),
+)

@@ -8,42 +8,30 @@ tensor appears under all its names, and changes it in place under each. With onl
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from fairseq.models.ema.ema import EMA
 
-from fairseq_plugins.patches.wrapping import wrap
-
-
-class _EachTensorOnce:
-    """The state dict of a model, all that the averaging reads, with one name for each tensor."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.state = model.state_dict()
-        first: dict[tuple[Any, ...], str] = {}
-        self.aliases: dict[str, str] = {}
-        for name, tensor in self.state.items():
-            if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
-                continue
-            place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
-            if first.setdefault(place, name) != name:
-                self.aliases[name] = first[place]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {name: tensor for name, tensor in self.state.items() if name not in self.aliases}
-
 
 def average_each_tensor_once(step: Callable[..., None], ema: EMA, new_model: Any, *args: Any, **kwargs: Any) -> None:
-    """``EMA._step_internal`` on a model whose shared tensors have one name each."""
-    once = _EachTensorOnce(new_model)
-    step(ema, once, *args, **kwargs)
-    for alias, name in once.aliases.items():
+    """``EMA._step_internal``, which reads only the state dict of the model, with one name for each tensor."""
+    state = new_model.state_dict()
+    first: dict[tuple[Any, ...], str] = {}
+    aliases = {}
+    for name, tensor in state.items():
+        if isinstance(tensor, torch.Tensor) and tensor.numel():
+            place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+            if first.setdefault(place, name) != name:
+                aliases[name] = first[place]
+    once = {name: tensor for name, tensor in state.items() if name not in aliases}
+    step(ema, SimpleNamespace(state_dict=lambda: once), *args, **kwargs)
+    for alias, name in aliases.items():
         # The float32 copies are saved with the checkpoint under every name.
         if alias in ema.fp32_params and name in ema.fp32_params:
             ema.fp32_params[alias] = ema.fp32_params[name]
 
 
-def apply() -> None:
-    """Wrap the averaging."""
-    wrap(EMA, "_step_internal", average_each_tensor_once)
+WRAPPED = ((EMA, "_step_internal", average_each_tensor_once),)
+"""The averaging."""

@@ -17,7 +17,6 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import wrap
 
 
 def copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, *args: Any, **kwargs: Any) -> Any:
@@ -58,8 +57,9 @@ def save_once(save: Callable[..., Any], obj: Any, stream: Any) -> Any:
     return save(obj, stream) if isinstance(stream, str) else torch.save(obj, stream)
 
 
-def apply() -> None:
-    """Wrap the functions that write and copy checkpoints."""
-    wrap(checkpoint_utils, "torch_persistent_save", save_or_leave_nothing)
-    wrap(checkpoint_utils, "_torch_persistent_save", save_once)
-    wrap(PathManager, "copy", copy_whole)
+WRAPPED = (
+    (checkpoint_utils, "torch_persistent_save", save_or_leave_nothing),
+    (checkpoint_utils, "_torch_persistent_save", save_once),
+    (PathManager, "copy", copy_whole),
+)
+"""The functions that write and copy checkpoints."""

@@ -6,11 +6,8 @@ releases the lock when that process ends, however it ends, and workers that it h
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
-import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +17,6 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import wrap
 
 logger = logging.getLogger(__name__)
 
@@ -48,42 +44,28 @@ def release() -> None:
         _held.popitem()[1].close()
 
 
-def claim(directory: Path) -> str | None:
+def claim(directory: Path) -> bool:
     """Lock ``directory`` until this process ends, locks another one or calls :func:`release`.
 
     Returns:
-        The owner of the lock, if another process has it.
+        Whether no other process has it; on a file system without locks this is not known.
     """
     place = directory.resolve()
     if place in _held:
-        return None
+        return True
     release()
-    try:
-        # Not truncated: it may belong to another process.
-        file = open(place / LOCK, "a+", encoding="utf-8")  # noqa: SIM115
-    except OSError as error:
-        _warn(directory, error)
-        return None
+    file = open(place / LOCK, "a", encoding="utf-8")  # noqa: SIM115
     try:
         # A lock by process, unlike flock(): a data loader that outlives a killed training does not keep it.
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _held[place] = file
+    except (BlockingIOError, PermissionError):
+        file.close()
+        return False
     except OSError as error:
-        with file:
-            if isinstance(error, (BlockingIOError, PermissionError)):
-                file.seek(0)
-                return file.read().strip() or "an unknown process"
-        _warn(directory, error)
-        return None
-    _held[place] = file
-    with contextlib.suppress(OSError):  # a full disk
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-    return None
-
-
-def _warn(directory: Path, error: OSError) -> None:
-    logger.warning(f"{directory} cannot be locked ({error.strerror}): make sure that no other training writes there")
+        file.close()
+        logger.warning(f"{directory} cannot be locked ({error.strerror}): make sure that no other training uses it")
+    return True
 
 
 def claim_and_load(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
@@ -92,12 +74,10 @@ def claim_and_load(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
     Raises:
         UserError: another training is writing there; raised in every process.
     """
-    other = None
-    local = "://" not in cfg.save_dir
-    if local and not cfg.no_save and distributed_utils.is_master(trainer.cfg.distributed_training):
-        other = claim(Path(cfg.save_dir))
-    problem = f"{cfg.save_dir}: another training is writing there ({other}); wait for it to end, or use another "
-    raise_everywhere(trainer, f"{problem}--save-dir" if other else None)
+    saves = "://" not in cfg.save_dir and not cfg.no_save
+    free = not (saves and distributed_utils.is_master(trainer.cfg.distributed_training)) or claim(Path(cfg.save_dir))
+    problem = f"{cfg.save_dir}: another training is writing there; wait for it to end, or use another --save-dir"
+    raise_everywhere(trainer, None if free else problem)
     return load(cfg, trainer, **kwargs)
 
 
@@ -109,7 +89,8 @@ def call_and_release(call_main: Callable[..., None], *args: Any, **kwargs: Any) 
         release()
 
 
-def apply() -> None:
-    """Wrap the function by which a training looks for checkpoints, and the start of every command."""
-    wrap(checkpoint_utils, "load_checkpoint", claim_and_load, order=20)
-    wrap(distributed_utils, "call_main", call_and_release, order=50)
+WRAPPED = (
+    (checkpoint_utils, "load_checkpoint", claim_and_load, 20),
+    (distributed_utils, "call_main", call_and_release, 50),
+)
+"""The function by which a training looks for checkpoints, and the start of every command."""

@@ -14,8 +14,6 @@ from typing import Any
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from torch import Tensor
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def block_up_to_this_step(
     block: Callable[..., Tensor], blocker: Any, tokens: Tensor, lprobs: Tensor, bsz: int, beam_size: int, step: int
@@ -24,6 +22,5 @@ def block_up_to_this_step(
     return block(blocker, tokens[:, : step + 1], lprobs, bsz, beam_size, step)
 
 
-def apply() -> None:
-    """Wrap the block that runs without the extension."""
-    wrap(NGramRepeatBlock, "_no_repeat_ngram", block_up_to_this_step)
+WRAPPED = ((NGramRepeatBlock, "_no_repeat_ngram", block_up_to_this_step),)
+"""The block that runs without the extension."""

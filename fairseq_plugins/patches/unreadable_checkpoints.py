@@ -7,7 +7,7 @@ https://github.com/facebookresearch/fairseq/issues/5610 shows the kind of error 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from fairseq.file_io import PathManager
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import explained, plain_content, require_content, require_sound
-from fairseq_plugins.patches.wrapping import wrap
 
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
@@ -27,9 +26,8 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
     Raises:
         UserError: the file is missing, of another kind, damaged, holds more than plain data, or is not finite.
     """
-    local = Path(PathManager.get_local_path(path))
     with explained(path):
-        require_sound(local)
+        require_sound(Path(PathManager.get_local_path(path)))
     try:
         with explained(path):
             state = load(path, *args, **kwargs)
@@ -37,17 +35,10 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
         raise
     except Exception:
         # fairseq reads its entries before it is known to be a checkpoint; if it is one, the error has another cause.
-        _require_schedule(local, plain_content(local))
+        plain_content(PathManager.get_local_path(path))
         raise
     require_content(path, state)
     return state
-
-
-def _require_schedule(path: Path, state: Mapping[str, Any]) -> None:
-    # fairseq makes it from the best loss that old files have; nothing else needs it, so that others may be without.
-    history = state.get("optimizer_history")
-    if history is not None and not (history and {"lr_scheduler_state", "best_loss"} & set(history[-1])):
-        raise UserError(f"checkpoint {path} is damaged: its entry 'optimizer_history' has no state of a schedule")
 
 
 def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwargs: Any) -> Any:
@@ -66,7 +57,8 @@ def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwa
     return load(cfg, trainer, **kwargs)
 
 
-def apply() -> None:
-    """Wrap the two functions by which every command reads a checkpoint."""
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_or_explain, order=20)
-    wrap(checkpoint_utils, "load_checkpoint", require_restore_file, order=40)
+WRAPPED = (
+    (checkpoint_utils, "load_checkpoint_to_cpu", load_or_explain, 20),
+    (checkpoint_utils, "load_checkpoint", require_restore_file, 40),
+)
+"""The two functions by which every command reads a checkpoint."""

@@ -13,8 +13,6 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.patches.wrapping import wrap
-
 logger = logging.getLogger(__name__)
 
 
@@ -29,6 +27,5 @@ def load_and_stop(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs
     return loaded
 
 
-def apply() -> None:
-    """Wrap the last step before the loop over epochs."""
-    wrap(checkpoint_utils, "load_checkpoint", load_and_stop, order=10)
+WRAPPED = ((checkpoint_utils, "load_checkpoint", load_and_stop, 10),)
+"""The last step before the loop over epochs."""

@@ -12,8 +12,6 @@ from typing import Any
 from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.patches.wrapping import wrap
-
 COUNTS = ("num_bad_epochs", "cooldown_counter")
 
 
@@ -46,8 +44,9 @@ def load_counts(load: Callable[..., None], schedule: Any, state: dict[str, Any])
     vars(schedule.lr_scheduler).update({name: state[name] for name in COUNTS if name in state})
 
 
-def apply() -> None:
-    """Wrap the trainer's loading, and the state of the schedule that depends on the validation."""
-    wrap(Trainer, "load_checkpoint", tell_schedule, order=20)
-    wrap(ReduceLROnPlateauLRSchedule, "state_dict", save_counts)
-    wrap(ReduceLROnPlateauLRSchedule, "load_state_dict", load_counts)
+WRAPPED = (
+    (Trainer, "load_checkpoint", tell_schedule, 20),
+    (ReduceLROnPlateauLRSchedule, "state_dict", save_counts),
+    (ReduceLROnPlateauLRSchedule, "load_state_dict", load_counts),
+)
+"""The trainer's loading, and the state of the schedule that depends on the validation."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.patches.wrapping import wrap
-
 
 def iterator_of_its_own(
     get_valid_iterator: Callable[..., Any], trainer: Trainer, subset: str, disable_iterator_cache: bool = False
@@ -22,6 +20,5 @@ def iterator_of_its_own(
     return get_valid_iterator(trainer, subset, disable_iterator_cache=disable_iterator_cache or same)
 
 
-def apply() -> None:
-    """Wrap the method by which validation gets its iterator."""
-    wrap(Trainer, "get_valid_iterator", iterator_of_its_own)
+WRAPPED = ((Trainer, "get_valid_iterator", iterator_of_its_own),)
+"""The method by which validation gets its iterator."""

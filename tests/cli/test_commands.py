@@ -1,4 +1,4 @@
-"""``fairseq-deep`` on a toy corpus: fairseq's commands really run, with the architectures of this package."""
+"""``fairseq-deep hydra-train`` on a toy corpus: it really trains, with paths as a user writes them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 import torch
 import yaml
 
-from fairseq_plugins.cli.main import main
 from fairseq_plugins.cli.stock import USER_DIR
 from tests import toy
 
+SIZES = {"layers": 1, "embed_dim": 8, "ffn_embed_dim": 8, "attention_heads": 1}
 CONFIG = {
     "common": {"cpu": True, "seed": 3, "log_format": "none"},
     "checkpoint": {"save_dir": "saved", "no_epoch_checkpoints": True},
@@ -27,45 +27,9 @@ CONFIG = {
     "lr_scheduler": {"_name": "fixed"},
     "model": {
         "_name": "deep_transformer",
-        "encoder_layers": 1,
-        "encoder_embed_dim": 8,
-        "encoder_ffn_embed_dim": 8,
-        "encoder_attention_heads": 1,
-        "decoder_layers": 1,
-        "decoder_embed_dim": 8,
-        "decoder_ffn_embed_dim": 8,
-        "decoder_attention_heads": 1,
+        **{f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in SIZES.items()},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return toy.binarise(tmp_path_factory.mktemp("toy"))
-
-
-@pytest.fixture(scope="module")
-def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two updates of ``fairseq-deep train`` with an architecture that fairseq alone does not know."""
-    saved = tmp_path_factory.mktemp("saved")
-    flags = [*toy.TINY_MODEL, *toy.RECIPE, "--max-update", "2", "--save-dir", str(saved)]
-    assert main(["train", str(data), "--arch", "post_ln_transformer", *flags]) == 0
-    return saved / "checkpoint_last.pt"
-
-
-def test_train_knows_the_architectures(checkpoint: Path) -> None:
-    saved = torch.load(checkpoint, weights_only=True)
-    assert saved["cfg"]["model"]["_name"] == "post_ln_transformer"
-    assert saved["optimizer_history"][-1]["num_updates"] == 2
-
-
-def test_generate_translates_every_sentence(checkpoint: Path, data: Path, tmp_path: Path) -> None:
-    flags = ["--cpu", "--beam", "1", "--max-len-b", "5", "--max-tokens", "400", "--results-path", str(tmp_path)]
-    assert main(["generate", str(data), "--path", str(checkpoint), *flags]) == 0
-    lines = (tmp_path / "generate-test.txt").read_text(encoding="utf-8").splitlines()
-    assert sorted(int(line[2:].split("\t")[0]) for line in lines if line.startswith("H-")) == list(range(60))
-
-
 MISTAKES = {
     "+model.encoder_lyers=3": "unknown setting 'encoder_lyers' (did you mean 'encoder_layers'?)",
     "optimisation.max_update=3": "unknown setting 'optimisation' (did you mean 'optimization'?)",
@@ -92,51 +56,36 @@ for directory in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
-class TestHydraTrain:
-    """In processes of their own, since Hydra keeps state that outlives a run; all fork from one that has imported."""
+def run(*command: str, cwd: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
-    def prepare(self, data: Path, directory: Path, *overrides: str) -> Path:
+
+@pytest.mark.slow
+def test_hydra_train(tmp_path: Path) -> None:
+    """In processes of their own, since Hydra keeps state that outlives a run; most fork from one that has imported."""
+    data = toy.binarise(tmp_path)
+    runs = {}
+    for number, override in enumerate(["", *MISTAKES, "alone"]):
+        runs[override] = directory = tmp_path / f"run{number}"
+        directory.mkdir()
         (directory / "data-bin").symlink_to(data)
         (directory / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
-        (directory / "overrides").write_text(" ".join(overrides), encoding="utf-8")
-        return directory
-
-    def run(self, *command: str, cwd: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)}
-        done = subprocess.run(
-            [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-
-    @pytest.fixture(scope="class")
-    def ended(self, data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-        """The directory in which a training with an override, or with none, has ended."""
-        overrides = ["", *MISTAKES]
-        runs = {one: self.prepare(data, tmp_path_factory.mktemp("run"), one) for one in overrides}
-        self.run("-c", FORKED, *map(str, runs.values()), cwd=tmp_path_factory.getbasetemp())
-        return runs
-
-    def check_saved(self, directory: Path) -> None:
+        (directory / "overrides").write_text(override, encoding="utf-8")
+    alone = runs.pop("alone")
+    run("-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", "--config-name", "tiny", cwd=alone)
+    run("-c", FORKED, *map(str, runs.values()), cwd=tmp_path)
+    errors = {override: (directory / "stderr").read_text(encoding="utf-8") for override, directory in runs.items()}
+    codes = {override: (directory / "code").read_text() for override, directory in runs.items()}
+    assert codes == {"": "0", **dict.fromkeys(MISTAKES, "2")}, errors
+    for directory in (alone, runs[""]):
         saved = torch.load(directory / "saved" / "checkpoint_last.pt", weights_only=True)
         assert saved["cfg"]["model"]["_name"] == "deep_transformer"
         assert saved["cfg"]["common"]["user_dir"] == USER_DIR
-
-    def test_relative_paths_mean_the_working_directory(self, ended: dict[str, Path]) -> None:
-        assert (ended[""] / "code").read_text() == "0", (ended[""] / "stderr").read_text()
-        self.check_saved(ended[""])
-
-    def test_a_process_that_is_started_for_it_trains_the_same(self, data: Path, tmp_path: Path) -> None:
-        self.prepare(data, tmp_path)
-        command = ["-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", "--config-name", "tiny"]
-        self.run(*command, cwd=tmp_path)
-        self.check_saved(tmp_path)
-
-    @pytest.mark.parametrize("override", MISTAKES)
-    def test_a_mistake_is_one_line(self, override: str, ended: dict[str, Path]) -> None:
-        assert (ended[override] / "code").read_text() == "2"
-        said = (ended[override] / "stderr").read_text(encoding="utf-8")
-        errors = [text for text in said.splitlines() if text.startswith("error: ")]
-        assert len(errors) == 1
-        assert errors[0].startswith(f"error: {MISTAKES[override]}")
-        assert "Traceback" not in said
+    for override, line in MISTAKES.items():
+        said = [text for text in errors[override].splitlines() if text.startswith(("error: ", "Traceback"))]
+        assert len(said) == 1
+        assert said[0].startswith(f"error: {line}")

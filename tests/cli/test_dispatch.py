@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -40,11 +40,6 @@ def _command_line_is_put_back() -> Iterator[None]:
     before = sys.argv
     yield
     assert sys.argv is before
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_exists(name: str) -> None:
-    assert importlib.util.find_spec(COMMANDS[name].module) is not None
 
 
 @pytest.mark.parametrize(
@@ -95,53 +90,66 @@ def test_one_line_and_code_2(
     assert (output, calls) == ("", [])
 
 
-def test_help_names_every_command(capfd: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command_and_each_exists(capfd: pytest.CaptureFixture[str]) -> None:
+    assert [name for name, command in COMMANDS.items() if importlib.util.find_spec(command.module) is None] == []
     assert main(["--help"]) == 0
     words = {line.split()[0] for line in capfd.readouterr().out.splitlines() if line.startswith("  ")}
     assert words == set(COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("argv", "value", "rest"),
-    [
-        (["a", "-x", "1", "b"], "1", ["a", "b"]),
-        (["--long=1", "-x", "2"], "2", []),
-        (["--longer", "1"], None, ["--longer", "1"]),
-        (["--long"], None, []),
-    ],
-)
-def test_take_option(argv: Sequence[str], value: str, rest: list[str]) -> None:
-    assert stock.take_option(argv, "--long", "-x") == (value, rest)
+def test_take_option() -> None:
+    def take(*argv: str) -> tuple[str | None, list[str]]:
+        return stock.take_option(argv, "--long", "-x")
+
+    assert take("a", "-x", "1", "b") == ("1", ["a", "b"])
+    assert take("--long=1", "-x", "2") == ("2", [])
+    assert take("--longer", "1") == (None, ["--longer", "1"])
+    assert take("--long") == (None, [])
 
 
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (
-            ["--config-name", "smal"],
-            "error: unknown --config-name 'smal' (did you mean 'small'?); legal values: a/b, model, small\n",
-        ),
-        (["--config-name=smal.yaml"], "error: unknown --config-name 'smal.yaml' (did you mean 'small'?); legal"),
-        (["--config-dir", "absent", "--config-name", "small"], "error: --config-dir absent: no such directory"),
-        (
-            ["--config-name", "model"],
-            "error: --config-name model: this is the name of a group of fairseq's settings; rename the file",
-        ),
-        (["--confg-name", "small"], "error: unknown option '--confg-name' (did you mean '--config-name'?); legal: "),
-    ],
-)
-def test_a_yaml_file_that_is_not_there(
-    flags: Sequence[str], line: str, calls: list[list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+YAML = {
+    "--config-name smal": "unknown --config-name 'smal' (did you mean 'small'?); legal values: a/b, latin, ",
+    "--config-name=smal.yaml": "unknown --config-name 'smal.yaml' (did you mean 'small'?); legal",
+    "--config-dir absent --config-name small": "--config-dir absent: no such directory",
+    "--config-name model": "--config-name model: this is the name of a group of fairseq's settings; rename the file",
+    "--confg-name small": "unknown option '--confg-name' (did you mean '--config-name'?); legal: ",
+    "--config-name latin": "{}/latin.yaml: line 1: not UTF-8 (byte 0xe9)",
+    "--config-name none": "{}/none.yaml: empty",
+}
+
+
+def test_a_yaml_file_that_is_not_there_or_no_text(
+    calls: list[list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a").mkdir()
     for name in ("small.yaml", "a/b.yaml", "model.yaml", "notes.txt"):
         (tmp_path / name).write_text("common: {}\n")
-    assert main(["hydra-train", "--config-dir", str(tmp_path), *flags]) == 2
-    assert capfd.readouterr().err.startswith(line)
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\n")
+    (tmp_path / "none.yaml").touch()
+    for flags, line in YAML.items():
+        assert main(["hydra-train", "--config-dir", str(tmp_path), *flags.split()]) == 2
+        assert capfd.readouterr().err.startswith(f"error: {line.format(tmp_path)}")
     assert calls == []
     for name in ("small", "small.yaml", "a/b"):
         assert main(["hydra-train", "--config-dir", str(tmp_path), "--config-name", name]) == 0
     assert len(calls) == 3
+
+
+UNFINISHED: Mapping[str, Mapping[str, Any]] = {
+    "unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?); legal: ": {
+        "model": {"_name": "admin_transfromer"}
+    },
+    "unknown optimizer._name 'adma' (did you mean 'adam": {"optimizer": {"_name": "adma"}},
+    "unknown criterion._name 'cross_entrpy' (did you mean 'cross_entropy'?); legal values: adapt": {
+        "criterion": "cross_entrpy"
+    },
+    "unknown task._name 'transaltion' (did you mean 'translation'": {"task": {"_name": "transaltion"}},
+    "unknown group of settings 'optimisation' (did you mean 'optimization'?); legal values: _name, ": {
+        "optimisation": {"lr": [1]}
+    },
+    "task.data is missing": {"task": {"data": "???"}, "model": {"_name": "admin_transformer"}},
+}
+"""How the line begins about what a YAML file has."""
 
 
 class TestInHydra:
@@ -151,57 +159,26 @@ class TestInHydra:
         job = stock._in_hydra(lambda cfg: cfg.common.user_dir)
         assert job(OmegaConf.create({"common": {"user_dir": None}})) == HERE
 
-    @pytest.mark.parametrize(
-        ("error", "line"),
-        [
-            (UserError("no such norm"), "error: no such norm\n"),
-            (
-                ConfigAttributeError("Key 'encoder_lyers' not in 'Config'\n    full_key: encoder_lyers"),
-                "error: Key 'encoder_lyers' not in 'Config'; full_key: encoder_lyers\n",
-            ),
-        ],
-    )
-    def test_mistakes_end_the_program(self, error: Exception, line: str, capfd: pytest.CaptureFixture[str]) -> None:
-        def job(cfg: object) -> None:
-            raise error
+    def test_mistakes_end_the_program(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        def raising(error: Exception) -> Callable[[object], None]:
+            def job(cfg: object) -> None:
+                raise error
 
-        with pytest.raises(SystemExit) as ended:
-            stock._in_hydra(job)(OmegaConf.create({"common": {"user_dir": None}}))
-        assert ended.value.code == 2
-        assert capfd.readouterr().err == line
+            return job
 
-    @pytest.mark.parametrize(
-        ("more", "line"),
-        [
-            (
-                {"model": {"_name": "admin_transfromer"}},
-                "error: unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?); legal: ",
-            ),
-            ({"optimizer": {"_name": "adma"}}, "error: unknown optimizer._name 'adma' (did you mean 'adam"),
-            (
-                {"criterion": "cross_entrpy"},
-                "error: unknown criterion._name 'cross_entrpy' (did you mean 'cross_entropy'?); legal values: adapt",
-            ),
-            ({"task": {"_name": "transaltion"}}, "error: unknown task._name 'transaltion' (did you mean 'translation'"),
-            (
-                {"optimisation": {"lr": [1]}},
-                "error: unknown group of settings 'optimisation' (did you mean 'optimization'?); legal values: _name, ",
-            ),
-            ({"task": {"data": "???"}, "model": {"_name": "admin_transformer"}}, "error: task.data is missing"),
-        ],
-    )
-    def test_unfinished_yaml(self, more: dict[str, Any], line: str, capfd: pytest.CaptureFixture[str]) -> None:
-        job = stock._in_hydra(lambda cfg: pytest.fail("the job ran"))
-        with pytest.raises(SystemExit) as ended:
-            job(OmegaConf.create({"common": {"user_dir": None}, **more}))
-        assert ended.value.code == 2
-        assert capfd.readouterr().err.startswith(line)
+        def in_job(more: Mapping[str, Any], job: Callable[[object], None]) -> str:
+            with pytest.raises(SystemExit) as ended:
+                stock._in_hydra(job)(OmegaConf.create({"common": {"user_dir": None}, **more}))
+            assert ended.value.code == 2
+            return capfd.readouterr().err
 
-    def test_another_user_directory_in_the_yaml_is_refused(self, tmp_path: Path) -> None:
-        job = stock._in_hydra(lambda cfg: pytest.fail("the job ran"))
-        with pytest.raises(SystemExit) as ended:
-            job(OmegaConf.create({"common": {"user_dir": str(tmp_path)}}))
-        assert ended.value.code == 2
+        assert in_job({}, raising(UserError("no such norm"))) == "error: no such norm\n"
+        unknown = ConfigAttributeError("Key 'encoder_lyers' not in 'Config'\n    full_key: encoder_lyers")
+        said = "error: Key 'encoder_lyers' not in 'Config'; full_key: encoder_lyers\n"
+        assert in_job({}, raising(unknown)) == said
+        for line, more in UNFINISHED.items():
+            assert in_job(more, lambda cfg: pytest.fail("the job ran")).startswith(f"error: {line}")
+        assert "cannot take" in in_job({"common": {"user_dir": str(tmp_path)}}, lambda cfg: pytest.fail("the job ran"))
 
     @pytest.mark.parametrize(
         ("mode", "chdir", "returns"),
@@ -216,19 +193,6 @@ class TestInHydra:
         monkeypatch.chdir(tmp_path)
         job = stock._in_hydra(lambda cfg: Path.cwd())
         assert job(OmegaConf.create({"common": {"user_dir": None}})) == (Path(HERE) if returns else tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [(b"a: \xe9\n", "line 1: not UTF-8 (byte 0xe9)"), (b"", "empty")],
-)
-def test_a_yaml_file_that_is_no_text(
-    content: bytes, line: str, calls: list[list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "x.yaml").write_bytes(content)
-    assert main(["hydra-train", "--config-dir", str(tmp_path), "--config-name", "x"]) == 2
-    assert capfd.readouterr().err == f"error: {tmp_path}/x.yaml: {line}\n"
-    assert calls == []
 
 
 def test_a_deleted_directory_is_one_line(

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.cli.short_log import Shortened, short_log
 from fairseq_plugins.process import print_utf_8
 from tests import toy
 
@@ -59,25 +58,13 @@ def test_a_training_begins_with_few_lines(
         assert kept in lines[:start]
 
 
-def test_only_what_is_printed_is_shortened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    handlers: list[logging.Handler] = [logging.FileHandler(tmp_path / "x"), logging.StreamHandler(sys.stdout)]
-    with monkeypatch.context() as patched:
-        patched.setattr(logging.getLogger(), "handlers", handlers)
-        patched.setattr(logging.getLogger(), "level", logging.INFO)
-        with short_log():
-            assert [[type(added) for added in handler.filters] for handler in handlers] == [[], [Shortened]]
-    handlers[0].close()
-
-
-@pytest.mark.parametrize(("encoding", "expected"), [("ascii", "utf-8"), ("latin-1", "latin-1"), ("utf-8", "utf-8")])
-def test_text_is_printed_as_utf_8_where_there_is_no_locale(
-    encoding: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    monkeypatch.setattr(sys, "stdout", stream)
+def test_text_is_printed_as_utf_8_where_there_is_no_locale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    print_utf_8()
-    assert stream.encoding == expected
+    for encoding, expected in (("ascii", "utf-8"), ("latin-1", "latin-1"), ("utf-8", "utf-8")):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr(sys, "stdout", stream)
+        print_utf_8()
+        assert stream.encoding == expected
 
 
 @pytest.mark.slow

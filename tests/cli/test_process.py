@@ -27,11 +27,6 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
     return command
 
 
-@pytest.mark.parametrize(("returned", "code"), [(None, 0), (0, 0), (3, 3)])
-def test_code_of_a_command_that_returns(returned: int | None, code: int) -> None:
-    assert exit_code(lambda: returned) == code
-
-
 def test_an_unbuffered_stream_of_the_caller_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with open(tmp_path / "out", "wb", buffering=0) as raw:
         stream = io.TextIOWrapper(raw, write_through=True)
@@ -40,55 +35,39 @@ def test_an_unbuffered_stream_of_the_caller_stays(monkeypatch: pytest.MonkeyPatc
         assert sys.stdout is stream
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "printed"),
-    [
-        (UserError(["first", "second"]), 2, "error: first\nerror: second\n"),
-        (
-            FileNotFoundError(2, "No such file or directory", "dict.de.txt"),
-            2,
-            "error: No such file or directory: dict.de.txt\n",
-        ),
-        (FileNotFoundError("Dataset not found: train (data-bin)"), 2, "error: Dataset not found: train (data-bin)\n"),
-        (OSError("Model file not found: last.pt"), 2, "error: Model file not found: last.pt\n"),
-        (
-            ProcessRaisedException(
-                "\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n"
-                '  File "x.py", line 1, in f\n'
-                "fairseq_plugins.errors.UserError: unknown norm 'pst'; legal values: post, pre\n",
-                1,
-                99,
-            ),
-            2,
-            "error: unknown norm 'pst'; legal values: post, pre\n",
-        ),
-        (OSError(28, "No space left on device", "train.bpe"), 2, "error: No space left on device: train.bpe\n"),
-        (OSError(28, "No space left on device"), 2, "error: No space left on device: nothing more can be written\n"),
-        (KeyboardInterrupt(), 130, ""),
-    ],
+TRACE = (
+    "\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n"
+    "  File \"x.py\", line 1, in f\nfairseq_plugins.errors.UserError: unknown norm 'pst'; legal values: post, pre\n"
 )
-def test_what_the_user_can_mend_is_one_line(
-    error: BaseException, code: int, printed: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(raising(error)) == code
-    assert capfd.readouterr() == ("", printed)
+MENDED: dict[BaseException, str] = {
+    UserError(["first", "second"]): "error: first\nerror: second\n",
+    FileNotFoundError(2, "No such file or directory", "dict.txt"): "error: No such file or directory: dict.txt\n",
+    FileNotFoundError("Dataset not found: train (data-bin)"): "error: Dataset not found: train (data-bin)\n",
+    OSError("Model file not found: last.pt"): "error: Model file not found: last.pt\n",
+    ProcessRaisedException(TRACE, 1, 99): "error: unknown norm 'pst'; legal values: post, pre\n",
+    OSError(28, "No space left on device", "train.bpe"): "error: No space left on device: train.bpe\n",
+    OSError(28, "No space left on device"): "error: No space left on device: nothing more can be written\n",
+}
+DEFECTS = (
+    ValueError("shape"),
+    AssertionError("ours"),
+    OSError(5, "Input/output error"),
+    ProcessRaisedException("\n\n-- Process 0 terminated ...\nRuntimeError: size mismatch\n", 0, 99),
+    BrokenPipeError("a worker's, not standard output"),
+    SystemExit(5),
+)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ValueError("shape"),
-        AssertionError("ours"),
-        OSError(5, "Input/output error"),
-        ProcessRaisedException("\n\n-- Process 0 terminated ...\nRuntimeError: size mismatch\n", 0, 99),
-        BrokenPipeError("a worker's, not standard output"),
-        SystemExit(5),
-    ],
-)
-def test_a_defect_keeps_its_trace(error: BaseException, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(type(error)) as caught:
-        exit_code(raising(error))
-    assert caught.value is error
+def test_what_the_user_can_mend_is_one_line_and_a_defect_keeps_its_trace(capfd: pytest.CaptureFixture[str]) -> None:
+    assert [exit_code(lambda: returned) for returned in (None, 0, 3)] == [0, 0, 3]  # noqa: B023
+    for error, printed in MENDED.items():
+        assert exit_code(raising(error)) == 2
+        assert capfd.readouterr() == ("", printed)
+    assert exit_code(raising(KeyboardInterrupt())) == INTERRUPTED
+    for defect in DEFECTS:
+        with pytest.raises(type(defect)) as caught:
+            exit_code(raising(defect))
+        assert caught.value is defect
     assert capfd.readouterr() == ("", "")
 
 

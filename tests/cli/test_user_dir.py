@@ -75,11 +75,8 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_path_from_a_checkout(tmp_path: Path) -> None:
+def test_the_path_of_the_user_directory(site: Path, tmp_path: Path) -> None:
     assert python("-m", "fairseq_plugins", cwd=CHECKOUT) == f"{PACKAGE}\n"
-
-
-def test_path_from_a_wheel(site: Path, tmp_path: Path) -> None:
     assert python("-m", "fairseq_plugins", cwd=tmp_path, path=[site]) == f"{site / 'fairseq_plugins'}\n"
 
 
@@ -128,10 +125,6 @@ def test_wheel_says_what_it_is(site: Path) -> None:
     (python_versions,) = (line.split(": ")[1] for line in metadata if line.startswith("Requires-Python"))
     assert set(python_versions.split(",")) == {">=3.10", "<3.14"}
     assert "fairseq-deep = fairseq_plugins.cli.main:run" in (info / "entry_points.txt").read_text(encoding="utf-8")
-
-
-def test_one_version_everywhere(site: Path) -> None:
-    (info,) = site.glob("fairseq_deep-*.dist-info")
     version = info.name[len("fairseq_deep-") : -len(".dist-info")]
     assert f"\nversion: {version}\n" in (CHECKOUT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## [{version}]" in (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")

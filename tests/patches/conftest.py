@@ -1,8 +1,11 @@
-"""The toy corpus, once for all tests of this folder, with every patch applied as the plugin does."""
+"""The toy corpus and a checkpoint, once for all tests of this folder, with every patch applied as the plugin does."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,18 @@ from fairseq_plugins import patches
 from tests import toy
 
 patches.apply()
+
+Unpatch = Callable[..., None]
+"""Gives functions of a class or module the form that fairseq has them in, as long as a test runs."""
+
+
+@pytest.fixture
+def unpatch(monkeypatch: pytest.MonkeyPatch) -> Unpatch:
+    def restore(owner: Any, *names: str) -> None:
+        for name in names:
+            monkeypatch.setattr(owner, name, inspect.unwrap(getattr(owner, name)))
+
+    return restore
 
 
 @pytest.fixture(scope="session")

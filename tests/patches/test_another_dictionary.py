@@ -9,7 +9,6 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_plugins.checkpoints.average import main as average
 from fairseq_plugins.errors import EXIT_CODE
 from fairseq_plugins.patches import another_training
 from fairseq_plugins.patches.another_dictionary import TRAINED_ON, recorded
@@ -19,22 +18,27 @@ from tests.language_model import text as language_model
 from tests.processes import Command
 
 COMMANDS = {
-    "generate": ("--beam", "1", "--max-len-b", "5"),
-    "interactive": ("--beam", "1", "--input", "{data}/lines"),
-    "validate": ("--max-tokens", "400", "--valid-subset", "valid"),
+    "generate": "--beam 1 --max-len-b 5",
+    "interactive": "--beam 1 --input {data}/lines",
+    "validate": "--max-tokens 400 --valid-subset valid",
 }
-OTHER_DICTIONARY = (
-    "error: checkpoint {model} was not trained with the {which} of {data} (other words, or another order): give the "
-    "directory that it was trained on, or binarise the text with its dictionaries (--srcdict, --tgtdict)"
-)
 
 
-def swapped(data: Path, place: Path, language: str = "de") -> Path:
-    """A copy of binarised data where two words of a dictionary have changed places."""
+def other_dictionary(model: Path, which: str, data: Path) -> str:
+    return (
+        f"error: checkpoint {model} was not trained with the {which} of {data} (other words, or another order): give "
+        "the directory that it was trained on, or binarise the text with its dictionaries (--srcdict, --tgtdict)"
+    )
+
+
+def swapped(data: Path, place: Path, name: str = "dict.de.txt") -> Path:
+    """A copy of binarised data with a dictionary in another order, in which fairseq itself sees no difference."""
     shutil.copytree(data, place)
-    dictionary = place / f"dict.{language}.txt"
-    first, second, *rest = dictionary.read_text(encoding="utf-8").splitlines(keepends=True)
-    dictionary.write_text("".join([second, first, *rest]), encoding="utf-8")
+    before = Dictionary.load(str(data / name))
+    lines = (data / name).read_text(encoding="utf-8").splitlines(keepends=True)
+    (place / name).write_text("".join(lines[::-1]), encoding="utf-8")
+    after = Dictionary.load(str(place / name))
+    assert (len(before), before.symbols != after.symbols) == (len(after), True)
     return place
 
 
@@ -51,40 +55,27 @@ def data(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_command_compares(
     command: str, data: Path, toy_checkpoint: Path, tmp_path: Path, fairseq_deep: Command
 ) -> None:
-    def run(data: Path, *words: str) -> tuple[int, str]:
-        flags = [word.format(data=data) for word in COMMANDS[command]]
-        ended = fairseq_deep(command, str(data), "--path", str(toy_checkpoint), "--cpu", *flags, *words)
+    def run(data: Path, *words: str, model: Path = toy_checkpoint) -> tuple[int, str]:
+        flags = COMMANDS[command].format(data=data).split()
+        ended = fairseq_deep(command, str(data), "--path", str(model), "--cpu", *flags, *words)
         return ended.code, ended.error if ended.code else ""
 
     assert run(data) == (0, "")
     other = swapped(data, tmp_path / "other")
-    expected = OTHER_DICTIONARY.format(model=toy_checkpoint, which="source dictionary", data=other)
-    assert run(other) == (EXIT_CODE, expected)
-    assert run(data, "-s", "en", "-t", "de") == (
-        EXIT_CODE,
-        f"error: checkpoint {toy_checkpoint} translates de to en, not en to de: give "
-        "--source-lang de --target-lang en, or a checkpoint of the other direction",
+    assert run(other) == (EXIT_CODE, other_dictionary(toy_checkpoint, "source dictionary", other))
+    opposite = (
+        "error: checkpoint {} translates de to en, not en to de: give --source-lang de --target-lang en, or a "
+        "checkpoint of the other direction"
     )
-
-
-def test_the_direction_of_a_checkpoint_without_dictionaries(
-    data: Path, toy_checkpoint: Path, tmp_path: Path, fairseq_deep: Command
-) -> None:
-    """As stock fairseq writes it after ``-s de -t en``: any dictionary of that size is taken."""
+    assert run(data, "-s", "en", "-t", "de") == (EXIT_CODE, opposite.format(toy_checkpoint))
+    # As stock fairseq writes it after `-s de -t en`: any dictionary of that size is taken.
     state = torch.load(toy_checkpoint, weights_only=True)
     del state["extra_state"][TRAINED_ON]
     state["cfg"]["task"].update(source_lang="de", target_lang="en")
-    torch.save(state, tmp_path / "stock.pt")
-    words = ("--path", str(tmp_path / "stock.pt"), "--cpu", *COMMANDS["generate"])
-    assert fairseq_deep("generate", str(swapped(data, tmp_path / "other")), *words).code == 0
-    assert (
-        "translates de to en, not en to de" in fairseq_deep("generate", str(data), *words, "-s", "en", "-t", "de").error
-    )
-
-
-@pytest.mark.parametrize("state", [[1], {"args": None, "cfg": None}, {"extra_state": None}])
-def test_a_file_that_says_nothing(state: object) -> None:
-    assert recorded(state) == {}
+    stock = tmp_path / "stock.pt"
+    torch.save(state, stock)
+    assert run(other, model=stock) == (0, "")
+    assert run(data, "-s", "en", "-t", "de", model=stock) == (EXIT_CODE, opposite.format(stock))
 
 
 def test_a_language_model(tmp_path: Path, fairseq_deep: Command) -> None:
@@ -92,28 +83,18 @@ def test_a_language_model(tmp_path: Path, fairseq_deep: Command) -> None:
     model = language_model.train(made, tmp_path / "saved", "admin_transformer_lm", "--max-update", "1")
     words = ("--path", str(model), "--cpu", "--max-tokens", "400")
     assert fairseq_deep("eval-lm", str(made), *words).code == 0
-    other = tmp_path / "other"
-    shutil.copytree(made, other)
-    lines = (other / "dict.txt").read_text(encoding="utf-8").splitlines(keepends=True)
-    (other / "dict.txt").write_text("".join(lines[::-1]), encoding="utf-8")
+    other = swapped(made, tmp_path / "other", "dict.txt")
     which = "source dictionary and the target dictionary"
-    assert fairseq_deep("eval-lm", str(other), *words).error == OTHER_DICTIONARY.format(
-        model=model, which=which, data=other
-    )
+    assert fairseq_deep("eval-lm", str(other), *words).error == other_dictionary(model, which, other)
 
 
-def test_average_and_package(
-    data: Path, toy_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    averaged = tmp_path / "averaged.pt"
-    assert average(["--inputs", str(toy_checkpoint), str(toy_checkpoint), "--output", str(averaged)]) == 0
-    other = swapped(data, tmp_path / "other", "en")
-    capfd.readouterr()
+def test_package(data: Path, toy_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    other = swapped(data, tmp_path / "other", "dict.en.txt")
     words = ["--tokenised", "none", "--remove-bpe", "none", "--data", str(other)]
-    assert package([str(averaged), str(tmp_path / "package"), *words]) == EXIT_CODE
-    expected = OTHER_DICTIONARY.format(model=averaged, which="target dictionary", data=other)
-    assert capfd.readouterr().err == expected + "\n"
+    assert package([str(toy_checkpoint), str(tmp_path / "package"), *words]) == EXIT_CODE
+    assert capfd.readouterr().err == other_dictionary(toy_checkpoint, "target dictionary", other) + "\n"
     assert not (tmp_path / "package").exists()
+    assert [recorded(state) for state in ([1], {"args": None, "cfg": None}, {"extra_state": None})] == [{}, {}, {}]
 
 
 def test_fingerprints_are_compared_as_text(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,12 +107,3 @@ def test_fingerprints_are_compared_as_text(toy_data: Path, tmp_path: Path, monke
     monkeypatch.setattr(another_training, "trained_on", lambda task: now)
     with pytest.raises(ValueError, match=r"\(source_dictionary: 0031e8453279, was 0031e8453278\)"):
         toy.train_toy(toy_data, tmp_path, "--max-update", "2", arch="admin_transformer")
-
-
-def test_a_dictionary_in_another_order_has_another_fingerprint(toy_data: Path, tmp_path: Path) -> None:
-    """What the other tests rest on: fairseq itself sees no difference."""
-    words, other = (
-        Dictionary.load(str(place / "dict.de.txt")) for place in (toy_data, swapped(toy_data, tmp_path / "other"))
-    )
-    assert len(words) == len(other)
-    assert words.symbols != other.symbols

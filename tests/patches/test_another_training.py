@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from fairseq import checkpoint_utils
 
 from fairseq_plugins.checkpoints.files import num_updates
@@ -18,7 +16,8 @@ from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.patches import another_training
 from tests import toy
 from tests.config.test_hydra import read, run_hydra
-from tests.processes import Command, in_its_own
+from tests.patches.conftest import Unpatch
+from tests.processes import Command
 
 ARCH, OTHER = "post_ln_transformer", "deepnet_transformer"
 Training = Callable[..., Path]
@@ -83,39 +82,36 @@ def test_other_settings(go_on: Training, here: Path, flags: str, said: str) -> N
     assert last.read_bytes() == before
 
 
-def test_another_architecture_of_the_same_size(go_on: Training) -> None:
+def test_another_architecture_of_the_same_size(go_on: Training, unpatch: Unpatch) -> None:
     with pytest.raises(UserError) as caught:
         go_on(arch=OTHER)
     for said in (f"(architecture: {OTHER}, was {ARCH}; ", "model.residual: deepnorm, was plain", "init: deepnorm, was"):
         assert said in str(caught.value)
+    unpatch(checkpoint_utils, "load_checkpoint")
+    stock = torch.load(go_on(arch=OTHER), weights_only=True)
+    assert stock["cfg"]["model"]["_name"] == OTHER
+    assert [entry["num_updates"] for entry in stock["optimizer_history"]] == [2, 4]
 
 
-def test_stock_trains_on_from_the_other_architecture(go_on: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_utils, "load_checkpoint", inspect.unwrap(checkpoint_utils.load_checkpoint))
-    state = torch.load(go_on(arch=OTHER), weights_only=True)
-    assert state["cfg"]["model"]["_name"] == OTHER
-    assert [each["num_updates"] for each in state["optimizer_history"]] == [2, 4]
+RECORDING = "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2"
 
 
 @pytest.mark.parametrize(
     "flags",
     [
-        "--lr 0.001 --clip-norm 5 --update-freq 2 --max-tokens 60 --num-workers 1 --max-epoch 9 --stop-min-lr 1e-9",
-        pytest.param(
-            "--log-interval 3 --save-interval 2 --keep-last-epochs 3 --patience 5 --checkpoint-activations",
-            marks=pytest.mark.slow,
-        ),
-        "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2",
+        "--lr 0.001 --clip-norm 5 --update-freq 2 --max-tokens 60 --num-workers 1 --checkpoint-activations",
         pytest.param("--source-lang de --target-lang en --adam-betas (0.9,0.999)", marks=pytest.mark.slow),
+        "--reset-optimizer --optimizer radam --label-smoothing 0 --lr-scheduler fixed",
+        pytest.param("--reset-lr-scheduler --lr-scheduler fixed", marks=pytest.mark.slow),
+        "--restore-file {here}/checkpoint_last.pt --dropout 0.3",
     ],
 )
-def test_what_may_change(go_on: Training, flags: str) -> None:
-    assert updates(go_on(*flags.split())) == 4
+def test_what_may_change(go_on: Training, here: Path, flags: str) -> None:
+    assert updates(go_on(*flags.format(here=here).split())) == 4
 
 
 def test_a_criterion_that_records_is_left_again(go_on: Training) -> None:
-    recording = "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2".split()
-    assert updates(go_on(*recording, "--max-update", "3")) == 3
+    assert updates(go_on(*RECORDING.split(), "--max-update", "3")) == 3
     assert updates(go_on()) == 4
 
 
@@ -129,25 +125,13 @@ def test_a_stock_model_is_resumed_and_compared(toy_data: Path, tmp_path: Path) -
         toy.train_toy(toy_data, tmp_path, "--max-update", "4", arch=ARCH)
 
 
-@pytest.mark.parametrize(
-    ("flags", "accepted"),
-    [
-        ("--reset-optimizer --optimizer radam --label-smoothing 0 --lr-scheduler fixed", True),
-        ("--reset-lr-scheduler --lr-scheduler fixed", True),
-        ("--reset-lr-scheduler --optimizer radam", False),
-        ("--reset-optimizer --reset-lr-scheduler --reset-dataloader --reset-meters --dropout 0.3", False),
-    ],
-)
-def test_a_reset_excuses_what_it_resets(go_on: Training, flags: str, accepted: bool) -> None:
-    if accepted:
-        assert updates(go_on(*flags.split())) == 4
-    else:
+def test_a_reset_excuses_only_what_it_resets(go_on: Training) -> None:
+    for flags in (
+        "--reset-lr-scheduler --optimizer radam",
+        "--reset-optimizer --reset-lr-scheduler --reset-dataloader --reset-meters --dropout 0.3",
+    ):
         with pytest.raises(UserError, match="other settings"):
             go_on(*flags.split())
-
-
-def test_a_file_that_is_named_is_taken_as_it_is(go_on: Training, here: Path) -> None:
-    assert updates(go_on("--restore-file", str(here / "checkpoint_last.pt"), "--dropout", "0.3")) == 4
 
 
 def test_the_way_out_is_one(toy_data: Path, begun: Path, tmp_path: Path) -> None:
@@ -166,21 +150,19 @@ def rewritten(directory: Path, old: str, new: str) -> Path:
     return toy.binarise_text(directory, tuple(toy.SIZES))
 
 
-def test_a_dictionary_of_the_same_size(go_on: Training, tmp_path: Path) -> None:
+def test_other_words_and_languages_with_dictionaries_of_the_same_size(
+    go_on: Training, here: Path, tmp_path: Path
+) -> None:
+    other = rewritten(tmp_path / "other", "eins", "onze")
     with pytest.raises(UserError, match=r"settings \(source_dictionary: \w+, was \w+; target_dictionary: \w+, was"):
-        go_on(data=rewritten(tmp_path / "other", "eins", "onze"))
-
-
-def test_other_languages_with_the_same_words(go_on: Training, tmp_path: Path) -> None:
+        go_on(data=other)
     with pytest.raises(UserError, match=r"settings \(source_lang: nl, was de\);"):
-        go_on(data=toy.binarise(tmp_path / "other", source="nl"))
-
-
-def test_a_checkpoint_that_does_not_say_is_accepted(go_on: Training, here: Path, tmp_path: Path) -> None:
+        go_on(data=toy.binarise(tmp_path / "nl", source="nl"))
+    # A checkpoint that does not say is accepted.
     state = torch.load(here / "checkpoint_last.pt", weights_only=True)
     del state["extra_state"][another_training.TRAINED_ON]
     torch.save(state, here / "checkpoint_last.pt")
-    assert updates(go_on(data=rewritten(tmp_path / "other", "eins", "onze"))) == 4
+    assert updates(go_on(data=other)) == 4
 
 
 def test_two_processes_end_with_one_line(toy_data: Path, here: Path, fairseq_deep: Command) -> None:
@@ -192,8 +174,8 @@ def test_two_processes_end_with_one_line(toy_data: Path, here: Path, fairseq_dee
 
 def recipe(data: Path, directory: Path, **model: Any) -> dict[str, Any]:
     """The toy recipe as a YAML file says it."""
-    one = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 2}
-    sizes = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in one.items()}
+    stack_sizes = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 2}
+    sizes = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in stack_sizes.items()}
     return {
         "common": {"cpu": True, "seed": 3, "log_format": "none"},
         "checkpoint": {"save_dir": str(directory)},
@@ -212,16 +194,4 @@ def test_a_yaml_file(toy_data: Path, here: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"architecture: {OTHER}, was {ARCH}"):
         run_hydra(read(tmp_path / OTHER, recipe(toy_data, here, _name=OTHER)))
     run_hydra(read(tmp_path / ARCH, recipe(toy_data, here, _name=ARCH)))
-    assert updates(here / "checkpoint_last.pt") == 4
-
-
-@pytest.mark.slow
-def test_a_yaml_file_for_the_command(toy_data: Path, here: Path, tmp_path: Path) -> None:
-    ended = {}
-    for arch in (OTHER, ARCH):
-        (tmp_path / f"{arch}.yaml").write_text(yaml.safe_dump(recipe(toy_data, here, _name=arch)), encoding="utf-8")
-        hydra_train = in_its_own(tmp_path)
-        ended[arch] = hydra_train("hydra-train", "--config-dir", str(tmp_path), "--config-name", arch)
-    assert (ended[OTHER].code, ended[ARCH].code) == (EXIT_CODE, 0), ended[ARCH].errors
-    assert f"architecture: {OTHER}, was {ARCH}" in ended[OTHER].error
     assert updates(here / "checkpoint_last.pt") == 4

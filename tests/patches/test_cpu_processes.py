@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,10 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from fairseq_cli import train
 
-from fairseq_plugins import patches
 from fairseq_plugins.errors import EXIT_CODE
 from fairseq_plugins.patches import cpu_processes
 from tests import toy
-from tests.processes import Command, Ended
+from tests.processes import Command
 
 TWO = ("--distributed-world-size", "2")
 FLAGS = ("--max-update", "3", "--dropout", "0", "--no-epoch-checkpoints")
@@ -61,33 +58,19 @@ def test_a_user_error_in_a_worker_ends_the_command_with_one_line(
     assert ended.error.startswith("error: --max-tokens 7 is smaller than the longest sentence")
 
 
-@pytest.mark.slow
-def test_a_user_error_in_a_worker_ends_stocks_command_with_one_line(toy_data: Path, tmp_path: Path) -> None:
-    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *TWO, "--save-dir", str(tmp_path)]
-    command = [sys.executable, "-m", "fairseq_cli.train", str(toy_data), *flags, "--max-tokens", "7"]
-    user_dir = ["--user-dir", str(Path(patches.__file__).parents[1])]
-    ended = subprocess.run([*command, *user_dir], capture_output=True, text=True, cwd=tmp_path, timeout=300)
-    assert ended.returncode == EXIT_CODE, ended.stderr
-    assert Ended(ended.returncode, ended.stderr, "").error.startswith(
-        "error: --max-tokens 7 is smaller than the longest "
-    )
+def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = ("--distributed-init-method", "tcp://localhost:1234", "--distributed-backend", "mpi", *TWO)
+    given = toy.parse_training(toy_data, tmp_path, *chosen).distributed_training
+    cpu_processes.address_processes(given)
+    assert (given.distributed_init_method, given.distributed_backend) == ("tcp://localhost:1234", "mpi")
 
-
-def test_ranks_that_torchrun_started(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "4", "RANK": "3"}
     for name, value in launcher.items():
         monkeypatch.setitem(os.environ, name, value)
-    settings = toy.parse_training(toy_data, tmp_path).distributed_training
-    cpu_processes.address_processes(settings)
-    assert (settings.distributed_init_method, settings.distributed_backend) == ("env://", "gloo")
-    assert (settings.distributed_world_size, settings.distributed_rank, settings.distributed_no_spawn) == (4, 3, True)
-
-
-def test_what_the_user_chose_stays(toy_data: Path, tmp_path: Path) -> None:
-    chosen = ("--distributed-init-method", "tcp://localhost:1234", "--distributed-backend", "mpi", *TWO)
-    settings = toy.parse_training(toy_data, tmp_path, *chosen).distributed_training
-    cpu_processes.address_processes(settings)
-    assert (settings.distributed_init_method, settings.distributed_backend) == ("tcp://localhost:1234", "mpi")
+    rank = toy.parse_training(toy_data, tmp_path).distributed_training
+    cpu_processes.address_processes(rank)
+    assert (rank.distributed_init_method, rank.distributed_backend) == ("env://", "gloo")
+    assert (rank.distributed_world_size, rank.distributed_rank, rank.distributed_no_spawn) == (4, 3, True)
 
 
 @pytest.fixture

@@ -60,45 +60,34 @@ def test_a_second_test_set_joins_a_finished_directory(text: Path, tmp_path: Path
     assert (tmp_path / "x/preprocess.log").read_text(encoding="utf-8").count("Wrote preprocessed data to") == 2
 
 
-def test_a_finished_directory_is_left_alone(text: Path, tmp_path: Path) -> None:
-    flags = (*PAIR, "--trainpref", text / "train", "--destdir", tmp_path / "x")
-    binarise(*flags, "--nwordstgt", 5)
-    before = contents(tmp_path / "x")
-    with pytest.raises(UserError, match="already holds dict.de.txt: use another --destdir, remove the directory, or"):
-        binarise(*flags)
-    assert contents(tmp_path / "x") == before
+def test_a_finished_directory_and_a_dictionary_of_the_user_are_left_alone(text: Path, tmp_path: Path) -> None:
+    flags = (*PAIR, "--trainpref", text / "train", "--destdir")
+    binarise(*flags, tmp_path / "x", "--nwordstgt", 5)
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y/dict.en.txt").write_text("mine 1\n", encoding="utf-8")
+    for name, language in (("x", "de"), ("y", "en")):
+        before = contents(tmp_path / name)
+        refusal = f"already holds dict.{language}.txt: use another --destdir, remove the directory, or"
+        with pytest.raises(UserError, match=refusal):
+            binarise(*flags, tmp_path / name)
+        assert contents(tmp_path / name) == before
 
 
-def test_a_dictionary_of_the_user_is_left_alone(text: Path, tmp_path: Path) -> None:
-    (tmp_path / "dict.en.txt").write_text("mine 1\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"already holds dict\.en\.txt"):
-        binarise(*PAIR, "--trainpref", text / "train", "--destdir", tmp_path)
-    assert contents(tmp_path) == {"dict.en.txt": b"mine 1\n"}
-
-
-@pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Ends a run as Ctrl-C does, when both dictionaries are written and one side is binarised."""
+def test_a_stopped_run_leaves_nothing(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when both dictionaries are written and both sides are binarised."""
+    make_all = preprocess._make_all
 
     def interrupted(lang: str, vocab: Dictionary, args: Any) -> None:
         make_all(lang, vocab, args)
         if lang == "en":
             raise KeyboardInterrupt
 
-    make_all = preprocess._make_all
-    with monkeypatch.context() as patched:
-        patched.setattr(preprocess, "_make_all", interrupted)
-        yield patched
-
-
-def test_a_stopped_run_leaves_nothing(text: Path, tmp_path: Path, stopped: Any) -> None:
+    monkeypatch.setattr(preprocess, "_make_all", interrupted)
     handlers = list(preprocess.logger.handlers)
-    flags = (*PAIR, "--trainpref", text / "train", "--destdir", tmp_path / "new/x")
     with pytest.raises(KeyboardInterrupt):
-        binarise(*flags)
+        binarise(*PAIR, "--trainpref", text / "train", "--destdir", tmp_path / "new/x")
     assert not (tmp_path / "new/x").exists()
-    assert preprocess.logger.handlers == handlers
-    assert preprocess.logger.filters == []
+    assert (preprocess.logger.handlers, preprocess.logger.filters) == (handlers, [])
 
 
 def test_what_a_killed_run_has_left_is_in_nobodys_way(text: Path, tmp_path: Path) -> None:
@@ -134,11 +123,3 @@ def test_a_file_in_the_place_of_the_directory(text: Path, tmp_path: Path) -> Non
     (tmp_path / "x").touch()
     with pytest.raises(UserError, match="x: Not a directory; nothing was written"):
         binarise(*PAIR, "--trainpref", text / "train", "--destdir", tmp_path / "x")
-
-
-def test_fairseqs_own_refusal_is_one_line(text: Path, tmp_path: Path) -> None:
-    (tmp_path / "d").write_text("a 1\n", encoding="utf-8")
-    both = ("--joined-dictionary", "--srcdict", tmp_path / "d", "--tgtdict", tmp_path / "d")
-    with pytest.raises(UserError, match="cannot use both --srcdict and --tgtdict"):
-        binarise(*PAIR, *both, "--destdir", tmp_path / "x")
-    assert not (tmp_path / "x").exists()

@@ -31,16 +31,12 @@ def test_a_user_error_ends_in_its_line_and_code_2(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "error: first\nerror: second\n"
 
 
-def test_other_errors_and_results_are_hydras() -> None:
+def test_other_errors_and_results_are_hydras(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyError):
         _ = finished(JobStatus.FAILED, KeyError("x")).return_value
     assert finished(JobStatus.COMPLETED, 7).return_value == 7
-
-
-def test_stock_raises_it_into_the_handler_that_prints_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    patched = JobReturn.__dict__["return_value"]
-    assert isinstance(patched, hydra_traces._ResultOrExit)
-    monkeypatch.setattr(JobReturn, "return_value", patched.stock)
+    # Hydra itself raises the user's mistake, too, into the handler that prints a trace.
+    monkeypatch.setattr(JobReturn, "return_value", hydra_traces.STOCK_RESULT)
     with pytest.raises(UserError):
         _ = finished(JobStatus.FAILED, UserError("first")).return_value
 
@@ -74,32 +70,30 @@ def refused_by_hydra() -> None:
     raise HydraException("Error parsing override 'foo'\nmissing EQUAL")
 
 
-@pytest.mark.parametrize(
-    ("mistake", "line"),
-    [
-        (misspelt_in_schema, "unknown setting 'max_updat' (did you mean 'max_update'?)"),
-        (
-            misspelt_in_file,
-            "unknown setting 'model.encoder_layrs' (did you mean 'encoder_layers'?); "
-            "+model.encoder_layrs=VALUE adds one that the YAML file leaves out",
-        ),
-        (of_another_kind, "Value 'abc' of type 'str' could not be converted to Integer; full_key: max_update"),
-        (
-            with_a_tag,
-            "<unicode string>: line 2: could not determine a constructor for the tag "
-            "'tag:yaml.org,2002:python/object/apply:os.getcwd'",
-        ),
-        (number_for_list, "lr is a list of values: give lr=[0.001]"),
-        (refused_by_hydra, "Error parsing override 'foo'; missing EQUAL"),
-    ],
-)
-def test_what_is_wrong_with_a_configuration_is_one_line(
-    mistake: Callable[[], None], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as end:
-        hydra_utils.run_and_report(mistake)
-    assert end.value.code == 2
-    assert capsys.readouterr().err == f"error: {line}\n"
+LINES: dict[Callable[[], None], str] = {
+    misspelt_in_schema: "unknown setting 'max_updat' (did you mean 'max_update'?)",
+    misspelt_in_file: (
+        "unknown setting 'model.encoder_layrs' (did you mean 'encoder_layers'?); "
+        "+model.encoder_layrs=VALUE adds one that the YAML file leaves out"
+    ),
+    of_another_kind: "Value 'abc' of type 'str' could not be converted to Integer; full_key: max_update",
+    with_a_tag: (
+        "<unicode string>: line 2: could not determine a constructor for the tag "
+        "'tag:yaml.org,2002:python/object/apply:os.getcwd'"
+    ),
+    number_for_list: "lr is a list of values: give lr=[0.001]",
+    refused_by_hydra: "Error parsing override 'foo'; missing EQUAL",
+}
+
+
+def test_what_is_wrong_with_a_configuration_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    said = {}
+    for mistake in LINES:
+        with pytest.raises(SystemExit) as end:
+            hydra_utils.run_and_report(mistake)
+        assert end.value.code == 2
+        said[mistake] = capsys.readouterr().err
+    assert said == {mistake: f"error: {line}\n" for mistake, line in LINES.items()}
 
 
 def test_who_asks_hydra_for_the_trace_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:

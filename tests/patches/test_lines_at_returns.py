@@ -16,15 +16,14 @@ CHARACTERS = st.sampled_from("ab \t\r\x0b\x1c\x85\u2028\ufeff\0é漢\u0301👩")
 
 
 def test_stock_ends_a_line_at_a_carriage_return(tmp_path: Path) -> None:
-    (tmp_path / "text").write_bytes(b"one\rtwo\nthree\n")
+    path = tmp_path / "text"
+    path.write_bytes(b"one\rtwo\nthree\n")
     stock = inspect.unwrap(interactive.buffered_read)
-    assert list(stock(str(tmp_path / "text"), 5)) == [["one", "two", "three"]]
-    assert list(interactive.buffered_read(str(tmp_path / "text"), 5)) == [["one\rtwo", "three"]]
-
-
-def test_what_precedes_a_fault_is_read(tmp_path: Path) -> None:
-    (tmp_path / "text").write_bytes(b"one\ntwo\nthree\nf\xfcnf\nsix\n")
-    read = interactive.buffered_read(str(tmp_path / "text"), 2)
+    assert list(stock(str(path), 5)) == [["one", "two", "three"]]
+    assert list(interactive.buffered_read(str(path), 5)) == [["one\rtwo", "three"]]
+    # What precedes a fault is read.
+    path.write_bytes(b"one\ntwo\nthree\nf\xfcnf\nsix\n")
+    read = interactive.buffered_read(str(path), 2)
     assert [next(read), next(read)] == [["one", "two"], ["three"]]
     with pytest.raises(UserError, match="text: line 4: not UTF-8"):
         next(read)

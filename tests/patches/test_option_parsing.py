@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,21 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from tests import toy
+from tests.patches.conftest import Unpatch
 
 
-@pytest.fixture
-def stock_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "parse_args_and_arch", inspect.unwrap(options.parse_args_and_arch))
+def generation_with_moses(data: Path, *flags: str):
+    arguments = [str(data), "--path", "model.pt", "--tokenizer", "moses", *flags]
+    return convert_namespace_to_omegaconf(
+        options.parse_args_and_arch(options.get_generation_parser(), input_args=arguments)
+    ).tokenizer
 
 
-def test_stock_bf16_means_tpu(toy_data: Path, tmp_path: Path, stock_parser: None) -> None:
+def test_stock_means_a_tpu_and_wants_the_languages(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+    unpatch(options, "parse_args_and_arch")
     assert toy.parse_training(toy_data, tmp_path, "--bf16").common.tpu
+    with pytest.raises(Exception, match="tokenizer.source_lang=null"):
+        generation_with_moses(toy_data)
 
 
 @pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
@@ -35,23 +40,7 @@ def test_a_tpu_that_was_asked_for_stays(toy_data: Path, tmp_path: Path) -> None:
     assert toy.parse_training(toy_data, tmp_path, "--bf16", "--tpu").common.tpu
 
 
-def generation_with_moses(data: Path, *flags: str):
-    arguments = [str(data), "--path", "model.pt", "--tokenizer", "moses", *flags]
-    return convert_namespace_to_omegaconf(
-        options.parse_args_and_arch(options.get_generation_parser(), input_args=arguments)
-    )
-
-
-def test_stock_tokenizer_wants_the_languages(toy_data: Path, stock_parser: None) -> None:
-    with pytest.raises(Exception, match="tokenizer.source_lang=null"):
-        generation_with_moses(toy_data)
-
-
-def test_tokenizer_languages_come_from_the_data(toy_data: Path) -> None:
-    tokenizer = generation_with_moses(toy_data).tokenizer
-    assert (tokenizer.source_lang, tokenizer.target_lang) == ("de", "en")
-
-
-def test_given_languages_win(toy_data: Path) -> None:
-    tokenizer = generation_with_moses(toy_data, "-s", "en", "-t", "de").tokenizer
-    assert (tokenizer.source_lang, tokenizer.target_lang) == ("en", "de")
+def test_tokenizer_languages_come_from_the_data_unless_given(toy_data: Path) -> None:
+    for flags, languages in ((), ("de", "en")), (("-s", "en", "-t", "de"), ("en", "de")):
+        tokenizer = generation_with_moses(toy_data, *flags)
+        assert (tokenizer.source_lang, tokenizer.target_lang) == languages

@@ -40,7 +40,7 @@ def test_a_resumed_training_in_bf16_is_the_uninterrupted_one(toy_data: Path, tmp
         parts = train(toy_data, tmp_path / "parts", stop)
     assert [name for name, value in whole["model"].items() if not torch.equal(value, parts["model"][name])] == []
     assert all(torch.equal(*pair) for pair in zip(masters(whole), masters(parts), strict=True))
-    assert any(not torch.equal(each, each.bfloat16().float()) for each in masters(whole))
+    assert any(not torch.equal(master, master.bfloat16().float()) for master in masters(whole))
 
 
 def test_stock_continues_from_rounded_weights(
@@ -115,7 +115,7 @@ def test_an_optimizer_continues_bit_for_bit(form: str, tmp_path: Path, monkeypat
 def test_other_parts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer, _ = built("flat", 1, tmp_path, monkeypatch)
     state = optimizer.state_dict()
-    state[MASTERS] = [each[:3] for each in state[MASTERS]]
+    state[MASTERS] = [master[:3] for master in state[MASTERS]]
     with pytest.raises(UserError, match="other parameters, or in other parts"):
         optimizer.load_state_dict(state)
 

@@ -1,48 +1,36 @@
-"""A sentence that does not fit into ``--max-tokens`` is named with its length, never left out."""
+"""A training sentence that does not fit into ``--max-tokens`` is never left out in silence."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.process import users_mistake
 from tests import toy
+from tests.patches.conftest import Unpatch
 
 LONGEST = 10
 """Nine words and the end mark."""
 
 
-def test_training_names_length_and_limit(toy_data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"--max-tokens 7 is smaller .* has {LONGEST} tokens"):
-        toy.train_toy(toy_data, tmp_path / "run", "--max-update", "1", "--max-tokens", "7")
+def train(data: Path, max_tokens: int, *flags: str) -> None:
+    toy.train_toy(data, data, "--max-update", "1", "--max-tokens", str(max_tokens), "--no-save", *flags)
 
 
-def test_stock_training_leaves_sentences_out(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(Trainer, "get_train_iterator", inspect.unwrap(Trainer.get_train_iterator))
-    toy.train_toy(toy_data, tmp_path / "run", "--max-update", "1", "--max-tokens", "7", "--no-save")
+def test_training_stops_at_a_longer_sentence(toy_data: Path) -> None:
+    with pytest.raises(AssertionError) as caught:
+        train(toy_data, LONGEST - 1)
+    line = str(users_mistake(caught.value))
+    assert line.startswith(
+        "--max-tokens 9 is smaller than the longest sentence, which has 10 tokens: use at least --max"
+    )
+    train(toy_data, LONGEST)
+    train(toy_data, 7, "--max-source-positions", "7", "--max-target-positions", "7")
+
+
+def test_stock_leaves_sentences_out(toy_data: Path, unpatch: Unpatch, caplog: pytest.LogCaptureFixture) -> None:
+    unpatch(Trainer, "get_train_iterator")
+    train(toy_data, 7)
     assert "samples have invalid sizes and will be skipped" in caplog.text
-
-
-def test_longer_sentences_may_be_left_out_on_purpose(toy_data: Path, tmp_path: Path) -> None:
-    positions = ("--max-source-positions", "7", "--max-target-positions", "7")
-    assert toy.train_toy(toy_data, tmp_path / "run", "--max-update", "1", "--max-tokens", "7", *positions).is_file()
-
-
-def test_exact_fit_trains(toy_data: Path, tmp_path: Path) -> None:
-    toy.train_toy(toy_data, tmp_path / "run", "--max-update", "1", "--max-tokens", str(LONGEST), "--no-save")
-
-
-def test_validation_names_length_and_limit(toy_data: Path, tmp_path: Path) -> None:
-    flags = ("--max-update", "1", "--max-tokens-valid", "5")
-    with pytest.raises(UserError, match="--max-tokens 5 is smaller"):
-        toy.train_toy(toy_data, tmp_path / "run", *flags, validate=True)
-
-
-def test_generation_names_length_and_limit(toy_data: Path, toy_checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"--max-tokens 6 is smaller .* has {LONGEST} tokens"):
-        toy.translate_toy(toy_data, toy_checkpoint, tmp_path, "--max-tokens", "6")

@@ -23,58 +23,36 @@ class Killed(BaseException):
     """What SIGKILL is to the program: nothing handles it."""
 
 
-@pytest.fixture
-def killed_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every copy stops after half of its bytes."""
+@pytest.mark.parametrize("patched", [True, False])
+def test_a_copy_that_is_cut_off_leaves_the_last_checkpoint_whole_but_in_stock(
+    patched: bool, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ("--save-interval-updates", "2", "--no-epoch-checkpoints", "--max-update")
+    last = toy.train_toy(toy_data, tmp_path, *flags, "2")
+    before = last.read_bytes()
 
-    def copyfile(source: Any, target: Any, **_: Any) -> None:
+    def killed_half_way(source: Any, target: Any, **_: Any) -> None:
         content = Path(source).read_bytes()
         Path(target).write_bytes(content[: len(content) // 2])
         raise Killed
 
-    monkeypatch.setattr(shutil, "copyfile", copyfile)
-
-
-def saved_then_killed(data: Path, directory: Path) -> Path:
-    """A training that saved once, and was killed while it copied its second checkpoint; the last checkpoint's path."""
-    flags = ("--save-interval-updates", "2", "--no-epoch-checkpoints")
-    last = toy.train_toy(data, directory, *flags, "--max-update", "2")
-    shutil.copy2(last, directory / "before")
-    return last
-
-
-@pytest.fixture
-def training(toy_data: Path, tmp_path: Path) -> Path:
-    return saved_then_killed(toy_data, tmp_path)
-
-
-def save_again(data: Path, directory: Path) -> None:
-    flags = ("--save-interval-updates", "2", "--no-epoch-checkpoints", "--max-update", "4")
+    monkeypatch.setattr(shutil, "copyfile", killed_half_way)
+    if not patched:
+        monkeypatch.setattr(checkpoint_utils.PathManager, "copy", staticmethod(inspect.unwrap(PathManager.copy)))
     with pytest.raises(Killed):
-        toy.train_toy(data, directory, *flags)
-
-
-def test_the_last_checkpoint_is_whole(toy_data: Path, training: Path, killed_half_way: None) -> None:
-    save_again(toy_data, training.parent)
-    assert training.read_bytes() == (training.parent / "before").read_bytes()
-    assert not list(training.parent.glob("*.tmp"))
-
-
-def test_stock_leaves_half_of_it(
-    toy_data: Path, training: Path, killed_half_way: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint_utils.PathManager, "copy", staticmethod(inspect.unwrap(PathManager.copy)))
-    save_again(toy_data, training.parent)
-    newest = training.parent / "checkpoint_1_4.pt"
-    assert training.stat().st_size == newest.stat().st_size // 2
+        toy.train_toy(toy_data, tmp_path, *flags, "4")
+    if patched:
+        assert last.read_bytes() == before
+        assert not list(tmp_path.glob("*.tmp"))
+    else:
+        assert last.stat().st_size == (tmp_path / "checkpoint_1_4.pt").stat().st_size // 2
 
 
 def test_a_copy_is_the_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"new")
     (tmp_path / "b").write_bytes(b"old and longer")
     assert PathManager.copy(str(tmp_path / "a"), str(tmp_path / "b"), overwrite=True)
-    assert (tmp_path / "b").read_bytes() == b"new"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"new", "b": b"new"}
 
 
 def test_a_full_disk_leaves_no_partial_file_and_no_trace(

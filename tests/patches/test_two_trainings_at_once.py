@@ -7,7 +7,6 @@ import fcntl
 import logging
 import multiprocessing
 from collections.abc import Iterator
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,10 @@ from fairseq_cli import train
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches import two_trainings_at_once
+from fairseq_plugins.patches.two_trainings_at_once import claim
 from tests import toy
+
+FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture(autouse=True)
@@ -27,47 +29,36 @@ def _none_before_and_after() -> Iterator[None]:
     two_trainings_at_once.release()
 
 
-def _claim_and_wait(directory: Path, claimed: Any) -> None:
-    assert two_trainings_at_once.claim(directory) is None
+def _claim(directory: Path, claimed: Any, wait: bool) -> None:
+    two_trainings_at_once._held.clear()  # a copy of the parent's; the lock is the parent's alone
+    assert claim(directory)
     claimed.set()
-    multiprocessing.Event().wait()
-
-
-@pytest.fixture
-def other(tmp_path: Path) -> Iterator[BaseProcess]:
-    """Another process that is at work in the directory."""
-    start = multiprocessing.get_context("fork")
-    claimed = start.Event()
-    process = start.Process(target=_claim_and_wait, args=(tmp_path, claimed), daemon=True)
-    process.start()
-    assert claimed.wait(60)
-    yield process
-    process.kill()
-    process.join()
-
-
-def test_the_second_is_refused_until_the_first_is_killed(toy_data: Path, tmp_path: Path, other: BaseProcess) -> None:
-    with pytest.raises(UserError, match=rf"another training is writing there \(process {other.pid} on .+\); wait"):
-        toy.train_toy(toy_data, tmp_path, "--max-update", "1")
-    assert not (tmp_path / "checkpoint_last.pt").exists()
-    toy.train_toy(toy_data, tmp_path, "--max-update", "1", "--no-save")
-    other.kill()
-    other.join()
-    assert toy.train_toy(toy_data, tmp_path, "--max-update", "1").exists()
+    if wait:
+        multiprocessing.Event().wait()
 
 
 def claimed_by_a_child(directory: Path) -> bool:
     """Whether another process could begin a training in ``directory`` now."""
-    start = multiprocessing.get_context("fork")
-    process = start.Process(target=_exit_with_claim, args=(directory,))
+    process = FORK.Process(target=_claim, args=(directory, FORK.Event(), False))
     process.start()
     process.join()
     return process.exitcode == 0
 
 
-def _exit_with_claim(directory: Path) -> None:
-    two_trainings_at_once._held.clear()  # a copy of the parent's; the lock is the parent's alone
-    assert two_trainings_at_once.claim(directory) is None
+def test_the_second_is_refused_until_the_first_is_killed(toy_data: Path, tmp_path: Path) -> None:
+    claimed = FORK.Event()
+    other = FORK.Process(target=_claim, args=(tmp_path, claimed, True), daemon=True)
+    other.start()
+    assert claimed.wait(60)
+    try:
+        with pytest.raises(UserError, match=r"another training is writing there; wait for it to end, or use another"):
+            toy.train_toy(toy_data, tmp_path, "--max-update", "1")
+        assert not (tmp_path / "checkpoint_last.pt").exists()
+        toy.train_toy(toy_data, tmp_path, "--max-update", "1", "--no-save")
+    finally:
+        other.kill()
+        other.join()
+    assert toy.train_toy(toy_data, tmp_path, "--max-update", "1").exists()
 
 
 def test_a_training_gives_its_directory_up_at_its_end(toy_data: Path, tmp_path: Path) -> None:
@@ -85,8 +76,7 @@ def test_a_training_gives_its_directory_up_at_its_end(toy_data: Path, tmp_path: 
 def test_a_process_may_train_again_and_elsewhere(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    for name in ("a", "a", "b", "a"):
-        two_trainings_at_once.claim(tmp_path / name)
+    assert all(claim(tmp_path / name) for name in ("a", "a", "b", "a"))
     assert not claimed_by_a_child(tmp_path / "a")
     assert claimed_by_a_child(tmp_path / "b")
 
@@ -99,12 +89,5 @@ def test_a_directory_without_locks(
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
     with caplog.at_level(logging.WARNING, logger=two_trainings_at_once.__name__):
-        assert two_trainings_at_once.claim(tmp_path) is None
+        assert claim(tmp_path)
     assert f"{tmp_path} cannot be locked (No locks available)" in caplog.text
-
-
-def test_a_file_that_cannot_be_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / two_trainings_at_once.LOCK).mkdir()
-    with caplog.at_level(logging.WARNING, logger=two_trainings_at_once.__name__):
-        assert two_trainings_at_once.claim(tmp_path) is None
-    assert f"{tmp_path} cannot be locked (Is a directory)" in caplog.text

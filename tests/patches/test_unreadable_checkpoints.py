@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,88 +27,43 @@ class Mark:
         return os.mkdir, (str(self.place),)
 
 
-def truncated(path: Path, good: Path) -> None:
-    path.write_bytes(good.read_bytes()[:-2000])
+def callable_inside(path: Path, good: bytes) -> None:
+    torch.save({"model": {}, "extra_state": Mark(path.with_name("ran"))}, path)
 
 
-def cut_at_the_start(path: Path, good: Path) -> None:
-    path.write_bytes(good.read_bytes()[:5000])
-
-
-def empty(path: Path, good: Path) -> None:
-    path.write_bytes(b"")
-
-
-def text(path: Path, good: Path) -> None:
-    path.write_text("[model]\nlayers = 6\n" * 50)
-
-
-def text_that_pops_an_empty_stack(path: Path, good: Path) -> None:
-    path.write_text("the quick\n")
-
-
-def text_that_looks_up_a_memo(path: Path, good: Path) -> None:
-    path.write_text("hello\n")
-
-
-def text_that_is_not_utf8(path: Path, good: Path) -> None:
-    path.write_bytes(b"X\x03\x00\x00\x00\xff\xff\xff")
-
-
-def directory(path: Path, good: Path) -> None:
-    path.mkdir()
-
-
-def a_list(path: Path, good: Path) -> None:
-    torch.save([1, 2], path)
-
-
-def bare_weights(path: Path, good: Path) -> None:
-    torch.save({"encoder.weight": torch.ones(2)}, path)
-
-
-def callable_inside(path: Path, good: Path) -> None:
-    state = torch.load(good, weights_only=True)
-    torch.save({**state, "extra_state": Mark(path.with_name("ran"))}, path)
-
-
-def missing(path: Path, good: Path) -> None:
-    pass
-
-
-BAD = {
-    truncated: "truncated or not a checkpoint",
-    cut_at_the_start: "truncated or not a checkpoint",
-    empty: "is empty",
-    text: "truncated or not a checkpoint",
-    text_that_pops_an_empty_stack: "truncated or not a checkpoint",
-    text_that_looks_up_a_memo: "truncated or not a checkpoint",
-    text_that_is_not_utf8: "truncated or not a checkpoint",
-    directory: "Is a directory",
-    a_list: "is not a fairseq checkpoint",
-    bare_weights: "is not a fairseq checkpoint",
-    callable_inside: "posix.mkdir|nt.mkdir",
-    missing: "no such checkpoint",
+BAD: dict[str, tuple[Callable[[Path, bytes], object], str]] = {
+    "truncated": (lambda path, good: path.write_bytes(good[:-2000]), "truncated or not a checkpoint"),
+    "cut at the start": (lambda path, good: path.write_bytes(good[:5000]), "truncated or not a checkpoint"),
+    "empty": (lambda path, good: path.write_bytes(b""), "is empty"),
+    "text": (lambda path, good: path.write_text("[model]\nlayers = 6\n" * 50), "truncated or not a checkpoint"),
+    "pops an empty stack": (lambda path, good: path.write_text("the quick\n"), "truncated or not a checkpoint"),
+    "looks up a memo": (lambda path, good: path.write_text("hello\n"), "truncated or not a checkpoint"),
+    "not UTF-8": (lambda path, good: path.write_bytes(b"X\x03\0\0\0\xff\xff"), "truncated or not a checkpoint"),
+    "directory": (lambda path, good: path.mkdir(), "Is a directory"),
+    "list": (lambda path, good: torch.save([1, 2], path), "is not a fairseq checkpoint"),
+    "tensor": (lambda path, good: torch.save(torch.ones(2), path), "is not a fairseq checkpoint"),
+    "weights": (lambda path, good: torch.save({"weight": torch.ones(2)}, path), "is not a fairseq checkpoint"),
+    "callable": (callable_inside, "posix.mkdir|nt.mkdir"),
+    "missing": (lambda path, good: None, "no such checkpoint"),
 }
+"""By name, what makes the file, and words of the line."""
 
 
-@pytest.mark.parametrize(("make", "message"), BAD.items(), ids=[make.__name__ for make in BAD])
-def test_one_line_for_every_command(make: Any, message: str, toy_checkpoint: Path, tmp_path: Path) -> None:
-    path = tmp_path / "bad.pt"
-    make(path, toy_checkpoint)
-    with pytest.raises((UserError, OSError)) as caught:
-        checkpoint_utils.load_model_ensemble([str(path)])
-    line = str(users_mistake(caught.value))
-    assert re.search(message, line)
-    assert "\n" not in line
-    assert str(path) in line
-    assert not path.with_name("ran").exists()
-
-
-def test_the_callable_would_run_without_restriction(toy_checkpoint: Path, tmp_path: Path) -> None:
-    callable_inside(tmp_path / "bad.pt", toy_checkpoint)
-    torch.load(tmp_path / "bad.pt", weights_only=False)
-    assert (tmp_path / "ran").is_dir()
+def test_one_line_for_every_command(toy_checkpoint: Path, tmp_path: Path) -> None:
+    for name, (make, message) in BAD.items():
+        path = tmp_path / name.replace(" ", "_") / "bad.pt"
+        path.parent.mkdir()
+        make(path, toy_checkpoint.read_bytes())
+        with pytest.raises((UserError, OSError)) as caught:
+            checkpoint_utils.load_model_ensemble([str(path)])
+        line = str(users_mistake(caught.value))
+        assert re.search(message, line), name
+        assert "\n" not in line
+        assert str(path) in line
+    assert not list(tmp_path.rglob("ran"))
+    # Without restriction it would run.
+    torch.load(tmp_path / "callable/bad.pt", weights_only=False)
+    assert list(tmp_path.rglob("ran"))
 
 
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
@@ -115,10 +71,6 @@ def test_named_file_that_is_missing_stops_the_training(flag: str, toy_data: Path
     with pytest.raises(UserError, match=f"{flag} .*absent.pt: no such file"):
         toy.train_toy(toy_data, tmp_path / "run", "--max-update", "1", flag, str(tmp_path / "absent.pt"))
     assert list((tmp_path / "run").glob("*.pt")) == []
-
-
-def test_a_first_launch_needs_no_file(toy_data: Path, tmp_path: Path) -> None:
-    assert toy.train_toy(toy_data, tmp_path / "run", "--max-update", "1").is_file()
 
 
 def test_errors_in_a_good_checkpoint_stay_as_they_are(toy_checkpoint: Path, tmp_path: Path) -> None:

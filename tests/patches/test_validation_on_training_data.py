@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
-import pytest
 from fairseq.trainer import Trainer
 
 from tests import toy
+from tests.patches.conftest import Unpatch
 
 
 def checkpoints(data: Path, directory: Path) -> set[str]:
@@ -18,10 +17,8 @@ def checkpoints(data: Path, directory: Path) -> set[str]:
     return {path.name for path in directory.glob("checkpoint[0-9].pt")}
 
 
-def test_every_epoch_has_its_checkpoint(toy_data: Path, tmp_path: Path) -> None:
-    assert checkpoints(toy_data, tmp_path) == {"checkpoint1.pt", "checkpoint2.pt", "checkpoint3.pt"}
-
-
-def test_stock_skips_epochs(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trainer, "get_valid_iterator", inspect.unwrap(Trainer.get_valid_iterator))
-    assert checkpoints(toy_data, tmp_path) != {"checkpoint1.pt", "checkpoint2.pt", "checkpoint3.pt"}
+def test_every_epoch_has_its_checkpoint_but_in_stock(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+    every = {"checkpoint1.pt", "checkpoint2.pt", "checkpoint3.pt"}
+    assert checkpoints(toy_data, tmp_path / "ours") == every
+    unpatch(Trainer, "get_valid_iterator")
+    assert checkpoints(toy_data, tmp_path / "stock") != every
