@@ -88,7 +88,8 @@ def whole_or_nothing(main: Callable[..., Any], args: Namespace) -> None:
         # fairseq leaves its log file open.
         for handler in set(preprocess.logger.handlers).difference(handlers):
             preprocess.logger.removeHandler(handler)
-            handler.close()
+            with suppress(OSError):  # a full disk, which has been reported
+                handler.close()
 
 
 WRAPPED = ((preprocess, "main", whole_or_nothing, 20),)

@@ -95,8 +95,8 @@ def long_sentence(match: re.Match[str], local: Mapping[str, Any]) -> str:
     number, tokens, positions = match.groups()
 
     def in_words(sizes: str) -> str:
-        # Such as 12, (12, 9) or (np.int64(12), np.int64(9)).
-        return " and ".join(re.findall(r"\d+(?=[,)]|$)", sizes))
+        # Such as 12, (12, 9) or (np.int64(12), np.int64(9)); a line of text has 0 target tokens.
+        return " and ".join(size for size in re.findall(r"\d+(?=[,)]|$)", sizes) if size != "0")
 
     return (
         f"sentence {local.get('start_id', 0) + int(number) + 1} has {in_words(tokens)} tokens with the end mark, at "
@@ -189,10 +189,11 @@ def other_optimizer(_match: re.Match[str], local: Mapping[str, Any]) -> str:
     )
 
 
-def unknown_part(match: re.Match[str], local: Mapping[str, Any]) -> str:
+def unknown_part(_match: re.Match[str], local: Mapping[str, Any]) -> str:
     """Return the line for a checkpoint of a model or task that no loaded code defines."""
-    name = getattr(local["cfg"], "_name", None) or getattr(local["cfg"], match[1], None)
-    return f"the checkpoint's {match[1]} '{name}' is unknown: give the --user-dir that defines it"
+    kind = "model" if "model_type" in local else "task"
+    name = local.get("model_type") or local.get("task_name")
+    return f"the checkpoint's {kind} '{name}' is unknown: give the --user-dir that defines it"
 
 
 DECAY = (
@@ -206,9 +207,9 @@ SCHEDULE = "fairseq.optim.lr_scheduler.polynomial_decay_schedule"
 MESSAGES: tuple[Message, ...] = (
     Message("fairseq.tasks.translation:setup_task", "^Could not infer language pair", not_binarised),
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
-    Message("fairseq_cli.interactive:main", "NoneType", no_path, TypeError),
-    Message("fairseq_cli.validate:main", "NoneType", no_path, TypeError),
-    Message("fairseq_cli.eval_lm:main", "NoneType", no_path, TypeError),
+    Message("fairseq_cli.interactive:main", "NoneType", no_path, (AttributeError, TypeError)),
+    Message("fairseq_cli.validate:main", "NoneType", no_path, (AttributeError, TypeError)),
+    Message("fairseq_cli.eval_lm:main", "NoneType", no_path, (AttributeError, TypeError)),
     Message("fairseq.options:parse_args_and_arch", "^None$", no_task, KeyError),
     Message("fairseq_cli.interactive:main", TOO_LONG, long_sentence),
     Message("", TOO_LONG, long_sentence),
@@ -234,8 +235,9 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_training),
     Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match", other_optimizer, AssertionError),
     Message(LOADING, "^Model file not found: (.*)", lambda match, _: f"no such checkpoint: {match[1]}", OSError),
-    Message("fairseq.models:build_model", "^Could not infer (model) type", unknown_part, AssertionError),
-    Message("fairseq.tasks:setup_task", "^Could not infer (task) type", unknown_part, AssertionError),
+    # fairseq's own message about a model cannot be made without a name of the class.
+    Message("fairseq.models:build_model", "^Could not infer model type|^\"'_name'\"$", unknown_part),
+    Message("fairseq.tasks:setup_task", "^Could not infer task type", unknown_part, AssertionError),
 )
 
 

@@ -84,7 +84,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {GENERATION} --input nolines": "No such file or directory: nolines",
         "data-bin --cpu --input lines": NO_PATH,
         f"data-bin {GENERATION} --input lines --max-source-positions 3": (
-            f"sentence 2 has 4 {NO_POSITIONS.format('3')}"
+            f"sentence 2 has 4 {NO_POSITIONS.format('3 and 1024')}"
         ),
     },
     "validate": {

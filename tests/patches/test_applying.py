@@ -59,7 +59,6 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.impossible_values.refuse_flags",
         "patches.misspelt_options.parse_in_one_line",
         "patches.polynomial_decay_by_flag.length_of_training",
-        "patches.tokenizer_languages.languages_of_data",
         "patches.bf16_means_tpu.tpu_only_when_asked",
     ),
     "fairseq_cli.preprocess.main": (
