@@ -11,6 +11,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from traceback import walk_tb
 from types import TracebackType
 
 EXIT_CODE = 2
@@ -88,7 +89,8 @@ def install_hook() -> None:
 
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         # Only in a command of fairseq: the programs of others may show what they like for a missing file.
-        in_command = isinstance(value, Exception) and _comes_from(trace, "fairseq_cli.")
+        names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(trace))
+        in_command = isinstance(value, Exception) and any(name.startswith("fairseq_cli.") for name in names)
         mistake = users_mistake(value) if in_command else value
         if not isinstance(mistake, UserError):
             previous(kind, value, trace)
@@ -99,9 +101,3 @@ def install_hook() -> None:
 
     hook.handles_user_errors = True  # type: ignore[attr-defined]
     sys.excepthook = hook
-
-
-def _comes_from(trace: TracebackType | None, package: str) -> bool:
-    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(package):
-        trace = trace.tb_next
-    return trace is not None

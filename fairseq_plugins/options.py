@@ -47,7 +47,9 @@ class OneLineParser(argparse.ArgumentParser):
         words = list(sys.argv[1:] if argv is None else argv)
         # This comes first: argparse would report a misspelt required option as missing.
         for name in self.unknown(words):
-            raise self._refusal(name)
+            legal = self._long_options()
+            listed = f"legal: {', '.join(legal)}" if len(legal) <= LISTED else f"{self.prog} --help lists them all"
+            raise UserError(f"unknown option '{name}'{nearest(name, legal)}; {listed}")
         args, unknown = self._known(words)
         if unknown:
             self.error(f"unexpected: '{unknown[0]}'")
@@ -61,20 +63,13 @@ class OneLineParser(argparse.ArgumentParser):
         legal = self._long_options()
         for word in takewhile(lambda word: word != "--", words):
             name = word.partition("=")[0]
+            means_one = name in legal or (self.allow_abbrev and any(option.startswith(name) for option in legal))
             # argparse treats a word with a space as a value.
-            if word.startswith("--") and " " not in name and not self._means_one(name, legal):
+            if word.startswith("--") and " " not in name and not means_one:
                 yield name
-
-    def _means_one(self, name: str, legal: Sequence[str]) -> bool:
-        return name in legal or (self.allow_abbrev and any(option.startswith(name) for option in legal))
 
     def _long_options(self) -> list[str]:
         return [option for action in self._actions for option in action.option_strings if option[:2] == "--"]
-
-    def _refusal(self, name: str) -> UserError:
-        legal = self._long_options()
-        listed = f"; legal: {', '.join(legal)}" if len(legal) <= LISTED else f"; {self.prog} --help lists them all"
-        return UserError(f"unknown option '{name}'{nearest(name, legal)}{listed}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -136,29 +131,22 @@ class ScriptParser(OneLineParser):
 
     def _settings(self, given: set[str]) -> Iterator[str]:
         for action in self._actions:
-            if (
-                action.dest not in self._only_flags
-                and action.option_strings
-                and given.isdisjoint(action.option_strings)
-            ):
-                name = action.dest.upper()
-                if value := os.environ.get(name, ""):
-                    yield from _words(action, name, value)
+            name, flags = action.dest.upper(), action.option_strings
+            value = os.environ.get(name, "")
+            if not (value and flags and given.isdisjoint(flags)) or action.dest in self._only_flags:
+                continue
+            if action.nargs == "+":
+                yield from (flags[0], *value.split())
+            elif action.nargs != 0:
+                yield f"{flags[0]}={value}"
+            elif value in ("0", "1"):
+                # An option that can be switched off has a second name for that.
+                yield from flags[:1] if value == "1" else flags[1:]
+            else:
+                raise UserError(unknown_name(name, value, ("0", "1")))
 
 
 FROM_ENVIRONMENT = "--from-environment"
-
-
-def _words(action: argparse.Action, name: str, value: str) -> list[str]:
-    """What gives ``value``, as an environment variable holds it, to an option."""
-    if action.nargs == "+":
-        return [action.option_strings[0], *value.split()]
-    if action.nargs != 0:
-        return [f"{action.option_strings[0]}={value}"]
-    if value not in ("0", "1"):
-        raise UserError(unknown_name(name, value, ("0", "1")))
-    # An option that can be switched off has a second name for that.
-    return list(action.option_strings[:1] if value == "1" else action.option_strings[1:])
 
 
 def given_again(args: argparse.Namespace, actions: Iterable[argparse.Action]) -> list[str]:

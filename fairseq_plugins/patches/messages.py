@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
@@ -244,11 +245,9 @@ MESSAGES: tuple[Message, ...] = (
 def locals_of(trace: TracebackType | None, where: str) -> Mapping[str, Any] | None:
     """Return the local variables of the last call of ``where`` in a trace; None if it is not there."""
     variables: Mapping[str, Any] | None = None if where else {}
-    while trace is not None:
-        frame = trace.tb_frame
+    for frame, _ in walk_tb(trace):
         if f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}" == where:
             variables = frame.f_locals
-        trace = trace.tb_next
     return variables
 
 

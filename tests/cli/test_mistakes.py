@@ -74,6 +74,9 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {GENERATION} --gen-subset tst": NO_SPLIT,
         "data-bin --cpu": "--path required for generation!",
         f"data-bin {GENERATION} --path absent.pt": "no such checkpoint: absent.pt",
+        f"data-bin {GENERATION} --tokenizer moses": (
+            "--tokenizer needs the languages: give --source-lang and --target-lang"
+        ),
         f"data-bin {GENERATION} --max-tokens 6": NO_ROOM.format(6),
         f"data-bin {GENERATION} --max-source-positions 9": (
             f"sentence {LONGEST} has 10 and 10 {NO_POSITIONS.format('9 and 1024')}"

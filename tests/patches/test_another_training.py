@@ -5,17 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.tasks.translation import TranslationTask
 
 from fairseq_plugins.checkpoints.files import num_updates
 from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.patches import another_training
 from tests import toy
-from tests.config.test_hydra import read, run_hydra
+from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.patches.conftest import Unpatch
 from tests.processes import Command
 
@@ -172,26 +172,14 @@ def test_two_processes_end_with_one_line(toy_data: Path, here: Path, fairseq_dee
     assert f"architecture: {OTHER}, was {ARCH}" in ended.error
 
 
-def recipe(data: Path, directory: Path, **model: Any) -> dict[str, Any]:
-    """The toy recipe as a YAML file says it."""
-    stack_sizes = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 2}
-    sizes = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in stack_sizes.items()}
-    return {
-        "common": {"cpu": True, "seed": 3, "log_format": "none"},
-        "checkpoint": {"save_dir": str(directory)},
-        "dataset": {"num_workers": 0, "max_tokens": 120, "disable_validation": True},
-        "optimization": {"max_update": 4, "lr": [0.005], "clip_norm": 1.0},
-        "task": {"_name": "translation", "data": str(data)},
-        "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
-        "optimizer": {"_name": "adam", "adam_betas": [0.9, 0.999]},
-        "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 4},
-        "model": {**sizes, "dropout": 0.1, **model},
-    }
-
-
 def test_a_yaml_file(toy_data: Path, here: Path, tmp_path: Path) -> None:
     """It goes on with what flags began, and another one does not."""
+    contents = {}
+    model = {"dropout": 0.1, "share_all_embeddings": False}
+    for arch in (OTHER, ARCH):
+        contents[arch] = recipe(TranslationTask, toy_data, here, {**TINY, **model, "_name": arch})
+        contents[arch]["optimization"]["max_update"] = 4
+        contents[arch]["optimizer"]["adam_betas"] = [0.9, 0.999]
     with pytest.raises(UserError, match=f"architecture: {OTHER}, was {ARCH}"):
-        run_hydra(read(tmp_path / OTHER, recipe(toy_data, here, _name=OTHER)))
-    run_hydra(read(tmp_path / ARCH, recipe(toy_data, here, _name=ARCH)))
-    assert updates(here / "checkpoint_last.pt") == 4
+        run_hydra(tmp_path / OTHER, contents[OTHER], here)
+    assert updates(run_hydra(tmp_path / ARCH, contents[ARCH], here)) == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,8 @@ def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatc
 
 
 @pytest.fixture
-def gloo_group(tmp_path: Path):
+def gloo_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own in its place
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     yield dist.group.WORLD
     dist.destroy_process_group()

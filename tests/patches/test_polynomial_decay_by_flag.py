@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
 from tests import toy
-from tests.config.test_hydra import TINY, read, recipe, run_hydra
+from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.patches.conftest import Unpatch
 
 DECAY = ("--lr-scheduler", "polynomial_decay", "--lr", "0.006", "--warmup-updates", "2")
@@ -42,10 +43,10 @@ def test_by_flag_it_follows_max_update_unless_told(
 
 
 def test_by_yaml_it_does_too(rates: list[float], toy_data: Path, tmp_path: Path) -> None:
-    content = recipe(toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
+    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
     content["optimization"] = {**content["optimization"], "lr": [0.006], "max_update": 6}
     content["lr_scheduler"] = {"_name": "polynomial_decay", "warmup_updates": 2}
-    run_hydra(read(tmp_path / "config", content))
+    run_hydra(tmp_path / "config", content, tmp_path / "run")
     assert rates == pytest.approx(TO_SIX, rel=1e-9)
 
 
