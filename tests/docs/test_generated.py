@@ -249,7 +249,7 @@ def test_what_a_part_refuses_is_on_the_page(subtests: pytest.Subtests) -> None:
 
 def test_every_mend_is_listed_with_its_defect() -> None:
     compat_files = (ROOT / "fairseq_plugins" / "patches").glob("*.py")
-    applied = {path.stem for path in compat_files if path.stem != "__init__" and "\ndef apply(" in path.read_text()}
+    applied = {path.stem for path in compat_files} - {"__init__", "wrapping"}
     rows = {row[0]: row for row in re.findall(r"\[`(\w+)`\]\((\S+)\) \| (.+?) \| (.+?) \|", generate.patches_table())}
     assert set(rows) == applied == set(patches.MODULES)
     for name, path, defect, threads in rows.values():
