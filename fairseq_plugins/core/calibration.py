@@ -105,7 +105,7 @@ def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Ca
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=forked), _every_layer(model):
             forward()
-            for m in (one for _, stack in stacks for one in stack.modules()):
+            for m in (module for _, stack in stacks for module in stack.modules()):
                 if isinstance(m, Calibrated):
                     m.settle()
                     m.calibrated.fill_(1.0)

@@ -236,7 +236,7 @@ def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]
     if len(stacks) > 1:
         return []
     names = [*(axis.value for axis in Axis), *(option.name for option in all_options())]
-    values = {name: {one.strip() for one in str(getattr(config, name)).split(",")} for name in names}
+    values = {name: {value.strip() for value in str(getattr(config, name)).split(",")} for name in names}
     return [
         f"{flag(name)} takes one value here, not {getattr(config, name)}: the model has only a {stacks[0].value}"
         for name in names

@@ -46,7 +46,7 @@ def cutoffs(text: str | None) -> tuple[int, ...] | None:
     """
     if text is None:
         return None
-    numbers = tuple(int(one) for one in text.split(","))
+    numbers = tuple(int(number) for number in text.split(","))
     if list(numbers) != sorted(set(numbers)) or numbers[0] < 1:
         raise ValueError(text)
     return numbers

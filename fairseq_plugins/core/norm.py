@@ -157,7 +157,7 @@ def needs_norms(name: str) -> Callable[[StackDesign, Any], list[str]]:
 
     def conflicts(design: StackDesign, config: Any) -> list[str]:
         norm, depths = design.parts[Axis.NORM], range(1, design.layers + 1)
-        factories = [one for site in Site for depth in depths for one in norm.build(site, depth, design).values()]
+        factories = [made for site in Site for depth in depths for made in norm.build(site, depth, design).values()]
         if any(map(is_replaceable, factories)):
             return []
         place = design.choice(Axis.NORM)

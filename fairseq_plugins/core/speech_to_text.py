@@ -47,15 +47,15 @@ TOLD: dict[str, tuple[Any, str, Any]] = {
 
 def _problems(config: Namespace) -> list[str]:
     problems = []
-    kernels = [one.strip() for one in config.conv_kernel_sizes.split(",")]
-    if not all(one.isdecimal() and int(one) > 0 for one in kernels):
+    kernels = [size.strip() for size in config.conv_kernel_sizes.split(",")]
+    if not all(size.isdecimal() and int(size) > 0 for size in kernels):
         problems.append(
             "--conv-kernel-sizes takes positive numbers separated by commas, for instance 5,5, "
             f"not '{config.conv_kernel_sizes}'"
         )
     if config.conv_channels < 2 or config.conv_channels % 2:
         problems.append(f"--conv-channels must be even, since its gate halves them, not {config.conv_channels}")
-    dropouts = [one.strip() for one in config.word_dropout.split(",")]
+    dropouts = [rate.strip() for rate in config.word_dropout.split(",")]
     if len(dropouts) == 2 and dropouts[0] != dropouts[1]:
         problems.append(
             "--word-dropout takes a single value here, for the decoder: the speech encoder has no word embeddings"

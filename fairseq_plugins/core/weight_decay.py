@@ -77,7 +77,7 @@ def _by_declaration(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
         if isinstance(design, StackDesign):
             for axis in AXES:
                 added = design.parts[axis].parameters
-                endings = tuple(f".{one.name}" for one in added if not one.buffer)
+                endings = tuple(f".{parameter.name}" for parameter in added if not parameter.buffer)
                 for name, parameter in stack.named_parameters():
                     if re.sub(r"\.\d+(?=\.)", ".I", f".{name}").endswith(endings):
                         yield axis.value, parameter

@@ -15,7 +15,7 @@ from fairseq_plugins.core.architectures import refusals
 from fairseq_plugins.core.config import SIZE_FIELDS, plain_namespace, resolve
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.families import MODELS
-from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
+from fairseq_plugins.core.language_model import DeepTransformerLanguageModel as LM
 from fairseq_plugins.core.method import METHODS, Axis, Method, Stack
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, norms_always
@@ -23,41 +23,15 @@ from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransform
 from fairseq_plugins.errors import UserError
 from tests.models import WORDS, count, methods_of, settings, tiny
 
-SIZES: dict[str, tuple[float, ...]] = {
-    "": (512, 2048, 8, 0.1),
-    "_iwslt_de_en": (512, 1024, 4, 0.1),
-    "_wmt_en_de": (512, 2048, 8, 0.1),
-    "_wmt_en_de_big": (1024, 4096, 16, 0.3),
-}
-"""Translation: width, feed-forward width, heads, dropout."""
 DEPTHS = {"": (6, 6), "_12": (12, 12), "_18": (18, 18), "_60_12": (60, 12), "_100": (100, 100)}
-SIZES_LM: dict[str, tuple[Any, ...]] = {
-    "": (6, 512, 2048, 8, 0.1, "relu"),
-    "_big": (12, 1024, 4096, 16, 0.1, "relu"),
-    "_gpt": (12, 768, 3072, 12, 0.1, "gelu"),
-    "_wiki103": (16, 1024, 4096, 8, 0.3, "relu"),
-    "_enwik8_12": (12, 512, 2048, 2, 0.2, "gelu"),
-    "_enwik8_64": (64, 256, 1024, 2, 0.2, "gelu"),
-    "_enwik8_128": (128, 256, 1024, 2, 0.2, "gelu"),
+ENWIK8 = {"_enwik8_12": (12, 512), "_enwik8_64": (64, 256), "_enwik8_128": (128, 256)}
+"""Layers and width of the models in ReZero's appendix A."""
+SIZES = {
+    DeepTransformerModel: ("", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big"),
+    LM: ("", "_big", "_gpt", "_wiki103", *ENWIK8),
+    DeepS2TTransformerModel: ("", "_xs", "_s", "_sp", "_m", "_mp", "_l", "_lp"),
 }
-"""Layers, width, feed-forward width, heads, dropout, activation: fairseq's own, and those of ReZero's experiments."""
-SIZES_S2T: dict[str, tuple[float, ...]] = {
-    "": (12, 6, 512, 2048, 8, 0.1),
-    "_xs": (6, 3, 256, 1024, 4, 0.3),
-    "_s": (12, 6, 256, 2048, 4, 0.1),
-    "_sp": (16, 6, 256, 2048, 4, 0.1),
-    "_m": (12, 6, 512, 2048, 8, 0.15),
-    "_mp": (16, 6, 512, 2048, 8, 0.15),
-    "_l": (12, 6, 1024, 4096, 16, 0.2),
-    "_lp": (16, 6, 1024, 4096, 16, 0.2),
-}
-"""Encoder and decoder layers, width, feed-forward width, heads and dropout of fairseq's architectures."""
-NAMES = ("embed_dim", "ffn_embed_dim", "attention_heads")
-SHAPES = {
-    DeepTransformerModel: [size + depth for size in SIZES for depth in DEPTHS],
-    DeepTransformerLanguageModel: list(SIZES_LM),
-    DeepS2TTransformerModel: list(SIZES_S2T),
-}
+"""But for ENWIK8 they are fairseq's: ``tests/equivalence`` compares every setting."""
 
 
 def ours(model: type[DesignedModel]) -> list[str]:
@@ -65,20 +39,18 @@ def ours(model: type[DesignedModel]) -> list[str]:
     return sorted(name for name, its_model in ARCH_MODEL_REGISTRY.items() if its_model is model)
 
 
-def sizes_of(config: Any, stack: str) -> list[int]:
-    return [getattr(config, f"{stack}_{name}") for name in NAMES]
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_every_method_has_every_shape_of_its_family(model: type[DesignedModel]) -> None:
-    names = [f"{name}{model.family.suffix}{shape}" for name in ("deep", *METHODS) for shape in SHAPES[model]]
+    depths = DEPTHS if model is DeepTransformerModel else [""]
+    shapes = [size + depth for size in SIZES[model] for depth in depths]
+    names = [f"{name}{model.family.suffix}{shape}" for name in ("deep", *METHODS) for shape in shapes]
     assert ours(model) == sorted(names)
     assert {ARCH_MODEL_NAME_REGISTRY[arch] for arch in names} == {model.family.model}
 
 
 def test_methods_that_make_no_language_model_are_refused_when_they_are_asked_for() -> None:
     """Without cross-attention there is no merged attention, and a decoder alone is no hybrid of two stacks."""
-    refused = set(METHODS) - set(methods_of(DeepTransformerLanguageModel))
+    refused = set(METHODS) - set(methods_of(LM))
     assert refused == {"dsinit_matt", "dsinit_matt_self", "dsinit_matt_aan", "hybrid_ln", "t_fixup"}
     assert methods_of(DeepS2TTransformerModel) == ["deep", *METHODS]
     for method in refused:
@@ -89,47 +61,40 @@ def test_methods_that_make_no_language_model_are_refused_when_they_are_asked_for
             settings(f"{method}_transformer_lm_gpt")
         assert by_name.value.problems == by_parts.value.problems
     foreign = Method("", "", "", "", options={"encoder_layers": 30})
-    config_class = DeepTransformerLanguageModel.config_class
+    config_class = LM.config_class
     assert refusals(config_class, foreign) == ["deep_transformer_lm has no setting 'encoder_layers'"]
 
 
-def test_sizes_and_choices_of_translation() -> None:
-    for size, depth in itertools.product(SIZES, DEPTHS):
-        *sizes, dropout = SIZES[size]
+def test_choices_and_depths_of_translation() -> None:
+    for size, depth in itertools.product(SIZES[DeepTransformerModel], DEPTHS):
+        dropout = 0.3 if size.endswith("_big") else 0.1
         for name, method in METHODS.items():
             config = settings(f"{name}_transformer{size}{depth}")
-            assert config.dropout == method.options.get("dropout", dropout)
-            assert config.activation_dropout == 0.0
+            assert (config.dropout, config.activation_dropout) == (method.options.get("dropout", dropout), 0.0)
             designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
             for half, (stack, layers) in enumerate(zip(Stack, DEPTHS[depth], strict=True)):
-                assert sizes_of(config, stack.value) == sizes
                 assert getattr(config, f"{stack.value}_layers") == designs[stack].layers == layers
                 chosen = {axis: designs[stack].choice(axis) for axis in Axis}
                 assert chosen == {axis: method.choice(axis).split(",")[-half] for axis in Axis}, name
 
 
-def test_sizes_of_language_models_and_for_speech() -> None:
-    for size, (layers, *sizes, dropout, activation) in SIZES_LM.items():
+def test_models_for_characters() -> None:
+    """ReZero's appendix A. A layer has 12 d^2 + 9 d parameters (4 d^2 + 4 d, 8 d^2 + 5 d), alpha, and no LayerNorm."""
+    for size, (layers, width) in ENWIK8.items():
         config = settings(f"rezero_transformer_lm{size}")
-        assert [config.decoder_layers, *sizes_of(config, "decoder")] == [layers, *sizes]
-        assert (config.dropout, config.activation_fn) == (dropout, activation)
-        if size.startswith("_enwik8"):  # appendix A: feed-forward and attention dropout
-            assert (config.attention_dropout, config.activation_dropout) == (0.2, 0.2)
-        flat = plain_namespace(config, DeepTransformerLanguageModel.config_class)
-        (design,) = resolve(flat, DeepTransformerLanguageModel.family).values()
+        (design,) = resolve(plain_namespace(config, LM.config_class), LM.family).values()
         assert (design.stack, design.encoder_layers, design.layers) == (Stack.DECODER, 0, layers)
-    for size, (encoder, decoder, *sizes, dropout) in SIZES_S2T.items():
-        config = settings(f"b2t_s2t_transformer{size}")
-        assert (config.encoder_layers, config.decoder_layers) == (encoder, decoder)
-        assert sizes_of(config, "encoder") == sizes_of(config, "decoder") == sizes
-        assert (config.dropout, config.attention_dropout, config.activation_dropout) == (dropout,) * 3
+        assert (design.width, design.ffn_width, design.heads) == (width, 4 * width, 2)
+        assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.2,) * 3
+        assert config.activation_fn == "gelu"
+        parameters = count(f"rezero_transformer_lm{size}", share_decoder_input_output_embed=True)
+        assert parameters == layers * (12 * width**2 + 9 * width + 1) + WORDS * width
 
 
 def test_a_second_pass_changes_nothing() -> None:
     """fairseq applies an architecture to the flags and once more before it builds the model."""
-    others = [f"rezero_transformer_lm{size}" for size in SIZES_LM] + [
-        f"b2t_s2t_transformer{size}" for size in SIZES_S2T
-    ]
+    others = [f"rezero_transformer_lm{size}" for size in SIZES[LM]]
+    others += [f"b2t_s2t_transformer{size}" for size in SIZES[DeepS2TTransformerModel]]
     changed = []
     for arch in (*ours(DeepTransformerModel), *others):
         once = settings(arch)
@@ -244,16 +209,8 @@ def test_a_method_is_the_sum_of_its_parts() -> None:
     assert others == []
 
 
-def test_parameters_of_the_enwik8_and_wikitext_models() -> None:
-    """A layer has 12 d^2 + 9 d parameters (4 d^2 + 4 d, 8 d^2 + 5 d) and ReZero's alpha, and no LayerNorm.
-
-    WikiText: 247 million, Baevski and Auli, ICLR 2019, https://arxiv.org/abs/1809.10853, table 2; 267,744 words.
-    """
-    for size, (layers, width, ffn, *_) in SIZES_LM.items():
-        if size.startswith("_enwik8"):
-            assert ffn == 4 * width
-            counted = count(f"rezero_transformer_lm{size}", share_decoder_input_output_embed=True)
-            assert counted == layers * (12 * width**2 + 9 * width + 1) + WORDS * width
+def test_parameters_of_the_wikitext_model() -> None:
+    """247 million: Baevski and Auli, ICLR 2019, https://arxiv.org/abs/1809.10853, table 2; 267,744 words."""
     assert round(count("pre_ln_transformer_lm_wiki103", target=267_744) / 1e6) == 247
 
 

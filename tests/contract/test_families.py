@@ -27,7 +27,7 @@ every_family = pytest.mark.parametrize("family", FAMILIES)
 
 @every_family
 def test_incremental_equals_full(family: type[DesignedModel]) -> None:
-    """Of every method that the family can have."""
+    """For every method that the family can have."""
     given, wrong = FAMILIES[family](), []
     previous = given[-1]
     for method in methods_of(family):

@@ -154,7 +154,7 @@ def test_keel_s_first_sub_layer_is_plain() -> None:
 @pytest.mark.parametrize(("layers", "alpha"), [(6, 0.5), (12, 0.6888), (18, 0.6482), (100, 0.5012)])
 @pytest.mark.parametrize(("width", "beta"), [(512, 0.2872), (1024, 0.25)])
 def test_b2t_without_norm(layers: int, alpha: float, width: int, beta: float) -> None:
-    """Of a stack's own depth and width: the other stack has others."""
+    """Both follow the depth and the width of their own stack."""
     sizes = {"encoder_layers": layers, "decoder_layers": 1, "encoder_embed_dim": width, "decoder_embed_dim": 512}
     with torch.device("meta"):
         model: Any = full("b2t_without_ln_transformer", **sizes, encoder_ffn_embed_dim=8, decoder_ffn_embed_dim=8)

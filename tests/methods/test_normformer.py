@@ -6,7 +6,6 @@ import torch
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 
-from tests.building import batch, logits, tiny
 from tests.methods.by_equation import stirred
 from tests.rounding import assert_same_to_rounding
 
@@ -39,9 +38,3 @@ def test_a_layer_is_fairseq_s_with_its_four_additions() -> None:
     expected = stock(x, self_attn_mask=mask)[0]
     found = mine(x, None, None, None, self_attn_mask=mask, self_attn_padding_mask=None, need_attn=False)[0]
     assert_same_to_rounding(found, expected, 1e-6)
-
-
-def test_a_new_model_computes_without_the_factors() -> None:
-    model, other = tiny(ARCH), tiny(ARCH, attention="softmax")
-    other.load_state_dict({name: value for name, value in model.state_dict().items() if "heads.scale" not in name})
-    torch.testing.assert_close(logits(model.eval(), batch()), logits(other.eval(), batch()))

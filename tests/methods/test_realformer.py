@@ -132,7 +132,7 @@ def test_a_layer_that_is_left_out_passes_the_chain_on() -> None:
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_autograd_keeps_no_scores(mode: str) -> None:
-    """Of each layer the weights alone, as every attention does that is not fused."""
+    """Each layer keeps its weights alone, as every attention does that is not fused."""
     inputs = batch(source=11, sentences=3)
     for layers in (2, 5):
         model = tiny(ARCH, encoder_layers=layers, realformer_logits=mode, dropout=0.0).train()

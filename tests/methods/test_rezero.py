@@ -81,12 +81,6 @@ def test_sharing_of_alpha(arch: str, per: str, encoder: int, decoder: int) -> No
         assert isinstance(alpha, nn.Parameter)
 
 
-def test_merged_attention_shares_alpha_between_the_two_that_are_left() -> None:
-    model = tiny("rezero_transformer", attention="matt")
-    assert [len(residuals(layer)) for layer in model.decoder.layers] == [2, 2]
-    assert len(alphas(model)) == 3 + 2
-
-
 def test_a_shared_alpha_stays_shared_through_a_checkpoint() -> None:
     model, other = tiny("rezero_transformer"), tiny("rezero_transformer", seed=2)
     with torch.no_grad():

@@ -17,7 +17,7 @@ from tests.building import batch, logits, settings, tiny
 
 ARCH = "sigma_reparam_transformer"
 MAPS = 3 * 6 + 2 * 10
-"""Of three encoder and two decoder layers: four in each attention, two in each feed-forward sub-layer."""
+"""Three encoder and two decoder layers have four in each attention, two in each feed-forward sub-layer."""
 
 
 def spectral_maps(model: nn.Module) -> dict[str, SpectralLinear]:

@@ -45,16 +45,6 @@ def by_sums(weights: Tensor, first: Tensor) -> list[Tensor]:
     return found
 
 
-def test_states_and_mixtures_by_hand() -> None:
-    weights = torch.tensor([[9.0, 9, 9], [2, 3, 9], [5, 7, 11]])
-    one, two, three = torch.tensor([1.0, 10]), torch.tensor([2.0, 20]), torch.tensor([3.0, 30])
-    states = BufferedStates(weights, one, two)
-    assert states.mix().tolist() == [8, 80]  # 2 * 1 + 3 * 2
-    states.store(three)
-    assert states.mix().tolist() == [52, 520]  # 5 * 1 + 7 * 2 + 11 * 3
-    assert [state.tolist() for state in states] == [[1, 10], [2, 20], [3, 30]]
-
-
 def test_values_and_derivatives_are_those_of_a_sum() -> None:
     # Both in float64: what differs is the order of five summands.
     close = {"rtol": 1e-12, "atol": 1e-12}
