@@ -125,43 +125,33 @@ def test_what_fairseq_does_not_save_is_one_line(
         toy.train_toy(toy_data, tmp_path, *FLAGS)
 
 
-@pytest.mark.parametrize(
-    ("entry", "value", "problem"),
-    [
-        ("extra_state", [1], "its entry 'extra_state' is a list"),
-        ("cfg", "x", "its entry 'cfg' is a str"),
-        ("optimizer_history", {}, "its entry 'optimizer_history' is a dict"),
-        ("optimizer_history", [{"num_updates": "2"}], "its entry 'optimizer_history' has no number of updates"),
-        ("model", {"w": 1.5}, "the weight w is no tensor"),
-    ],
-)
-def test_entries_of_another_kind(
-    entry: str, value: Any, problem: str, state: dict[str, Any], tmp_path: Path, readers: Any
+def test_entries_of_another_kind_and_weights_that_are_not_finite(
+    state: dict[str, Any], tmp_path: Path, readers: Any
 ) -> None:
-    path = saved({**state, entry: value}, tmp_path / "changed.pt")
-    message = f"checkpoint {path} is damaged: {problem}"
-    assert [refusal(reader, path) for reader in readers] == [message] * len(readers)
-
-
-@pytest.mark.parametrize("history", [[], [{}], [{"num_updates": 2, "optimizer_name": "FairseqAdam"}]], ids=str)
-def test_a_history_that_fairseq_cannot_take(
-    history: list[Any], state: dict[str, Any], tmp_path: Path, readers: Any
-) -> None:
-    path = saved({**state, "optimizer_history": history}, tmp_path / "history.pt")
-    message = f"checkpoint {path} is damaged: its entry 'optimizer_history' has no state of a schedule"
-    assert [refusal(reader, path) for reader in readers] == [None, message, None, None]
-
-
-@pytest.mark.parametrize("place", [0, -1])
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_weights_that_are_not_finite(
-    value: float, place: int, state: dict[str, Any], tmp_path: Path, readers: Any
-) -> None:
+    for number, (entry, value, problem) in enumerate(
+        (
+            ("extra_state", [1], "its entry 'extra_state' is a list"),
+            ("cfg", "x", "its entry 'cfg' is a str"),
+            ("optimizer_history", {}, "its entry 'optimizer_history' is a dict"),
+            ("optimizer_history", [{"num_updates": "2"}], "its entry 'optimizer_history' has no number of updates"),
+            ("model", {"w": 1.5}, "the weight w is no tensor"),
+        )
+    ):
+        path = saved({**state, entry: value}, tmp_path / f"changed{number}.pt")
+        assert [refusal(reader, path) for reader in readers] == [f"checkpoint {path} is damaged: {problem}"] * 4
+    message = "its entry 'optimizer_history' has no state of a schedule"
+    for number, history in enumerate(([], [{}], [{"num_updates": 2, "optimizer_name": "FairseqAdam"}])):
+        path = saved({**state, "optimizer_history": history}, tmp_path / f"history{number}.pt")
+        expected = [None, f"checkpoint {path} is damaged: {message}", None, None]
+        assert [refusal(reader, path) for reader in readers] == expected
     name = "decoder.layers.1.fc1.weight"
-    state["model"][name].view(-1)[place] = value
-    path = saved(state, tmp_path / "diverged.pt")
-    for reader in readers:
-        assert f"{path}: the weight {name} is not finite: the training has diverged" in str(refusal(reader, path))
+    sound = state["model"][name]
+    for place, value in ((0, float("nan")), (-1, float("inf")), (-1, -float("inf"))):
+        state["model"][name] = sound.clone()
+        state["model"][name].view(-1)[place] = value
+        path = saved(state, tmp_path / f"diverged{place}{value}.pt")
+        for reader in readers:
+            assert f"{path}: the weight {name} is not finite: the training has diverged" in str(refusal(reader, path))
 
 
 def test_weights_that_are_not_finite_are_read_on_request(
@@ -221,7 +211,7 @@ def test_a_zip_archive_of_another_program_is_refused(tmp_path: Path) -> None:
     assert refusal(read_checkpoint, path) == f"checkpoint {path} is truncated or not a checkpoint"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
 def test_the_hash_is_of_names_types_shapes_and_values(dtype):
     weights = {"a": torch.tensor([[1, 0], [0, 1]]).to(dtype), "b": torch.tensor(1).to(dtype)}
     same = {"b": weights["b"].clone(), "a": weights["a"].t()}  # another order in memory and in the dictionary

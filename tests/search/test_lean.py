@@ -247,15 +247,3 @@ def test_packed_weights_change_rounding_alone(case: str) -> None:
     plain = search([model], data)
     assert_same(search([model], data, decode_precision="float32_packed"), plain)
     assert [one for one in model.modules() if isinstance(one, LowLinear)]
-
-
-def test_packed_weights_need_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    with pytest.raises(UserError, match="float32_packed: this PyTorch is built without oneDNN"):
-        models.task().build_generator([models.trained("post_ln")], settings(decode_precision="float32_packed"))
-
-
-def test_lowered_models_translate() -> None:
-    model = models.trained("post_ln")
-    found = search([model], models.batch(), decode_precision="int8")
-    assert [len(ranked) for ranked in found] == [3, 3, 3, 3]
