@@ -151,7 +151,7 @@ def _update_freq_line(config: Config) -> str:
     product = f"{gpus} x {update_freq}" if gpus else f"{update_freq}, the number of GPUs is not stated"
     return (
         f"update_freq below is for one process ({product}); for more, it is divided by their number, which "
-        "scripts/train.sh does."
+        "fairseq-deep run does."
     )
 
 

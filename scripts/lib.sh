@@ -3,6 +3,7 @@
 #
 # Every step leaves its file or directory whole, or not at all. So a script that was stopped anywhere (Ctrl-C, kill -9,
 # a full disk) continues when it is called again, and makes the same bytes.
+set -euo pipefail
 
 # -h, --help: print the comment at the head of the calling script.
 for word in "$@"; do
@@ -36,26 +37,8 @@ interrupted() {
 [[ $DRY_RUN == [01] ]] || die "unknown DRY_RUN '$DRY_RUN'; legal values: 0 1"
 trap interrupted INT TERM
 
-require_command() {
-    local name
-    for name in "$@"; do
-        command -v "$name" >/dev/null || die "$name is needed and not installed"
-    done
-}
-
-# require_number NAME VALUE: a whole number from 1 on.
-require_number() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 must be a whole number of at least 1, not '$2'"; }
-
 # from_environment COMMAND [ARGUMENT ...]: fairseq-deep COMMAND in place of this script; it reads its settings itself.
 from_environment() { exec "$PYTHON" -m fairseq_plugins.cli "$1" --from-environment "${@:2}"; }
-
-# fairseq_deep COMMAND [ARGUMENT ...]: a command that knows --dry-run, and reports an interruption itself.
-fairseq_deep() {
-    trap 'exit 130' INT TERM
-    if ((DRY_RUN)); then set -- "$@" --dry-run; fi
-    "$PYTHON" -m fairseq_plugins.cli "$@"
-    trap interrupted INT TERM
-}
 
 # run COMMAND [ARGUMENT ...]: run it; under DRY_RUN=1 only print it, as one could type it.
 run() {
@@ -65,6 +48,13 @@ run() {
     else
         "$@"
     fi
+}
+
+# fairseq_deep COMMAND [ARGUMENT ...]: the same for a command that reports an interruption itself.
+fairseq_deep() {
+    trap 'exit 130' INT TERM
+    run "$PYTHON" -m fairseq_plugins.cli "$@"
+    trap interrupted INT TERM
 }
 
 # text STEP [ARGUMENT ...]: one step of the preparation of text.
@@ -107,17 +97,9 @@ preprocess() {
     run mv -T -- "$1.partial" "$1"
 }
 
-# What else `fairseq-deep prepare` could be told, but defines a published corpus.
-DEFINING="SOURCE TARGET NORMALISE TOKENISER AGGRESSIVE ESCAPE LOWER_CASE CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS SIZE
-JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED TYPES SOURCE_DICT TARGET_DICT"
-
 # set_directory DEFAULT [DIR]: DIR is where the result goes, and DIR/original where archives are unpacked.
 set_directory() {
     local name
-    for name in $DEFINING; do
-        [[ $names == *" $name "* || -z ${!name:-} ]] ||
-            die "$name=${!name} is set, but this corpus has its own; for other settings use scripts/prepare.sh"
-    done
     for name in "${@:2}"; do [[ $name != -* ]] || die "unknown option '$name'; --help lists the settings"; done
     (($# <= 2)) || die "one directory, not $(($# - 1)): ${*:2}"
     DIR=${2:-$1}
@@ -127,9 +109,8 @@ set_directory() {
 # claim DIR: keep a second job out of DIR until this one and all its children have ended, however they end.
 claim() {
     ((!DRY_RUN)) || return 0
-    require_command flock
-    local problem lock
-    problem=$(mkdir -p -- "$1" 2>&1) || die "$1: cannot be created: ${problem##*: }"
+    local lock
+    mkdir -p -- "$1" || exit 2
     { exec {lock}>"$1/.lock"; } 2>/dev/null || die "$1: cannot be written"
     flock --nonblock "$lock" || die "$1: in use by another job; wait for it, or use another directory"
 }

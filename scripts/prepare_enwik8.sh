@@ -5,12 +5,9 @@
 #
 # DIR (default: data/enwik8) gets raw/ (the bytes), text/ (the number of each byte), text.json and data-bin/.
 # Settings: WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 
-WORKERS=${WORKERS:-$(nproc)}
-require_number WORKERS "$WORKERS"
 set_directory "$ROOT/data/enwik8" "${words[@]}"
 claim "$DIR"
 
@@ -29,6 +26,6 @@ for split in train valid test; do
     once "$DIR/text/$split.txt" text bytes "$DIR/raw/$split" "$DIR/text/$split.txt"
 done
 text describe --tokeniser bytes "$DIR/text.json"
-once "$DIR/data-bin" preprocess "$DIR/data-bin" --only-source --workers "$WORKERS" \
+once "$DIR/data-bin" preprocess "$DIR/data-bin" --only-source --workers "${WORKERS:-$(nproc)}" \
     --trainpref "$DIR/text/train.txt" --validpref "$DIR/text/valid.txt" --testpref "$DIR/text/test.txt"
 say "$DIR: prepared"

@@ -7,10 +7,9 @@
 #     scripts/prepare_iwslt14_de_en.sh data/separate --joined 0              dictionaries of 8,848 and 6,632 types
 #     scripts/prepare_iwslt14_de_en.sh --source en                           English to German
 #
-# DIR (default: data/iwslt14_de_en, ..._en_de, ..._dsinit) gets what scripts/prepare.sh writes, and published/.
+# DIR (default: data/iwslt14_de_en, ..._en_de, ..._dsinit) gets what fairseq-deep prepare writes, and published/.
 # Settings: SOURCE, TARGET, VARIANT, JOINED, SIZE, JOINT_CODES, VOCABULARY_THRESHOLD, CODES, SOURCE_DICT, TARGET_DICT,
 # WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md, also for time and disk.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

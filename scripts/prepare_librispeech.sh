@@ -11,12 +11,11 @@
 #
 # DIR (default: data/librispeech) gets data-bin/, raw/, features/ and LibriSpeech/, and cannot be moved afterwards.
 # Settings: PREP_PYTHON, SIZE, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 
 PREP_PYTHON=${PREP_PYTHON:-$PYTHON} SIZE=${SIZE:-10000}
-require_number SIZE "$SIZE"
+[[ $SIZE =~ ^[1-9][0-9]*$ ]] || die "SIZE must be a whole number of at least 1, not '$SIZE'"
 train=(train-clean-100 train-clean-360 train-other-500)
 dev=(dev-clean dev-other)
 tests=(test-clean test-other)
@@ -30,8 +29,7 @@ program=$fairseq/examples/speech_to_text/prep_librispeech_data.py
 if ((!DRY_RUN)) && [[ ! -e $DIR/features.made ]]; then # before 61 GB are downloaded
     [[ -e $program ]] || die "$program: no such file; install fairseq-fixed, which has it, for PREP_PYTHON"
     "$PREP_PYTHON" -c 'import pandas, sentencepiece, soundfile, torchaudio.sox_effects' 2>/dev/null ||
-        die "$PREP_PYTHON cannot import pandas, sentencepiece, soundfile and torchaudio.sox_effects, which fairseq's" \
-            "preparation needs; $0 --help says how to make a PREP_PYTHON that can"
+        die "$PREP_PYTHON cannot import pandas, sentencepiece, soundfile and torchaudio.sox_effects; see $0 --help"
 fi
 
 claim "$DIR"
@@ -65,29 +63,20 @@ if [[ ! -e $DIR/features.made ]]; then
     run touch -- "$DIR/features.made"
 fi
 
-# join_tables NAME PART ...: the tables of several parts as one.
-join_tables() {
-    ((!DRY_RUN)) || return 0
-    local parts=("${@:2}")
-    parts=("${parts[@]/#/$DIR/features/}")
-    awk 'NR == 1 || FNR > 1' "${parts[@]/%/.tsv}" >"$DIR/data-bin.partial/$1.tsv"
-}
+((!DRY_RUN)) || exit 0
 if [[ ! -e $DIR/data-bin ]]; then
-    run mkdir -p -- "$DIR/data-bin.partial"
-    join_tables train "${train[@]}"
-    join_tables dev "${dev[@]}"
-    for part in "${dev[@]}" "${tests[@]}"; do join_tables "$part" "$part"; done
-    run cp -- "$DIR/features/config.yaml" "$DIR/features/spm_unigram$SIZE".{model,txt} "$DIR/data-bin.partial"
-    run mv -T -- "$DIR/data-bin.partial" "$DIR/data-bin"
+    made=$DIR/data-bin.partial features=$DIR/features
+    mkdir -p -- "$made" "$DIR/raw"
+    awk 'NR == 1 || FNR > 1' "$features"/train-{clean-100,clean-360,other-500}.tsv >"$made/train.tsv"
+    awk 'NR == 1 || FNR > 1' "$features"/dev-{clean,other}.tsv >"$made/dev.tsv"
+    for part in "${dev[@]}" "${tests[@]}"; do
+        cp -- "$features/$part.tsv" "$made"
+        # The column tgt_text.
+        awk -F '\t' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "tgt_text") column = i; next } { print $column }' \
+            "$features/$part.tsv" >"$DIR/raw/$part.en"
+        printf '%s\t%s\n' "$part" "$part"
+    done >"$DIR/test_sets"
+    cp -- "$features/config.yaml" "$features/spm_unigram$SIZE".{model,txt} "$made"
+    mv -T -- "$made" "$DIR/data-bin"
 fi
-
-# text_of PART OUTPUT: the column tgt_text of its table.
-text_of() {
-    ((!DRY_RUN)) || return 0
-    awk -F '\t' 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "tgt_text") column = i; next } { print $column }' \
-        "$DIR/data-bin/$1.tsv" >"$2.partial"
-    mv -- "$2.partial" "$2"
-}
-for part in "${dev[@]}" "${tests[@]}"; do once "$DIR/raw/$part.en" text_of "$part" "$DIR/raw/$part.en"; done
-((DRY_RUN)) || for part in "${dev[@]}" "${tests[@]}"; do printf '%s\t%s\n' "$part" "$part"; done >"$DIR/test_sets"
 say "$DIR: prepared"

@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
 # Prepare Multi30k (task 1: picture captions), German to English, for small comparisons.
 #
-#     scripts/prepare_multi30k.sh DIR [--SETTING VALUE ...]
+#     scripts/prepare_multi30k.sh DIR [--SETTING VALUE ...] [OPTION ...]
 #
-# DIR gets what scripts/prepare.sh writes; test is test_2016_flickr, and test_2017 is test_2017_flickr. A RAW without
-# the second is prepared without it.
-# Settings: SOURCE, TARGET, SIZE, all others of scripts/prepare.sh, RAW, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see
-# docs/data.md.
-set -euo pipefail
+# DIR gets what fairseq-deep prepare writes; test is test_2016_flickr, and test_2017 is test_2017_flickr. A RAW without
+# the second is prepared without it. Options: those of fairseq-deep prepare.
+# Settings: SOURCE, TARGET, SIZE, WORKERS, RAW, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 [[ ${#words[@]} -gt 0 && ${words[0]} != -* ]] || die "usage: prepare_multi30k.sh DIR; --help says more"
 
-export SOURCE=${SOURCE:-de} TARGET=${TARGET:-en} SIZE=${SIZE:-4000}
+SOURCE=${SOURCE:-de} TARGET=${TARGET:-en}
 if [[ -z ${RAW:-} ]]; then
     # The names of the files do not tell the corpus, so they have a folder of their own.
     export CACHE=$CACHE/multi30k
@@ -26,4 +24,5 @@ if [[ -z ${RAW:-} ]]; then
 fi
 sets=(--train "$RAW/train" --valid "$RAW/val" --test "test=$RAW/test_2016_flickr")
 compgen -G "$RAW/test_2017_flickr.$SOURCE*" >/dev/null && sets+=("test_2017=$RAW/test_2017_flickr")
-fairseq_deep prepare "${words[0]}" "${sets[@]}" "${words[@]:1}" --from-environment
+fairseq_deep prepare "${words[0]}" --source "$SOURCE" --target "$TARGET" --size "${SIZE:-4000}" \
+    --workers "${WORKERS:-$(nproc)}" "${sets[@]}" "${words[@]:1}"

@@ -5,12 +5,9 @@
 #
 # DIR (default: data/wikitext103) gets raw/ (train, valid and test as published), text.json and data-bin/.
 # Settings: WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 
-WORKERS=${WORKERS:-$(nproc)}
-require_number WORKERS "$WORKERS"
 set_directory "$ROOT/data/wikitext103" "${words[@]}"
 claim "$DIR"
 
@@ -28,6 +25,6 @@ if [[ ! -e $DIR/raw ]]; then
 fi
 
 text describe --tokeniser none "$DIR/text.json"
-once "$DIR/data-bin" preprocess "$DIR/data-bin" --only-source --workers "$WORKERS" \
+once "$DIR/data-bin" preprocess "$DIR/data-bin" --only-source --workers "${WORKERS:-$(nproc)}" \
     --trainpref "$DIR/raw/train" --validpref "$DIR/raw/valid" --testpref "$DIR/raw/test"
 say "$DIR: prepared"

@@ -7,10 +7,9 @@
 #     scripts/prepare_wmt14_en_de.sh --variant admin         what the Admin paper calls WMT'14
 #     scripts/prepare_wmt14_en_de.sh --variant wmt16-google --archive-dir ~/archives
 #
-# DIR (default: data/wmt14_en_de, or of that variant) gets what scripts/prepare.sh writes, and original/: the archives.
+# DIR (default: data/wmt14_en_de, or of that variant) gets what fairseq-deep prepare writes, and original/: the archives.
 # Settings: VARIANT, VALID, SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, TEST_SETS, APOSTROPHE, WORKERS, CACHE,
 # ARCHIVE_DIR, CHECKSUMS, DRY_RUN. docs/downloads.md says what they and the variants mean; there, too: time and disk.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

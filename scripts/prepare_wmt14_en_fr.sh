@@ -6,10 +6,9 @@
 #     scripts/prepare_wmt14_en_fr.sh
 #     scripts/prepare_wmt14_en_fr.sh --variant dsinit        as DS-Init has it
 #
-# DIR (default: data/wmt14_en_fr, or ..._dsinit) gets what scripts/prepare.sh writes, and original/: the archives.
+# DIR (default: data/wmt14_en_fr, or ..._dsinit) gets what fairseq-deep prepare writes, and original/: the archives.
 # Settings: VARIANT, VALID, SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, TEST_SETS, APOSTROPHE, WORKERS, CACHE,
 # ARCHIVE_DIR, CHECKSUMS, DRY_RUN. docs/downloads.md says what they and the variants mean; there, too: time and disk.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

@@ -3,10 +3,9 @@
 #
 #     scripts/prepare_wmt18_zh_en.sh [DIR] [--SETTING VALUE ...]
 #
-# DIR (default: data/wmt18_zh_en) gets what scripts/prepare.sh writes, and original/: the archives.
+# DIR (default: data/wmt18_zh_en) gets what fairseq-deep prepare writes, and original/: the archives.
 # Settings: SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN.
 # docs/downloads.md says what they mean; there, too: inputs, time and disk.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

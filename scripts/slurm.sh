@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Train on all machines that Slurm gives: one configuration, or every training of a script of scripts/reproduce/.
+# Train on all machines that Slurm gives: one configuration, or every training of a comparison or a published table.
 #
 #     sbatch --nodes 2 --gpus-per-node 8 --ntasks-per-node 1 --cpus-per-task 32 --time 24:00:00 --requeue \
 #         scripts/slurm.sh CONFIG DATA RUN [KEY=VALUE ...] [OPTION ...]
+#     sbatch [the same] scripts/slurm.sh compare DATA OUT CONFIG [CONFIG ...] [OPTION ...]
 #     sbatch [the same] scripts/slurm.sh scripts/reproduce/admin_table2.sh [NAME ...]
 #
 # Submit it from the top of the repository, or set FAIRSEQ_DEEP to that directory. RUN is on a disk that all machines see.
-# Options: those of scripts/train.sh. Settings: FAIRSEQ_DEEP and MASTER_PORT. See docs/running.md.
-set -euo pipefail
+# Options: those of fairseq-deep run, or compare. Settings: FAIRSEQ_DEEP and MASTER_PORT. See docs/running.md.
 
 FAIRSEQ_DEEP=${FAIRSEQ_DEEP:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)}}
-if [[ ! -f $FAIRSEQ_DEEP/scripts/train.sh ]]; then
-    printf 'error: %s: holds no scripts/train.sh; submit from the top of the repository, or set FAIRSEQ_DEEP\n' \
+if [[ ! -f $FAIRSEQ_DEEP/scripts/lib.sh ]]; then
+    printf 'error: %s: holds no scripts/lib.sh; submit from the top of the repository, or set FAIRSEQ_DEEP\n' \
         "$FAIRSEQ_DEEP" >&2
     exit 2
 fi
@@ -20,21 +20,19 @@ source "$FAIRSEQ_DEEP/scripts/lib.sh"
 
 (($#)) && [[ $1 == *.sh || $# -ge 3 ]] || die "give CONFIG DATA RUN, or a script of scripts/reproduce; --help says more"
 [[ -n ${SLURM_JOB_ID:-} ]] || die "this is no Slurm job; submit it: sbatch [OPTION ...] scripts/slurm.sh $*"
-require_command scontrol srun
-
 nodes=${SLURM_JOB_NUM_NODES:-${SLURM_NNODES:-1}}
-require_number "number of nodes" "$nodes"
+# Each training of a comparison comes back here.
+[[ $1 != compare && $1 != *.sh ]] || export FAIRSEQ_DEEP NODES=$nodes
+[[ $1 != compare ]] || from_environment "$@"
 if [[ $1 == *.sh ]]; then
     [[ -f $1 ]] || die "$1: no such file"
-    # Each training of the script comes back here.
-    export FAIRSEQ_DEEP NODES=$nodes
     exec bash "$@"
 fi
+
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || die "scontrol does not know the nodes '$SLURM_JOB_NODELIST'"
 address=${hosts%%$'\n'*}
 # Below the ports that the kernel hands out.
 port=${MASTER_PORT:-$((10000 + SLURM_JOB_ID % 20000))}
-
 # CPUs of the machine with the fewest, from a list as 64(x2),32. srun takes over none of this by itself.
 cpus=$(tr ',' '\n' <<<"${SLURM_JOB_CPUS_PER_NODE:-${SLURM_CPUS_ON_NODE:-1}}" | sed 's/(.*//' | sort -n | head -n 1)
 cpus=${SRUN_CPUS_PER_TASK:-$cpus}
@@ -47,5 +45,5 @@ unset SLURM_CPUS_PER_TASK SLURM_CPUS_PER_GPU SLURM_TRES_PER_TASK SLURM_NTASKS_PE
 # shellcheck disable=SC2016  # the rank is known on each machine, not here
 run srun --nodes "$nodes" --ntasks "$nodes" --ntasks-per-node 1 --cpus-per-task "$cpus" \
     --kill-on-bad-exit=0 --wait=120 \
-    bash -c 'exec "$@" --rank "$SLURM_NODEID"' slurm.sh "$FAIRSEQ_DEEP/scripts/train.sh" \
+    bash -c 'exec "$@" --rank "$SLURM_NODEID"' slurm.sh "$PYTHON" -m fairseq_plugins.cli run \
     --nodes "$nodes" --master-addr "$address" --master-port "$port" "$@"

@@ -42,7 +42,7 @@ B2T_DE = Recipe(
             "checkpoint": {"keep_last_epochs": 10},
             "generation": {
                 "beam": 4,
-                "lenpen": Noted(1.0, "0.6 for newstest2014: LENGTH_PENALTY=0.6 scripts/evaluate.sh"),
+                "lenpen": Noted(1.0, "0.6 for newstest2014: fairseq-deep evaluate --length-penalty 0.6"),
             },
         },
     ),
@@ -81,7 +81,7 @@ SMALL_BATCH = ("The batch of Figure 10 is not stated: its rows take that of the 
 HEADLINES = replace(
     B2T_DE,
     corpus="Headlines: 3.8 million pairs of Rush et al. (2015) from Annotated English Gigaword, joint BPE of 32,000",
-    data="text of your own, by scripts/prepare.sh",
+    data="text of your own, by fairseq-deep prepare",
     source="the paper, sections 6.2 and A; what it leaves open as for En-De",
     settings=merged(
         B2T_DE.settings,

@@ -15,7 +15,7 @@ CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.par
 def checkout() -> Path | None:
     """Root of the repository that this package is imported from; None for an installed package."""
     above = PACKAGE.parent
-    return above if (above / "scripts" / "train.sh").is_file() else None
+    return above if (above / "scripts" / "lib.sh").is_file() else None
 
 
 def configuration_file(requested: Path) -> Path:
@@ -27,9 +27,8 @@ def configuration_file(requested: Path) -> Path:
     for path in (requested, CONFIGS / f"{str(requested).removesuffix('.yaml')}.yaml"):
         if path.is_file():
             return path
-    siblings = sorted(map(str, requested.parent.glob("*.yaml"))) if requested.parent.is_dir() else []
-    names = sorted(map(name_of, CONFIGS.glob("*/*.yaml")))
-    raise UserError(f"{requested}: no such file{nearest(str(requested), siblings) or nearest(str(requested), names)}")
+    names = [*map(str, requested.parent.glob("*.yaml")), *sorted(map(name_of, CONFIGS.glob("*/*.yaml")))]
+    raise UserError(f"{requested}: no such file{nearest(str(requested), names)}")
 
 
 def name_of(config: Path) -> str:

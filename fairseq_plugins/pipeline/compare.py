@@ -123,8 +123,8 @@ def require_slurm(nodes: int) -> None:
     """
     if nodes > 1 and not os.environ.get("SLURM_JOB_ID"):
         raise UserError(
-            f"--nodes {nodes} needs a Slurm job: sbatch --nodes {nodes} [OPTION ...] scripts/slurm.sh SCRIPT, "
-            "where SCRIPT is a script of scripts/"
+            f"--nodes {nodes} needs a Slurm job: sbatch --nodes {nodes} [OPTION ...] scripts/slurm.sh compare ..., "
+            "or scripts/slurm.sh SCRIPT, a script of scripts/reproduce"
         )
     if nodes > 1 and checkout() is None:
         raise UserError(f"--nodes {nodes} needs scripts/slurm.sh of the repository, which is not installed")

@@ -55,27 +55,37 @@ def check_data(data: Path, config: Any) -> Corpus:
     Raises:
         UserError: one line that names the first missing file, or the languages of the data if they are different.
     """
-    pair = _languages(data, config.task)
+    task, dataset = config.task, config.dataset
+    pair = _languages(data, task)
     sides = pair or ("",)
-    dictionaries = [data / (f"dict.{side}.txt" if side else "dict.txt") for side in sides]
-    if not _reads_binarised_text(config.task):
+    if str(task._name) not in ("translation", "language_modeling") and not task.get("source_lang"):
         texts = sorted(data.glob("*.txt"))
         return Corpus(_fingerprint(texts, []), 0, max(_positions(config), default=None), tuple(texts))
-    splits = [str(getattr(config.dataset, "train_subset", "train"))]
-    if not config.dataset.disable_validation:
-        splits += str(config.dataset.valid_subset).split(",")
+    dictionaries = [data / (f"dict.{side}.txt" if side else "dict.txt") for side in sides]
+    splits = [str(getattr(dataset, "train_subset", "train"))]
+    if not dataset.disable_validation:
+        splits += str(dataset.valid_subset).split(",")
     names = [f"{split}.{'-'.join(pair)}.{side}" if pair else split for split in splits for side in sides]
-    for file in [*dictionaries, *(data / f"{name}.{end}" for name in names for end in ("bin", "idx"))]:
-        _require(file, data)
-    _check_shared_dictionary(dictionaries, config.model)
+    for path in [*dictionaries, *(data / f"{name}.{end}" for name in names for end in ("bin", "idx"))]:
+        if not path.is_file():
+            made_by = "is it an output of fairseq-deep prepare or fairseq-preprocess?"
+            raise UserError(f"{data}: contains no {path.name}; {made_by}")
+        if path.stat().st_size == 0:
+            raise UserError(f"{path}: empty")
+    if config.model.get("share_all_embeddings") and len({path.read_bytes() for path in dictionaries}) > 1:
+        raise UserError(
+            f"{dictionaries[0]} and {dictionaries[1].name} differ, but model.share_all_embeddings needs one dictionary "
+            "(fairseq-preprocess --joined-dictionary)"
+        )
     training = [data / f"{name}.bin" for name in names[: len(sides)]]
-    longest = _longest(training, config) if pair else int(config.task.tokens_per_sample)
+    # fairseq stores a token in two bytes if the dictionary allows it, else in four.
+    tokens = max(
+        path.stat().st_size // (2 if sum(1 for _ in dictionary.open("rb")) < 65500 - 4 else 4)
+        for path, dictionary in zip(training, dictionaries, strict=True)
+    )
+    longest = _longest(training, config) if pair else int(task.tokens_per_sample)
     files = (*dictionaries, *training, *(path.with_suffix(".idx") for path in training))
-    return Corpus(_fingerprint(dictionaries, training), _tokens(training, dictionaries), longest, files)
-
-
-def _reads_binarised_text(task: Any) -> bool:
-    return str(task._name) in ("translation", "language_modeling") or bool(task.get("source_lang"))
+    return Corpus(_fingerprint(dictionaries, training), tokens, longest, files)
 
 
 def _languages(data: Path, task: Any) -> tuple[str, str] | None:
@@ -85,34 +95,13 @@ def _languages(data: Path, task: Any) -> tuple[str, str] | None:
     matches = [re.fullmatch(r"\w+\.(\w+)-(\w+)\.\1\.idx", path.name) for path in data.glob("*.idx")]
     pairs = sorted({match.groups() for match in matches if match})
     configured = (task.source_lang, task.target_lang)
-    if None in configured:
-        if len(pairs) != 1:
-            raise UserError(f"{data}: contains {len(pairs)} language pairs; set task.source_lang and task.target_lang")
-        return str(pairs[0][0]), str(pairs[0][1])
-    if pairs and configured not in pairs:
+    if None in configured and len(pairs) != 1:
+        raise UserError(f"{data}: contains {len(pairs)} language pairs; set task.source_lang and task.target_lang")
+    if None not in configured and pairs and configured not in pairs:
         shown = ", ".join("-".join(pair) for pair in pairs)
         raise UserError(f"{data}: contains {shown}, but the configuration translates {'-'.join(configured)}")
-    return str(configured[0]), str(configured[1])
-
-
-def _require(file: Path, data: Path) -> None:
-    if not file.is_file():
-        raise UserError(
-            f"{data}: contains no {file.name}; is it an output of fairseq-deep prepare or fairseq-preprocess?"
-        )
-    if file.stat().st_size == 0:
-        raise UserError(f"{file}: empty")
-
-
-def _check_shared_dictionary(dictionaries: list[Path], model: Any) -> None:
-    if len(dictionaries) < 2 or not model.get("share_all_embeddings"):
-        return
-    first, second = (each.read_bytes() for each in dictionaries[:2])
-    if first != second:
-        raise UserError(
-            f"{dictionaries[0]} and {dictionaries[1].name} differ, but model.share_all_embeddings needs one dictionary "
-            "(fairseq-preprocess --joined-dictionary)"
-        )
+    source, target = pairs[0] if None in configured else configured
+    return str(source), str(target)
 
 
 def _fingerprint(dictionaries: list[Path], training: list[Path]) -> str:
@@ -124,20 +113,11 @@ def _fingerprint(dictionaries: list[Path], training: list[Path]) -> str:
     return digest.hexdigest()
 
 
-def _tokens(training: list[Path], dictionaries: list[Path]) -> int:
-    """Number of tokens. fairseq stores a token in two bytes if the dictionary allows it, else in four."""
-    return max(
-        path.stat().st_size // (2 if sum(1 for _ in dictionary.open("rb")) < 65500 - 4 else 4)
-        for path, dictionary in zip(training, dictionaries, strict=True)
-    )
-
-
 def _positions(config: Any) -> list[int]:
     """Maximum tokens of a source and of a target, if known; fairseq skips longer sentences."""
-    limits = (
-        [group.get(f"max_{side}_positions") for group in (config.task, config.model)] for side in ("source", "target")
-    )
-    return [min(int(each) for each in both if each) for both in limits if any(both)]
+    sides = ("source", "target")
+    limits = [[group.get(f"max_{side}_positions") for group in (config.task, config.model)] for side in sides]
+    return [min(int(limit) for limit in both if limit) for both in limits if any(both)]
 
 
 def _longest(training: list[Path], config: Any) -> int | None:
@@ -148,7 +128,7 @@ def _longest(training: list[Path], config: Any) -> int | None:
     if len(positions) != len(training) or config.task.get("truncate_source"):
         return max(positions, default=None)
     sizes = [lengths(path.with_suffix("")) for path in training]
-    if any(each is None for each in sizes):
+    if any(size is None for size in sizes):
         raise UserError(DAMAGED.format(training[0].parent))
     taken = np.all([size <= limit for size, limit in zip(sizes, positions, strict=True)], axis=0)
     return int(np.max(np.max(sizes, axis=0)[taken], initial=1))

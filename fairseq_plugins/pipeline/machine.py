@@ -44,24 +44,15 @@ def this_machine(*, cpu_wanted: bool = False) -> Machine:
     import torch
 
     count = 0 if cpu_wanted or not torch.cuda.is_available() else torch.cuda.device_count()
-    if not count:
-        return Machine((), True, _processor(), core_count(), bool(has_bf16()))
-    properties = [torch.cuda.get_device_properties(index) for index in range(count)]
-    return Machine(
-        tuple(torch.cuda.get_device_name(index) for index in range(count)),
-        min((each.major, each.minor) for each in properties) >= BF16_CAPABILITY,
-        _processor(),
-        core_count(),
-    )
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "CPU"
+    processor = names[0] if names else platform.processor() or "CPU"
+    if not count:
+        return Machine((), True, processor, core_count(), bool(has_bf16()))
+    capabilities = [torch.cuda.get_device_capability(index) for index in range(count)]
+    gpus = tuple(torch.cuda.get_device_name(index) for index in range(count))
+    return Machine(gpus, min(capabilities) >= BF16_CAPABILITY, processor, core_count())
 
 
 class Precision(NamedTuple):
@@ -84,57 +75,38 @@ def choose_precision(wanted: str, config: Any, machine: Machine, before: str | N
     Raises:
         UserError: ``wanted`` is unknown or not supported by this machine.
     """
-    configured = configured_precision(config)
+    common = config.common
+    on = {
+        "fp16": common.fp16 or common.memory_efficient_fp16,
+        "bf16": common.bf16 or common.memory_efficient_bf16,
+        "amp": common.amp,
+    }
+    configured = next((name for name in on if on[name]), "fp32")
     name = chosen(wanted, configured, machine, before)
-    return Precision(name, configured, tuple(precision_overrides(name, config)))
+    if name != configured:
+        overrides = [f"common.{other}={str(name == other).lower()}" for other in on]
+        overrides += ["common.memory_efficient_fp16=false", "common.memory_efficient_bf16=false"]
+    else:
+        # The flag --memory-efficient-fp16 implies --fp16; the YAML key does not.
+        overrides = [] if name == "fp32" or common[name] else [f"common.{name}=true"]
+    return Precision(name, configured, tuple(overrides))
 
 
 def chosen(wanted: str, configured: str, machine: Machine, before: str | None = None) -> str:
-    """The precision to train in.
+    """The precision to train in, by name; arguments and errors as for :func:`choose_precision`.
 
     ``auto`` is the configured one if the device supports it, else the nearest: fp16 for bf16 on an older GPU. For fp16
     and amp on a CPU it is amp, which is in bfloat16 there, if the CPU has instructions for bfloat16, and else fp32. A
     training that continues on a CPU keeps the one of the two that it began in.
-
-    Args:
-        wanted: ``auto`` or one of :data:`PRECISIONS`.
-        configured: one of :data:`PRECISIONS`.
-        machine: its devices.
-        before: what the training began in; None for a new one.
-
-    Raises:
-        UserError: ``wanted`` is unknown or not supported by this machine.
     """
     if wanted not in ("auto", *PRECISIONS):
         raise UserError(unknown_name("--precision", wanted, ("auto", *PRECISIONS)))
-    if wanted == "auto":
-        if machine.on_cpu:
-            if configured not in ("fp16", "amp"):
-                return configured
-            return before if before in ("fp32", "amp") else "amp" if machine.fast_bf16 else "fp32"
-        return "fp16" if configured == "bf16" and not machine.has_bf16 else configured
-    if machine.on_cpu and wanted == "fp16":
+    if wanted == "fp16" and machine.on_cpu:
         raise UserError("--precision fp16 needs a GPU; legal on a CPU: fp32, bf16, amp")
     if wanted == "bf16" and not machine.has_bf16:
         raise UserError(f"--precision bf16: {machine.gpus[0]} does not support bfloat16; use fp16")
-    return wanted
-
-
-def configured_precision(config: Any) -> str:
-    """The precision of the configuration: fp32, fp16, bf16 or amp."""
-    common = config.common
-    if common.fp16 or common.memory_efficient_fp16:
-        return "fp16"
-    if common.bf16 or common.memory_efficient_bf16:
-        return "bf16"
-    return "amp" if common.amp else "fp32"
-
-
-def precision_overrides(precision: str, config: Any) -> list[str]:
-    """The overrides that switch ``precision`` on; empty if the configuration does."""
-    if precision == configured_precision(config):
-        # The flag --memory-efficient-fp16 implies --fp16; the YAML key does not.
-        on = precision == "fp32" or config.common[precision]
-        return [] if on else [f"common.{precision}=true"]
-    chosen = [f"common.{name}={str(name == precision).lower()}" for name in ("fp16", "bf16", "amp")]
-    return [*chosen, "common.memory_efficient_fp16=false", "common.memory_efficient_bf16=false"]
+    if wanted != "auto":
+        return wanted
+    if machine.on_cpu and configured in ("fp16", "amp"):
+        return before if before in ("fp32", "amp") else "amp" if machine.fast_bf16 else "fp32"
+    return "fp16" if configured == "bf16" and not machine.has_bf16 else configured

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import core_count
-from fairseq_plugins.text.description import CHANGES
 
 _SET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _EVERY = re.compile(r"every-([0-9]+)(st|nd|rd|th)?")
@@ -77,42 +76,28 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        for contradicts, message in self._contradictions():
-            if contradicts:
-                raise UserError(message)
-
-    def _contradictions(self) -> Iterable[tuple[bool, str]]:
         cut, tokenised = self.subwords != "none", self.tokeniser != "none"
-        return (
+        limited = (self.min_length, self.max_length, self.ratio) != (1, 250, 1.5)
+        given_dictionary = bool(self.source_dict or self.target_dict)
+        contradictions = (
             (self.source == self.target, f"--source and --target are both '{self.source}'; name two languages"),
             (
                 self.in_subwords and (tokenised or cut),
                 f"--given-subwords {self.given_subwords} needs --tokeniser none --subwords none",
             ),
+            (self.given_tokeniser == "moses" and tokenised, "--given-tokeniser moses needs --tokeniser none"),
+            (self.vocabulary_threshold and self.subwords != "bpe", "--vocabulary-threshold needs --subwords bpe"),
+            (self.codes and not cut, "--codes is set, but --subwords is none"),
+            (self.aggressive and not tokenised, "--aggressive needs --tokeniser moses"),
+            (limited and self.clean == "none", "--min-length, --max-length or --ratio is set, but --clean is none"),
+            (self.types and given_dictionary, "--types limits a new dictionary, but one is given"),
             (
-                self.given_tokeniser == "moses" and tokenised,
-                "--given-tokeniser moses needs --tokeniser none: the text is tokenised already",
-            ),
-            (self.vocabulary_threshold > 0 and self.subwords != "bpe", "--vocabulary-threshold needs --subwords bpe"),
-            (self.codes is not None and not cut, "--codes is set, but --subwords is none"),
-            (not self.joint_codes and not cut, "--joint-codes 0 is set, but --subwords is none"),
-            (
-                not tokenised and (self.aggressive or not self.escape),
-                "--aggressive and --escape 0 need --tokeniser moses",
-            ),
-            (
-                self.clean == "none" and (self.min_length, self.max_length, self.ratio) != (1, 250, 1.5),
-                "--min-length, --max-length or --ratio is set, but --clean is none",
-            ),
-            (
-                self.types > 0 and bool(self.source_dict or self.target_dict),
-                "--types and a given dictionary (--source-dict, --target-dict) are mutually exclusive",
-            ),
-            (
-                self.joined and self.target_dict is not None,
+                self.joined and self.target_dict,
                 "--target-dict needs --joined 0; give a joined dictionary as --source-dict",
             ),
         )
+        if problems := [message for contradicts, message in contradictions if contradicts]:
+            raise UserError(problems)
 
     @property
     def in_subwords(self) -> bool:
@@ -189,45 +174,28 @@ def sets_of(
     Raises:
         UserError: a set is missing, given twice or misnamed.
     """
-    prefixes = _prefixes([*(f"valid={prefix}" for prefix in valid), *tests])
     if not train:
         raise UserError("no --train PREFIX given")
-    if "valid" not in prefixes:
+    if not valid:
         raise UserError("no --valid PREFIX given (or --valid every-23rd: that part of the training pairs)")
-    every = every_of(prefixes["valid"])
-    if every is not None:
-        del prefixes["valid"]
-    references = dict(map(_named, raw))
-    for name in references:
-        if name not in prefixes:
-            raise UserError(f"--raw {name}= is given, but no set {name}")
-    changes = _changes(changed, references)
-    given = {name: HeldOut(prefix, references.get(name), changes.get(name, ())) for name, prefix in prefixes.items()}
-    return Sets(train, every, given)
-
-
-def _prefixes(words: Sequence[str]) -> dict[str, str]:
     prefixes: dict[str, str] = {}
-    for name, prefix in map(_named, words):
+    for name, prefix in [*(("valid", prefix) for prefix in valid), *map(_named, tests)]:
         if not _SET.fullmatch(name) or name.endswith((".tok", ".raw", ".changed")) or name == "train":
-            raise UserError(
-                f"'{name}' cannot be the name of a set; legal: letters, digits, '-', '_' and '.', no .tok at the end"
-            )
+            raise UserError(f"'{name}' cannot be the name of a set; legal: letters, digits, '-', '_' and '.'")
         if name in prefixes:
             raise UserError(f"{name} is given twice; only --train can be repeated")
         prefixes[name] = prefix
-    return prefixes
-
-
-def _changes(words: Sequence[str], references: Mapping[str, str]) -> dict[str, list[str]]:
-    changes = {name: kinds.split(",") for name, kinds in map(_named, words)}
-    for name, kinds in changes.items():
-        if name not in references:
-            raise UserError(f"--changed {name}= needs --raw {name}=")
-        for kind in kinds:
-            if kind not in CHANGES:
-                raise UserError(f"--changed {name}: unknown change '{kind}'; legal values: {', '.join(CHANGES)}")
-    return changes
+    every = every_of(prefixes["valid"])
+    if every is not None:
+        del prefixes["valid"]
+    references, changes = dict(map(_named, raw)), dict(map(_named, changed))
+    for name in {*references, *changes}.difference(prefixes):
+        raise UserError(f"--raw or --changed {name}= is given, but no set {name}")
+    given = {
+        name: HeldOut(prefix, references.get(name), changes[name].split(",") if name in changes else ())
+        for name, prefix in prefixes.items()
+    }
+    return Sets(train, every, given)
 
 
 def every_of(valid: str) -> int | None:

@@ -11,7 +11,7 @@ import runpy
 import shlex
 import sys
 from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,11 +44,6 @@ class Wanted(NamedTuple):
         """The YAML file."""
         return CONFIGS / f"{self.config}.yaml"
 
-    @property
-    def names(self) -> set[str]:
-        """The names by which a user may choose it."""
-        return {self.config, *self.config.split("/")}
-
 
 def rows_of_table(paper: str, table: str) -> Sequence[PublishedRow]:
     """The rows of one table.
@@ -73,10 +68,11 @@ def trainings(rows: Iterable[PublishedRow], only: Sequence[str] = ()) -> list[Wa
         UserError: ``only`` contains an unknown name.
     """
     wanted = [Wanted(*key) for key in dict.fromkeys((row.config, row.seeds, row.overrides) for row in rows)]
-    names = {name for training in wanted for name in training.names}
-    if problems := [unknown_name("row", name, names) for name in only if name not in names]:
+    names = {training: {training.config, *training.config.split("/")} for training in wanted}
+    legal = set().union(*names.values())
+    if problems := [unknown_name("row", name, legal) for name in only if name not in legal]:
         raise UserError(problems)
-    return [training for training in wanted if not only or training.names.intersection(only)]
+    return [training for training in wanted if not only or names[training].intersection(only)]
 
 
 def of_each_method(wanted: Sequence[Wanted]) -> list[Wanted]:
@@ -89,9 +85,6 @@ def of_each_method(wanted: Sequence[Wanted]) -> list[Wanted]:
 
 
 # --- the corpora ----------------------------------------------------------------------------------------------------
-
-SMOKE: Mapping[str, str] = {"TEST_SETS": "newstest2014", "VALID": "newstest2013"}
-"""Settings of a preparation at toy size: fewer test sets, and a validation set that is not empty with 500 pairs."""
 
 
 def script_of(corpus: str, place: Path) -> Path | None:
@@ -115,20 +108,21 @@ def script_of(corpus: str, place: Path) -> Path | None:
     )
 
 
-def small_archives(corpus: str, place: Path, sentences: int, workspace: Workspace) -> dict[str, str]:
+def small_archives(corpus: str, place: Path, workspace: Workspace) -> dict[str, str]:
     """Write small archives with the published layout; return the settings of a preparation from them."""
     top = checkout()
     assert top is not None, "only a checkout has scripts that prepare archives, and the tests that write small ones"
 
     def write(target: Path) -> None:
         if not workspace.dry_run:
-            writer = runpy.run_path(str(top / "tests" / "scripts" / "archives.py"))
-            writer["write_archives"](corpus, target, sentences)
+            runpy.run_path(str(top / "tests" / "scripts" / "archives.py"))["write_archives"](corpus, target)
 
     workspace.make(place, write)
-    smaller_sets = {name: os.environ.get(name) or value for name, value in SMOKE.items()}
+    # Fewer test sets, and a validation set that is not empty with so few pairs.
+    sets = {"TEST_SETS": "newstest2014", "VALID": "newstest2013"}
+    chosen = {name: os.environ.get(name) or value for name, value in sets.items()}
     # The known checksums are those of the published files.
-    return {**smaller_sets, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
+    return {**chosen, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
 
 
 def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Sequence[str]]:
@@ -138,12 +132,12 @@ def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Se
         evaluations: the test sets of each, then its flags.
         data: the prepared directory.
     """
-    prepared = {"valid", *(each.name for each in test_sets(data, []))}
+    prepared = {"valid", *(test_set.name for test_set in test_sets(data, []))}
     kept = []
     for words in evaluations:
-        sets = [word for word in words if word in prepared]
-        flags = words[next((at for at, word in enumerate(words) if word.startswith("-")), len(words)) :]
-        kept += [[*sets, *flags]] if sets else []
+        flags = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+        if sets := [word for word in words[:flags] if word in prepared]:
+            kept.append([*sets, *words[flags:]])
     return kept or [[]]
 
 
@@ -193,7 +187,6 @@ def _main(argv: Sequence[str] | None) -> None:
         help="the whole chain at toy size, one training of each method: minutes on a CPU; in a checkout the text is "
         "generated, without one --data must hold it",
     )
-    flags.add_argument("--smoke-sentences", type=at_least(1), default=400, metavar="N", help="default: 400")
     how = add_options(flags)
     _reproduce(flags.read(argv), how)
 
@@ -202,35 +195,39 @@ def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
     rows = rows_of_table(args.paper, args.table)
     wanted = trainings(rows, args.only)
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
-    notes = []
     if args.smoke:
-        wanted, notes = of_each_method(wanted), [smoke.NOTE]
+        wanted = of_each_method(wanted)
         args.average = args.average or "last-updates=2"
         args.precision = "fp32" if args.precision == "auto" else args.precision
     settings = _settings(args.prepare)
     how = read_how(args)
     require_slurm(how.nodes)
     evaluations = [] if args.train_only else [shlex.split(words) for words in args.evaluate or [""]]
-    corpora = {corpus: (args.data or out / "data") / corpus for corpus in dict.fromkeys(one.corpus for one in wanted)}
-    scripts = {corpus: script_of(corpus, data) for corpus, data in corpora.items()}
+    corpora = dict.fromkeys(training.corpus for training in wanted)
+    places = {corpus: (args.data or out / "data") / corpus for corpus in corpora}
+    scripts = {corpus: script_of(corpus, place) for corpus, place in places.items()}
     workspace = Workspace(out, dry_run=how.dry_run)
     runs: list[Path] = []
     with interruptible(), workspace.claimed():
         workspace.remember({"smoke": int(args.smoke)})
-        for corpus, data in corpora.items():
+        for corpus, data in places.items():
             if script := scripts[corpus]:
-                place = out / "archives" / corpus
-                small = small_archives(corpus, place, args.smoke_sentences, workspace) if args.smoke else {}
+                small = small_archives(corpus, out / "archives" / corpus, workspace) if args.smoke else {}
                 usual = {"VARIANT": os.environ.get("VARIANT") or "wmt16-google"} if corpus == "wmt16_en_de" else {}
                 dry_run = {"DRY_RUN": str(int(how.dry_run))}
                 # The script skips finished stages.
                 Commands().run(script, data, environment={**usual, **small, **settings.get(corpus, {}), **dry_run})
-            on_corpus = [training for training in wanted if training.corpus == corpus]
-            seeded = list(_seeded(on_corpus, data, out / corpus, args.seeds, smaller=args.smoke))
+            seeded = []
+            for training in (training for training in wanted if training.corpus == corpus):
+                sizes = smoke.smaller(training.file) if args.smoke else ()
+                for seed in args.seeds or training.seeds:
+                    run = run_directory(out / corpus, training.file, seed, training.overrides)
+                    changes = (f"common.seed={seed}", *training.overrides, *sizes)
+                    seeded.append(Training(training.file, data, run, changes))
             prepared = evaluations if how.dry_run or not any(evaluations) else of_prepared(evaluations, data)
             train_all(seeded, how, evaluations=prepared)
             runs += [training.run for training in seeded]
-        report(runs, out, "", how, notes)
+        report(runs, out, "", how, [smoke.NOTE] if args.smoke else [])
 
 
 def _settings(given: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -243,16 +240,6 @@ def _settings(given: Sequence[str]) -> dict[str, dict[str, str]]:
             raise UserError(f"--prepare {words}: expected CORPUS:NAME=VALUE, for example wmt14_en_de:VARIANT=admin")
         settings.setdefault(corpus, {})[name] = value
     return settings
-
-
-def _seeded(
-    wanted: Iterable[Wanted], data: Path, out: Path, seeds: Sequence[int], *, smaller: bool
-) -> Iterator[Training]:
-    for training in wanted:
-        sizes = smoke.smaller(training.file) if smaller else ()
-        for seed in seeds or training.seeds:
-            run = run_directory(out, training.file, seed, training.overrides)
-            yield Training(training.file, data, run, (f"common.seed={seed}", *training.overrides, *sizes))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, lcm
-from typing import Any, NoReturn
+from typing import Any
 
 from fairseq_plugins.errors import UserError
 
@@ -158,31 +158,18 @@ def share(batches: Batches, nodes: int, requested: int | None, devices: int) -> 
         UserError: the processes cannot have equal shares. Devices are never left idle without the user's request.
     """
     processes = devices if requested is None else requested
-    parts = batches.parts(processes * nodes)
-    obstacle = batches.obstacle(parts)
-    if obstacle:
-        _refuse(batches, nodes, requested, processes, obstacle)
+    workers = processes * nodes
+    parts = batches.parts(workers)
+    if obstacle := batches.obstacle(parts):
+        counts = range(1, processes + 1)
+        legal = [str(count) for count in counts if not batches.obstacle(batches.parts(count * nodes))]
+        advice = f"legal values of --processes: {', '.join(legal)}" if legal else "use another --nodes"
+        raise UserError(f"{batches} cannot be shared equally among {workers} processes ({obstacle}); {advice}")
     cut = batches.cut(parts)
-    update_freq = tuple(count // (processes * nodes) for count in cut.counts)
-    return Sharing(processes, update_freq, cut, _note(batches, cut, nodes, processes) if parts > 1 else "")
-
-
-def _refuse(batches: Batches, nodes: int, requested: int | None, processes: int, obstacle: str) -> NoReturn:
-    counts = range(1, processes + 1)
-    legal = [count for count in counts if not batches.obstacle(batches.parts(count * nodes))]
-    problem = f"{batches} cannot be shared equally among {processes * nodes} processes ({obstacle})"
-    if not legal:
-        raise UserError(f"{problem}, nor among fewer on {nodes} machines: use another --nodes")
-    advice = f"the nearest --processes is {max(legal)}"
-    if requested is None:
-        advice = f"--processes {max(legal)} uses most of the GPUs and leaves the others idle"
-    raise UserError(f"{problem}; {advice}; legal values: {', '.join(map(str, legal))}")
-
-
-def _note(batches: Batches, cut: Batches, nodes: int, processes: int) -> str:
+    update_freq = tuple(count // workers for count in cut.counts)
+    if parts == 1:
+        return Sharing(processes, update_freq, cut)
     changed = ", ".join(f"{name} {limit} -> {cut.limits()[name]}" for name, limit in batches.limits().items())
     before = "as before" if cut.largest == batches.largest else f"instead of {batches.largest:,}"
     total = f"{cut.largest:,} {'tokens' if cut.max_tokens else 'sentences'} per update {before}"
-    uncut = [count for count in range(1, processes) if batches.parts(count * nodes) == 1]
-    kept = f" (--processes {max(uncut)} keeps them whole)" if uncut else ""
-    return f"batches are cut: {changed} on {processes * nodes} processes, {total}{kept}"
+    return Sharing(processes, update_freq, cut, f"batches are cut: {changed} on {workers} processes, {total}")

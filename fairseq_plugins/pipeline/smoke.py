@@ -52,18 +52,13 @@ def architecture(config: Path) -> str:
 
 
 def smaller(config: Path) -> tuple[str, ...]:
-    """Hydra overrides that shrink the recipe in ``config``.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Hydra overrides that shrink the recipe in ``config``."""
     recipe = yaml.safe_load(config.read_text(encoding="utf-8"))
     configured = [f"{group}.{name}" for group, values in recipe.items() for name in values or {}]
     overrides: dict[str, Any] = {}
     for name in configured:
-        size = next((size for ending, size in SIZES.items() if name.endswith(ending)), None)
-        if name.startswith("model.") and size is not None:
-            overrides[name] = size
-    overrides.update(BUDGET)
-    overrides.update((name, value) for name, value in WHERE_SET.items() if name in configured)
+        sizes = [size for ending, size in SIZES.items() if name.startswith("model.") and name.endswith(ending)]
+        overrides.update({name: sizes[0]} if sizes else {})
+    overrides |= BUDGET
+    overrides |= {name: value for name, value in WHERE_SET.items() if name in configured}
     return tuple(f"{name}={value}" for name, value in overrides.items())

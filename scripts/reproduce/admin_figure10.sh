@@ -3,6 +3,5 @@
 # De-En.
 # Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/admin_figure10.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # 45 trainings. Those that diverge are part of the figure.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce Admin 'Figure 10' "$@"

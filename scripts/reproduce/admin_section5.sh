@@ -3,6 +3,5 @@
 # Post-LN with a longer warm-up (5.2), ReZero, FixUp and LookLinear (5.3).
 # Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/admin_section5.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # All but the first fail in the paper.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce Admin 'Section 5' "$@" --prepare wmt14_en_de:VARIANT=admin

@@ -3,6 +3,5 @@
 # on WMT'14 English-German.
 # Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/admin_table1.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # The paper reports that only Pre-LN converges.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce Admin 'Table 1' "$@" --prepare wmt14_en_de:VARIANT=admin

@@ -3,7 +3,6 @@
 # batches.
 # Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/b2t_figure10.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/downloads.md).
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # A figure of validation losses: the report draws them, and nothing is translated.
 from_environment reproduce B2T 'Figure 10' "$@" --train-only

@@ -4,7 +4,6 @@
 # Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/dsinit_table4.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # With the OUT of a finished dsinit_table3.sh nothing is trained again. The perplexity is in evaluation/valid/validate.log
 # of each run. The columns on training text are left out: the 3,000 pairs were drawn at random.
-set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 export OUT=${OUT:-$ROOT/runs/dsinit_table4}
 export DATA=${DATA:-$OUT/data}

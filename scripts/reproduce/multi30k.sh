@@ -4,12 +4,10 @@
 #     [OUT=DIR UPDATES=600 ...] scripts/reproduce/multi30k.sh [METHOD ...]
 #
 # METHOD: configurations of configs/multi30k_de_en, the baseline first; default: post_ln_3e3d admin_3e3d.
-# Settings: OUT, UPDATES, those of scripts/compare.sh and of scripts/prepare_multi30k.sh; see docs/reproduction.md.
-set -euo pipefail
+# Settings: OUT, UPDATES, those of fairseq-deep compare and of scripts/prepare_multi30k.sh; see docs/reproduction.md.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 OUT=${OUT:-$ROOT/runs/multi30k} UPDATES=${UPDATES:-600}
-require_number UPDATES "$UPDATES"
 (($#)) || set -- post_ln_3e3d admin_3e3d
 configs=()
 for name in "$@"; do
@@ -17,7 +15,7 @@ for name in "$@"; do
 done
 "$ROOT/scripts/prepare_multi30k.sh" "$OUT/data"
 export SEEDS=${SEEDS:-1 2 3} AVERAGE=${AVERAGE:-last-updates=4} PRECISION=${PRECISION:-fp32}
-exec "$ROOT/scripts/compare.sh" "$OUT/data" "$OUT/runs" "${configs[@]}" \
+from_environment compare "$OUT/data" "$OUT/runs" "${configs[@]}" \
     model.encoder_embed_dim=128 model.decoder_embed_dim=128 \
     model.encoder_ffn_embed_dim=256 model.decoder_ffn_embed_dim=256 \
     dataset.max_tokens=1000 "optimization.max_update=$UPDATES" "lr_scheduler.warmup_updates=$(((UPDATES + 2) / 3))" \

@@ -5,8 +5,7 @@
 #
 # DEPTH: 6e6d, 18e18d or 60e12d. METHOD: those of configs/multi30k_de_en, the baseline first; default: all, and Pre-LN
 # as the baseline. The same command continues where it was stopped.
-# Settings: OUT, those of scripts/compare.sh and of scripts/prepare_multi30k.sh; see docs/reproduction.md.
-set -euo pipefail
+# Settings: OUT, those of fairseq-deep compare and of scripts/prepare_multi30k.sh; see docs/reproduction.md.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 (($#)) || die "usage: multi30k_depth.sh DEPTH [METHOD ...]; --help says more"
 
@@ -24,4 +23,4 @@ configs=("${@/%/_$DEPTH}")
 configs=("${configs[@]/#/multi30k_de_en/}")
 "$ROOT/scripts/prepare_multi30k.sh" "$OUT/data"
 export SEEDS=${SEEDS:-1} AVERAGE=${AVERAGE:-last-updates=4} PRECISION=${PRECISION:-auto}
-exec "$ROOT/scripts/compare.sh" "$OUT/data" "$OUT/$DEPTH" "${configs[@]}"
+from_environment compare "$OUT/data" "$OUT/$DEPTH" "${configs[@]}"

@@ -7,30 +7,28 @@ import sys
 from pathlib import Path
 
 
+def program(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
 def without_binarising(here: Path) -> str:
     """A Python for PYTHON that records calls of fairseq's preprocessing instead of binarising, which takes seconds."""
-    (here / "stand-in").mkdir()
+    (here / "stand-in").mkdir(exist_ok=True)
     (here / "stand-in" / "sitecustomize.py").write_text(
         f"""import os, sys
 words = sys.orig_argv[1:]
 if words[:3] == ["-m", "fairseq_plugins.cli", "preprocess"]:
     with open({str(here / "asked")!r}, "a") as asked:
         print(*words, file=asked)
-    made = words[words.index("--destdir") + 1]
-    os.makedirs(made)
-    with open(made + "/dict.en.txt", "w") as dictionary:
-        print("a 1", file=dictionary)
+    os.makedirs(words[words.index("--destdir") + 1])
     os._exit(0)
 """
     )
-    program = here / "python"
-    program.write_text(
-        f"""#!/usr/bin/env bash
-PYTHONPATH="{here}/stand-in:$PYTHONPATH" exec {sys.executable} "$@"
-"""
-    )
-    program.chmod(0o755)
-    return str(program)
+    stand_in = f'#!/usr/bin/env bash\nPYTHONPATH="{here}/stand-in:$PYTHONPATH" exec {sys.executable} "$@"\n'
+    return program(here / "python", stand_in)
 
 
 SCONTROL = """#!/usr/bin/env bash
@@ -68,25 +66,9 @@ sys.exit(max(code if code >= 0 else 128 - code for code in (task.returncode for 
 
 def slurm_of_two_nodes(here: Path) -> dict[str, str]:
     """The environment of a job on two nodes, whose tasks ``srun`` starts on this machine, all at once as Slurm does."""
-    for name, text in (("scontrol", SCONTROL), ("srun", SRUN)):
-        program = here / "bin" / name
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(text)
-        program.chmod(0o755)
+    program(here / "bin" / "scontrol", SCONTROL)
+    program(here / "bin" / "srun", SRUN)
     job = {"SLURM_JOB_ID": "4000123", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "gpu[07-08]"}
     # As with sbatch --cpus-per-task 4 --ntasks-per-node 8 on one node of 32 CPUs and one of 48.
     cpus = {"SLURM_JOB_CPUS_PER_NODE": "48,32", "SLURM_CPUS_PER_TASK": "4", "SLURM_TRES_PER_TASK": "cpu=4"}
     return {**os.environ, "PATH": f"{here}/bin:{os.environ['PATH']}", **job, **cpus}
-
-
-def watched_python(here: Path) -> str:
-    """A Python for PYTHON that records each module that a script runs, and the node."""
-    program = here / "python"
-    program.write_text(
-        f"""#!/usr/bin/env bash
-[[ $1 != -m ]] || printf '%s %s %s\\n' "${{SLURM_NODEID:-batch}}" "$2" "$3" >>"{here}/asked"
-exec {sys.executable} "$@"
-"""
-    )
-    program.chmod(0o755)
-    return str(program)

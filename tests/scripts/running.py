@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = """SOURCE TARGET CODES JOINED SIZE DRY_RUN ARCHIVE_DIR CACHE CHECKSUMS VARIANT JOINT_CODES
+VOCABULARY_THRESHOLD APOSTROPHE VALID TEST_SETS"""
 
 
 def environment(**settings: str) -> dict[str, str]:
     """The environment with ``settings`` and without variables that scripts read."""
-    theirs = {"SOURCE", "TARGET", "MOSES", "CODES", "JOINED", "SIZE", "DRY_RUN", "ARCHIVE_DIR", "CACHE", "CHECKSUMS"}
-    theirs |= {"VARIANT", "JOINT_CODES", "VOCABULARY_THRESHOLD", "TYPES", "APOSTROPHE", "VALID", "TEST_SETS"}
-    kept = {name: value for name, value in os.environ.items() if name not in theirs}
+    kept = {name: value for name, value in os.environ.items() if name not in SETTINGS.split()}
     return {**kept, "PYTHONPATH": str(ROOT), "WORKERS": "1", **settings}
 
 
@@ -24,6 +25,20 @@ def run(script: str, *arguments: object, **settings: str) -> subprocess.Complete
     """Run a script of ``scripts/`` with settings to its end."""
     command = [str(ROOT / "scripts" / script), *map(str, arguments)]
     return subprocess.run(command, env=environment(**settings), capture_output=True, text=True)
+
+
+def completed(script: str, *arguments: object, **settings: str) -> str:
+    """Standard output of a script, which must succeed."""
+    ended = run(script, *arguments, **settings)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    return ended.stdout
+
+
+def dry_run(script: str, *arguments: object, **settings: str) -> list[list[str]]:
+    """The words of each command that a script would run; ``deep NAME`` for a command of fairseq-deep."""
+    printed = completed(script, *arguments, DRY_RUN="1", **settings).splitlines()
+    commands = [shlex.split(line) for line in printed if " -m fairseq_plugins." in line]
+    return [[*words[2:]] for words in commands]
 
 
 def refusal(script: str, *arguments: object, **settings: str) -> str:
@@ -49,6 +64,10 @@ def killed_at(moment: Path, lock: Path, script: str, *arguments: object, **setti
     job.wait()
     with open(lock) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_bytes().decode().split("\n")[:-1]
 
 
 def contents(directory: Path) -> dict[str, bytes]:

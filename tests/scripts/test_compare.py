@@ -1,9 +1,10 @@
-"""``scripts/compare.sh`` and its command: a chain to its report, and refusals that come before days of training."""
+"""``fairseq-deep compare``: a chain to its report, and refusals that come before days of training."""
 
 from __future__ import annotations
 
 import csv
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from fairseq_plugins.pipeline.run import Request
 from tests import toy
 from tests.processes import Ended
 from tests.scripts import test_evaluate, test_train
-from tests.scripts.running import refusal, run
+from tests.scripts.running import lines, refusal
 
 ADMIN, POST_LN = (f"configs/multi30k_de_en/{method}_3e3d.yaml" for method in ("admin", "post_ln"))
 
@@ -51,11 +52,11 @@ def test_a_baseline_is_handed_to_the_report(tmp_path: Path, name: str, capfd: py
     assert report[report.index("--baseline") + 1] == name
 
 
-def test_the_settings_of_the_script_reach_each_training_and_each_evaluation(tmp_path: Path) -> None:
-    settings = {"SEEDS": "1 2", "PRECISION": "fp32", "CHECKS": "0", "BEAM": "7", "DRY_RUN": "1", "QUIET": "0"}
-    ended = run("compare.sh", tmp_path, tmp_path / "out", "multi30k_de_en/admin_3e3d", "model.dropout=0", **settings)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    commands = [line.partition(" fairseq_plugins.cli ")[2] for line in ended.stdout.splitlines()]
+def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --no-checks --beam 7 --dry-run"
+    ended = compared(capfd, tmp_path, tmp_path / "out", *words.split())
+    assert (ended.code, ended.errors) == (0, "")
+    commands = [line.partition(" fairseq_plugins.cli ")[2] for line in ended.output.splitlines()]
     places = [f"{tmp_path}/out/admin_3e3d/seed{seed}" for seed in (1, 2)]
     config = Path(ADMIN).resolve()
     assert commands[:-1] == [
@@ -78,7 +79,6 @@ def test_results_do_not_go_into_the_prepared_text(tmp_path: Path, capfd: pytest.
 
 def test_seeds_that_are_none_are_refused_at_once(tmp_path: Path) -> None:
     line = "--seeds x: not a whole number of at least 0 (fairseq-deep {} --help says more)"
-    assert refusal("compare.sh", tmp_path, tmp_path / "out", ADMIN, SEEDS="1 x") == line.format("compare")
     refused = refusal("reproduce/admin_table2.sh", "iwslt14_de_en", SEEDS="1 x", OUT=str(tmp_path / "out"))
     assert refused == line.format("reproduce")
     assert not (tmp_path / "out").exists()
@@ -164,12 +164,21 @@ def test_from_prepared_text_to_a_report(tmp_path: Path) -> None:
     changes = (*test_train.TINY, "optimization.lr=[0.01]", "lr_scheduler.warmup_updates=10")
     changes += ("optimization.max_update=111", "checkpoint.save_interval_updates=37")
     options = (*test_evaluate.OPTIONS, "--average=last-updates=2", "--quiet")
-    command = ("compare.sh", data, out, test_train.POST_LN, *changes, *options)
+    command = [
+        sys.executable,
+        "-m",
+        "fairseq_plugins.cli",
+        "compare",
+        data,
+        out,
+        test_train.POST_LN,
+        *changes,
+        *options,
+    ]
     run_directory = out / "post_ln_3e3d" / "seed3"
     evaluation = run_directory / "evaluation" / "test"
 
-    ended = run(*command, SEEDS="3")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    subprocess.run([*map(str, command), "--seeds", "3"], check=True)
 
     last = test_train.train_here(Request(test_train.POST_LN, data, tmp_path / "undisturbed", changes))
     expected, reached = (test_train.weights(path) for path in (last, run_directory / "checkpoints" / test_train.LAST))
@@ -182,10 +191,8 @@ def test_from_prepared_text_to_a_report(tmp_path: Path) -> None:
 
     flags = ("--lenpen", "0.5", "--max-len-b", "200")
     translated = toy.translate_toy(data / "data-bin", run_directory / "averaged.pt", tmp_path, *flags)
-    assert test_evaluate.lines_of(evaluation / "hypotheses.tok") == [translated[index] for index in range(60)]
-    hypotheses, references = (
-        test_evaluate.lines_of(path) for path in (evaluation / "hypotheses.txt", data / "raw" / "test.en")
-    )
+    assert lines(evaluation / "hypotheses.tok") == [translated[index] for index in range(60)]
+    hypotheses, references = (lines(path) for path in (evaluation / "hypotheses.txt", data / "raw" / "test.en"))
     scores = json.loads((evaluation / "score.json").read_text())
     found = {metric["name"]: metric["value"] for metric in scores["metrics"]}
     bleu = BLEU().corpus_score(hypotheses, [references]).score

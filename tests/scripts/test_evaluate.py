@@ -1,10 +1,12 @@
-"""``scripts/evaluate.sh`` whole, on a tiny trained model: nothing lost, nothing reordered, everything signed."""
+"""``fairseq-deep evaluate`` whole, on a tiny trained model: nothing lost, nothing reordered, everything signed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,14 @@ from sacrebleu.metrics import BLEU
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.pipeline import evaluate
 from tests import toy
-from tests.scripts.running import refusal, run, times
+from tests.scripts.running import lines, times
 
 OPTIONS = ("--average=last-epochs=3", "--beam=2", "--length-penalty=0.5", "--device=cpu")
 EPOCHS = 12
 
 
 def prepare(directory: Path) -> Path:
-    """The toy corpus as scripts/prepare.sh leaves it, with two test sets, in a directory with a blank in its name."""
+    """The toy corpus as fairseq-deep prepare leaves it, with two test sets, in a directory with a blank in its name."""
     toy.binarise(directory)
     (directory / "raw").mkdir()
     for name in ("test", "valid"):
@@ -50,14 +52,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return place / "my run", data
 
 
-def lines_of(path: Path) -> list[str]:
-    return path.read_bytes().decode().removesuffix("\n").split("\n")
+def run(directory: Path, data: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fairseq_plugins.cli", "evaluate", str(directory), str(data), *options]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.mark.slow
 def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path], tmp_path: Path) -> None:
     directory, data = trained
-    ended = run("evaluate.sh", directory, data, *OPTIONS)
+    ended = run(directory, data, *OPTIONS)
     assert (ended.returncode, ended.stderr) == (0, "")
     place = directory / "evaluation" / "test"
     assert json.loads((place / "self-check.json").read_text())["bleu"] == 100
@@ -77,14 +80,14 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
     flags = ("--lenpen", "0.5", "--max-len-b", "200", "--skip-invalid-size-inputs-valid-test")
     other = toy.translate_toy(data / "data-bin", directory / "averaged.pt", tmp_path, *flags)
     assert sorted(other) == list(range(60))
-    assert lines_of(place / "hypotheses.tok") == [other[index] for index in range(60)]
+    assert lines(place / "hypotheses.tok") == [other[index] for index in range(60)]
     assert len({*other.values()}) > 10
-    assert lines_of(place / "references.txt") == lines_of(data / "raw" / "test.en")
+    assert lines(place / "references.txt") == lines(data / "raw" / "test.en")
 
     # The score is sacreBLEU's of the files.
     scores = json.loads((place / "score.json").read_text())
     found = {metric["name"]: metric["value"] for metric in scores["metrics"]}
-    texts = [lines_of(place / name) for name in ("hypotheses.txt", "references.txt")]
+    texts = [lines(place / name) for name in ("hypotheses.txt", "references.txt")]
     assert found["sacreBLEU"] == pytest.approx(BLEU().corpus_score(texts[0], [texts[1]]).score)
     assert scores["sentences"] == 60
 
@@ -96,10 +99,10 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
 
     # Again: nothing is made anew. With other settings: nothing is mixed.
     before = times(directory)
-    again = run("evaluate.sh", directory, data, *OPTIONS)
+    again = run(directory, data, *OPTIONS)
     assert (again.returncode, again.stderr) == (0, "")
     assert times(directory) == before
-    line = refusal("evaluate.sh", directory, data, *OPTIONS, "--beam=3")
+    line = run(directory, data, *OPTIONS, "--beam=3").stderr
     assert "was made with other settings (beam=3; was beam=2)" in line
 
 
@@ -108,9 +111,9 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     trained: tuple[Path, Path], tmp_path: Path
 ) -> None:
     directory, data = trained
-    (tmp_path / "test.en").write_text("".join(f"{line} more\n" for line in lines_of(data / "raw" / "test.en")))
+    (tmp_path / "test.en").write_text("".join(f"{line} more\n" for line in lines(data / "raw" / "test.en")))
     options = (*OPTIONS, f"--output={tmp_path / 'out'}", f"--references={tmp_path}")
-    ended = run("evaluate.sh", directory, data, *options)
+    ended = run(directory, data, *options)
     assert ended.returncode == 2
     problem, *examples = ended.stderr.splitlines()
     assert re.search(r"error: .*: test: a perfect translation would have [1-8]\d\.\d\d BLEU \(at least 99 is ", problem)
@@ -121,7 +124,7 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     assert not (tmp_path / "out" / "test" / "generate.log").exists()
 
     # The signature of the score contains the reason.
-    accepted = run("evaluate.sh", directory, data, *options, "--accept-references=a word more, on purpose")
+    accepted = run(directory, data, *options, "--accept-references=a word more, on purpose")
     assert accepted.returncode == 0, accepted.stderr
     assert "accepted: a word more, on purpose" in accepted.stderr
     assert " accepted:a_word_more,_on_purpose " in (tmp_path / "out" / "test" / "signature").read_text()
@@ -144,12 +147,3 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
 def test_bad_input_is_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate.main(arguments) == 2
     assert capsys.readouterr() == ("", f"error: {line}\n")
-
-
-def test_the_script_hands_its_options_on_and_prints_its_head_as_help() -> None:
-    assert refusal("evaluate.sh", "x", "y", "--tokenised=mose") == (
-        "unknown --tokenised 'mose' (did you mean 'moses'?); legal values: moses, none"
-    )
-    said = run("evaluate.sh", "--help")
-    assert said.returncode == 0
-    assert said.stdout.startswith("Average the checkpoints of a run, translate the test sets, and score")

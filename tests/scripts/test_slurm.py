@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,29 +15,24 @@ import torch
 
 from fairseq_plugins.patches.cpu_processes import free_port
 from fairseq_plugins.pipeline.run import Request
-from tests.scripts.fakes import slurm_of_two_nodes, watched_python
+from tests.scripts.fakes import program, slurm_of_two_nodes
 from tests.scripts.running import ROOT
 from tests.scripts.test_evaluate import prepare
 from tests.scripts.test_train import LAST, POST_LN, TINY, needs_cpu, train_here, weights
 
 SCRIPTS = ROOT / "scripts"
-TRAIN = """#!/usr/bin/env bash
-line=$(printf '%s|' "$SLURM_CPUS_PER_TASK" "$@")
-echo "$line"
-exit "${CODE:-0}"
-"""
 
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> dict[str, str]:
-    """The environment of a job on two machines, with a copy of the script as sbatch makes it."""
-    train = tmp_path / "my repository" / "scripts" / "train.sh"
-    train.parent.mkdir(parents=True)
-    train.write_text(TRAIN)
-    train.chmod(0o755)
-    shutil.copy(SCRIPTS / "lib.sh", train.parent)
+    """The environment of a job on two machines, with a copy of the script as sbatch makes it, and a Python that prints."""
+    scripts = tmp_path / "my repository" / "scripts"
+    scripts.mkdir(parents=True)
+    shutil.copy(SCRIPTS / "lib.sh", scripts)
     shutil.copy(SCRIPTS / "slurm.sh", tmp_path / "slurm_script")
-    return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(tmp_path / "my repository")}
+    told = """line=$(printf '%s|' "$SLURM_CPUS_PER_TASK" "${@:3}"); echo "$line"; exit "${CODE:-0}\""""
+    python = program(tmp_path / "python", f"#!/usr/bin/env bash\n{told}\n")
+    return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(tmp_path / "my repository"), "PYTHON": python}
 
 
 def call(environment: dict[str, str], *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -52,7 +48,7 @@ def test_each_machine_is_told_its_place(slurm: dict[str, str], tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     said, *machines = done.stdout.splitlines()
     assert said == "job 4000123: 2 nodes with 32 CPUs each, machine 0 is localhost:10123"
-    place = "32|--nodes|2|--master-addr|localhost|--master-port|10123"
+    place = "32|run|--nodes|2|--master-addr|localhost|--master-port|10123"
     given = "configs/a b.yaml|data|run|common.seed=2"
     assert sorted(machines) == [f"{place}|{given}|--rank|0|", f"{place}|{given}|--rank|1|"]
 
@@ -71,7 +67,7 @@ def test_the_exit_code_and_a_port_of_ones_own(slurm: dict[str, str], tmp_path: P
         ({"SLURM_JOB_NODELIST": "other"}, "error: scontrol does not know the nodes 'other'"),
         (
             {"SLURM_SUBMIT_DIR": "/nowhere"},
-            "error: /nowhere: holds no scripts/train.sh; submit from the top of the repository",
+            "error: /nowhere: holds no scripts/lib.sh; submit from the top of the repository",
         ),
     ],
 )
@@ -92,18 +88,14 @@ def test_a_script_that_is_not_there_and_words_that_are_too_few(slurm: dict[str, 
         assert (done.returncode, done.stderr) == (2, f"error: {message}\n")
 
 
-@pytest.mark.parametrize("script", ["reproduce/admin_table2.sh", "compare.sh"])
-def test_several_machines_without_slurm_are_refused(script: str, tmp_path: Path) -> None:
+def test_several_machines_without_slurm_are_refused(tmp_path: Path) -> None:
     outside = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     settings = {**outside, "PATH": "/usr/bin:/bin", "NODES": "2", "OUT": str(tmp_path / "out")}
-    words = ["iwslt14_de_en"] if "/" in script else [str(tmp_path), str(tmp_path / "out"), str(POST_LN)]
-    command = [str(SCRIPTS / script), *words]
+    command = [str(SCRIPTS / "reproduce/admin_table2.sh"), "iwslt14_de_en"]
     done = subprocess.run(command, env=settings, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == (
-        "error: --nodes 2 needs a Slurm job: "
-        "sbatch --nodes 2 [OPTION ...] scripts/slurm.sh SCRIPT, where SCRIPT is a script of scripts/\n"
-    )
+    assert done.stderr.startswith("error: --nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh ")
+    assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -114,7 +106,11 @@ def test_several_machines_without_slurm_are_refused(script: str, tmp_path: Path)
 def job(tmp_path: Path) -> dict[str, str]:
     """The environment of a job in this repository, and where its port and its Pythons are its own."""
     shutil.copy(SCRIPTS / "slurm.sh", tmp_path / "slurm_script")
-    own = {"MASTER_PORT": str(free_port()), "PYTHON": watched_python(tmp_path), "PYTHONPATH": str(ROOT)}
+    watched = f"""[[ $1 != -m ]] || printf '%s %s\\n' "${{SLURM_NODEID:-batch}}" "$3" >>"{tmp_path}/asked"
+exec {sys.executable} "$@"
+"""
+    python = program(tmp_path / "python", f"#!/usr/bin/env bash\n{watched}")
+    own = {"MASTER_PORT": str(free_port()), "PYTHON": python, "PYTHONPATH": str(ROOT)}
     quiet = {"QUIET": "1", "AVERAGE": "none", "DEVICE": "cpu", "BEAM": "1", "SEEDS": "3"}
     return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(ROOT), **own, **quiet}
 
@@ -128,7 +124,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     """Each machine takes one of the two batches of an update: the weights are those of one process that takes both."""
     data, out = prepare(tmp_path / "data"), tmp_path / "out"
     changes = (*TINY, "optimization.update_freq=[2]", "optimization.max_update=7", "model.dropout=0")
-    chain = (str(SCRIPTS / "compare.sh"), str(data), str(out), str(POST_LN))
+    chain = ("compare", str(data), str(out), str(POST_LN))
     done = call(job, *chain, *changes, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
@@ -144,7 +140,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     assert (record["nodes"], record["processes"], record["update_freq"]) == (2, 2, [1])
 
     asked = Counter((tmp_path / "asked").read_text().splitlines())
-    assert asked == {f"{where} fairseq_plugins.cli {command}": 1 for where, command in WHERE}
+    assert asked == {f"{where} {command}": 1 for where, command in WHERE}
     assert done.stdout.count("generate.log: creating") == 1
     assert (out / "report" / "report.csv").is_file()
     assert [path.parent.name for path in run.glob("evaluation/*/score.json")] == ["test"]

@@ -1,4 +1,4 @@
-"""``scripts/train.sh`` whole: killed, torn and interrupted trainings reach the weights of an undisturbed one."""
+"""``fairseq-deep run`` whole: killed, torn and interrupted trainings reach the weights of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from fairseq_plugins.pipeline.run import Request, make_plan
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "train.sh"
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
 POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
 TINY = (
@@ -54,7 +54,18 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(data: Path, run: Path, *changes: str, config: Path = ADMIN) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [str(SCRIPT), str(config), str(data), str(run), *TINY, *changes, "--quiet"],
+        [
+            sys.executable,
+            "-m",
+            "fairseq_plugins.cli",
+            "run",
+            str(config),
+            str(data),
+            str(run),
+            *TINY,
+            *changes,
+            "--quiet",
+        ],
         cwd=run.parent,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -15,7 +15,7 @@ from sacrebleu.tokenizers.tokenizer_intl import TokenizerV14International
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import write_lines
 from fairseq_plugins.text.markup import extract_sgm, extract_ted, segments
-from tests.scripts.made_archives import sgm
+from tests.scripts.archives import sgm
 
 
 def written(path: Path, content: bytes) -> Path:

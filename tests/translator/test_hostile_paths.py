@@ -19,7 +19,6 @@ from fairseq_plugins.pipeline.commands import Commands
 from fairseq_plugins.pipeline.configuration import quoted, taken_as_it_is
 from tests import hostile, processes
 from tests.processes import Ended
-from tests.scripts.running import refusal, run
 from tests.translator.conftest import Made
 
 RECIPE = """
@@ -105,23 +104,22 @@ def test_a_leading_dash_is_an_option_or_refused_in_one_line(here: Path, deep: De
     for words in (["prepare", "-data"], ["translate", "-package"], ["verify-data", "-data"], ["run", "-c", "d", "r"]):
         ended = deep(*words)
         assert (ended.code, len(ended.errors.splitlines())) == (2, 1), ended.errors
-    assert refusal("prepare.sh", "-data", "train=raw/train", "valid=raw/valid").endswith("--help says more)")
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_every_script_from_raw_text_to_a_comparison(here: Path) -> None:
-    settings = {"SIZE": "60", "WORKERS": "1", "SOURCE": "de", "TARGET": "en", "CHECKS": "0", "QUIET": "1", "BEAM": "1"}
-    sets = [f"train={here}/raw/train", f"valid={here}/raw/valid", f"test={here}/raw/test"]
+def test_every_command_from_raw_text_to_a_comparison(here: Path, deep: Deep) -> None:
     data, config, training = here / "data", here / "run.yaml", here / "training"
-    for script, words in (
-        ("prepare.sh", [data, *sets]),
-        ("train.sh", [config, data, training]),
-        ("evaluate.sh", [training, data]),
-        ("compare.sh", [data, here / "compared", config]),
+    sets = "--size 60 --workers 1 --train {}/train --valid {}/valid --test test={}/test"
+    words = [word.format(here / "raw") for word in sets.split()]
+    for command in (
+        ["prepare", data, *words],
+        ["run", config, data, training, "--no-checks", "--quiet"],
+        ["evaluate", training, data, "--beam", "1"],
+        ["compare", data, here / "compared", config, "--no-checks", "--quiet", "--beam", "1"],
     ):
-        ended = run(script, *words, **settings)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        ended = deep(*command)
+        assert ended.code == 0, ended.output + ended.errors
     assert (training / "evaluation/test/hypotheses.txt").read_bytes().count(b"\n") == 24
     assert (here / "compared/report").is_dir()
     assert executed(here.parent) == []

@@ -83,7 +83,7 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
     """Return the task of a binarised corpus, and a function that makes a batch of its validation split.
 
     Args:
-        directory: made by fairseq-preprocess or ``scripts/prepare.sh``.
+        directory: made by fairseq-preprocess or ``fairseq-deep prepare``.
 
     Returns:
         The task, and a function of the number of sentences and the most tokens that one may have on either side.

@@ -1,0 +1,176 @@
+"""Every script of a corpus prepares what the papers have: its options, by a dry run; and its mistakes are one line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fairseq_plugins.pipeline.prepare import _parser
+from tests.scripts.running import ROOT, dry_run, refusal, run
+
+CORPORA = sorted(path.name for path in (ROOT / "scripts").glob("prepare_*.sh"))
+
+
+def prepared(script: str, *words: str, **settings: str) -> tuple[dict[str, object], list[str]]:
+    """Options of the preparation that a script would call, and the texts of WMT that it would download."""
+    commands = dry_run(script, "/no/where", *words, SIZE="", ARCHIVE_DIR="", **settings)
+    [*_, last] = [command[2:] for command in commands if command[1] == "prepare"]
+    wmt = [command[2:] for command in commands if command[1] == "wmt"]
+    return vars(_parser().read(last)), wmt[0] if wmt else []
+
+
+MOSES = {
+    "tokeniser": None,
+    "aggressive": True,
+    "normalise": "train",
+    "clean": "subwords",
+    "max_length": 250,
+    "ratio": 1.5,
+}
+JOINT = {"joint_codes": True, "joined": True, "vocabulary_threshold": 0}
+BY_SIDE = {"joint_codes": False, "joined": False, "vocabulary_threshold": 50}
+ORGANISERS = {"given_tokeniser": "moses", "given_truecased": True, "clean": "none", "tokeniser": "none"}
+PUBLISHED: tuple[tuple[str, str, dict[str, object], str], ...] = (
+    (
+        "iwslt14_de_en",
+        "fairseq",
+        {**JOINT, "size": 10000, "valid": "every-23rd", "lower_case": True, "max_length": 175},
+        "",
+    ),
+    ("iwslt14_de_en", "dsinit", {**JOINT, "joined": False, "size": 30000, "valid": "published/split/valid"}, ""),
+    ("wmt14_en_de", "wmt14", {**MOSES, **JOINT, "size": 32000, "valid": "normalised/newstest2013"}, "commentary-v9"),
+    (
+        "wmt14_en_de",
+        "admin",
+        {
+            **MOSES,
+            **JOINT,
+            "clean": "tokens",
+            "max_length": 80,
+            "ratio": 9,
+            "size": 32764,
+            "valid": "normalised/newstest2013",
+        },
+        "commentary-v12",
+    ),
+    ("wmt14_en_de", "wmt17", {**MOSES, **JOINT, "size": 40000, "valid": "every-100th"}, "commentary-v12"),
+    (
+        "wmt14_en_de",
+        "dsinit",
+        {
+            **BY_SIDE,
+            "aggressive": True,
+            "normalise": "none",
+            "clean": "tokens",
+            "max_length": 250,
+            "ratio": 250,
+            "size": 32000,
+        },
+        "newstest2014-filtered",
+    ),
+    # google/seq2seq, bin/data/wmt16_en_de.sh: tokenizer.perl without -a, clean-corpus-n 1 80, 32,000 joint merges.
+    (
+        "wmt14_en_de",
+        "wmt16-raw",
+        {**JOINT, "aggressive": None, "normalise": "none", "max_length": 80, "ratio": 9, "size": 32000, "types": 32768},
+        "commentary-v11",
+    ),
+    ("wmt14_en_de", "wmt16-google", {"given_tokeniser": "moses", "given_subwords": "bpe", "types": 32768}, ""),
+    ("wmt14_en_fr", "fairseq", {**MOSES, **JOINT, "size": 40000, "valid": "every-1333rd"}, "giga-fren"),
+    ("wmt14_en_fr", "dsinit", {**MOSES, **BY_SIDE, "size": 32000, "valid": "newstest2012+newstest2013"}, "un"),
+    ("wmt18_en_fi", "", {**ORGANISERS, **BY_SIDE, "size": 32000, "valid": "tokens/newstest2017"}, "newstest2018"),
+    ("wmt18_zh_en", "", {**ORGANISERS, **BY_SIDE, "size": 32000, "valid": "tokens/newstest2017"}, "newstest2018"),
+    ("multi30k", "", {"size": 4000, "source": "de", "target": "en", "tokeniser": None}, ""),
+)
+
+
+def test_each_corpus_is_prepared_as_its_authors_do() -> None:
+    wrong = []
+    for corpus, variant, options, text in PUBLISHED:
+        asked, wmt = prepared(f"prepare_{corpus}.sh", **({"VARIANT": variant} if variant else {}))
+        asked["valid"] = asked["valid"][0].removeprefix("/no/where/").removeprefix("original/")  # type: ignore[index]
+        wrong += [
+            f"{corpus} {variant}: {name} {asked.get(name)}"
+            for name, value in options.items()
+            if asked.get(name) != value and not (name == "valid" and str(asked[name]).endswith(str(value)))
+        ]
+        wrong += (
+            [] if any(name.endswith(text) for name in ["", *wmt]) else [f"{corpus} {variant}: {wmt} without {text}"]
+        )
+        straight = any("/straight/" in test for test in asked["test"])  # type: ignore[attr-defined]
+        assert straight == (corpus.startswith("wmt14") and variant in ("wmt14", "admin", "wmt17", "fairseq"))
+    assert wrong == []
+
+
+def test_a_setting_is_an_option_or_a_variable_of_the_environment() -> None:
+    for script in ("prepare_iwslt14_de_en.sh", "prepare_multi30k.sh"):
+        option = dry_run(script, "/no/where", "--size", "77", "--joined=1", "--source", "en", "--target", "de")
+        assert option == dry_run(
+            script,
+            "/no/where",
+            *(["--joined=1"] if "multi" in script else []),
+            SIZE="77",
+            JOINED="1",
+            SOURCE="en",
+            TARGET="de",
+        )
+        [*_, asked] = [vars(_parser().read(command[2:])) for command in option if command[1] == "prepare"]
+        assert [asked[name] for name in ("size", "joined", "source", "target")] == [77, True, "en", "de"]
+
+
+def documented(script: str) -> set[str]:
+    """The names that the head of a script lists as settings."""
+    head = (ROOT / "scripts" / script).read_text(encoding="utf-8").split("\nsource ")[0]
+    return set(re.findall(r"\b([A-Z][A-Z_]+)\b", re.split(r"[.;]\s", head.partition("# Settings:")[2])[0]))
+
+
+def test_every_setting_that_a_script_reads_is_in_its_head_and_in_a_table_of_the_documentation() -> None:
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8").splitlines() for name in ("data.md", "downloads.md")]
+    cells = [line.split("|")[1] for page in pages for line in page if line.startswith("| `")]
+    explained = {name for cell in cells for name in re.findall(r"`([A-Z_]+)`", cell)}
+    explained |= {option[2:].upper().replace("-", "_") for option in _parser()._long_options()}
+    for script in CORPORA:
+        text = (ROOT / "scripts" / script).read_text(encoding="utf-8")
+        for shared in re.findall(r"scripts/(lib_\w+\.sh)", text):
+            text += (ROOT / "scripts" / shared).read_text(encoding="utf-8")
+        assert set(re.findall(r"\$\{([A-Z][A-Z_]+):-", text)) - {"BASH_SOURCE"} <= documented(script), script
+        assert documented(script) <= explained, script
+
+
+MISTAKES: tuple[tuple[str, str, dict[str, str], str], ...] = (
+    ("prepare_iwslt14_de_en.sh", "a b", {}, "one directory, not 2: a b"),
+    ("prepare_iwslt14_de_en.sh", "a", {"SOURCE": "fr"}, "SOURCE-TARGET is fr-en; legal: de-en, en-de"),
+    ("prepare_iwslt14_de_en.sh", "a", {"JOINED": "yes"}, "--joined yes: not 0 or 1"),
+    ("prepare_iwslt14_de_en.sh", "a --ratio 7", {}, "unknown option '--ratio'; --help lists the settings"),
+    ("prepare_enwik8.sh", "a --workers", {}, "--workers needs a value"),
+    ("prepare_multi30k.sh", "a", {"DRY_RUN": "yes"}, "unknown DRY_RUN 'yes'; legal values: 0 1"),
+    ("prepare_librispeech.sh", "a", {"SIZE": "10k"}, "SIZE must be a whole number of at least 1, not '10k'"),
+    ("prepare_librispeech.sh", "a:b", {}, "fairseq does not support a colon or a space"),
+    ("prepare_librispeech.sh", "a", {}, "cannot import pandas, sentencepiece, soundfile and torchaudio.sox_effects"),
+    ("prepare_wmt14_en_de.sh", "a", {"VARIANT": "wmt15"}, "unknown VARIANT 'wmt15'; legal values: wmt14 admin wmt17"),
+    ("prepare_wmt14_en_de.sh", "a", {"VALID": "newstest2012"}, "unknown VALID 'newstest2012'"),
+    ("prepare_wmt14_en_de.sh", "a", {"APOSTROPHE": "curly"}, "unknown APOSTROPHE 'curly'; legal values: straight keep"),
+    ("prepare_wmt14_en_de.sh", "a", {"VARIANT": "wmt16-google", "SIZE": "9"}, "comes in subwords, with VALID="),
+    ("prepare_wmt14_en_de.sh", "a", {"TEST_SETS": "newtest2015"}, "'newtest2015' (did you mean 'newstest2015'?)"),
+    ("prepare_wmt14_en_de.sh", "file/below", {}, "cannot"),
+)
+
+
+def test_a_mistake_is_one_line_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    wrong = []
+    for script, words, settings, line in MISTAKES:
+        places = [
+            word if word.startswith("--") or not word[0].isalpha() else str(tmp_path / word) for word in words.split()
+        ]
+        if line not in (said := refusal(script, *places, **settings).replace(f"{tmp_path}/", "")):
+            wrong.append(f"{script} {words} {settings}: {said}")
+    assert wrong == []
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_help_is_the_head_of_the_script(tmp_path: Path) -> None:
+    for script in (*CORPORA, "slurm.sh", "reproduce/multi30k.sh"):
+        shown = run(script, "--help")
+        assert (shown.returncode, shown.stderr) == (0, ""), script
+        assert f"scripts/{script}" in shown.stdout
