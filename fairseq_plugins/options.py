@@ -104,13 +104,11 @@ class ScriptParser(OneLineParser):
     ``BEAM=4`` is ``--beam 4``. Without it nothing is read there: variables of such names may mean other things.
 
     Args:
-        only_flags: destinations of the options that are never read from the environment.
         **settings: of the parser.
     """
 
-    def __init__(self, *, only_flags: Iterable[str] = (), **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._only_flags = frozenset(only_flags)
         self.add_argument(
             FROM_ENVIRONMENT,
             action="store_true",
@@ -133,7 +131,7 @@ class ScriptParser(OneLineParser):
         for action in self._actions:
             name, flags = action.dest.upper(), action.option_strings
             value = os.environ.get(name, "")
-            if not (value and flags and given.isdisjoint(flags)) or action.dest in self._only_flags:
+            if not (value and flags and given.isdisjoint(flags)):
                 continue
             if action.nargs == "+":
                 yield from (flags[0], *value.split())

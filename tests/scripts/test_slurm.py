@@ -25,7 +25,7 @@ SCRIPTS = ROOT / "scripts"
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> dict[str, str]:
-    """The environment of a job on two machines, with a copy of the script as sbatch makes it, and a Python that prints."""
+    """The environment of a job on two machines, a copy of the script as sbatch makes it, and a Python that prints."""
     scripts = tmp_path / "my repository" / "scripts"
     scripts.mkdir(parents=True)
     shutil.copy(SCRIPTS / "lib.sh", scripts)
