@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.checkpoints.fold import build_original
-from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, initialise
 from fairseq_plugins.core.method import METHODS, Axis, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
@@ -97,13 +96,7 @@ def find_architecture(name: str) -> str:
 
 
 def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subject:
-    """Return an untrained method.
-
-    Args:
-        name: name of the method, or of an architecture.
-        said: the settings of the user, by their names in the configuration.
-        task: with the dictionaries.
-        label: its name in tables; by default ``name``.
+    """Return an untrained method or architecture ``name`` with the settings that the user has ``said``.
 
     Raises:
         UserError: the method is unknown, or its configuration has a problem.
@@ -147,18 +140,16 @@ def depends_on_depth(subject: Subject) -> bool:
 
     If not, the lower layers of a deep model are a shallow model.
     """
-    model = subject.build(**{name: 1 for name in DEPTHS})
-    design: StackDesign = model.encoder.design
-    return len({_fingerprint(design, model.encoder.layers[0], layers) for layers in (2, 31)}) > 1
-
-
-def _fingerprint(design: StackDesign, layer: Any, layers: int) -> float:
-    deeper = dataclasses.replace(design, encoder_layers=layers, decoder_layers=layers)
-    drawn = copy.deepcopy(layer)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        initialise(StackWeights([drawn], branches=5 * layers), deeper)
-        total = sum(float(value.double().abs().sum()) for value in drawn.state_dict().values())
-        ones = torch.ones(1, 1, design.width)
-        residuals = deeper.parts[Axis.RESIDUAL].build(sites_of(layer), 1, deeper)
-        return total + sum(float(j(ones, 2 * ones, 4 * ones).double().sum()) for j in residuals.values())
+    model = subject.build(**dict.fromkeys(DEPTHS, 1))
+    design, fingerprints = model.encoder.design, set()
+    for layers in (2, 31):
+        deeper = dataclasses.replace(design, encoder_layers=layers, decoder_layers=layers)
+        layer = copy.deepcopy(model.encoder.layers[0])
+        torch.manual_seed(1)
+        with torch.no_grad():
+            initialise(StackWeights([layer], branches=5 * layers), deeper)
+            ones = torch.ones(1, 1, design.width)
+            residuals = deeper.parts[Axis.RESIDUAL].build(sites_of(layer), 1, deeper).values()
+            values = [*layer.state_dict().values(), *(residual(ones, 2 * ones, 4 * ones) for residual in residuals)]
+            fingerprints.add(sum(float(value.double().abs().sum()) for value in values))
+    return len(fingerprints) > 1

@@ -115,9 +115,7 @@ def recording(model: Any) -> Iterator[Recording]:
 @contextlib.contextmanager
 def replaced_outputs(hooks: dict[nn.Module, Any]) -> Iterator[None]:
     """Replace the outputs of modules by those of their hooks ``(module, inputs, output)``."""
-    handles = [module.register_forward_hook(hook) for module, hook in hooks.items()]
-    try:
+    with contextlib.ExitStack() as handles:
+        for module, hook in hooks.items():
+            handles.callback(module.register_forward_hook(hook).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -114,73 +114,55 @@ def _points(course: Course, name: str) -> list[tuple[float, float]]:
     return [(update, value) for update, value in values if math.isfinite(value)]
 
 
-def _stacks(course: Course, kind: str) -> dict[str, list[str]]:
-    """Return by stack the places in layers with values of ``kind``, from the bottom."""
-    names = {name for entry in course for name in entry.values if name.endswith(f"/{kind}")}
-    stacks: dict[str, list[str]] = {}
-    for name in sorted((name.rpartition("/")[0] for name in names), key=forward_order):
+def _stacks(course: Course, kind: str) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Return the points of ``kind`` by stack and place in its layers, from the bottom."""
+    names = {name.rpartition("/")[0] for entry in course for name in entry.values if name.endswith(f"/{kind}")}
+    stacks: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for name in sorted(names, key=forward_order):
         if place := place_of(name):
-            stacks.setdefault(place.stack, []).append(name)
+            stacks.setdefault(place.stack, {})[name] = _points(course, f"{name}/{kind}")
     return stacks
 
 
 def _place_figure(courses: Courses, kind: str) -> Figure:
     """Return a heat map for every training and stack, all with one scale: logarithmic for what was measured.
 
-    Beside it a weight has lines of the bottom, middle and top layer; a weight that is always one is not shown.
+    Beside it a weight has lines of the bottom, middle and top layer; a weight that is always one is not shown. Values
+    below the scale are clipped to it, and those that are not finite are not drawn.
     """
     title, unit = PLACES[kind]
     of_weight = kind in WEIGHTS
-    stacks = {label: _stacks(course, kind) for label, course in courses.items()}
-    sizes: dict[str, list[float]] = {}
+    trainings, sizes = {}, []
     for label, course in courses.items():
-        places = [place for members in stacks[label].values() for place in members]
-        values = [abs(value) for place in places for _, value in _points(course, f"{place}/{kind}")]
-        if not of_weight or set(values) - {1.0}:
-            sizes[label] = values
-    every = sorted(value for values in sizes.values() for value in values)
-    largest = max(every, default=1.0) or 1.0
-    positive = [value for value in every if value > 0] or [largest]
+        stacks = _stacks(course, kind)
+        own = [abs(value) for places in stacks.values() for points in places.values() for _, value in points]
+        if not of_weight or set(own) - {1.0}:
+            trainings[label] = stacks
+            sizes += own
+    largest = max(sizes, default=1.0) or 1.0
+    positive = sorted(size for size in sizes if size > 0) or [largest]
     low = 0.0 if of_weight else min(positive[int(LIGHTEST * len(positive))], largest / 1.1)  # a scale needs a width
     log = not of_weight and largest >= 10 * low
     panels: list[Panel] = []
-    for label in sizes:
-        course = courses[label]
-        for stack, places in stacks[label].items():
-            rows = [_row(course, f"{place}/{kind}", low) for place in places]
-            names = [place.removeprefix(f"{stack}.") for place in places]
-            y_label, of_value = "sub-layer (layers count from 0)", f"|{unit}|" if of_weight else unit
-            panels.append(_map(f"{label}, {stack}", course, y_label, of_value, rows, names, (low, largest), log))
-            if of_weight:
-                layers = list(dict.fromkeys(place.rpartition(".")[0] for place in places))
-                chosen = [layers[number] for number in _bottom_middle_top(len(layers))]
-                lines: dict[tuple[Any, ...], Line] = {}  # by their points: sub-layers may share a weight
-                for place, name in zip(places, names, strict=True):
-                    if place.rpartition(".")[0] in chosen:
-                        points = _points(course, f"{place}/{kind}")
-                        lines.setdefault(tuple(points), Line(name, points))
-                panels.append(Lines(f"{label}, {stack}", UPDATES, unit, list(lines.values())))
+    for label, stack, places in ((label, *item) for label, stacks in trainings.items() for item in stacks.items()):
+        updates = [entry.update for entry in courses[label]]
+        bounded = [{update: max(abs(value), low) for update, value in points} for points in places.values()]
+        rows = [[values.get(update) for update in updates] for values in bounded]
+        names = [place.removeprefix(f"{stack}.") for place in places]
+        axes = (UPDATES, "sub-layer (layers count from 0)", f"|{unit}|" if of_weight else unit)
+        limits = (low, largest)
+        panels.append(
+            HeatMap(f"{label}, {stack}", *axes, rows, limits=limits, columns=updates, row_names=names, log=log)
+        )
+        if of_weight:
+            layers = list(dict.fromkeys(place.rpartition(".")[0] for place in places))
+            chosen = [layers[number] for number in _bottom_middle_top(len(layers))]
+            lines: dict[tuple[Any, ...], Line] = {}  # by their points: sub-layers may share a weight
+            for (place, points), name in zip(places.items(), names, strict=True):
+                if place.rpartition(".")[0] in chosen:
+                    lines.setdefault(tuple(points), Line(name, points))
+            panels.append(Lines(f"{label}, {stack}", UPDATES, unit, list(lines.values())))
     return Figure(f"-{kind.replace('_', '-')}", title, panels)
-
-
-def _row(course: Course, name: str, low: float) -> list[float | None]:
-    """Return sizes, those below ``low`` clipped to it; None where there is none, or it is not finite."""
-    values = dict(_points(course, name))
-    return [max(abs(values[entry.update]), low) if entry.update in values else None for entry in course]
-
-
-def _map(
-    title: str,
-    course: Course,
-    y_label: str,
-    unit: str,
-    rows: Sequence[Sequence[float | None]],
-    names: Sequence[str],
-    limits: tuple[float, float],
-    log: bool = False,
-) -> HeatMap:
-    updates = [entry.update for entry in course]
-    return HeatMap(title, UPDATES, y_label, unit, rows, limits=limits, columns=updates, row_names=names, log=log)
 
 
 def _bottom_middle_top(count: int) -> list[int]:
@@ -200,7 +182,8 @@ def _history_figure(courses: Courses) -> Figure:
             values = [value for points in weights for _, value in points]
             names = ["embedding", *(f"layers.{layer}" for layer in range(top))]
             title, limits = f"{label}, {stack}: its output", (min([0.0, *values]), max([0.0, *values]))
-            panels.append(_map(title, course, "state", unit, rows, names, limits))
+            updates = [entry.update for entry in course]
+            panels.append(HeatMap(title, UPDATES, "state", unit, rows, limits=limits, columns=updates, row_names=names))
             lines = [Line(names[of], weights[of]) for of in _bottom_middle_top(top + 1)]
             panels.append(Lines(title, UPDATES, unit, lines))
     return Figure("-history", "Weights of the layers below in the output of a stack", panels)

@@ -1,12 +1,7 @@
 """Recorder of a training: writes activations, gradients and residual weights to a file that survives a crash.
 
 ``--criterion label_smoothed_cross_entropy_with_diagnostics`` trains as the criterion without the suffix does, bit for
-bit, and records every ``--diagnostics-interval`` updates into ``<save-dir>/recorder.jsonl``. Read it back by::
-
-    from fairseq_plugins.observe.recorder import read
-
-    for entry in read("checkpoints/recorder.jsonl"):
-        print(entry.update, entry.values["encoder.layers.0.ffn/gradient_norm"])
+bit, and records every ``--diagnostics-interval`` updates into ``<save-dir>/recorder.jsonl``; :func:`read` reads it.
 
 Legend: T time, B batch, C width.
 """

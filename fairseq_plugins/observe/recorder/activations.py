@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,35 +64,8 @@ def history_weights(model: nn.Module) -> dict[str, float]:
     return values
 
 
-class Sums:
-    """Sums of squares and counts by name; names and order are fixed, so that processes can be added up."""
-
-    def __init__(self, names: list[str]) -> None:
-        self.names = names
-        self._norms: dict[str, list[Tensor]] = {name: [] for name in names}
-        self._counts = dict.fromkeys(names, 0)
-
-    def add(self, name: str, x: Tensor) -> None:
-        """Add the elements of ``x``."""
-        self._norms[name].append(torch.linalg.vector_norm(x.detach(), dtype=torch.float32))
-        self._counts[name] += x.numel()
-
-    def vector(self, device: torch.device) -> Tensor:
-        """Return sums of squares, then counts, in float64; ``(2 * names)``."""
-        zero = torch.zeros((), dtype=torch.float64, device=device)
-        squares = [torch.stack(norms).double().square().sum() if norms else zero for norms in self._norms.values()]
-        counts = torch.tensor(list(self._counts.values()), dtype=torch.float64, device=device)
-        return torch.cat([torch.stack([zero, *squares])[1:], counts])
-
-    def read(self, vector: list[float]) -> dict[str, tuple[float, float]]:
-        """Return sum of squares and count of every name that has been seen, from :meth:`vector` as a list."""
-        half = len(self.names)
-        pairs = zip(self.names, vector[:half], vector[half:], strict=True)
-        return {name: (squares, count) for name, squares, count in pairs if count > 0}
-
-
 class ActivationWatch:
-    """Hooks for one update.
+    """Hooks for one update, and the sums that they see by name; names and order are the same in every process.
 
     Args:
         model: the model.
@@ -103,22 +77,39 @@ class ActivationWatch:
     def __init__(
         self, model: nn.Module, connections: list[SubLayer], named_norms: dict[str, nn.Module], empty: list[bool]
     ) -> None:
-        self._model, self._sub_layers, self._norms, self._empty = model, connections, named_norms, empty
+        self._model, self._sub_layers, self._named_norms, self._empty = model, connections, named_norms, empty
         self._forward = False
         self._passes = 0
         names = [f"{sub.name}/{what}" for sub in connections for what in (BRANCH, STREAM, BRANCH_GRADIENT)]
-        self.sums = Sums(names + [f"{name}/{NORM}" for name in named_norms])
-        self.losses: list[Tensor] = []
-        self.sample_sizes: list[float] = []
+        names += [f"{name}/{NORM}" for name in named_norms]
+        self._norms: dict[str, list[Tensor]] = {name: [] for name in names}
+        self._counts = dict.fromkeys(names, 0)
+        self._losses: list[Tensor] = []
+        self._sample_size = 0.0
+
+    def vector(self, device: torch.device) -> Tensor:
+        """Return the sums of this process in float64: loss and sample size, sums of squares, counts of elements."""
+        zero = torch.zeros((), dtype=torch.float64, device=device)
+        squares = [torch.stack(norms).double().square().sum() if norms else zero for norms in self._norms.values()]
+        totals = [torch.stack([zero, *self._losses]).sum(), zero + self._sample_size]
+        counts = torch.tensor(list(self._counts.values()), dtype=torch.float64, device=device)
+        return torch.cat([torch.stack([*totals, *squares]), counts])
+
+    def read(self, sums: list[float]) -> Iterator[tuple[str, float, float]]:
+        """Yield name, sum of squares and count of what has been seen, from the end of :meth:`vector` as a list."""
+        half = len(self._norms)
+        for name, squares, count in zip(self._norms, sums[:half], sums[half:], strict=True):
+            if count > 0:
+                yield name, squares, count
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
         """Watch the passes inside the context."""
         with contextlib.ExitStack() as handles:
             for sub in self._sub_layers:
-                handles.callback(sub.residual.register_forward_hook(self._residual_hook(sub.name)).remove)
-            for name, norm in self._norms.items():
-                handles.callback(norm.register_forward_hook(self._norm_hook(f"{name}/{NORM}")).remove)
+                handles.callback(sub.residual.register_forward_hook(partial(self._see_residual, sub.name)).remove)
+            for name, norm in self._named_norms.items():
+                handles.callback(norm.register_forward_hook(partial(self._see_norm, name)).remove)
             yield
 
     @contextlib.contextmanager
@@ -133,31 +124,28 @@ class ActivationWatch:
     def saw(self, loss: Tensor, sample_size: Any) -> None:
         """Add the loss of a mini-batch, a sum over ``sample_size`` units."""
         if not self._dummy():
-            self.losses.append(loss.detach().sum().double())
-            self.sample_sizes.append(float(sample_size))
+            self._losses.append(loss.detach().sum().double())
+            self._sample_size += float(sample_size)
         self._passes += 1
 
     def _dummy(self) -> bool:
         return self._passes < len(self._empty) and self._empty[self._passes]
 
-    def _seen(self) -> bool:
-        """Return whether this forward pass counts; the calibration of a method on its first batch does not."""
-        return self._forward and not self._dummy() and getattr(self._model, "data_seen", True)
+    def _add(self, name: str, x: Tensor) -> None:
+        self._norms[name].append(torch.linalg.vector_norm(x.detach(), dtype=torch.float32))
+        self._counts[name] += x.numel()
 
-    def _residual_hook(self, name: str) -> Any:
-        def see(module: nn.Module, inputs: Any, total: Tensor) -> None:
-            branch, stream, _ = inputs
-            if self._seen():
-                self.sums.add(f"{name}/{BRANCH}", branch)
-                self.sums.add(f"{name}/{STREAM}", stream)
-            if branch.requires_grad:
-                branch.register_hook(lambda gradient: self.sums.add(f"{name}/{BRANCH_GRADIENT}", gradient))
+    def _add_forward(self, name: str, x: Tensor) -> None:
+        """Add a tensor of a pass that counts; the calibration of a method on its first batch does not."""
+        if self._forward and not self._dummy() and getattr(self._model, "data_seen", True):
+            self._add(name, x)
 
-        return see
+    def _see_residual(self, name: str, module: nn.Module, inputs: Any, total: Tensor) -> None:
+        branch, stream, _ = inputs
+        self._add_forward(f"{name}/{BRANCH}", branch)
+        self._add_forward(f"{name}/{STREAM}", stream)
+        if branch.requires_grad:
+            branch.register_hook(partial(self._add, f"{name}/{BRANCH_GRADIENT}"))
 
-    def _norm_hook(self, key: str) -> Any:
-        def see(module: nn.Module, inputs: Any, output: Tensor) -> None:
-            if self._seen():
-                self.sums.add(key, output)
-
-        return see
+    def _see_norm(self, name: str, module: nn.Module, inputs: Any, output: Tensor) -> None:
+        self._add_forward(f"{name}/{NORM}", output)

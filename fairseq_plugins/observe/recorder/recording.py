@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 from torch import nn
@@ -60,20 +59,22 @@ class Recorder:
         self._hooks = contextlib.ExitStack()
         self._update = 0
         self.measured: Mapping[str, float] = {}
-        what = f"{len(self._sub_layers)} residual connections and {len(self._norms)} norms"
-        if not self._sub_layers:
-            what = f"gradients and {len(self._norms)} norms; this model has no residual connections"
+        what = f"gradients, {len(self._sub_layers)} residual connections and {len(self._norms)} norms"
         logger.info("every %d updates the recorder writes%s: %s", criterion.settings.diagnostics_interval, where, what)
 
-    def begin(self, update: int) -> None:
-        """Called once, before the first update of this process; the run has made ``update`` updates."""
+    def step(self, train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        """Make one update, watched if it is to be recorded."""
+        made = trainer.get_num_updates()
         if not self._begun and self._file is not None:
-            self._file.resume(update)
+            self._file.resume(made)
         self._begun = True
-
-    def due(self, update: int) -> bool:
-        """Return whether ``update`` is recorded."""
-        return update % self._criterion.settings.diagnostics_interval == 0
+        if (made + 1) % self._criterion.settings.diagnostics_interval:
+            return train_step(trainer, samples, *args, **kwargs)
+        self.start(trainer, samples)
+        try:
+            return train_step(trainer, samples, *args, **kwargs)
+        finally:
+            self.finish(trainer)
 
     def start(self, trainer: Trainer, samples: Any) -> None:
         """Watch the next forward and backward passes."""
@@ -113,9 +114,7 @@ def values_of(
 ) -> dict[str, float]:
     """Return all numbers of an update whose gradients are ready for clipping; the same in every process."""
     device = next(trainer.get_model().parameters()).device
-    loss, size = torch.zeros((), dtype=torch.float64, device=device), sum(watch.sample_sizes)
-    totals = torch.stack([torch.stack([loss, *watch.losses]).sum(), loss + size])
-    vector = torch.cat([totals, watch.sums.vector(device)])
+    vector = watch.vector(device)
     if trainer.data_parallel_world_size > 1:
         vector = distributed_utils.all_reduce(vector, group=trainer.data_parallel_process_group)
     loss_sum, size, *sums = vector.tolist()
@@ -128,7 +127,7 @@ def values_of(
     values.update(gradients.gradient_norms((trainer.get_model(), criterion), factor))
     values.update(activations.scales(connections))
     values.update(activations.history_weights(trainer.get_model()))
-    for name, (squares, count) in watch.sums.read(sums).items():
+    for name, squares, count in watch.read(sums):
         by = (scale or 1.0) * (size or 1.0)
         values[name] = math.sqrt(squares) / by if name.endswith(BRANCH_GRADIENT) else math.sqrt(squares / count)
     return values
@@ -165,15 +164,9 @@ def attach(
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.train_step``, watched if the update is to be recorded."""
     recorder = recorder_of(trainer)
-    if recorder is not None:
-        recorder.begin(trainer.get_num_updates())
-    if recorder is None or not recorder.due(trainer.get_num_updates() + 1):
+    if recorder is None:
         return train_step(trainer, samples, *args, **kwargs)
-    recorder.start(trainer, samples)
-    try:
-        return train_step(trainer, samples, *args, **kwargs)
-    finally:
-        recorder.finish(trainer)
+    return recorder.step(train_step, trainer, samples, *args, **kwargs)
 
 
 def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:

@@ -226,7 +226,7 @@ def test_a_stock_model_shows_gradients_and_norms(
 ) -> None:
     with caplog.at_level(logging.INFO):
         (entry,) = recorded(toy_data, tmp_path, arch="transformer", updates=1)
-    assert [record.getMessage() for record in caplog.records if "no residual connections" in record.getMessage()]
+    assert [record.getMessage() for record in caplog.records if " 0 residual connections and " in record.getMessage()]
     for name in ("encoder.layers.0.self_attn", "encoder.layers.1.ffn", "decoder.layers.1.encoder_attn"):
         assert entry.values[f"{name}/gradient_norm"] > 0
     assert entry.values["encoder.layers.1.final_layer_norm/norm_output_rms"] == pytest.approx(1.0, abs=1e-3)
