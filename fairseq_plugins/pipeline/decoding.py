@@ -15,24 +15,18 @@ from typing import Any
 import fairseq_plugins
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.pipeline import corpus
+from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.results import Run, read_run
-from fairseq_plugins.scoring.metrics import metric_named
+from fairseq_plugins.scoring.metrics import TASKS, metric_named
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.description import FILE as DESCRIPTION
 from fairseq_plugins.text.description import SUBWORDS, Description, described
 
 TEST_SETS = "test_sets"
-MAX_TOKENS = {"translation": 4000, "language_model": 4000, "speech": 50000}
+TRANSLATION, LANGUAGE_MODEL, SPEECH = "translation", "language_modeling", "speech_to_text"
+"""The tasks of fairseq whose models are evaluated."""
+MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
-LOGS = {"translation": "generate.log", "language_model": "eval-lm.log", "speech": "generate.log"}
-"""What fairseq prints."""
-KINDS: Mapping[str, str] = {
-    "translation": "translation",
-    "language_modeling": "language_model",
-    "speech_to_text": "speech",
-}
-"""How a model of each fairseq task is evaluated."""
-
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 """Settings of ``generation`` that the decoder gets besides the beam and the length penalty."""
 
@@ -49,59 +43,56 @@ class TestSet:
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """How the test sets of a run are translated and scored, or scored with a language model.
+class Plan:
+    """How a run is averaged, decoded and scored.
 
     Args:
+        task: :data:`TRANSLATION`, :data:`LANGUAGE_MODEL` or :data:`SPEECH`.
+        run: the training.
+        data: the prepared directory.
+        binarised: the directory that fairseq reads.
         test_sets: the test sets.
-        flags: of ``fairseq-deep generate`` or ``eval-lm``.
+        average: the checkpoints to average, as :func:`~fairseq_plugins.pipeline.averaging.inputs` reads it.
+        ema: whether the moving averages in these checkpoints are taken.
+        updates: of the newest checkpoint.
+        metrics: names of the scores; empty for those of a translation.
+        batches: flags of ``fairseq-deep generate`` or ``eval-lm`` that change no result.
+        flags: the other flags.
         settings: by name; later calls must have the same.
         beam, length_penalty: for the signature; empty for a language model.
         source, target: languages; empty if there are none.
-        text: tokens, subwords and case of the text; None if the task undoes them.
-        scored_as: the task of ``fairseq-deep score``.
-        configuration: for speech, the name of the file that describes its units.
+        text: tokens, subwords and case of the text; None if it is unknown, and for speech, whose task undoes them.
+        units: for speech, the name of the file that describes its units.
     """
 
+    task: str
+    run: Run
+    data: Path
+    binarised: Path
     test_sets: tuple[TestSet, ...]
-    flags: tuple[str, ...]
-    settings: tuple[tuple[str, str], ...]
+    average: str = "none"
+    ema: bool = False
+    updates: int = 0
+    metrics: tuple[str, ...] = ()
+    batches: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
     beam: str = ""
     length_penalty: str = ""
     source: str = ""
     target: str = ""
     text: Description | None = None
-    scored_as: str = "speech"
-    configuration: str = "config.yaml"
+    units: str = "config.yaml"
 
+    @property
+    def averaged(self) -> str:
+        """The checkpoints to average, as in the settings and in the signature."""
+        return self.average + (",ema" if self.ema else "")
 
-@dataclass(frozen=True)
-class Plan:
-    """How a run is averaged and decoded.
-
-    Args:
-        kind: ``translation``, ``language_model`` or ``speech``.
-        run: the training.
-        data: the prepared directory.
-        binarised: the directory that fairseq reads.
-        average: the checkpoints to average, as in the settings and the signature.
-        choice: the same without ``ema``, as :func:`~fairseq_plugins.pipeline.averaging.inputs` reads it.
-        ema: whether the moving averages in these checkpoints are taken.
-        updates: of the newest checkpoint.
-        on_cpu: whether no GPU is used.
-        decoding: how the test sets are translated and scored.
-    """
-
-    kind: str
-    run: Run
-    data: Path
-    binarised: Path
-    average: str
-    choice: str
-    ema: bool
-    updates: int
-    on_cpu: bool
-    decoding: Decoding
+    @property
+    def log(self) -> str:
+        """The file of what fairseq prints."""
+        return "eval-lm.log" if self.task == LANGUAGE_MODEL else "generate.log"
 
 
 def make_plan(args: argparse.Namespace) -> Plan:
@@ -112,7 +103,13 @@ def make_plan(args: argparse.Namespace) -> Plan:
     """
     run = read_run(args.run)
     # Names are checked before torch and fairseq are imported, which takes seconds.
-    check_names(args)
+    binarised = corpus.binarised(args.data)
+    sets = test_sets(args.data, args.test_sets)
+    metrics = tuple(filter(None, map(str.strip, args.metrics.split(","))))
+    for name in metrics:
+        metric_named(name)
+    import torch
+
     from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
     from fairseq_plugins.pipeline import averaging
 
@@ -122,35 +119,27 @@ def make_plan(args: argparse.Namespace) -> Plan:
     _check_corpus(run, args.data)
     newest = read_checkpoint(averaging.newest(run.checkpoints))
     config = configuration_of(newest)
-    task = config.get("task", {})
-    kind = KINDS.get(str(task.get("_name")))
-    if kind is None:
-        raise UserError(f"{args.run}: task '{task.get('_name')}' is not supported; supported tasks: {', '.join(KINDS)}")
-    choice = averaging.choose(run, args.average)
-    return Plan(
-        kind=kind,
+    task = str(config.get("task", {}).get("_name"))
+    if task not in MAX_TOKENS:
+        raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
+    if binarised == args.data and task != SPEECH and not any(binarised.glob("dict*.txt")):
+        raise UserError(f"{args.data}: not prepared data: it contains neither data-bin/ nor a dictionary (dict.*.txt)")
+    on_gpu = args.device != "cpu" and torch.cuda.is_available()
+    if args.device == "gpu" and not on_gpu:
+        raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
+    plan = Plan(
+        task=task,
         run=run,
         data=args.data,
-        binarised=_binarised(args.data, kind),
-        average=choice + (",ema" if args.ema else ""),
-        choice=choice,
+        binarised=binarised,
+        test_sets=tuple(sets),
+        average=averaging.choose(run, args.average),
         ema=args.ema,
         updates=num_updates(newest) or run.updates,
-        on_cpu=not _gpu(args.device),
-        decoding=_DECODINGS[kind](args, config, run),
+        metrics=metrics,
+        batches=("--max-tokens", str(args.max_tokens or MAX_TOKENS[task]), *(() if on_gpu else ("--cpu",))),
     )
-
-
-def check_names(args: argparse.Namespace) -> None:
-    """Check that the requested test sets and scores are known.
-
-    Raises:
-        UserError: one is not, or the data directory does not exist.
-    """
-    corpus.binarised(args.data)
-    test_sets(args.data, args.test_sets)
-    for name in filter(None, map(str.strip, args.metrics.split(","))):
-        metric_named(name)
+    return _DECODINGS[task](plan, args, config)
 
 
 def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
@@ -201,25 +190,6 @@ def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {"task": {**flat, "_name": flat.get("task")}} if flat else {}
 
 
-def _gpu(device: str) -> bool:
-    if device == "cpu":
-        return False
-    import torch
-
-    present = bool(torch.cuda.is_available())
-    if device == "gpu" and not present:
-        raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
-    return present
-
-
-def _binarised(data: Path, kind: str) -> Path:
-    """The directory that fairseq reads: ``data-bin``, or an output of ``fairseq-preprocess`` itself."""
-    directory = corpus.binarised(data)
-    if directory != data or kind == "speech" or any(directory.glob("dict*.txt")):
-        return directory
-    raise UserError(f"{data}: not prepared data: it contains neither data-bin/ nor a dictionary (dict.*.txt)")
-
-
 def text_of(args: argparse.Namespace) -> Description:
     """Tokens, subwords and case of a directory's text: from its ``text.json``, else from the user's flags.
 
@@ -236,12 +206,11 @@ def text_of(args: argparse.Namespace) -> Description:
                 "--tokenised moses or none"
             )
         return Description(args.tokenised, args.remove_bpe, bool(args.lower_cased))
-    both = {
-        "--remove-bpe": (args.remove_bpe, prepared.subwords),
-        "--tokenised": (args.tokenised, prepared.tokeniser),
-        "--lower-cased": (args.lower_cased, prepared.lower_case),
-    }
-    for name, (requested, known) in both.items():
+    for name, requested, known in (
+        ("--remove-bpe", args.remove_bpe, prepared.subwords),
+        ("--tokenised", args.tokenised, prepared.tokeniser),
+        ("--lower-cased", args.lower_cased, prepared.lower_case),
+    ):
         if requested not in ("", None, known):
             raise UserError(
                 f"{name} is {requested}, but {args.data} was prepared with {known} "
@@ -250,83 +219,77 @@ def text_of(args: argparse.Namespace) -> Description:
     return prepared
 
 
-def _published(args: argparse.Namespace, name: str, language: str) -> Path:
-    """The file of a test set's published references."""
-    path = (args.references or args.data / "raw") / f"{name}.{language}"
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; --references DIR names the directory of the published references")
-    return path
-
-
-def _decode_translation(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Decoding:
-    binarised, text = _binarised(args.data, "translation"), text_of(args)
-    source, target = languages_of(binarised, config)
+def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+    text, (source, target) = text_of(args), languages_of(plan.binarised, config)
     sets = []
-    for test_set in test_sets(args.data, args.test_sets):
-        raw = _published(args, test_set.name, target)
-        prefix = binarised / f"{test_set.subset}.{source}-{target}.{target}"
-        _same_count(raw, len(read_sentences(raw)), prefix, _size_of(prefix))
-        sets.append(replace(test_set, published=raw))
-    case = "lower-case" if text.lower_case else ""
+    for test_set in plan.test_sets:
+        prefix = plan.binarised / f"{test_set.subset}.{source}-{target}.{target}"
+        lengths = corpus.lengths(prefix)
+        if lengths is None:
+            raise UserError(f"{prefix}.bin: no such binarised test set")
+        sets.append(_with_references(test_set, args, target, prefix, len(lengths)))
+    plan = _with_search(replace(plan, test_sets=tuple(sets), source=source, target=target, text=text), args, config)
+    if not plan.metrics and any(row.metric.startswith("ROUGE") for row in published_rows(plan.run)):
+        # Summaries are trained as translations.
+        plan = replace(plan, metrics=TASKS["summarisation"])
     # Undone before scoring.
-    plain = filter(None, (text.subwords, text.tokeniser, case, "truecased" if text.truecased else ""))
-    search = _search(args, config, sets)
-    settings = (*search.settings, ("text", "+".join(plain)))
-    return replace(search, settings=settings, source=source, target=target, text=text, scored_as=_scored_as(run))
+    undone = (text.subwords, text.tokeniser, *(["lower-case"] * text.lower_case), *(["truecased"] * text.truecased))
+    words = ("--task", plan.task, "--source-lang", source, "--target-lang", target)
+    joined = () if text.subwords == "none" else (f"--remove-bpe={text.subwords}",)
+    return replace(plan, flags=(*plan.flags, *words, *joined), settings=(*plan.settings, ("text", "+".join(undone))))
 
 
-def _decode_language_model(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Decoding:
-    task = config["task"]
-    window = args.context_window
+def _language_model(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+    task, window = config["task"], args.context_window
     if window is None:
         window = config.get("eval_lm", {}).get("context_window") or 0
     flags = ["--sample-break-mode", str(task.get("sample_break_mode") or "none")]
     flags += ["--tokens-per-sample", str(task.get("tokens_per_sample") or 1024), "--context-window", str(window)]
     start = ("--add-bos-token",) if task.get("add_bos_token") else ()
     raw = args.references or args.data / "raw"
-    sets = test_sets(args.data, args.test_sets)
-    return Decoding(
-        tuple(replace(test_set, published=raw / test_set.name) for test_set in sets), (*flags, *start), _settings(flags)
-    )
+    sets = tuple(replace(test_set, published=raw / test_set.name) for test_set in plan.test_sets)
+    text = described(args.data)
+    return replace(plan, test_sets=sets, flags=(*flags, *start), settings=_settings(flags), text=text)
 
 
-def _decode_speech(args: argparse.Namespace, config: Mapping[str, Any], run: Run) -> Decoding:
-    tables = _binarised(args.data, "speech")
-    configuration = str(config["task"].get("config_yaml") or "config.yaml")
-    directory = args.references or args.data / "raw"
-    sets = []
-    for test_set in test_sets(args.data, args.test_sets):
-        table = tables / f"{test_set.subset}.tsv"
-        raw = directory / f"{test_set.name}.{_language_of(directory, test_set.name)}"
-        _same_count(raw, len(read_sentences(raw)), table, len(read_sentences(table)) - 1)
-        sets.append(replace(test_set, published=raw))
-    search = _search(args, config, sets)
-    flags, target = (*search.flags, "--config-yaml", configuration), _language_of(directory, sets[0].name)
-    return replace(search, flags=flags, configuration=configuration, target=target)
-
-
-def _language_of(directory: Path, name: str) -> str:
-    """The language in the file name of a test set's references."""
+def _speech(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+    directory, name = args.references or args.data / "raw", plan.test_sets[0].name
     languages = sorted(path.name.removeprefix(f"{name}.") for path in directory.glob(f"{name}.*"))
     if len(languages) != 1:
         raise UserError(
             f"{directory}: expected one file {name}.LANGUAGE with the text of {name}, found {len(languages)}"
         )
-    return languages[0]
+    sets = []
+    for test_set in plan.test_sets:
+        table = plan.binarised / f"{test_set.subset}.tsv"
+        sets.append(_with_references(test_set, args, languages[0], table, len(read_sentences(table)) - 1))
+    units = str(config["task"].get("config_yaml") or plan.units)
+    plan = _with_search(replace(plan, test_sets=tuple(sets), target=languages[0], units=units), args, config)
+    # The task joins its units itself; joining them twice would merge words.
+    flags = (*plan.flags, "--task", plan.task, "--config-yaml", units)
+    return replace(plan, flags=flags, metrics=plan.metrics or TASKS["speech"])
 
 
-def _scored_as(run: Run) -> str:
-    """Summaries are trained as translations; only the metric of the published row shows that they are summaries."""
-    from fairseq_plugins.pipeline.published import published_rows
-
-    return "summarisation" if any(row.metric.startswith("ROUGE") for row in published_rows(run)) else "translation"
+_DECODINGS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
 
 
-_DECODINGS = {"translation": _decode_translation, "language_model": _decode_language_model, "speech": _decode_speech}
+def _with_references(
+    test_set: TestSet, args: argparse.Namespace, language: str, binarised: Path, sentences: int
+) -> TestSet:
+    """The test set with the file of its published references, which has as many lines as ``binarised`` sentences."""
+    path = (args.references or args.data / "raw") / f"{test_set.name}.{language}"
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; --references DIR names the directory of the published references")
+    if (lines := len(read_sentences(path))) != sentences:
+        raise UserError(
+            f"{path}: {lines} lines, but {binarised.name} in {binarised.parent.name} has {sentences} sentences: "
+            "not the references of this test set"
+        )
+    return replace(test_set, published=path)
 
 
-def _search(args: argparse.Namespace, config: Mapping[str, Any], sets: Sequence[TestSet]) -> Decoding:
-    """Flags of the search: the user's beam and length penalty, else the configuration's; the rest from the latter."""
+def _with_search(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+    """The plan with the user's beam and length penalty, else the configuration's; the rest is from the latter."""
     generation = config.get("generation", {})
     form = str(generation.get("lenpen_form", "fairseq"))
     beam = str(args.beam or generation.get("beam", 5))
@@ -336,7 +299,7 @@ def _search(args: argparse.Namespace, config: Mapping[str, Any], sets: Sequence[
     for key in SEARCH:
         flags += [flag(key), str(generation[key])] if key in generation else []
     shown = penalty if form == "fairseq" else f"{penalty} ({form})"
-    return Decoding(tuple(sets), tuple(flags), _settings(flags), beam, shown)
+    return replace(plan, flags=tuple(flags), settings=_settings(flags), beam=beam, length_penalty=shown)
 
 
 def _settings(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -360,40 +323,14 @@ def languages_of(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:
     return source, target
 
 
-def _size_of(prefix: Path) -> int:
-    from fairseq.data.data_utils import load_indexed_dataset
-
-    dataset = load_indexed_dataset(str(prefix), None)
-    if dataset is None:
-        raise UserError(f"{prefix}.bin: no such binarised test set")
-    return len(dataset)
-
-
-def _same_count(raw: Path, lines: int, binarised: Path, sentences: int) -> None:
-    if lines != sentences:
-        raise UserError(
-            f"{raw}: {lines} lines, but {binarised.name} in {binarised.parent.name} has {sentences} sentences: "
-            "not the references of this test set"
-        )
-
-
 # --- fairseq's commands ---------------------------------------------------------------------------------------------
 
 
-def decoding_command(plan: Plan, test_set: TestSet, model: Path, max_tokens: int | None) -> list[str]:
+def decoding_command(plan: Plan, test_set: TestSet, model: Path) -> list[str]:
     """``generate`` or ``eval-lm`` with the options that translate or score a test set."""
-    decoding = plan.decoding
-    words = ["eval-lm" if plan.kind == "language_model" else "generate", str(plan.binarised)]
-    words += ["--path", str(model), "--gen-subset", test_set.subset]
-    words += ["--max-tokens", str(max_tokens or MAX_TOKENS[plan.kind]), "--num-workers", "0", *decoding.flags]
-    if plan.kind == "translation":
-        words += ["--task", "translation", "--source-lang", decoding.source, "--target-lang", decoding.target]
-    if plan.kind == "speech":
-        words += ["--task", "speech_to_text"]
-    # The speech task joins its units itself; joining them twice would merge words.
-    if decoding.text is not None and decoding.text.subwords != "none":
-        words.append(f"--remove-bpe={decoding.text.subwords}")
-    return words + (["--cpu"] if plan.on_cpu else [])
+    command = "eval-lm" if plan.task == LANGUAGE_MODEL else "generate"
+    words = [command, str(plan.binarised), "--path", str(model), "--gen-subset", test_set.subset]
+    return [*words, "--num-workers", "0", *plan.batches, *plan.flags]
 
 
 def decode(command: Sequence[str], output: Path) -> None:

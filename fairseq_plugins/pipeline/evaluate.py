@@ -13,20 +13,21 @@ import logging
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.options import OneLineParser, at_least, finite
-from fairseq_plugins.pipeline import corpus, self_check
 from fairseq_plugins.pipeline.checkout import CONFIGS, commit
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.pipeline.decoding import LOGS, Decoding, Plan, TestSet, decode, decoding_command, make_plan
-from fairseq_plugins.pipeline.generated import Texts, texts_of, write_lines, write_perplexity
+from fairseq_plugins.pipeline.decoding import LANGUAGE_MODEL, Plan, TestSet, decode, decoding_command, make_plan
+from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES, Run
-from fairseq_plugins.pipeline.self_check import plain_text
+from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
+from fairseq_plugins.pipeline.self_check import plain_text, write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.text.description import SUBWORDS, described
+from fairseq_plugins.text.description import SUBWORDS
 
 # --- options --------------------------------------------------------------------------------------------------------
 
@@ -80,7 +81,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
         ),
         group.add_argument(
             "--remove-bpe",
-            type=_subwords,
             choices=SUBWORDS,
             default="",
             help="the subwords; needed if DATA has no text.json",
@@ -96,11 +96,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             help="the published references, TEST_SET.LANGUAGE; default: DATA/raw",
         ),
     ]
-
-
-def _subwords(name: str) -> str:
-    """Accept the mark itself, as fairseq does, as the name of these subwords."""
-    return "subword_nmt" if name == "@@ " else name
 
 
 def parser() -> OneLineParser:
@@ -149,42 +144,34 @@ def evaluate(args: argparse.Namespace) -> None:
     require_apart(args.run, args.data, "RUN")
     if args.output is not None:
         require_apart(args.output, args.data, "--output")
-    if args.dry_run and not args.run.is_dir():
-        print(f"# {args.run} does not exist yet, so its decoding settings are unknown")
-        return
     plan = make_plan(args)
-    directory: Path = args.output or args.run / EVALUATION
     model = (args.output or args.run) / AVERAGED
     if args.dry_run:
-        print(f"# {model}: {plan.average}")
-        for test_set in plan.decoding.test_sets:
-            print(shlex.join(["fairseq-deep", *decoding_command(plan, test_set, model, args.max_tokens)]))
-    else:
-        _make_all(plan, directory, model, args)
-
-
-def _make_all(plan: Plan, directory: Path, model: Path, args: argparse.Namespace) -> None:
-    workspace = Workspace(directory)
+        print(f"# {model}: {plan.averaged}")
+        for test_set in plan.test_sets:
+            print(shlex.join(["fairseq-deep", *decoding_command(plan, test_set, model)]))
+        return
+    workspace = Workspace(args.output or args.run / EVALUATION)
     with interruptible(), workspace.claimed():
         if plan.run.finished is None:
             say(f"{args.run}: the training has not finished; evaluating it after {plan.updates} updates")
-        made_with = (("average", plan.average), ("updates", str(plan.updates)))
+        made_with = (("average", plan.averaged), ("updates", str(plan.updates)))
         _remember(workspace, made_with, model)
-        decoding = plan.decoding
-        search = f", beam {decoding.beam}, length penalty {decoding.length_penalty}" if decoding.beam else ""
-        say(f"{args.run}: {plan.average}{search}")
+        search = f", beam {plan.beam}, length penalty {plan.length_penalty}" if plan.beam else ""
+        say(f"{args.run}: {plan.averaged}{search}")
+        places = {test_set: Workspace(workspace.directory / test_set.name) for test_set in plan.test_sets}
         # Check all test sets before the first is translated, which may take hours.
-        for test_set in decoding.test_sets:
-            _check(plan, test_set, directory / test_set.name, args.accept_references)
+        for test_set, place in places.items():
+            write = partial(write_check, plan, test_set, accepted=args.accept_references)
+            place.make(place.directory / SELF_CHECK, write)
         if model.exists():
             say(f"{model}: exists already, kept")
         else:
             _average(plan, model)
-        for test_set in decoding.test_sets:
-            place = Workspace(directory / test_set.name)
-            settings = (*made_with, ("subset", test_set.subset), *decoding.settings, ("metrics", args.metrics))
-            _remember(place, settings, place.directory / LOGS[plan.kind])
-            _evaluate(plan, test_set, model, place, args)
+        for test_set, place in places.items():
+            settings = (*made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics))
+            _remember(place, settings, place.directory / plan.log)
+            _evaluate(plan, test_set, model, place)
 
 
 def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result: Path) -> None:
@@ -197,77 +184,56 @@ def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result:
     workspace.remember(settings)
 
 
-def _check(plan: Plan, test_set: TestSet, place: Path, accepted: str) -> None:
-    """Check that a perfect translation would get a perfect score."""
-    decoding = plan.decoding
-    references = self_check.References(
-        plan.data,
-        corpus.binarised(plan.data),
-        test_set.subset,
-        test_set.name,
-        test_set.published,
-        decoding.source,
-        decoding.target,
-        decoding.text or described(plan.data),
-        decoding.configuration,
-    )
-    Workspace(place).make(
-        place / self_check.FILE, lambda target: self_check.write_check(plan.kind, references, target, accepted)
-    )
-
-
 def _average(plan: Plan, model: Path) -> None:
     """Write the averaged checkpoint, a whole file or none."""
     from fairseq_plugins.checkpoints.average import average_checkpoints
     from fairseq_plugins.pipeline.averaging import inputs
 
-    checkpoints = inputs(plan.choice, plan.run.checkpoints)
+    checkpoints = inputs(plan.average, plan.run.checkpoints)
     average_checkpoints(checkpoints, model, ema=plan.ema)
     averages = "moving averages in " if plan.ema else ""
     say(f"{model}: mean of {averages}{len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
 
 
-def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace, args: argparse.Namespace) -> None:
+def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
     """Translate and score one test set, or score it with a language model; write the signature. Each file is whole."""
-    place, make, decoding = workspace.directory, workspace.make, plan.decoding
-    log = place / LOGS[plan.kind]
-    make(log, lambda target: decode(decoding_command(plan, test_set, model, args.max_tokens), target))
-    if plan.kind == "language_model":
+    place, make = workspace.directory, workspace.make
+    log = place / plan.log
+    make(log, lambda target: decode(decoding_command(plan, test_set, model), target))
+    if plan.task == LANGUAGE_MODEL:
         make(place / SCORES, lambda target: write_perplexity(log, test_set.published, target))
     else:
-        tokenised = plan.data / "text" / f"{test_set.name}.tok.{decoding.target}"
-        texts = texts_of(log, test_set.published, tokenised)
-        make(place / SCORES, lambda target: _write_scores(decoding, texts, args.metrics, target))
+        texts = texts_of(log, test_set.published, plan.data / "text" / f"{test_set.name}.tok.{plan.target}")
+        make(place / SCORES, lambda target: _write_scores(plan, texts, target))
     make(place / "signature", lambda target: sign(plan, model, place, target))
     for name in ("score.txt", "signature"):
         print((place / name).read_text(encoding="utf-8"), end="", flush=True)
 
 
-def _write_scores(decoding: Decoding, texts: Texts, metrics: str, target: Path) -> None:
+def _write_scores(plan: Plan, texts: Texts, target: Path) -> None:
     """Write the texts and their scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
-    from fairseq_plugins.scoring.metrics import TASKS
     from fairseq_plugins.scoring.scores import score
     from fairseq_plugins.scoring.tables import as_json, as_text
 
     for library in ("sacrebleu", "absl"):
         logging.getLogger(library).setLevel(logging.ERROR)
-    place, text = target.parent, decoding.text
-    plain = texts.hypotheses if text is None else plain_text(text, decoding.target, texts.hypotheses)
-    write_lines(place / "hypotheses.tok", texts.hypotheses)
-    write_lines(place / "references.tok", texts.tokenised_references)
-    write_lines(place / REFERENCES, texts.references)
-    write_lines(place / HYPOTHESES, plain)
+    place, text = target.parent, plan.text
+    plain = texts.hypotheses if text is None else plain_text(text, plan.target, texts.hypotheses)
+    for name, lines in (
+        ("hypotheses.tok", texts.hypotheses),
+        ("references.tok", texts.tokenised_references),
+        (REFERENCES, texts.references),
+        (HYPOTHESES, plain),
+    ):
+        write_whole(place / name, "".join(f"{line}\n" for line in lines))
     in_tokens = text is not None and text.tokeniser == "moses"
-    names: Sequence[str] | None = [name.strip() for name in metrics.split(",") if name.strip()]
-    if not names:
-        names = None if decoding.scored_as == "translation" else TASKS[decoding.scored_as]
     scores = score(
         {HYPOTHESES: plain},
         [texts.references],
         tokenised_systems={HYPOTHESES: texts.hypotheses} if in_tokens else None,
         tokenised_references=[texts.tokenised_references] if in_tokens else None,
-        language_pair=f"{decoding.source}-{decoding.target}" if text is not None else None,
-        metrics=names,
+        language_pair=f"{plan.source}-{plan.target}" if text is not None else None,
+        metrics=plan.metrics or None,
         lower_case=text is not None and text.lower_case,
     )
     for warning in scores.warnings:
@@ -278,7 +244,7 @@ def _write_scores(decoding: Decoding, texts: Texts, metrics: str, target: Path) 
 
 def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
     """Write the signature, one line with everything that a score depends on."""
-    scores = json.loads((place / SCORES).read_text(encoding="utf-8"))
+    scores, check = (json.loads((place / name).read_text(encoding="utf-8")) for name in (SCORES, SELF_CHECK))
     metrics = [metric for metric in scores.get("metrics", []) if metric.get("signature")]
     revision = commit()
     parts = {
@@ -286,21 +252,15 @@ def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
         "config": _config_hash(plan.run),
         "seed": plan.run.seed,
         "checkpoint": checksum(model)[:12],
-        "average": plan.average,
+        "average": plan.averaged,
         "updates": plan.updates,
-        "beam": plan.decoding.beam,
-        "length-penalty": plan.decoding.length_penalty,
+        "beam": plan.beam,
+        "length-penalty": plan.length_penalty,
         "sentences": scores.get("sentences"),
-        "accepted": _accepted(place / self_check.FILE),
+        "accepted": "_".join(check["accepted"].split()),
         "score": metrics[0]["signature"] if metrics else None,
     }
     write_whole(target, " ".join(f"{name}:{value}" for name, value in parts.items() if value not in (None, "")) + "\n")
-
-
-def _accepted(path: Path) -> str | None:
-    """The user's reason for accepting a failed self-check, as one word; None if it passed."""
-    check = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return "_".join(str(check.get("accepted") or "").split()) or None
 
 
 def _config_hash(run: Run) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
@@ -43,7 +43,7 @@ def texts_of(log: Path, published: Path, tokenised: Path) -> Texts:
     with open(log, encoding="utf-8", newline="\n") as lines:
         content = list(lines)
     try:
-        hypotheses, printed = (in_order(kind, content, len(references)) for kind in "DT")
+        hypotheses, printed = (_in_order(kind, content, len(references)) for kind in "DT")
     except UserError as error:
         raise UserError(f"{log}: {error}") from None
     tokens = read_sentences(tokenised) if tokenised.is_file() else printed
@@ -52,23 +52,10 @@ def texts_of(log: Path, published: Path, tokenised: Path) -> Texts:
     return Texts(hypotheses, references, tokens)
 
 
-def in_order(kind: str, lines: Iterable[str], expected: int) -> list[str]:
-    """The sentences of one kind in ``fairseq-generate``'s output, in the order of the test set.
-
-    Args:
-        kind: ``D`` for translations, ``T`` for references as the model's dictionary knows them.
-        lines: the output.
-        expected: number of sentences.
-
-    Raises:
-        UserError: a sentence is missing, comes twice, or is not of this test set.
-    """
+def _in_order(kind: str, lines: Sequence[str], expected: int) -> list[str]:
+    """The sentences of one kind in the output, ``D`` or ``T``, in the order of the test set: each of them once."""
     texts: dict[int, str] = {}
-    for line in lines:
-        printed = sentence(line)
-        if printed is None or printed[0] != kind:
-            continue
-        _, index, text = printed
+    for _, index, text in (printed for printed in map(sentence, lines) if printed and printed[0] == kind):
         if index in texts:
             raise UserError(f"sentence {index} was translated twice")
         texts[index] = text
@@ -77,11 +64,6 @@ def in_order(kind: str, lines: Iterable[str], expected: int) -> list[str]:
         first = f"; the first missing is {missing[0]}" if missing else ""
         raise UserError(f"{len(texts)} translations for {expected} test sentences{first}")
     return [texts[index] for index in range(expected)]
-
-
-def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write lines, each with a line feed."""
-    write_whole(path, "".join(line + "\n" for line in lines))
 
 
 def write_perplexity(log: Path, raw: Path, target: Path) -> None:
@@ -97,15 +79,12 @@ def write_perplexity(log: Path, raw: Path, target: Path) -> None:
         raise UserError(f"{log}: fairseq-deep eval-lm printed no loss")
     bits, count = loss
     how = f"eval-lm|tokens:{count}"
-    metrics = [_metric("perplexity", 2**bits, how), _metric("bits per token", bits, how)]
+    values = [("perplexity", 2**bits, how), ("bits per token", bits, how)]
     if raw.is_file():
         size = raw.stat().st_size
-        metrics.append(_metric("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
-    content = {"tokens": count, "metrics": metrics}
-    shown = [f"{metric['name']:<16}{metric['value']:.4f}  {metric['signature']}\n" for metric in metrics]
-    write_whole(target.parent / "score.txt", "".join(shown))
-    write_whole(target, json.dumps(content, indent=1) + "\n")
-
-
-def _metric(name: str, value: float, signature: str) -> dict[str, Any]:
-    return {"name": name, "value": value, "signature": signature, "higher_is_better": False}
+        values.append(("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
+    shown = "".join(f"{name:<16}{value:.4f}  {signature}\n" for name, value, signature in values)
+    write_whole(target.parent / "score.txt", shown)
+    names = ("name", "value", "signature", "higher_is_better")
+    metrics = [dict(zip(names, (*metric, False), strict=True)) for metric in values]
+    write_whole(target, json.dumps({"tokens": count, "metrics": metrics}, indent=1) + "\n")

@@ -19,7 +19,7 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.another_dictionary import recorded, refuse_dictionaries, trained_on
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.corpus import binarised, lengths
-from fairseq_plugins.pipeline.decoding import KINDS, configuration_of, languages_of, text_of
+from fairseq_plugins.pipeline.decoding import TRANSLATION, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.ending import finished
 from fairseq_plugins.pipeline.results import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
@@ -81,7 +81,7 @@ def package(args: argparse.Namespace) -> None:
     checkpoint = _checkpoint(args, run)
     state = read_checkpoint(checkpoint)
     config = configuration_of(state)
-    if KINDS.get(str(config["task"].get("_name"))) != "translation":
+    if config["task"].get("_name") != TRANSLATION:
         raise UserError(f"{checkpoint}: task '{config['task'].get('_name')}' does not translate text")
     args.data = args.data or (run.data if run else None)
     if args.data is None:
