@@ -71,33 +71,28 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
     import fairseq_plugins
 
     fairseq_plugins.register()
-    split = [_split(change) for change in changes]
-    if problems := [f"{key} cannot be set here: {fixed[key]}" for key, _ in split if key in fixed]:
+    split: dict[str, str] = {}
+    for change in changes:
+        match = CHANGE.fullmatch(change)
+        if not match:
+            raise UserError(f"'{change}' is not of the form KEY=VALUE, for instance optimization.max_update=1000")
+        split[match["key"]] = match["value"]
+    if problems := [f"{key} cannot be set here: {fixed[key]}" for key in split if key in fixed]:
         raise UserError(problems)
     given = [f"task.data={quoted(data)}"]
     # Hydra takes a second for each composition.
-    legal = set(_legal_keys(_composed(path, given), dict(split))) if split else set()
-    if problems := [_unknown_key(key, legal) for key, _ in split if key not in legal]:
+    legal = set(_legal_keys(_composed(path, given), split)) if split else set()
+    if problems := [_unknown_key(key, legal) for key in split if key not in legal]:
         raise UserError(problems)
-    overrides = tuple(_override(key, value) for key, value in split)
+    # Hydra needs ``++`` for a key that the YAML may lack, such as the keys of a named group.
+    overrides = tuple(
+        f"{'++' if key.split('.')[0] in GROUPS_BY_NAME else ''}{key}={value}" for key, value in split.items()
+    )
     config = _composed(path, [*given, *overrides])
-    if problems := [
-        problem for group in GROUPS_BY_NAME if (problem := _unknown_choice(group, _name_in(config, group)))
-    ]:
-        raise UserError(problems)
-    return Configuration(path, _completed(path, config), overrides, _processes(path, dict(split)))
-
-
-def _split(change: str) -> tuple[str, str]:
-    found = CHANGE.fullmatch(change)
-    if not found:
-        raise UserError(f"'{change}' is not of the form KEY=VALUE, for instance optimization.max_update=1000")
-    return found["key"], found["value"]
-
-
-def _override(key: str, value: str) -> str:
-    """Hydra needs ``++`` for a key that the YAML may lack, such as the keys of a named group."""
-    return f"{'++' if key.split('.')[0] in GROUPS_BY_NAME else ''}{key}={value}"
+    problems = [_unknown_choice(group, _name_in(config, group)) for group in GROUPS_BY_NAME]
+    if any(problems):
+        raise UserError(list(filter(None, problems)))
+    return Configuration(path, _completed(path, config), overrides, _processes(path, split))
 
 
 def _composed(path: Path, overrides: Sequence[str]) -> Any:
@@ -153,12 +148,33 @@ def _completed(path: Path, config: Any) -> Any:
 
 def _legal_keys(config: Any, changes: Mapping[str, str]) -> Iterator[str]:
     """Every key of the composed ``config`` and of the dataclasses of its named groups."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
+    from fairseq.registry import REGISTRIES
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
     yield from _keys_of(config, "")
     for group in GROUPS_BY_NAME:
-        name = changes.get(f"{group}._name", changes.get(group, _name_in(config, group)))
         yield f"{group}._name"
-        if known := _dataclass_of(group, str(name)):
-            yield from (f"{group}.{each.name}" for each in fields(known))
+        name = str(changes.get(f"{group}._name", changes.get(group, _name_in(config, group))))
+        if group == "task":
+            known = TASK_DATACLASS_REGISTRY.get(name)
+        elif group == "model":
+            known = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name, name))
+        else:
+            known = REGISTRIES.get(group, {}).get("dataclass_registry", {}).get(name)
+        if is_dataclass(known):
+            yield from (f"{group}.{field.name}" for field in fields(known))
+
+
+def _keys_of(config: Any, prefix: str) -> Iterator[str]:
+    from omegaconf import DictConfig
+
+    for key in config:
+        node = config._get_node(key)
+        if isinstance(node, DictConfig) and not node._is_none():
+            yield from _keys_of(node, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
 
 
 def _name_in(config: Any, group: str) -> str | None:
@@ -182,42 +198,9 @@ def _unknown_choice(group: str, name: str | None) -> str:
     return f"unknown {group}._name '{name}'{nearest(name, sorted(known))}{every}"
 
 
-def _keys_of(config: Any, prefix: str) -> Iterator[str]:
-    from omegaconf import DictConfig
-
-    for key in config:
-        node = config._get_node(key)
-        if isinstance(node, DictConfig) and not node._is_none():
-            yield from _keys_of(node, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
-
-
-def _dataclass_of(group: str, name: str) -> Any:
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
-    from fairseq.registry import REGISTRIES
-    from fairseq.tasks import TASK_DATACLASS_REGISTRY
-
-    if group == "task":
-        found = TASK_DATACLASS_REGISTRY.get(name)
-    elif group == "model":
-        found = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name, name))
-    else:
-        found = REGISTRIES.get(group, {}).get("dataclass_registry", {}).get(name)
-    return found if is_dataclass(found) else None
-
-
 def _unknown_key(key: str, legal: set[str]) -> str:
-    if key.isupper():
-        option = "--" + key.lower().replace("_", "-")
-        return f"{key} is not a configuration key: use {option}"
-    group, _, name = key.rpartition(".")
-    siblings = sorted(each for each in legal if each.startswith(f"{group}."))
-    hint = nearest(key, siblings) or nearest(key, sorted(legal))
-    if not hint:
-        others = sorted(each for each in legal if each.rpartition(".")[2] == name)
-        hint = f" (did you mean '{others[0]}'?)" if others else ""
-    return f"unknown key '{key}'{hint}"
+    siblings = sorted(name for name in legal if name.startswith(f"{key.rpartition('.')[0]}."))
+    return f"unknown key '{key}'{nearest(key, siblings) or nearest(key, sorted(legal))}"
 
 
 def _processes(path: Path, changes: Mapping[str, str]) -> int:
@@ -233,3 +216,23 @@ def _processes(path: Path, changes: Mapping[str, str]) -> int:
     if not str(value).isdigit() or int(value) < 1:
         raise UserError(f"{key} must be a whole number of at least 1, not '{value}'")
     return int(value)
+
+
+def count_parameters(config: Any) -> int:
+    """Number of parameters (shared ones once), without allocating the model.
+
+    Raises:
+        UserError: the model's settings contradict each other, or a file that the task reads is missing.
+    """
+    import torch
+    from fairseq.models import build_model
+    from fairseq.tasks import setup_task
+    from omegaconf import OmegaConf
+
+    try:
+        task = setup_task(config.task)
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}" if error.strerror else str(error)) from error
+    with torch.device("meta"):
+        model = build_model(OmegaConf.create(OmegaConf.to_container(config.model)), task)
+    return sum(parameter.numel() for parameter in model.parameters())

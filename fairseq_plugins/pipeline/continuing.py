@@ -1,4 +1,8 @@
-"""May a directory be continued: does it hold the same training, a shorter one, or one that has lost its end?"""
+"""What RUN holds of a training: ``run.json`` says which it is, and ``finished`` how it ended.
+
+A training completes, diverges, or fails with an error. A divergence is a result (the same training would diverge
+again), so ``finished`` records the first two. A training may be continued, and a completed one may be made longer.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +10,44 @@ import json
 import math
 import operator
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.outcomes import DIVERGED
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME
-from fairseq_plugins.pipeline.ending import Ending
+from fairseq_plugins.pipeline.fairseq_log import LogReader, error_message, floating_point_error, read_log
+from fairseq_plugins.pipeline.results import CHECKPOINTS, FINISHED, SETTINGS
 
 LIMITS = ("max_update", "max_epoch")
 """Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
-NOT_TO_CHANGE = ("config", "data_fingerprint", "precision", "tokens_per_update")
+NOT_TO_CHANGE = ("config", "precision", "tokens_per_update")
 
 
-def is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
-    """Whether the last checkpoint of a finished training is an older one: its disk was away when it was written."""
-    from fairseq_plugins.checkpoints.damaged import LAST
-    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+# --- which training it is -------------------------------------------------------------------------------------------
 
-    last = run / "checkpoints" / LAST
-    at_its_limit = record["configuration"]["optimization"]["max_update"] == ending.num_updates
-    if ending.reason or not at_its_limit or not last.is_file():
-        return False
+
+def read_record(run: Path) -> dict[str, Any] | None:
+    """The content of ``run.json``; None if no training was started.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    return _read_object(run / SETTINGS)
+
+
+def _read_object(file: Path) -> dict[str, Any] | None:
     try:
-        return (num_updates(read_checkpoint(last)) or 0) < ending.num_updates
-    except UserError:  # said by what uses it: a training that has ended has nothing left to do
-        return False
-
-
-def _limits(record: Mapping[str, Any]) -> list[float]:
-    optimization = record.get("configuration", {}).get("optimization", {})
-    return [optimization.get(name) or math.inf for name in LIMITS]
-
-
-def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a limit of ``new`` is above that of ``old``, and none is below."""
-    before, after = _limits(old), _limits(new)
-    return before != after and all(map(operator.le, before, after))
-
-
-def changed_limits(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The limits that differ, each with its new and its old value."""
-    before, after = (record["configuration"]["optimization"] for record in (old, new))
-    pairs = {name: (after.get(name), before.get(name)) for name in LIMITS}
-    return [f"optimization.{name}: {now}, was {then}" for name, (now, then) in pairs.items() if now != then]
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise UserError(f"{file}: damaged; use another directory, or delete it")
+    return content
 
 
 def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
@@ -57,14 +56,11 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     Raises:
         UserError: settings differ; they are named.
     """
-    changed = [
-        f"{name}: {_short(new[name])}, was {_short(old.get(name))}"
-        for name in NOT_TO_CHANGE
-        if old.get(name) != new[name]
-    ]
+    changed = [f"{name}: {new[name]}, was {old.get(name)}" for name in NOT_TO_CHANGE if old.get(name) != new[name]]
     # An older version did not record the content; the fingerprint differs where a size does.
-    if not changed and "data_content" in old and old["data_content"] != new["data_content"]:
-        changed.append(f"data_content: {_short(new['data_content'])}, was {_short(old['data_content'])}")
+    data = {"data_content": new["data_content"], **old}
+    if any(data.get(name) != new[name] for name in ("data_fingerprint", "data_content")):
+        changed.append("dictionaries or training files differ")
     before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
@@ -86,12 +82,6 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         )
 
 
-def _short(value: Any) -> str:
-    """The value; only the beginning of a fingerprint."""
-    text = str(value)
-    return text if len(text) != 64 else f"{text[:12]}…"
-
-
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The leaves of nested dictionaries under their full names."""
     for key, value in settings.items():
@@ -101,19 +91,98 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def read_record(run: Path) -> dict[str, Any] | None:
-    """The content of ``run.json``; None if no training was started.
+def _limits(record: Mapping[str, Any]) -> list[float]:
+    optimization = record.get("configuration", {}).get("optimization", {})
+    return [optimization.get(name) or math.inf for name in LIMITS]
+
+
+def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a limit of ``new`` is above that of ``old``, and none is below."""
+    before, after = _limits(old), _limits(new)
+    return before != after and all(map(operator.le, before, after))
+
+
+# --- how it ended ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a training.
+
+    Args:
+        num_updates: updates made.
+        epochs: epochs begun.
+        reason: why it failed; empty for a completed training.
+        outcome: the name of the failure.
+    """
+
+    num_updates: int
+    epochs: int
+    reason: str = ""
+    outcome: str = DIVERGED
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command: 0 for a completed training, 1 for one that diverged."""
+        return 1 if self.reason else 0
+
+    def sentence(self) -> str:
+        """One line for the user."""
+        done = f"{self.num_updates} updates, {self.epochs} epoch{'s' if self.epochs != 1 else ''}"
+        return f"{self.outcome} after {done} ({self.reason})" if self.reason else f"finished ({done})"
+
+
+def finished(run: Path) -> Ending | None:
+    """The content of ``RUN/finished``; None if the training has not ended.
 
     Raises:
         UserError: the file is damaged.
     """
-    file = run / "run.json"
-    if not file.exists():
-        return None
+    record = _read_object(run / FINISHED)
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file}: not JSON ({error}); use another directory, or delete it") from error
-    if not isinstance(record, dict):
-        raise UserError(f"{file}: not a JSON object; use another directory, or delete it")
-    return record
+        return None if record is None else Ending(**record)
+    except TypeError as error:
+        raise UserError(f"{run / FINISHED}: damaged; delete it and run the command again") from error
+
+
+def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
+    """Write ``RUN/finished`` for a training that completed or diverged.
+
+    Args:
+        run: the training's directory.
+        code: exit code of the training.
+        log: its log.
+        since: bytes of ``log`` that earlier attempts wrote.
+
+    Raises:
+        UserError: it failed with an error; the message is the training's own.
+    """
+    whole = read_log(log)
+    ending = Ending(whole.updates, whole.epochs)
+    if code:
+        attempt = LogReader(log, since)
+        lines = list(attempt.lines())
+        if attempt.log.ended_by_guard:
+            ending = Ending(whole.updates, whole.epochs, attempt.log.divergence, attempt.log.failure)
+        elif reason := floating_point_error(lines):
+            ending = Ending(whole.updates, whole.epochs, reason)
+        else:
+            raise UserError(error_message(lines) or f"the training ended with code {code}; see {log}")
+    record = asdict(ending) if ending.reason else {"num_updates": ending.num_updates, "epochs": ending.epochs}
+    write_whole(run / FINISHED, json.dumps(record) + "\n")
+    return ending
+
+
+def is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
+    """Whether the last checkpoint of a finished training is an older one: its disk was away when it was written."""
+    from fairseq_plugins.checkpoints.damaged import LAST
+    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+
+    last = run / CHECKPOINTS / LAST
+    at_its_limit = record["configuration"]["optimization"]["max_update"] == ending.num_updates
+    if ending.reason or not at_its_limit or not last.is_file():
+        return False
+    try:
+        return (num_updates(read_checkpoint(last)) or 0) < ending.num_updates
+    except UserError:  # said by what uses it: a training that has ended has nothing left to do
+        return False

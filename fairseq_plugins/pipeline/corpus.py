@@ -19,13 +19,11 @@ class Corpus:
 
     Args:
         fingerprint: of the dictionaries and of the training files' sizes; independent of the path.
-        training_tokens: of the longer side; 0 if unknown.
         longest: tokens of the longest training sentence that the model accepts; None if unknown.
         files: dictionaries and training files.
     """
 
     fingerprint: str
-    training_tokens: int
     longest: int | None
     files: tuple[Path, ...] = ()
 
@@ -60,7 +58,7 @@ def check_data(data: Path, config: Any) -> Corpus:
     sides = pair or ("",)
     if str(task._name) not in ("translation", "language_modeling") and not task.get("source_lang"):
         texts = sorted(data.glob("*.txt"))
-        return Corpus(_fingerprint(texts, []), 0, max(_positions(config), default=None), tuple(texts))
+        return Corpus(_fingerprint(texts, []), max(_positions(config), default=None), tuple(texts))
     dictionaries = [data / (f"dict.{side}.txt" if side else "dict.txt") for side in sides]
     splits = [str(getattr(dataset, "train_subset", "train"))]
     if not dataset.disable_validation:
@@ -78,14 +76,9 @@ def check_data(data: Path, config: Any) -> Corpus:
             "(fairseq-preprocess --joined-dictionary)"
         )
     training = [data / f"{name}.bin" for name in names[: len(sides)]]
-    # fairseq stores a token in two bytes if the dictionary allows it, else in four.
-    tokens = max(
-        path.stat().st_size // (2 if sum(1 for _ in dictionary.open("rb")) < 65500 - 4 else 4)
-        for path, dictionary in zip(training, dictionaries, strict=True)
-    )
     longest = _longest(training, config) if pair else int(task.tokens_per_sample)
     files = (*dictionaries, *training, *(path.with_suffix(".idx") for path in training))
-    return Corpus(_fingerprint(dictionaries, training), tokens, longest, files)
+    return Corpus(_fingerprint(dictionaries, training), longest, files)
 
 
 def _languages(data: Path, task: Any) -> tuple[str, str] | None:

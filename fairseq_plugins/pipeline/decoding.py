@@ -20,7 +20,7 @@ from fairseq_plugins.pipeline.results import Run, read_run
 from fairseq_plugins.scoring.metrics import TASKS, metric_named
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.description import FILE as DESCRIPTION
-from fairseq_plugins.text.description import SUBWORDS, Description, described
+from fairseq_plugins.text.description import SUBWORDS, TOKENISERS, Description, described
 
 TEST_SETS = "test_sets"
 TRANSLATION, LANGUAGE_MODEL, SPEECH = "translation", "language_modeling", "speech_to_text"
@@ -190,37 +190,22 @@ def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {"task": {**flat, "_name": flat.get("task")}} if flat else {}
 
 
-def text_of(args: argparse.Namespace) -> Description:
-    """Tokens, subwords and case of a directory's text: from its ``text.json``, else from the user's flags.
+def text_of(data: Path) -> Description:
+    """Tokens, subwords and case of a directory's text, from its ``text.json``.
 
     Raises:
-        UserError: neither describes it, or they contradict each other.
+        UserError: it has none, or a damaged one.
     """
-    prepared = described(args.data)
-    if prepared is None:
-        required = {"--remove-bpe": args.remove_bpe, "--tokenised": args.tokenised}
-        if missing := [name for name, value in required.items() if not value]:
-            raise UserError(
-                f"{args.data}: no {DESCRIPTION} describes its text; set "
-                f"{' and '.join(missing)}: --remove-bpe {', '.join(SUBWORDS[:-1])} or {SUBWORDS[-1]}, "
-                "--tokenised moses or none"
-            )
-        return Description(args.tokenised, args.remove_bpe, bool(args.lower_cased))
-    for name, requested, known in (
-        ("--remove-bpe", args.remove_bpe, prepared.subwords),
-        ("--tokenised", args.tokenised, prepared.tokeniser),
-        ("--lower-cased", args.lower_cased, prepared.lower_case),
-    ):
-        if requested not in ("", None, known):
-            raise UserError(
-                f"{name} is {requested}, but {args.data} was prepared with {known} "
-                f"(see {DESCRIPTION}, or settings without it)"
-            )
-    return prepared
+    if text := described(data):
+        return text
+    raise UserError(
+        f"{data}: no {DESCRIPTION} describes its text; write it: python -m fairseq_plugins.text describe "
+        f"--tokeniser {'|'.join(TOKENISERS)} --subwords {'|'.join(SUBWORDS)} {data / DESCRIPTION}"
+    )
 
 
 def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
-    text, (source, target) = text_of(args), languages_of(plan.binarised, config)
+    text, (source, target) = text_of(args.data), languages_of(plan.binarised, config)
     sets = []
     for test_set in plan.test_sets:
         prefix = plan.binarised / f"{test_set.subset}.{source}-{target}.{target}"

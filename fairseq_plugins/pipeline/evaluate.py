@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 import logging
-import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -27,7 +26,6 @@ from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.pipeline.self_check import plain_text, write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.text.description import SUBWORDS
 
 # --- options --------------------------------------------------------------------------------------------------------
 
@@ -80,16 +78,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             help="continue although the prepared references differ from the published ones; REASON is in the signature",
         ),
         group.add_argument(
-            "--remove-bpe",
-            choices=SUBWORDS,
-            default="",
-            help="the subwords; needed if DATA has no text.json",
-        ),
-        group.add_argument(
-            "--tokenised", choices=("moses", "none"), default="", help="the tokens; needed if DATA has no text.json"
-        ),
-        group.add_argument("--lower-cased", action=yes_or_no, help="the text is lower-cased"),
-        group.add_argument(
             "--references",
             type=Path,
             metavar="DIR",
@@ -120,9 +108,6 @@ def parser() -> OneLineParser:
         metavar="DIR",
         help="default: RUN/evaluation. Another directory also gets the averaged checkpoint",
     )
-    flags.add_argument(
-        "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
-    )
     return flags
 
 
@@ -146,11 +131,6 @@ def evaluate(args: argparse.Namespace) -> None:
         require_apart(args.output, args.data, "--output")
     plan = make_plan(args)
     model = (args.output or args.run) / AVERAGED
-    if args.dry_run:
-        print(f"# {model}: {plan.averaged}")
-        for test_set in plan.test_sets:
-            print(shlex.join(["fairseq-deep", *decoding_command(plan, test_set, model)]))
-        return
     workspace = Workspace(args.output or args.run / EVALUATION)
     with interruptible(), workspace.claimed():
         if plan.run.finished is None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import importlib.util
 import json
 import logging
+import mmap
 import multiprocessing
 import os
 import platform
@@ -18,26 +18,36 @@ import runpy
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, report
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.pipeline.configuration import quoted, read_configuration, taken_as_it_is
-from fairseq_plugins.pipeline.continuing import changed_limits, check_unchanged, is_longer, is_lost, read_record
+from fairseq_plugins.pipeline.configuration import (
+    Configuration,
+    count_parameters,
+    quoted,
+    read_configuration,
+    taken_as_it_is,
+)
+from fairseq_plugins.pipeline.continuing import (
+    Ending,
+    check_unchanged,
+    finished,
+    is_longer,
+    is_lost,
+    read_record,
+    say_how_it_ended,
+)
 from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
-from fairseq_plugins.pipeline.ending import Ending, finished, say_how_it_ended
-from fairseq_plugins.pipeline.fits import check_disk, gigabytes, size_of
 from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
 from fairseq_plugins.pipeline.progress import Progress, Screen
 from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION
@@ -74,24 +84,7 @@ SET_HERE = {
 
 @dataclass(frozen=True)
 class Request:
-    """The user's request.
-
-    Args:
-        config: the YAML file.
-        data: a prepared directory, or one that ``fairseq-preprocess`` made.
-        run: the training's own directory.
-        changes: KEY=VALUE.
-        processes: of this machine; None for one per device.
-        nodes: number of machines; ``rank`` is the number of this one.
-        master_addr: host of machine 0.
-        master_port: its port; None for any free one.
-        precision: ``auto`` or a precision.
-        tensorboard, wandb_project: additional logs.
-        valid_bleu: whether each validation translates; None as configured.
-        checks: whether the disk is checked.
-        quiet: do not show the progress.
-        dry_run: only print the command.
-    """
+    """The user's request: the options of ``fairseq-deep run``, whose help says what each is."""
 
     config: Path
     data: Path
@@ -106,7 +99,6 @@ class Request:
     tensorboard: bool = False
     wandb_project: str = ""
     valid_bleu: bool | None = None
-    checks: bool = True
     quiet: bool = False
     dry_run: bool = False
 
@@ -137,12 +129,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             help="translation: BLEU and two sample translations at each validation, with beam 1 unless the "
             "configuration sets another; they change no weight and choose no checkpoint; default: as configured "
             "(task.eval_bleu)",
-        ),
-        group.add_argument(
-            "--checks",
-            action=argparse.BooleanOptionalAction,
-            default=True,
-            help="check first that the disk has room for the checkpoints (default: yes)",
         ),
         group.add_argument(
             "--quiet",
@@ -203,18 +189,10 @@ def train(request: Request) -> int:
     with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
         log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
         since, screen = log.stat().st_size if log.exists() else 0, Screen()
-        with _started(request, log) as (plan, child):
-            for line in plan.lines:
-                screen.say(line)
-            if plan.ending is not None:
-                return plan.ending.exit_code
-            if request.dry_run:
-                screen.say(shlex.join(plan.command))
-                return 0
-            # Only the first machine logs the numbers.
-            code = _followed(child, None if request.quiet or request.rank else Progress(log, since, screen))
+        # Only the first machine logs the numbers.
+        trains, code = _trained(request, log, None if request.quiet or request.rank else Progress(log, since, screen))
         screen.show("")
-        if request.rank:
+        if not trains or request.rank:
             return code
         ending = say_how_it_ended(request.run, code, log, since)
         (Screen(sys.stderr) if ending.exit_code else screen).say(f"{request.run}: {ending.sentence()}")
@@ -251,7 +229,8 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     Raises:
         UserError: the configuration, the data, the disk or the number of processes do not fit.
     """
-    _check_loggers(request)
+    if request.rank >= request.nodes:
+        raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")
     data = taken_as_it_is(binarised(request.data))
     recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
     config = recipe.config
@@ -261,39 +240,26 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     precision = choose_precision(request.precision, config, machine, before)
     batches = Batches.of(config, recipe.processes, corpus.longest)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
-    _check_gpus(request, machine, sharing)
-    size = size_of(config, precision.name, batches.tokens, corpus.training_tokens)
-    if request.checks:
-        check_disk(size, request.run)
+    if not machine.on_cpu and sharing.processes > len(machine.gpus):
+        raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")
     how = (*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config))
-    fitted = _fitted(request, data, machine, sharing, how)
-    command = _command(request, recipe.file, machine, sharing, (*recipe.overrides, *fitted))
-    record = _record(request, recipe.file, config, corpus, machine, sharing)
-    record |= {"precision": precision.name, "tokens_per_update": batches.tokens, "parameters": size.parameters}
-    record |= {"command": list(command), "checkpoints": {"bytes": size.disk, "count": size.checkpoints}}
+    where = ("--config-dir", str(recipe.file.resolve().parent), "--config-name", recipe.file.stem)
+    command = (
+        *_launcher(request, machine, sharing),
+        *("-m", "fairseq_plugins.cli", "hydra-train", *where, *recipe.overrides),
+        *_overrides(request, data, machine, sharing, how),
+    )
+    record = {
+        **_record(request, recipe, corpus, machine, sharing),
+        "precision": precision.name,
+        "tokens_per_update": batches.tokens,
+        "parameters": count_parameters(config),
+        "command": list(command),
+    }
     return Plan(command, record, tuple(_lines(record, machine, sharing, precision)))
 
 
-def _check_loggers(request: Request) -> None:
-    """Refuse a logger that is not installed; fairseq only logs a line and continues."""
-    if request.tensorboard and not any(map(_installed, ("tensorboard", "tensorboardX"))):
-        raise UserError("--tensorboard needs a package that is not installed: pip install tensorboardX")
-    if request.wandb_project and not _installed("wandb"):
-        raise UserError("--wandb-project needs a package that is not installed: pip install wandb")
-
-
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
-
-
-def _check_gpus(request: Request, machine: Machine, sharing: Sharing) -> None:
-    if not machine.on_cpu and sharing.processes > len(machine.gpus):
-        raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")
-    if request.rank >= request.nodes:
-        raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")
-
-
-def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, how: Sequence[str]) -> tuple[str, ...]:
+def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing, how: Sequence[str]) -> list[str]:
     """The overrides for this machine and for the files of RUN."""
     run = taken_as_it_is(request.run)
     overrides = [
@@ -315,7 +281,7 @@ def _fitted(request: Request, data: Path, machine: Machine, sharing: Sharing, ho
         overrides.append(f"common.tensorboard_logdir={quoted(run / 'tensorboard')}")
     if request.wandb_project:
         overrides.append(f"common.wandb_project={quoted(request.wandb_project)}")
-    return tuple(overrides)
+    return overrides
 
 
 def _bleu_of_validation(request: Request, config: Any) -> list[str]:
@@ -334,12 +300,11 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
         search = {"beam": 1, **({} if form == "fairseq" else {"lenpen_form": form})}
         overrides.append(f"++task.eval_bleu_args={quoted(json.dumps(search))}")
     if text := described(request.data):
-        words = "moses" if text.tokeniser == "moses" else "space"
-        languages = {"source_lang": task.source_lang, "target_lang": task.target_lang}
-        known = {name: language for name, language in languages.items() if language}
+        in_tokens = text.tokeniser == "moses"
+        languages = {name: task[name] for name in ("source_lang", "target_lang") if in_tokens and task[name]}
         overrides += [
-            f"++task.eval_bleu_detok={words}",
-            f"++task.eval_bleu_detok_args={quoted(json.dumps(known if words == 'moses' else {}))}",
+            f"++task.eval_bleu_detok={'moses' if in_tokens else 'space'}",
+            f"++task.eval_bleu_detok_args={quoted(json.dumps(languages))}",
             f"++task.eval_bleu_remove_bpe={text.subwords}",
         ]
     return overrides
@@ -363,22 +328,18 @@ def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str
     return (*python, "-m", "torch.distributed.run", *place.split(), *master)
 
 
-def _command(
-    request: Request, file: Path, machine: Machine, sharing: Sharing, overrides: Sequence[str]
-) -> tuple[str, ...]:
-    where = ("--config-dir", str(file.resolve().parent), "--config-name", file.stem)
-    hydra = ("-m", "fairseq_plugins.cli", "hydra-train", *where, *overrides)
-    return _launcher(request, machine, sharing) + hydra
-
-
 def _record(
-    request: Request, file: Path, config: Any, corpus: Corpus, machine: Machine, sharing: Sharing
+    request: Request, recipe: Configuration, corpus: Corpus, machine: Machine, sharing: Sharing
 ) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
-    devices = list(machine.gpus[: sharing.processes]) or [machine.processor]
+    versions = {"python": platform.python_version()}
+    for package in ("fairseq-deep", "fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf"):
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    config = recipe.config
     return {
-        "config": name_of(file),
+        "config": name_of(recipe.file),
         "overrides": list(request.changes),
         "method": str(config.model.get("_name") or config.model),
         "seed": int(config.common.seed),
@@ -387,26 +348,14 @@ def _record(
         "data_content": corpus.content(),
         "nodes": request.nodes,
         "processes": sharing.processes * request.nodes,
-        "devices": devices,
+        "devices": list(machine.gpus[: sharing.processes]) or [machine.processor],
         "update_freq": list(sharing.update_freq),
         "max_tokens": sharing.batches.max_tokens,
         "batch_size": sharing.batches.batch_size,
-        "versions": _versions(),
+        "versions": versions,
         "git_commit": commit(),
         "configuration": OmegaConf.to_container(config),
     }
-
-
-def _versions() -> dict[str, str]:
-    names = ("fairseq-deep", "fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf")
-    return {"python": platform.python_version(), **{name: found for name in names if (found := _version(name))}}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision: Precision) -> list[str]:
@@ -422,7 +371,6 @@ def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision
         f"{count} process{'es' if count > 1 else ''} on {where}, {precision.name}{other}",
         f"{batch} x update_freq {freq} x {count} = at most {total} an update{same}",
         *([sharing.note] if sharing.note else []),
-        f"checkpoints: at most {record['checkpoints']['count']}, about {gigabytes(record['checkpoints']['bytes'])}",
     ]
 
 
@@ -447,11 +395,10 @@ def begun(request: Request) -> Plan:
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
-    if longer and old is not None and made_of_it:
+    if longer and made_of_it:
         # Refused now: the evaluation would refuse only after hours of training, and a package would hold old weights.
         raise UserError(
-            f"{' and '.join(made_of_it)}: made of a shorter training "
-            f"({'; '.join(changed_limits(old, plan.record))}); to train on, move or delete what is named"
+            f"{' and '.join(made_of_it)}: made of the shorter training; to train on, move or delete what is named"
         )
     from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
 
@@ -472,38 +419,38 @@ def begun(request: Request) -> Plan:
 # --- the training ---------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _started(request: Request, log: Path) -> Iterator[tuple[Plan, ForkProcess]]:
-    """Plan a training and start it, in a fork of this process, which has not imported torch; end it with the block.
+def _trained(request: Request, log: Path, progress: Progress | None) -> tuple[bool, int]:
+    """Plan a training and train, in a fork of this process, which has not imported torch; show the progress.
+
+    Returns:
+        whether the training has begun, and the exit code as in a shell.
 
     Raises:
-        UserError: as :func:`begun`, or the fork was killed.
-        SystemExit: the fork failed by a defect and has printed its trace.
+        UserError: the fork was killed before the training began.
     """
     sys.stdout.flush()
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_plan_and_train, args=(request, log, sender, os.getpid()))
+    trains = mmap.mmap(-1, 1)  # shared with the fork, which sets it
+    child = multiprocessing.get_context("fork").Process(
+        target=_plan_and_train, args=(request, log, trains, os.getpid())
+    )
     child.start()
-    sender.close()
     try:
-        answer = receiver.recv()
-        if isinstance(answer, UserError):
-            raise answer
-        yield answer, child
-    except EOFError:
-        child.join()
-        if child.exitcode == 1:
-            raise SystemExit(1) from None
-        raise UserError("the check before the training was killed; is the memory full?") from None
+        while child.exitcode is None:
+            child.join(POLLED)
+            if progress is not None and trains[0]:
+                progress.poll()
     finally:
         # SIGTERM ends Python at once; checkpoints are whole at any time.
         child.terminate()
         child.join()
+    code = child.exitcode
+    if code < 0 and not trains[0]:
+        raise UserError("the check before the training was killed; is the memory full?")
+    return bool(trains[0]), code if code >= 0 else 128 - code
 
 
-def _plan_and_train(request: Request, log: Path, sender: Connection, parent: int) -> None:
-    """Send the plan of a training, or the mistake that prevents it; then be the command of the plan.
+def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int) -> None:
+    """Print the plan of a training, or the mistake that prevents it; then be the command of the plan.
 
     Neither the imports nor the context on a GPU are made twice.
     """
@@ -517,12 +464,13 @@ def _plan_and_train(request: Request, log: Path, sender: Connection, parent: int
         mistake = users_mistake(error)
         if mistake is None:
             raise
-        sender.send(mistake)
-        return
-    sender.send(plan)
-    sender.close()
+        report(mistake)
+        sys.exit(mistake.exit_code)
+    for line in (*plan.lines, *([shlex.join(plan.command)] if request.dry_run and plan.command else [])):
+        Screen().say(line)
     if plan.ending is not None or request.dry_run:
-        return
+        sys.exit(plan.ending.exit_code if plan.ending else 0)
+    trains[0] = 1
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.dup2(output, 1)
@@ -531,31 +479,15 @@ def _plan_and_train(request: Request, log: Path, sender: Connection, parent: int
     # env NAME=VALUE python -m MODULE ARGUMENT ...
     at = plan.command.index("-m")
     pairs = (word.partition("=") for word in plan.command[1 : at - 1])
-    os.environ.update({**{name: value for name, _, value in pairs}, **_of_wandb(request)})
+    os.environ.update((name, value) for name, _, value in pairs)
+    if request.wandb_project:
+        # A resumed training continues its curve.
+        identity = sha256(f"{request.run.resolve()}\n".encode()).hexdigest()[:16]
+        own = {"WANDB_NAME": request.run.name, "WANDB_RUN_ID": identity, "WANDB_RESUME": "allow"}
+        os.environ.update({name: value for name, value in own.items() if not os.environ.get(name)})
     sys.argv = ["-m", *plan.command[at + 2 :]]
     try:
         runpy.run_module(plan.command[at + 1], run_name="__main__", alter_sys=True)
     finally:
         # A fork ends without them: loggers such as W&B finish there.
         atexit._run_exitfuncs()
-
-
-def _followed(child: ForkProcess, progress: Progress | None) -> int:
-    """Wait for the end of a training, show its progress, and return its exit code as in a shell."""
-    while child.exitcode is None:
-        child.join(POLLED)
-        if progress is not None:
-            progress.poll()
-    return child.exitcode if child.exitcode >= 0 else 128 - child.exitcode
-
-
-def _of_wandb(request: Request) -> dict[str, str]:
-    """Environment variables with which a resumed training continues its W&B curve."""
-    if not request.wandb_project:
-        return {}
-    own = {
-        "WANDB_NAME": request.run.name,
-        "WANDB_RUN_ID": sha256(f"{request.run.resolve()}\n".encode()).hexdigest()[:16],
-        "WANDB_RESUME": "allow",
-    }
-    return {name: os.environ.get(name) or value for name, value in own.items()}

@@ -18,14 +18,13 @@ from fairseq_plugins.files import checksum, require_no_input, whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.another_dictionary import recorded, refuse_dictionaries, trained_on
 from fairseq_plugins.pipeline import averaging
+from fairseq_plugins.pipeline.continuing import finished
 from fairseq_plugins.pipeline.corpus import binarised, lengths
 from fairseq_plugins.pipeline.decoding import TRANSLATION, configuration_of, languages_of, text_of
-from fairseq_plugins.pipeline.ending import finished
 from fairseq_plugins.pipeline.results import AVERAGED, Run, is_run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
-from fairseq_plugins.text.description import SUBWORDS
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
 from fairseq_plugins.translator.model import build, dictionaries_of, options_of, read_dictionary, write_weights
 from fairseq_plugins.translator.package import (
@@ -55,9 +54,6 @@ def parser() -> OneLineParser:
         "--checkpoint", type=Path, metavar="FILE", help="default: RUN/averaged.pt, else the newest checkpoint"
     )
     flags.add_argument("--licence", default=NO_LICENCE, metavar="TEXT", help="one line on who may use it for what")
-    flags.add_argument("--remove-bpe", choices=SUBWORDS, default="", help="the subwords, where DIR does not say")
-    flags.add_argument("--tokenised", choices=("moses", "none"), default="", help="the tokens, where DIR does not say")
-    flags.add_argument("--lower-cased", action="store_true", default=None, help="all letters are small")
     flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, where DIR has none")
     flags.add_argument("--truecaser", type=Path, metavar="FILE", help="of truecased text: Moses' model")
     flags.add_argument("--force", action="store_true", help="overwrite OUT, a package, and its exports")
@@ -92,7 +88,7 @@ def package(args: argparse.Namespace) -> None:
     data_bin = binarised(args.data)
     source, target = languages_of(data_bin, config)
     settings = settings_of(args.data)
-    form = form_of((source, target), text_of(args), settings)
+    form = form_of((source, target), text_of(args.data), settings)
     files = files_of(args, form, settings)
     files |= {f"dict.{language}.txt": data_bin / f"dict.{language}.txt" for language in (source, target)}
     options = options_of(state, checkpoint)

@@ -95,7 +95,7 @@ class Training(Subject):
         object.__setattr__(self, "words", self._words)
 
     def _words(self, inputs: Path, place: Path) -> Sequence[str]:
-        how = ["--processes", str(self.processes), "--quiet", "--no-checks"]
+        how = ["--processes", str(self.processes), "--quiet"]
         return ["run", str(CONFIG), str(inputs / "prepared"), str(place), *TINY, *self.changes, *how]
 
     def torn(self, place: Path, whole: Path) -> Iterator[str]:

@@ -90,8 +90,8 @@ def test_a_language_model(tmp_path: Path, fairseq_deep: Command) -> None:
 
 def test_package(data: Path, toy_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     other = swapped(data, tmp_path / "other", "dict.en.txt")
-    words = ["--tokenised", "none", "--remove-bpe", "none", "--data", str(other)]
-    assert package([str(toy_checkpoint), str(tmp_path / "package"), *words]) == EXIT_CODE
+    (other / "text.json").write_text('{"tokeniser": "none"}')
+    assert package([str(toy_checkpoint), str(tmp_path / "package"), "--data", str(other)]) == EXIT_CODE
     assert capfd.readouterr().err == other_dictionary(toy_checkpoint, "target dictionary", other) + "\n"
     assert not (tmp_path / "package").exists()
     assert [recorded(state) for state in ([1], {"args": None, "cfg": None}, {"extra_state": None})] == [{}, {}, {}]

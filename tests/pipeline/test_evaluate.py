@@ -91,8 +91,8 @@ def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, d
     assert plan(run, data).flags == ("--beam", "5", "--lenpen", "1", *task)
 
 
-def how_it_is_made_plain(run: Path, data: Path, *arguments: str) -> tuple[str, str, bool]:
-    text = plan(run, data, *arguments).text
+def how_it_is_made_plain(run: Path, data: Path) -> tuple[str, str, bool]:
+    text = plan(run, data).text
     assert text is not None
     return text.subwords, text.tokeniser, text.lower_case
 
@@ -104,9 +104,6 @@ def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_g
     (data / "text" / "test.tok.en").write_text("1 2 3\n" * 60)
     (data / "raw" / "test.en").write_text("One\n" * 60)
     assert how_it_is_made_plain(run, data) == ("none", "none", False)
-    assert how_it_is_made_plain(run, data, "--remove-bpe=none", "--tokenised=none") == ("none", "none", False)
-    assert re.match("--remove-bpe is subword_nmt, but .*with none ", refusal(run, data, "--remove-bpe=subword_nmt"))
-    assert re.match("--lower-cased is True, but .*with False ", refusal(run, data, "--lower-cased"))
     describe(data, tokeniser="moses", subwords="sentencepiece", lower_case=True)
     assert how_it_is_made_plain(run, data) == ("sentencepiece", "moses", True)
     ours = plan(run, data)
@@ -122,16 +119,17 @@ def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_g
 
 def test_what_fairseq_preprocess_alone_has_made_needs_the_references_and_what_the_text_is_in(run, data, tmp_path):
     alone, place = data / "data-bin", tmp_path / "mine"
+    (data / "text.json").unlink()
     assert refusal(run, alone) == (
-        f"{alone}: no text.json describes its text; set --remove-bpe and "
-        "--tokenised: --remove-bpe subword_nmt, sentencepiece or none, --tokenised moses or none"
+        f"{alone}: no text.json describes its text; write it: python -m fairseq_plugins.text describe "
+        f"--tokeniser moses|none|bytes --subwords subword_nmt|sentencepiece|none {alone}/text.json"
     )
-    said = ("--remove-bpe=none", "--tokenised=none")
+    describe(alone, tokeniser="none")
     absent = "data-bin/raw/test.en: no such file; --references DIR names the directory of the published references"
-    assert refusal(run, alone, *said).endswith(absent)
+    assert refusal(run, alone).endswith(absent)
     place.mkdir()
     (data / "raw" / "test.en").rename(place / "test.en")
-    ours = plan(run, alone, *said, f"--references={place}")
+    ours = plan(run, alone, f"--references={place}")
     assert ours.test_sets == (TestSet("test", "test", place / "test.en"),)
     assert ours.binarised == alone
 

@@ -139,8 +139,6 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
             ["x", "y", "--max-tokens=0"],
             "--max-tokens 0: not a whole number of at least 1 (fairseq-deep evaluate --help says more)",
         ),
-        (["x", "y", "--remove-bpe=bpe"], "unknown --remove-bpe 'bpe'; legal values: none, sentencepiece, subword_nmt"),
-        (["x", "y", "--tokenised=1"], "unknown --tokenised '1'; legal values: moses, none"),
         (["nowhere", "y"], "nowhere: no such directory"),
     ],
 )

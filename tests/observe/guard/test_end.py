@@ -22,7 +22,7 @@ from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, UserError, raised_in_worker
 from fairseq_plugins.observe.guard.guarding import record as guard_record
 from fairseq_plugins.observe.guard.installing import check_norms
-from fairseq_plugins.pipeline import ending
+from fairseq_plugins.pipeline import continuing
 from fairseq_plugins.pipeline.fairseq_log import read_log
 from fairseq_plugins.pipeline.verdicts import judge
 from tests import processes, toy
@@ -70,7 +70,7 @@ def test_scripts_and_report_call_it_diverged(ended: tuple[Path, int, str], tmp_p
     assert (judge(read_log(log), 3.0).outcome, judge(read_log(log), 3.0).reason) == ("diverged", reason)
     finished = tmp_path / "run" / "finished"
     finished.parent.mkdir()
-    assert ending.say_how_it_ended(finished.parent, code, log, since=0).exit_code == 1
+    assert continuing.say_how_it_ended(finished.parent, code, log, since=0).exit_code == 1
     written = json.loads(finished.read_text())
     assert (written["outcome"], written["reason"]) == ("diverged", reason)
 
@@ -80,7 +80,7 @@ def test_a_run_that_failed_to_train_is_called_that(tmp_path: Path) -> None:
     text = "failed to train: training loss 9.01 bits a token after 4400 updates, the frequencies alone give 9.1"
     prefix = "2026-01-01 00:00:00 | INFO | fairseq_cli.train.guard | "
     log.write_text(f"{prefix}{guard_record(4400, f'{text}; stop', ends=text)}\nerror: {text}\n")
-    assert ending.say_how_it_ended(tmp_path, 3, log, since=0).exit_code == 1
+    assert continuing.say_how_it_ended(tmp_path, 3, log, since=0).exit_code == 1
     assert json.loads((tmp_path / "finished").read_text())["outcome"] == "failed to train"
     assert judge(read_log(log), None).outcome == "failed to train"
 
@@ -196,7 +196,7 @@ def test_log_and_pipeline_call_it_diverged(toy_data: Path, tmp_path: Path, monke
     assert read_log(log).divergence == reason
     # The same from the line of the terminal alone.
     log.write_text(f"error: {caught.value}\n")
-    assert ending.say_how_it_ended(tmp_path, DIVERGED_EXIT_CODE, log, since=0).sentence() == (
+    assert continuing.say_how_it_ended(tmp_path, DIVERGED_EXIT_CODE, log, since=0).sentence() == (
         f"diverged after 0 updates, 0 epochs ({reason})"
     )
     assert json.loads((tmp_path / "finished").read_text())["reason"] == reason
