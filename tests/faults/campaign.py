@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.commands import Job, import_what_is_slow
-from tests.faults.hits import CLOCK, FAULTS, Fault, Running
-from tests.faults.subjects import SUBJECTS, Subject, Training, is_unfinished, remove, write_text
+from tests.faults.hits import FAULTS, Fault, Running
+from tests.faults.subjects import SUBJECTS, Subject, is_unfinished, remove, write_text
 
 LONGEST = 120.0
 """Seconds after which a command hangs."""
@@ -25,16 +25,11 @@ class Outcome:
     """What has become of one subject under one fault.
 
     Args:
-        subject, fault: their names.
-        seed: repeats the same moments, as far as the machine lets it.
         hits: made.
         through: how often the command came to its end, and its result was compared.
         failures: what did not hold; empty if all did.
     """
 
-    subject: str
-    fault: str
-    seed: int
     hits: int = 0
     through: int = 0
     failures: list[str] = field(default_factory=list)
@@ -82,8 +77,7 @@ class Workshop:
         """Give the command."""
         place = self.result(subject)
         place.parent.mkdir(exist_ok=True)
-        words = subject.words(self.inputs, place)
-        return Job(words, self.root / "said", {"FAULTS_CLOCK": str(self.root / CLOCK)})
+        return Job(subject.words(self.inputs, place), self.root / "said")
 
     def run(self, subject: Subject) -> tuple[int, str]:
         """Give the command and wait for its end; again if a process of an earlier one has yet to end."""
@@ -98,15 +92,14 @@ class Workshop:
             if not BUSY.search(said) or time.monotonic() > until:
                 return code, said
 
-    def campaign(self, subject: Subject, name: str, hits: int, seed: int, until: float = float("inf")) -> Outcome:
-        """Hit one subject by one fault so many times, or until a time of ``time.monotonic``."""
-        outcome = Outcome(subject.name, name, seed)
+    def campaign(self, subject: Subject, name: str, hits: int, seed: int) -> Outcome:
+        """Hit one subject by one fault so many times."""
+        outcome = Outcome()
         undisturbed = self.undisturbed(subject)
         remove(self.result(subject))
-        (self.root / CLOCK).unlink(missing_ok=True)
         chance = random.Random(f"{seed} {subject.name} {name}")
         try:
-            while outcome.hits < hits and (time.monotonic() < until or not outcome.hits):
+            while outcome.hits < hits:
                 self._hit_one_run(subject, FAULTS[name], chance, outcome, undisturbed, hits)
             code, said = self.run(subject)
             if code:
@@ -165,25 +158,3 @@ def _wait_for_moment(job: Job, place: Path, chance: random.Random, seconds: floa
 def _unfinished(place: Path) -> Iterator[str]:
     for _, directories, files in os.walk(place.parent):
         yield from (name for name in [*directories, *files] if is_unfinished(name))
-
-
-def pairs(only: list[str] | None = None, read_only: bool = True) -> list[tuple[Subject, str]]:
-    """Every subject with every fault that makes sense for it; ``only`` names subjects, faults, or both."""
-    names = set(only or ())
-    subjects, faults = names & SUBJECTS.keys(), names & FAULTS.keys()
-    return [
-        (subject, name)
-        for name, fault in FAULTS.items()
-        for subject in SUBJECTS.values()
-        if (not subjects or subject.name in subjects) and (not faults or name in faults)
-        if (name != "read-only disk" or read_only) and _makes_sense(subject, fault.for_one)
-    ]
-
-
-def _makes_sense(subject: Subject, for_one: str) -> bool:
-    kinds = {
-        "": True,
-        "training": isinstance(subject, Training),
-        "data": isinstance(subject, Training) or not subject.needs,
-    }
-    return kinds.get(for_one, subject.name == for_one)

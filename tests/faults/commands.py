@@ -19,15 +19,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
 import fairseq_plugins
-from tests.faults import clock
 
 PR_SET_CHILD_SUBREAPER = 36
 GRACE = 15.0
@@ -64,8 +62,6 @@ def _become(words: Sequence[str], environment: dict[str, str], before: Any) -> N
         _forget(environment)
         at = words.index("-m")
         sys.argv = sys.orig_argv[:] = [words[at], *words[at + 2 :]]
-        with contextlib.suppress(KeyError):
-            clock.install(os.environ["FAULTS_CLOCK"])
         runpy.run_module(words[at + 1], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
@@ -122,31 +118,22 @@ class Job:
     Args:
         words: its arguments.
         said: a file for what it prints.
-        environment: variables to add to ours.
-        module: what runs; ``fairseq-deep`` if it is not given.
     """
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        said: Path,
-        environment: Mapping[str, str] = MappingProxyType({}),
-        module: str = "fairseq_plugins.cli",
-    ) -> None:
+    def __init__(self, words: Sequence[str], said: Path) -> None:
         _adopt_orphans(True)
         with open(said, "wb") as output:
             # A terminal, which is on no disk.
             self._screen = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=output, start_new_session=True)
         self._before = set(_descendants(os.getpid()))
         self._said = said
-        command = [sys.executable, "-m", module, *words]
+        command = [sys.executable, "-m", "fairseq_plugins.cli", *words]
         self.process = ForkingPopen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=self._screen.stdin,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, **environment},
         )
         assert self._screen.stdin is not None
         self._screen.stdin.close()

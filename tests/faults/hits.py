@@ -16,7 +16,6 @@ from pathlib import Path
 from tests.faults.commands import Job
 from tests.faults.subjects import LAST, Subject, files_of
 
-CLOCK = "clock"
 LONGEST_START = 60.0
 """Seconds until a training has written its first checkpoint."""
 
@@ -62,12 +61,6 @@ def kill_one(running: Running, chance: random.Random) -> Heal:
     return nothing
 
 
-def kill_rank(running: Running, chance: random.Random) -> Heal:
-    """SIGKILL to one of the processes that started last: of two that train together, one."""
-    running.job.send(signal.SIGKILL, running.job.processes()[-1:])
-    return nothing
-
-
 def terminate(running: Running, chance: random.Random) -> Heal:
     """SIGTERM to the command, as of a scheduler."""
     running.job.send(signal.SIGTERM, [running.job.process.pid])
@@ -80,16 +73,6 @@ def interrupt(running: Running, chance: random.Random) -> Heal:
         os.killpg(running.job.process.pid, signal.SIGINT)
     except ProcessLookupError:
         pass
-    return nothing
-
-
-def pause(running: Running, chance: random.Random) -> Heal:
-    """SIGSTOP for a while, to all processes or to one."""
-    processes = running.job.processes()
-    stopped = processes if chance.random() < 0.5 else [chance.choice(processes)] if processes else []
-    running.job.send(signal.SIGSTOP, stopped)
-    time.sleep(chance.uniform(0.2, 1.0))
-    running.job.send(signal.SIGCONT, stopped)
     return nothing
 
 
@@ -216,19 +199,6 @@ def _replace(path: Path, content: bytes) -> None:
     os.replace(new, path)
 
 
-def clock_jumps(running: Running, chance: random.Random) -> Heal:
-    """The time of day is another by up to 100 days, and so are the times of files."""
-    ahead = chance.choice([-1, 1]) * chance.uniform(1, 100) * 86400
-    clock = running.inputs.parent / CLOCK
-    clock.write_text(str(ahead), encoding="ascii")
-    for path in files_of(running.place).values():
-        try:
-            os.utime(path, (time.time() + chance.uniform(-ahead, ahead),) * 2)
-        except OSError:
-            continue
-    return nothing
-
-
 @dataclass(frozen=True)
 class Fault:
     """A fault.
@@ -237,13 +207,11 @@ class Fault:
         hit: does it.
         codes: exit codes of a command that was hit and has ended; 0 where it was through before.
         patience: seconds that it may go on before what was done is undone.
-        for_one: the only subject or kind of subjects that it makes sense for; empty for all.
     """
 
     hit: Callable[[Running, random.Random], Heal]
     codes: tuple[int, ...]
     patience: float = 30.0
-    for_one: str = ""
 
 
 KILLED = -signal.SIGKILL
@@ -251,13 +219,10 @@ FAULTS: Mapping[str, Fault] = {
     "kill": Fault(kill_everything, (0, KILLED)),
     # A command ends with 137 where a process that it waits for was killed.
     "kill one": Fault(kill_one, (0, 1, 2, KILLED, 137, 143)),
-    "kill rank": Fault(kill_rank, (0, 2, KILLED), for_one="two processes"),
     "terminate": Fault(terminate, (0, 130, -signal.SIGTERM)),
     "interrupt": Fault(interrupt, (0, 130)),
-    "pause": Fault(pause, (0,), patience=0.2),
     "full disk": Fault(full_disk, (0, 2), patience=20.0),
     "read-only disk": Fault(read_only, (0, 2), patience=5.0),
-    "vanished directory": Fault(vanished, (0, 2, KILLED), patience=3.0, for_one="training"),
-    "changed data": Fault(changed_data, (0, 2, KILLED), patience=0.2, for_one="data"),
-    "clock": Fault(clock_jumps, (0,), patience=0.2),
+    "vanished directory": Fault(vanished, (0, 2, KILLED), patience=3.0),
+    "changed data": Fault(changed_data, (0, 2, KILLED), patience=0.2),
 }

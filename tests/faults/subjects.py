@@ -54,7 +54,7 @@ class Subject:
     """A command.
 
     Args:
-        name: for ``--only`` and the table.
+        name: for the tests.
         words: of the command, from the directory of its inputs and that of its result.
         needs: makes the inputs by this subject's name; empty for the text alone.
     """
