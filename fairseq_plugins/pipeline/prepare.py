@@ -21,7 +21,7 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
-from fairseq_plugins.text import bpe, description, join, parallel, pieces
+from fairseq_plugins.text import bpe, description, parallel, pieces, words
 from fairseq_plugins.text.command import as_option, value_of
 from fairseq_plugins.text.tokenise import tokenise
 
@@ -355,7 +355,7 @@ class Preparation:
             self._make(bpe.apply_bpe, path, output, codes=codes, **rare, workers=workers)
 
     def _join_subwords(self, path: Path, output: Path) -> None:
-        self._make(join.join_subwords, path, output, kind=self.settings.given_subwords)
+        self._make(words.join_subwords, path, output, kind=self.settings.given_subwords)
 
     def _select(self, kept: Path | None, path: Path, output: Path) -> None:
         """The lines with the numbers in ``kept``; all lines without it, as a hard link where there are hard links."""

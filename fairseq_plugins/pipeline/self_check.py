@@ -21,7 +21,7 @@ from fairseq_plugins.scoring.metrics import METRICS, value_of
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.bytes import tokens_of
 from fairseq_plugins.text.description import Description
-from fairseq_plugins.text.lower_case import lower_case
+from fairseq_plugins.text.words import lower_case
 
 FILE = "self-check.json"
 LEAST = 99.0

@@ -36,7 +36,7 @@ STEPS: Mapping[str, str] = {
     "vocabulary": "bpe.write_vocabulary",
     "learn-sentencepiece": "pieces.learn_model",
     "apply-sentencepiece": "pieces.apply_model",
-    "join-subwords": "join.join_subwords",
+    "join-subwords": "words.join_subwords",
     "sgm": "markup.extract_sgm",
     "cut-bytes": "bytes.cut",
     "bytes": "bytes.write_tokens",

@@ -17,7 +17,7 @@ from typing import Literal
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.text.lower_case import lower_case
+from fairseq_plugins.text.words import lower_case
 from fairseq_plugins.workers import Transform
 
 FILE = "text.json"

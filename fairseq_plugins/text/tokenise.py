@@ -15,9 +15,9 @@ from sacremoses import MosesDetokenizer, MosesTokenizer
 from sacremoses.indic import NUKTAS, VIRAMAS
 
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text.lower_case import lower_case as lower_cased
 from fairseq_plugins.text.normalise import normaliser
 from fairseq_plugins.text.truecase import recaser
+from fairseq_plugins.text.words import lower_case as lower_cased
 from fairseq_plugins.workers import Transform, map_lines
 
 

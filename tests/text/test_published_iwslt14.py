@@ -10,9 +10,9 @@ from sacremoses import MosesTokenizer
 
 from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.bpe import load
-from fairseq_plugins.text.lower_case import lower_case
 from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.tokenise import tokeniser
+from fairseq_plugins.text.words import lower_case
 
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 SENTENCES = 6750

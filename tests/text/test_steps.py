@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.commands import Commands
-from fairseq_plugins.text import bpe, description, join, markup, normalise, parallel, pieces, truecase
+from fairseq_plugins.text import bpe, description, markup, normalise, parallel, pieces, truecase, words
 from fairseq_plugins.text.__main__ import STEPS, function_of, main
-from fairseq_plugins.text.lower_case import lower_case
 from fairseq_plugins.text.tokenise import detokenise, detokeniser, one_space, tokenise, tokeniser
+from fairseq_plugins.text.words import lower_case
 
 
 def write(path: Path, lines: Iterable[str]) -> Path:
@@ -76,9 +76,12 @@ def test_a_printed_call_is_the_command_that_does_the_same(tmp_path: Path, capsys
     assert capsys.readouterr().out == "kept 1 of 1 pairs\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
+def test_a_mistake_is_one_line_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "text", ["It’s"])
+    for words_given, line in (
         (["tokenise", "x", "y"], "the following arguments are required: --language ("),
         (["split", "--every", "0", "x", "y", "z"], "--every 0: not a whole number of at least 1"),
         (["clean", "--ratio", "0.5", "a", "b", "c", "d", "e"], "--ratio 0.5: not a number of at least 1"),
@@ -86,18 +89,12 @@ def test_a_printed_call_is_the_command_that_does_the_same(tmp_path: Path, capsys
         (["straighten", "text", "./text"], "text: the output is also an input; choose another name"),
         (["columns", "pairs", "de", "pairs"], "pairs: the output is also an input; choose another name"),
         (["apply-bpe", "--codes", "text", "x", "text"], "text: the output is also an input; choose another name"),
-    ],
-)
-def test_a_mistake_is_one_line_and_writes_nothing(
-    words: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "text", ["It’s"])
-    assert main(words) == 2
-    [printed] = capsys.readouterr().err.splitlines()
-    assert printed.startswith(f"error: {line}")
-    assert [path.name for path in tmp_path.iterdir()] == ["text"]
-    assert read(tmp_path / "text") == ["It’s"]
+    ):
+        assert main(words_given) == 2
+        [printed] = capsys.readouterr().err.splitlines()
+        assert printed.startswith(f"error: {line}")
+        assert [path.name for path in tmp_path.iterdir()] == ["text"]
+        assert read(tmp_path / "text") == ["It’s"]
 
 
 # ---- characters --------------------------------------------------------------------------------------------------
@@ -300,7 +297,7 @@ def test_byte_pair_encoding_is_undone_by_joining_and_rare_subwords_are_split(tmp
     text, codes, cut = write(tmp_path / "text", [WORDS, "", " newer  lowest "]), tmp_path / "codes", tmp_path / "cut"
     assert bpe.learn_merges([text], codes, merges=4) == "4 merges"
     bpe.apply_bpe(text, cut, codes=codes, workers=2)
-    assert made(join.join_subwords, cut, tmp_path / "joined", kind="bpe") == [WORDS, "", " newer lowest "]
+    assert made(words.join_subwords, cut, tmp_path / "joined", kind="bpe") == [WORDS, "", " newer lowest "]
     assert bpe.learn_merges([text], tmp_path / "more", merges=999).endswith(" merges (no pair is left for 999)")
     bpe.learn_merges([write(text, [WORDS])], codes, merges=10)
     assert "low" in made(bpe.apply_bpe, text, cut, codes=codes)[0].split()
@@ -333,12 +330,12 @@ def test_sentencepiece_is_undone_by_joining_and_learns_the_same_again(tmp_path: 
         pieces.learn_model([text], model, size=60)
     assert models[0].read_bytes() == models[1].read_bytes()
     pieces.apply_model(text, tmp_path / "cut", model=models[0], workers=2)
-    assert made(join.join_subwords, tmp_path / "cut", tmp_path / "joined", kind="sentencepiece") == lines
+    assert made(words.join_subwords, tmp_path / "cut", tmp_path / "joined", kind="sentencepiece") == lines
 
 
 def test_subwords_are_joined() -> None:
-    assert join.joined("ei@@ ns , zw@@ ei z@@", "bpe") == "eins , zwei z"
-    assert join.joined("▁ei ns ▁, ▁zw ei ▁z", "sentencepiece") == "eins , zwei z"
+    assert words.joined("ei@@ ns , zw@@ ei z@@", "bpe") == "eins , zwei z"
+    assert words.joined("▁ei ns ▁, ▁zw ei ▁z", "sentencepiece") == "eins , zwei z"
 
 
 def test_marks_of_subwords_are_refused_and_a_stray_one_is_not(tmp_path: Path) -> None:

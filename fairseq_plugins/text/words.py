@@ -1,4 +1,4 @@
-"""Join subwords into words."""
+"""Change the words of a line: lower case like Moses' lowercase.perl, and subwords joined."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Literal
 from fairseq_plugins.lines import read_lines, write_lines
 
 _END_OF_A_PART = re.compile("@@( |$)")
+
+
+def lower_case(line: str) -> str:
+    """Lower-case a line. A sigma at the end of a word becomes σ as in Perl; Python would write ς."""
+    return line.replace("Σ", "σ").lower()
 
 
 def joined(line: str, kind: Literal["bpe", "sentencepiece"]) -> str:
