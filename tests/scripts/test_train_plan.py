@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -201,43 +200,33 @@ def test_several_machines(data: Path, tmp_path: Path) -> None:
 # Precision ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wanted", "configured", "machine", "expected"),
-    [
-        ("auto", "fp16", H100, "fp16"),
-        ("auto", "fp32", H100, "fp32"),
-        ("auto", "bf16", V100, "fp16"),
-        ("auto", "bf16", H100, "bf16"),
-        ("auto", "fp16", CPU, "fp32"),
-        ("auto", "bf16", CPU, "bf16"),
-        ("bf16", "fp16", H100, "bf16"),
-        ("fp32", "fp16", V100, "fp32"),
-        ("auto", "amp", CPU, "fp32"),
-        ("auto", "fp16", BF16_CPU, "amp"),
-        ("auto", "amp", BF16_CPU, "amp"),
-        ("auto", "fp32", BF16_CPU, "fp32"),
-        ("auto", "bf16", BF16_CPU, "bf16"),
-        ("fp32", "fp16", BF16_CPU, "fp32"),
-        ("amp", "fp32", CPU, "amp"),
-    ],
-)
-def test_precision(wanted: str, configured: str, machine: Machine, expected: str) -> None:
-    assert chosen(wanted, configured, machine) == expected
-
-
-@pytest.mark.parametrize(
-    ("before", "machine", "expected"),
-    [
-        ("fp32", BF16_CPU, "fp32"),
-        ("amp", CPU, "amp"),
-        ("amp", BF16_CPU, "amp"),
-        ("fp16", BF16_CPU, "amp"),  # begun on a GPU: another precision on a CPU is refused
-        ("fp16", CPU, "fp32"),
-        ("fp32", V100, "fp16"),
-    ],
-)
-def test_a_training_continues_on_another_cpu_as_it_was_begun(before: str, machine: Machine, expected: str) -> None:
-    assert chosen("auto", "fp16", machine, before) == expected
+def test_precision() -> None:
+    wrong = [
+        (wanted, configured, machine, chosen(wanted, configured, machine))
+        for wanted, configured, machine, expected in (
+            ("auto", "fp16", H100, "fp16"),
+            ("auto", "fp32", H100, "fp32"),
+            ("auto", "bf16", V100, "fp16"),
+            ("auto", "bf16", H100, "bf16"),
+            ("auto", "fp16", CPU, "fp32"),
+            ("auto", "bf16", CPU, "bf16"),
+            ("bf16", "fp16", H100, "bf16"),
+            ("fp32", "fp16", V100, "fp32"),
+            ("auto", "amp", CPU, "fp32"),
+            ("auto", "fp16", BF16_CPU, "amp"),
+            ("auto", "amp", BF16_CPU, "amp"),
+            ("auto", "fp32", BF16_CPU, "fp32"),
+            ("auto", "bf16", BF16_CPU, "bf16"),
+            ("fp32", "fp16", BF16_CPU, "fp32"),
+            ("amp", "fp32", CPU, "amp"),
+        )
+        if chosen(wanted, configured, machine) != expected
+    ]
+    assert wrong == []
+    # A training continues on another CPU as it was begun; fp16 was on a GPU.
+    begun_in = {("fp32", BF16_CPU): "fp32", ("amp", CPU): "amp", ("amp", BF16_CPU): "amp"}
+    begun_in |= {("fp16", BF16_CPU): "amp", ("fp16", CPU): "fp32", ("fp32", V100): "fp16"}
+    assert {key: chosen("auto", "fp16", key[1], key[0]) for key in begun_in} == begun_in
 
 
 def test_precisions_that_are_not_there() -> None:
@@ -274,16 +263,12 @@ def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_
 # What does not fit -------------------------------------------------------------------------------------------------
 
 
-def without(data: Path, directory: Path, name: str) -> Path:
-    shutil.copytree(data, directory / "data-bin")
-    (directory / "data-bin" / name).unlink()
-    return directory
-
-
-@pytest.mark.parametrize("name", ["dict.en.txt", "train.de-en.de.bin", "valid.de-en.en.idx"])
-def test_a_missing_file_is_named(data: Path, tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match=f"data-bin: contains no {name}; is it an output of"):
-        planned(without(data, tmp_path, name), tmp_path / "run")
+def test_a_missing_file_is_named(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(data, tmp_path / "data-bin")
+    for name in ("valid.de-en.en.idx", "train.de-en.de.bin", "dict.en.txt"):
+        (tmp_path / "data-bin" / name).unlink()
+        with pytest.raises(UserError, match=f"data-bin: contains no {name}; is it an output of"):
+            planned(tmp_path, tmp_path / "run")
 
 
 def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
@@ -299,38 +284,30 @@ def test_other_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
         planned(tmp_path, tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> None:
+    for change, message in (
         (
-            ["optimisation.max_update=3"],
+            "optimisation.max_update=3",
             r"unknown key 'optimisation.max_update' \(did you mean 'optimization.max_update'",
         ),
-        (["model.droput=0.1"], r"unknown key 'model.droput' \(did you mean 'model.dropout'\?\)"),
-        (["dropout=0.1"], r"unknown key 'dropout' \(did you mean 'model.dropout'\?\)"),
-        (["model.resid=admin"], r"unknown key 'model.resid' \(did you mean 'model.residual'\?\)"),
-        (["optimization.max_update=many"], r"max_update=many; .*'many' .*"),
-        (["model.residual=admn"], r"'admn' \(did you mean 'admin'\?\)"),
+        ("model.droput=0.1", r"unknown key 'model.droput' \(did you mean 'model.dropout'\?\)"),
+        ("dropout=0.1", r"unknown key 'dropout' \(did you mean 'model.dropout'\?\)"),
+        ("model.resid=admin", r"unknown key 'model.resid' \(did you mean 'model.residual'\?\)"),
+        ("optimization.max_update=many", r"max_update=many; .*'many' .*"),
+        ("model.residual=admn", r"'admn' \(did you mean 'admin'\?\)"),
+        ("model._name=admn_transformer", r"unknown model\._name 'admn_transformer' \(did you mean 'admin_transformer'"),
+        ("task.data=x", "task.data cannot be set here: it is the second argument, DATA"),
+        ("optimization.lr=0.001", r"optimization.lr is a list, even of one value: optimization.lr=\[0.001\]"),
+        ("optimization.update_freq=[0]", r"update_freq has whole numbers of at least 1, as \[2\]; not \[0\]"),
+        ("max_update", "'max_update' is not of the form KEY=VALUE"),
         (
-            ["model._name=admn_transformer"],
-            r"unknown model\._name 'admn_transformer' \(did you mean 'admin_transformer'\?\)",
-        ),
-        (["task.data=x"], "task.data cannot be set here: it is the second argument, DATA"),
-        (["optimization.lr=0.001"], r"optimization.lr is a list, even of one value: optimization.lr=\[0.001\]"),
-        (["optimization.update_freq=[0]"], r"update_freq has whole numbers of at least 1, as \[2\]; not \[0\]"),
-        (["max_update"], "'max_update' is not of the form KEY=VALUE"),
-        (
-            ["optimizer._name=adan"],
+            "optimizer._name=adan",
             r"unknown optimizer\._name 'adan' \(did you mean 'adam'\?\); legal values: adadelta, ",
         ),
-    ],
-)
-def test_a_change_that_means_nothing_is_one_line(
-    data: Path, tmp_path: Path, changes: Sequence[str], message: str
-) -> None:
-    with pytest.raises(UserError, match=message) as found:
-        planned(data, tmp_path, *changes)
-    assert "\n" not in str(found.value)
+    ):
+        with pytest.raises(UserError, match=message) as refused:
+            planned(data, tmp_path, change)
+        assert "\n" not in str(refused.value)
 
 
 def test_a_misspelt_configuration(data: Path, tmp_path: Path) -> None:
