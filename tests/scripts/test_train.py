@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.pipeline.machine import Machine
 from fairseq_plugins.pipeline.run import Request, make_plan
 from tests import toy
+from tests.scripts.running import refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
@@ -172,3 +173,8 @@ def test_two_processes_train_what_one_does(prepared: Path, tmp_path: Path) -> No
         torch.testing.assert_close(reached[name], weight, rtol=1e-5, atol=1e-6, msg=name)
     both = [torch.load(path, weights_only=True) for path in (one, tmp_path / "two/checkpoints" / LAST)]
     assert [each["optimizer_history"][-1]["num_updates"] for each in both] == [7, 7]
+
+
+def test_the_scripts_are_the_commands() -> None:
+    for script, option in (("train.sh", "--precision"), ("evaluate.sh", "--length-penalty")):
+        assert f"(did you mean '{option}'?)" in refusal(script, "a", "b", "c", f"{option[:-1]}x")
