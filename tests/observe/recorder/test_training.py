@@ -265,11 +265,13 @@ def test_by_yaml_as_by_flags(toy_data: Path, tmp_path: Path) -> None:
     assert read(tmp_path / "yaml" / "recorder.jsonl") == by_flags
 
 
-def test_an_overflow_is_recorded_as_not_applied(toy_data: Path, tmp_path: Path) -> None:
+def test_an_overflow_is_recorded_as_not_applied(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # fairseq moves one number to a GPU when it skips an overflow; that is all that keeps it from doing so on a CPU.
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
     flags = ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", str(2**40))
-    with pytest.raises(UserError, match="gradient overflow"):
-        recorded(toy_data, tmp_path, *flags)
-    (entry,) = read(tmp_path / "recorder.jsonl")
+    entry = recorded(toy_data, tmp_path, *flags, updates=1)[0]
     assert (entry.update, entry.applied) == (1, False)
     assert not math.isfinite(entry.values["gradient_norm"])
     assert entry.values["loss_scale"] == 2**40
