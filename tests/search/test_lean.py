@@ -247,3 +247,8 @@ def test_packed_weights_change_rounding_alone(case: str) -> None:
     plain = search([model], data)
     assert_same(search([model], data, decode_precision="float32_packed"), plain)
     assert [one for one in model.modules() if isinstance(one, LowLinear)]
+
+
+def test_lowered_models_translate() -> None:
+    translations = search([models.trained("post_ln")], models.batch(), decode_precision="int8")
+    assert [len(ranked) for ranked in translations] == [3, 3, 3, 3]
