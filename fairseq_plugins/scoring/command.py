@@ -86,7 +86,7 @@ def _score(args: argparse.Namespace) -> None:
         tokenised_systems=_sentences(tokenised),
         tokenised_references=list(map(read_sentences, args.tokenised_references)),
         language_pair=args.language_pair,
-        metrics=args.metrics and [name.strip() for name in args.metrics.split(",")],
+        metrics=None if args.metrics is None else [name.strip() for name in args.metrics.split(",")],
         lower_case=args.lower_case,
         resamples=args.confidence,
     )

@@ -131,4 +131,5 @@ def _damage_named(path: Path) -> Iterator[None]:
         # An OSError without a number comes from a decompressor: damaged data.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise UserError(f"{path}: not unpacked: {str(error).partition(': ')[0]}") from None
+        cause = str(error).splitlines()[0].partition(": ")[0].rstrip(":")
+        raise UserError(f"{path}: not unpacked: {cause}") from None

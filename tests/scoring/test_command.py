@@ -183,6 +183,7 @@ REFUSED = (
     ("--systems a=a1,short --references ref", f"a, run 2 has 24 lines, {UNEQUAL}"),
     ("a1 ref short", f"reference 2 has 24 lines, {UNEQUAL}"),
     ("a1 ref --metrics bleu", "unknown metric 'bleu' (did you mean 'sacrebleu'?); legal values: chrf, "),
+    ("a1 ref --metrics=", "unknown metric ''; legal values: chrf, "),
     ("a1 ref --metrics tokenised", "tokenised BLEU: it needs --language-pair (as de-en), or files "),
     ("a1 ref --language-pair ende", "--language-pair must be SOURCE-TARGET, as en-de, not 'ende'"),
     (

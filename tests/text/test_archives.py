@@ -102,6 +102,8 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         content[len(content) // 2] ^= 0x55
         path = written(tmp_path, name, bytes(content))
         assert problem(lambda path=path: unpack(path, tmp_path / "to")).startswith(f"{path}: not unpacked: ")
+    path = written(tmp_path, "text.tgz", b"not an archive")
+    assert "\n" not in problem(lambda: unpack(path, tmp_path / "to"))
     # Without compression a checksum has to tell; a missing end is seen where a file is wanted.
     path = written(tmp_path, "x.tar", TAR[:2048])
     assert "unexpected end of data" in problem(lambda: unpack(path, tmp_path / "to"))
