@@ -227,7 +227,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
         machine: its devices; None to inspect it.
 
     Raises:
-        UserError: the configuration, the data, the disk or the number of processes do not fit.
+        UserError: the configuration, the data or the number of processes do not fit.
     """
     if request.rank >= request.nodes:
         raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")

@@ -93,7 +93,7 @@ def described(directory: Path) -> Description | None:
 
 
 def subwords_of(kind: str) -> str:
-    """Name in fairseq of the subwords that ``prepare.sh`` calls ``kind``."""
+    """Name in fairseq of the subwords that ``fairseq-deep prepare`` calls ``kind``."""
     return "subword_nmt" if kind == "bpe" else kind
 
 

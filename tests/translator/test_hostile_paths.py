@@ -114,9 +114,9 @@ def test_every_command_from_raw_text_to_a_comparison(here: Path, deep: Deep) -> 
     words = [word.format(here / "raw") for word in sets.split()]
     for command in (
         ["prepare", data, *words],
-        ["run", config, data, training, "--no-checks", "--quiet"],
+        ["run", config, data, training, "--quiet"],
         ["evaluate", training, data, "--beam", "1"],
-        ["compare", data, here / "compared", config, "--no-checks", "--quiet", "--beam", "1"],
+        ["compare", data, here / "compared", config, "--quiet", "--beam", "1"],
     ):
         ended = deep(*command)
         assert ended.code == 0, ended.output + ended.errors
