@@ -113,10 +113,11 @@ def settings_of(group: str, cfg: Mapping[str, Any]) -> dict[str, Any]:
         values["_name"] = plain = min(same, key=len, default=name)
         if declared := REGISTRIES[group]["dataclass_registry"].get(plain):
             names = {"_name", *(field.name for field in fields(declared))}
-    elif isinstance(content, Namespace) and name in ARCH_MODEL_REGISTRY:
-        # A stock architecture: the namespace has every flag of the command.
+    if isinstance(content, Namespace):
+        # A part of fairseq without a dataclass: the namespace has every flag of the command.
         parser = ArgumentParser(add_help=False, conflict_handler="resolve")
-        ARCH_MODEL_REGISTRY[name].add_args(parser)
+        if name in ARCH_MODEL_REGISTRY:
+            ARCH_MODEL_REGISTRY[name].add_args(parser)
         names = {"_name", *(action.dest for action in parser._actions)}
     return {name: value for name, value in values.items() if name in names - MAY_CHANGE}
 

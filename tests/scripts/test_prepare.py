@@ -211,7 +211,7 @@ def test_settings_choose_the_stages(text: Path, tmp_path: Path, binarised: list[
     for options, made, asked in (
         ("--subwords none", set(), joined),
         (f"{pieces} --size 35 --joined 0", {"sentencepiece.model"}, ""),
-        (f"{pieces} --size 30 --joint-codes 0", models, joined),
+        (f"{pieces} --size 20 --joint-codes 0", models, joined),
         (f"{own} --source-dict {dictionary}", {"codes"}, f"{joined} --srcdict {dictionary}"),
         (f"{own} --joint-codes 0 --types 99", {"codes.de", "codes.en"}, f"{joined} --nwordssrc 99 --nwordstgt 99"),
     ):

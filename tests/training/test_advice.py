@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
@@ -17,7 +18,7 @@ from fairseq_plugins.core.method import Axis
 from fairseq_plugins.training import advice
 from tests import toy
 from tests.building import tiny
-from tests.config.test_hydra import TINY, read, recipe, run_hydra
+from tests.config.test_hydra import TINY, recipe, run_hydra
 
 WARM_UP = "T-Fixup is meant to train without warm-up"
 """The one part that has something to say, and only of schedules that warm up, as the toy recipe's does."""
@@ -65,8 +66,8 @@ def test_a_training_by_flag_is_told_once_at_its_start(toy_data: Path, tmp_path: 
 
 
 def test_a_training_by_yaml_is_told_once_at_its_start(toy_data: Path, tmp_path: Path, heard: Heard) -> None:
-    content = recipe(toy_data, tmp_path / "run", {"_name": "t_fixup_transformer", **TINY})
-    run_hydra(read(tmp_path / "config", content))
+    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "t_fixup_transformer", **TINY})
+    run_hydra(tmp_path / "config", content, tmp_path / "run")
     assert heard.made == 6
     assert [line.startswith(WARM_UP) for line in heard.lines] == [True]
     assert heard.updates == [0]

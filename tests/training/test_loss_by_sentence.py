@@ -15,12 +15,13 @@ import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
+from fairseq.tasks.translation import TranslationTask
 from fairseq_cli import train
 from torch import Tensor, nn
 
 from fairseq_plugins.training.loss_by_sentence import LabelSmoothedCrossEntropyBySentence
 from tests import models, toy
-from tests.config.test_hydra import TINY, losses, read, recipe, run_hydra
+from tests.config.test_hydra import TINY, recipe, run_hydra
 
 NAME = "label_smoothed_cross_entropy_by_sentence"
 BY_SENTENCE, BY_WORD = ("--criterion", NAME), "label_smoothed_cross_entropy"
@@ -155,12 +156,12 @@ def test_the_loss_of_a_training_is_that_of_its_batches(
 
     def listen(self: Any, model: Any, sample: Any, reduce: bool = True) -> Any:
         result = forward(self, model, sample, reduce)
-        seen.append(mean_of_each_sentence(model(**sample["net_input"])[0], sample["target"]).item())
+        seen.append(mean_of_each_sentence(model(**sample["net_input"])[0], sample["target"]).item() / result[1])
         return result
 
     monkeypatch.setattr(LabelSmoothedCrossEntropyBySentence, "forward", listen)
     flags = (*BY_SENTENCE, "--dropout", "0", "--no-epoch-checkpoints", "--max-update", "2")
-    found = losses(toy.run_training, toy.parse_training(toy_data, tmp_path, *flags))
+    found, _ = toy.losses_of(TranslationTask, lambda: toy.train_toy(toy_data, tmp_path, *flags))
     assert found == pytest.approx(seen, rel=1e-5)
 
 
@@ -168,18 +169,20 @@ def test_flags_and_yaml_and_the_recorder_train_the_same(toy_data: Path, tmp_path
     flags = [part for name, value in TINY.items() for part in ([f"--{name.replace('_', '-')}"] + [str(value)])]
     flags.remove("True")
     common = ("--max-update", "6", "--no-epoch-checkpoints")
-    by_flag, recorded = (
-        losses(
-            toy.run_training,
-            toy.parse_training(
-                toy_data, tmp_path / one, *flags, *common, "--criterion", one, arch="b2t_transformer", model=()
+    trainings = [
+        toy.losses_of(
+            TranslationTask,
+            lambda name=name: toy.train_toy(  # type: ignore[misc]
+                toy_data, tmp_path / name, *flags, *common, "--criterion", name, arch="b2t_transformer", model=()
             ),
-        )
-        for one in (NAME, f"{NAME}_with_diagnostics")
-    )
-    content = recipe(toy_data, tmp_path / "yaml", {"_name": "b2t_transformer", **TINY})
+        )[0]
+        for name in (NAME, f"{NAME}_with_diagnostics")
+    ]
+    run = tmp_path / "yaml"
+    content = recipe(TranslationTask, toy_data, run, {"_name": "b2t_transformer", **TINY})
     content["criterion"] = {"_name": NAME, "label_smoothing": 0.1}
-    assert losses(run_hydra, read(tmp_path / "config", content)) == by_flag == recorded
+    by_yaml, _ = toy.losses_of(TranslationTask, lambda: run_hydra(tmp_path / "config", content, run))
+    assert trainings == [by_yaml, by_yaml]
     assert (tmp_path / f"{NAME}_with_diagnostics" / "recorder.jsonl").is_file()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fairseq.optim import OPTIMIZER_REGISTRY
+from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from fairseq_plugins.cli.main import main
@@ -19,7 +20,7 @@ from fairseq_plugins.training.fused_adam import FairseqFusedAdam, FusedAdam
 from fairseq_plugins.training.lamb import FairseqLamb, Lamb
 from fairseq_plugins.training.radam import FairseqRAdam, RAdam
 from tests import toy
-from tests.config.test_hydra import TINY, read, recipe, run_hydra
+from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.training.optimizing import CONFIGURATIONS, LR, built, same, updates
 
 KINDS: list[type[moments.MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
@@ -281,9 +282,9 @@ def test_a_training_changes_from_adam_and_back(optimizer: str, precision: str, t
 
 
 def test_by_yaml(toy_data: Path, tmp_path: Path) -> None:
-    content = recipe(toy_data, tmp_path / "run", {"_name": "rezero_transformer", **TINY})
+    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "rezero_transformer", **TINY})
     content["optimizer"] = {"_name": "lamb", "lamb_betas": "(0.8, 0.9)", "lamb_eps": 1e-6, "weight_decay": 0.01}
-    run_hydra(read(tmp_path / "config", content))
+    run_hydra(tmp_path / "config", content, tmp_path / "run")
     state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)
     assert state["optimizer_history"][-1]["optimizer_name"] == "FairseqLamb"
     (group,) = state["last_optimizer_state"]["param_groups"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fairseq.optim import FairseqOptimizer
+from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
@@ -18,7 +19,7 @@ from fairseq_plugins.training.inverse_sqrt_without_warmup import (
     InverseSqrtWithoutWarmupConfig,
 )
 from tests import toy
-from tests.config.test_hydra import TINY, read, recipe, run_hydra
+from tests.config.test_hydra import TINY, recipe, run_hydra
 
 WITHOUT_WARMUP = ("--lr-scheduler", "inverse_sqrt_without_warmup")
 
@@ -78,10 +79,10 @@ def test_the_constant_is_t_fixup_s(rates: dict[int, float], toy_data: Path, tmp_
 
 
 def test_by_yaml(rates: dict[int, float], toy_data: Path, tmp_path: Path) -> None:
-    content = recipe(toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
+    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
     content["lr_scheduler"] = {"_name": "inverse_sqrt_without_warmup", "lr_decay_constant": 7}
     content["optimizer"] = {"_name": "radam", "adam_betas": "(0.9, 0.98)", "weight_decay": 0.1}
-    run_hydra(read(tmp_path / "config", content))
+    run_hydra(tmp_path / "config", content, tmp_path / "run")
     assert rates == pytest.approx(t_fixup(0.005, 7, 6), rel=1e-12)
 
 
@@ -117,7 +118,7 @@ def test_stock_polynomial_decay_is_the_schedule_of_admin_s_grid_without_warm_up(
 def test_the_same_by_yaml_where_the_end_is_that_of_the_training(
     rates: dict[int, float], toy_data: Path, tmp_path: Path
 ) -> None:
-    content = recipe(toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
+    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
     content["lr_scheduler"] = {"_name": "polynomial_decay", "warmup_updates": 1, "end_learning_rate": 0.001}
-    run_hydra(read(tmp_path / "config", content))
+    run_hydra(tmp_path / "config", content, tmp_path / "run")
     assert rates == pytest.approx(admin_s_grid(0.005, 0.001, 6), rel=1e-9)

@@ -20,7 +20,7 @@ from fairseq_plugins.core.method import METHODS, Axis, NewParameter
 from fairseq_plugins.core.weight_decay import KINDS, is_undecayed, parameters_by_kind, read_kinds
 from fairseq_plugins.errors import UserError
 from tests import models, toy
-from tests.config.test_hydra import TINY, read, recipe, run_hydra
+from tests.config.test_hydra import TINY, recipe, run_hydra
 
 LR, DECAY = 0.1, 0.5
 # Norms and residual connections with parameters that are not zero at the start.
@@ -260,11 +260,11 @@ def test_without_the_setting_everything_is_decayed(start: dict[str, Tensor], toy
 
 def test_by_yaml(start: dict[str, Tensor], toy_data: Path, tmp_path: Path) -> None:
     model = {"_name": "deep_transformer", **TINY, "residual": "rezero", "norm": "post", "rezero_alpha": 0.5}
-    content = recipe(toy_data, tmp_path / "run", {**model, "no_weight_decay_on": "norm,residual,bias"})
+    content = recipe(TranslationTask, toy_data, tmp_path / "run", {**model, "no_weight_decay_on": "norm,residual,bias"})
     content["lr_scheduler"] = {"_name": "fixed"}
     content["optimizer"] = {"_name": "adam", "weight_decay": DECAY}
     content["optimization"].update(lr=[LR], max_update=3)
-    run_hydra(read(tmp_path / "config", content))
+    run_hydra(tmp_path / "config", content, tmp_path / "run")
     check(start, torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)["model"], 3, 1e-6)
 
 
@@ -401,10 +401,12 @@ def test_is_refused_where_it_would_do_nothing(
 
 
 def test_the_composite_optimizer_is_refused(toy_data: Path, tmp_path: Path) -> None:
-    content = recipe(toy_data, tmp_path, {"_name": "pre_ln_transformer", **TINY, "no_weight_decay_on": "norm"})
+    content = recipe(
+        TranslationTask, toy_data, tmp_path, {"_name": "pre_ln_transformer", **TINY, "no_weight_decay_on": "norm"}
+    )
     content["optimizer"] = {"_name": "composite", "groups": {}}
     with pytest.raises(UserError, match="cannot be combined with --optimizer composite"):
-        run_hydra(read(tmp_path / "config", content))
+        run_hydra(tmp_path / "config", content, tmp_path / "run")
 
 
 def test_an_optimizer_without_weight_decay_is_refused(
