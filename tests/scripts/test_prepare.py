@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -208,15 +209,17 @@ def test_settings_choose_the_stages(text: Path, tmp_path: Path, binarised: list[
     dictionary.write_text("a 1\n")
     pieces, own, joined = "--subwords sentencepiece", f"--codes {tmp_path}/codes", "--joined-dictionary"
     models = {"sentencepiece.model.de", "sentencepiece.model.en"}
+    for language in ("de", "en"):  # German on both sides: a model of the few English words has fewer pieces
+        shutil.copy(text / "one.de", tmp_path / f"train.{language}")
     for options, made, asked in (
         ("--subwords none", set(), joined),
-        (f"{pieces} --size 35 --joined 0", {"sentencepiece.model"}, ""),
-        (f"{pieces} --size 20 --joint-codes 0", models, joined),
+        (f"{pieces} --size 30 --joined 0", {"sentencepiece.model"}, ""),
+        (f"{pieces} --size 28 --joint-codes 0", models, joined),
         (f"{own} --source-dict {dictionary}", {"codes"}, f"{joined} --srcdict {dictionary}"),
         (f"{own} --joint-codes 0 --types 99", {"codes.de", "codes.en"}, f"{joined} --nwordssrc 99 --nwordstgt 99"),
     ):
         out = tmp_path / str(len(binarised))
-        words = ["--train", text / "one", "--valid", text / "first", "--workers", "1", *options.split()]
+        words = ["--train", tmp_path / "train", "--valid", text / "first", "--workers", "1", *options.split()]
         assert prepare(out, *words) == 0
         files = {path.name for path in out.iterdir()} - {"raw", "text", "data-bin", ".lock"}
         assert files == {*made, "settings", "test_sets", "text.json"}, options
