@@ -1,4 +1,4 @@
-"""The design of one stack: its sizes, its nine parts and their options; ``core/assembly.py`` builds from it."""
+"""The design of one stack: its sizes, its nine parts and their options; layers and stacks build from it."""
 
 from __future__ import annotations
 

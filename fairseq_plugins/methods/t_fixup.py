@@ -51,8 +51,9 @@ def advice(config: Any) -> list[str]:
     A schedule that starts from the learning rate itself has none. The tri-stage schedule counts steps.
     """
     schedule = config.lr_scheduler
-    updates = schedule.get("warmup_updates") or schedule.get("warmup_steps") or 0
-    if updates <= 1 or schedule.get("warmup_init_lr") == config.optimization.lr[0]:
+    # Some of fairseq's schedules have a configuration, others every flag of the command.
+    updates = getattr(schedule, "warmup_updates", None) or getattr(schedule, "warmup_steps", None) or 0
+    if updates <= 1 or getattr(schedule, "warmup_init_lr", None) == config.optimization.lr[0]:
         return []
     return [
         f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {schedule._name} warms up for "

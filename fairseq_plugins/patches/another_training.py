@@ -113,7 +113,7 @@ def settings_of(group: str, cfg: Mapping[str, Any]) -> dict[str, Any]:
         values["_name"] = plain = min(same, key=len, default=name)
         if declared := REGISTRIES[group]["dataclass_registry"].get(plain):
             names = {"_name", *(field.name for field in fields(declared))}
-    if isinstance(content, Namespace):
+    if group != "task" and isinstance(content, Namespace):
         # A part of fairseq without a dataclass: the namespace has every flag of the command.
         parser = ArgumentParser(add_help=False, conflict_handler="resolve")
         if name in ARCH_MODEL_REGISTRY:

@@ -15,6 +15,7 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.distributed import utils as distributed_utils
 
@@ -119,7 +120,9 @@ def no_room(match: re.Match[str], local: Mapping[str, Any]) -> str:
 
 def fp16_on_cpu(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line for ``--fp16`` without a GPU, which fairseq's master weights and overflows need."""
-    if getattr(local.get("self"), "cuda", False):
+    trainer = local.get("self")
+    uses_gpu = torch.cuda.is_available() if trainer is None else trainer.cuda or not trainer.cfg.common.fp16
+    if uses_gpu:  # as where its memory is full
         return None
     return (
         "--fp16 needs a GPU; on a CPU leave out --fp16 (in hydra-train add common.fp16=false), or give --bf16 instead"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from argparse import Namespace
 from typing import Any
 
 import pytest
@@ -150,6 +151,9 @@ def test_a_warm_up_is_advised_against_and_nothing_else() -> None:
             f"{updates} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
         ]
     assert [name for name, values in WITHOUT if advice(training(name, values))] == []
+    # Without a dataclass it has the flags of the command.
+    config = Namespace(optimization=Namespace(lr=[0.0005]), lr_scheduler=Namespace(_name="manual"))
+    assert advice(config) == []
 
 
 def test_only_this_part_gives_it() -> None:

@@ -125,6 +125,16 @@ def test_a_stock_model_is_resumed_and_compared(toy_data: Path, tmp_path: Path) -
         toy.train_toy(toy_data, tmp_path, "--max-update", "4", arch=ARCH)
 
 
+def test_an_optimizer_without_declared_settings(toy_data: Path, tmp_path: Path) -> None:
+    """Its configuration has every flag of the command, too."""
+    sgd = ("--optimizer", "sgd", "--lr-scheduler", "fixed")
+    toy.train_toy(toy_data, tmp_path, *sgd, "--max-update", "2", arch=ARCH)
+    moved = shutil.copytree(toy_data, tmp_path / "moved")
+    assert updates(toy.train_toy(moved, tmp_path, *sgd, "--max-update", "3", arch=ARCH)) == 3
+    with pytest.raises(UserError, match=r"settings \(optimizer: adam, was sgd\);"):
+        toy.train_toy(moved, tmp_path, "--lr-scheduler", "fixed", "--max-update", "4", arch=ARCH)
+
+
 def test_a_reset_excuses_only_what_it_resets(go_on: Training) -> None:
     for flags in (
         "--reset-lr-scheduler --optimizer radam",

@@ -13,6 +13,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from fairseq.optim import FP16Optimizer
 
 from fairseq_plugins.process import users_mistake
 from tests import toy
@@ -83,6 +84,18 @@ def test_a_checkpoint_of_a_model_or_task_that_nobody_has_loaded(kind: str, toy_d
     torch.save(state, tmp_path / "mine.pt")
     line = line_of(checkpoint_utils.load_model_ensemble, [str(tmp_path / "mine.pt")])
     assert line == f"the checkpoint's {kind} 'mine' is unknown: give the --user-dir that defines it"
+
+
+def test_a_full_gpu_is_not_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = [torch.nn.Parameter(torch.zeros(2))]
+
+    def full() -> None:
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.cuda, "current_device", full)
+    assert str(line_of(FP16Optimizer.build_fp32_params, None, params)).startswith("--fp16 needs a GPU")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert line_of(FP16Optimizer.build_fp32_params, None, params) is None
 
 
 def test_a_failure_of_another_kind_keeps_its_trace(toy_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
