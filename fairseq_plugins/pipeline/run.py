@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,13 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     """
     if request.rank >= request.nodes:
         raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")
+    for option, wanted, packages in (
+        ("--tensorboard", request.tensorboard, ("tensorboardX", "tensorboard")),
+        ("--wandb-project", request.wandb_project, ("wandb",)),
+    ):
+        # fairseq would warn at each validation and train on without the curves.
+        if wanted and not any(map(find_spec, packages)):
+            raise UserError(f"{option} needs a package that is not installed: pip install {packages[0]}")
     data = taken_as_it_is(binarised(request.data))
     recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
     config = recipe.config

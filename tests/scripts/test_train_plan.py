@@ -322,7 +322,12 @@ def test_a_configuration_that_is_not_utf8(data: Path, tmp_path: Path) -> None:
         planned(data, tmp_path / "run", config=config)
 
 
-def test_loggers(data: Path, tmp_path: Path) -> None:
+def test_loggers(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairseq_plugins.pipeline.run.find_spec", lambda _: None)
+    for wanted, package in (({"tensorboard": True}, "tensorboardX"), ({"wandb_project": "deep"}, "wandb")):
+        with pytest.raises(UserError, match=f"needs a package that is not installed: pip install {package}"):
+            planned(data, tmp_path, **wanted)
+    monkeypatch.setattr("fairseq_plugins.pipeline.run.find_spec", lambda _: True)
     found = overrides(planned(data, tmp_path, tensorboard=True, wandb_project="deep"))
     assert found["common.tensorboard_logdir"] == f"'{tmp_path}/tensorboard'"
     assert found["common.wandb_project"] == "'deep'"
