@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import progress_bar
 from fairseq.tasks.translation import TranslationTask
@@ -254,6 +255,16 @@ def test_a_training_without_it_can_be_recorded_from_its_checkpoint_on_and_back(t
     toy.train_toy(toy_data, tmp_path / "base", *FEW, "5", arch="admin_transformer")
     found, base = weights(tmp_path / "on"), weights(tmp_path / "base")
     assert [name for name, value in base.items() if not torch.equal(value, found[name])] == []
+
+
+def test_a_setting_of_earlier_recorders_is_forgotten(toy_data: Path, tmp_path: Path) -> None:
+    """As fairseq-validate does: it builds the criterion of the checkpoint, and refuses unknown settings."""
+    path = toy.train_toy(toy_data, tmp_path, *ON, *FEW, "1", arch="post_ln_transformer")
+    state = torch.load(path, weights_only=False)
+    state["cfg"]["criterion"]["diagnostics_keep"] = 1000
+    torch.save(state, path)
+    _, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(toy_data)})
+    assert task.build_criterion(cfg.criterion).settings.diagnostics_interval == 1
 
 
 def test_by_yaml_as_by_flags(toy_data: Path, tmp_path: Path) -> None:
