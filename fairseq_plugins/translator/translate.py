@@ -295,9 +295,11 @@ def translate(args: argparse.Namespace) -> None:
     """Translate standard input or a file to standard output.
 
     Raises:
-        UserError: as :class:`Translator`; a line is not UTF-8.
+        UserError: as :class:`Translator`; a line is not UTF-8, or a stream is closed.
         OSError: the file cannot be read.
     """
+    if sys.stdout is None or (args.input is None and sys.stdin is None):
+        raise UserError("standard input or standard output is closed")
     _log_to_errors()
     dialogue = args.input is None and sys.stdin.isatty()
     in_json = args.json or args.alignment or args.nbest is not None

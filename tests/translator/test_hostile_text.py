@@ -16,9 +16,10 @@ from fairseq.file_chunker_utils import Chunker, find_offsets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.lines import decoded
 from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.translator import translate
 from tests import hostile, processes
 from tests.processes import Ended
 from tests.translator.conftest import Made
@@ -318,6 +319,12 @@ def test_a_line_of_100_000_words_is_one_sentence(command: str, place: Place) -> 
     assert first == last
     if command == "preprocess":
         assert long == " ".join(["eins"] * WORDS)
+
+
+def test_a_closed_stream_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert translate.main(["nowhere"]) == EXIT_CODE
+    assert capsys.readouterr().err == "error: standard input or standard output is closed\n"
 
 
 @pytest.mark.long
