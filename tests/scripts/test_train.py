@@ -140,7 +140,7 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
 
 
 def check_what_is_left(run: Path) -> None:
-    """The files that other commands read, and the predicted size on disk."""
+    """The files that other commands read, and the size on disk that docs/running.md gives."""
     assert {path.name for path in run.iterdir()} - {".lock"} == {"checkpoints", "finished", "run.json", "train.log"}
     assert json.loads((run / "finished").read_text()) == {"num_updates": 200, "epochs": 20}
     record = json.loads((run / "run.json").read_text())
@@ -150,7 +150,6 @@ def check_what_is_left(run: Path) -> None:
     assert (record["processes"], record["update_freq"], record["tokens_per_update"]) == (1, [1], 120)
     assert re.search(r'\| INFO \| train_inner \| \{.*"num_updates": "200"', (run / "train.log").read_text())
     sizes = [path.stat().st_size for path in (run / "checkpoints").glob("*.pt")]
-    assert record["checkpoints"]["count"] >= len(sizes)
     # 12 bytes a parameter; at this size the names, settings and meters beside them are larger still.
     assert all(12 * record["parameters"] < size < 12 * record["parameters"] + 120_000 for size in sizes)
 
