@@ -150,10 +150,6 @@ def _package(inputs: Path, place: Path) -> Sequence[str]:
     return ["package", str(inputs / "fp32"), str(place), "--data", str(inputs / "prepared"), "--force"]
 
 
-def _export(inputs: Path, place: Path) -> Sequence[str]:
-    return ["export", str(inputs / "package"), str(place), "--force"]
-
-
 DIAGNOSTICS = ("criterion._name=label_smoothed_cross_entropy_with_diagnostics", "+criterion.diagnostics_interval=3")
 TRAINED_ON = ("prepared",)
 SUBJECTS: Mapping[str, Subject] = {
@@ -183,7 +179,6 @@ SUBJECTS: Mapping[str, Subject] = {
         Training("two processes", needs=TRAINED_ON, processes=2, changes=(*WARM, "optimization.update_freq=[2]")),
         Subject("evaluation", _evaluate, ("prepared", "fp32")),
         Subject("package", _package, ("prepared", "fp32")),
-        Subject("export", _export, ("prepared", "fp32", "package")),
     )
 }
 

@@ -18,7 +18,7 @@ from tests.faults.subjects import LAST, SUBJECTS
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="copies of a process cannot share a GPU")
 
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
-STAGES = ("prepared", "evaluation", "package", "export")
+STAGES = ("prepared", "evaluation", "package")
 EACH = (
     *((name, fault, 3) for name in STAGES for fault in ("kill", "full disk")),
     *(("prepared", fault, 3) for fault in ("kill one", "terminate", "read-only disk")),
