@@ -125,4 +125,4 @@ def test_plots_without_matplotlib(environment: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (said,) = [line for line in done.stderr.splitlines() if "matplotlib" in line]
     assert "pip install 'fairseq-deep[plots]'" in said
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"similarity.csv", "similarity.json"}
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"similarity.csv"}
