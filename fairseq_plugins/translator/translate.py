@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import nlargest
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 from threading import RLock
 from typing import BinaryIO, NamedTuple
@@ -301,6 +301,11 @@ def translate(args: argparse.Namespace) -> None:
     if sys.stdout is None or (args.input is None and sys.stdin is None):
         raise UserError("standard input or standard output is closed")
     _log_to_errors()
+    lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
+    if args.input:
+        # Read the first line now: a file that cannot be read is told before the model is loaded.
+        lines = iter(lines)
+        lines = chain(list(islice(lines, 1)), lines)
     dialogue = args.input is None and sys.stdin.isatty()
     in_json = args.json or args.alignment or args.nbest is not None
     engine = FAIRSEQ if in_json and args.engine == AUTO else args.engine
@@ -313,7 +318,6 @@ def translate(args: argparse.Namespace) -> None:
     if in_json:
         translator.require_details(args.nbest or 1)
     print(translator, file=sys.stderr)
-    lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
     if dialogue:
         lines = _prompted(sys.stdin.buffer, f"{translator.package.form.source}> ")
     text = decoded(lines, str(args.input or "standard input"))

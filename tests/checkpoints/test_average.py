@@ -7,6 +7,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -127,16 +128,36 @@ def test_what_does_not_belong_together_is_refused_by_name(tmp_path):
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in0.pt", "in1.pt"]
 
 
-def test_another_architecture_or_dictionary_is_refused(tmp_path):
-    inputs = [save(tmp_path / f"{arch}.pt", {"w": torch.ones(1)}, arch=arch) for arch in ("admin", "b2t")]
-    with pytest.raises(UserError, match=r"b2t\.pt: architecture 'b2t', but .*admin\.pt has 'admin'"):
-        average_checkpoints(inputs, tmp_path / "out.pt")
-    for path, fingerprint in zip(inputs, ("abc", "abd"), strict=True):
-        state = checkpoint({"w": torch.ones(1)})
-        state["extra_state"]["trained_on"] = {"target_dictionary": fingerprint}
-        torch.save(state, path)
-    with pytest.raises(UserError, match=r"b2t\.pt: trained with other languages or dictionaries than .*admin\.pt"):
-        average_checkpoints(inputs, tmp_path / "out.pt")
+def test_another_architecture_language_or_dictionary_is_refused(tmp_path):
+    """Dictionaries are recorded in our checkpoints, and read from the data of stock ones, even if only some have it."""
+    for name, words in (("a", "eins 1\n"), ("copy", "eins 1\n"), ("b", "zwei 1\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dict.de.txt").write_text(words)
+
+    def stock(name: str) -> dict[str, Any]:
+        return {"cfg": {"model": {}, "task": {"data": f"{tmp_path / name}:{tmp_path}", "source_lang": "de"}}}
+
+    def ours(dictionary: str) -> dict[str, Any]:
+        return {**stock("gone"), "extra_state": {"trained_on": {"target_dictionary": dictionary}}}
+
+    for changes, problem in (
+        ([{"cfg": {"model": {"_name": name}}} for name in ("admin", "b2t")], "architecture"),
+        ([ours("abc"), ours("abd")], "target dictionary"),
+        ([stock("a"), stock("b")], r"dict\.de\.txt"),
+        ([stock("gone"), stock("a"), stock("b")], r"dict\.de\.txt"),
+        ([{"cfg": None, "args": Namespace(arch="t", data=str(tmp_path / n))} for n in "ab"], r"dict\.de\.txt"),
+        ([stock("a"), {"cfg": {"model": {}, "task": {"source_lang": "fr"}}}], "source lang"),
+        ([stock("a"), stock("copy"), stock("gone"), ours("abc")], None),
+    ):
+        inputs = [tmp_path / f"{place}.pt" for place in range(len(changes))]
+        for path, change in zip(inputs, changes, strict=True):
+            torch.save({**checkpoint({"w": torch.ones(1)}), **change}, path)
+        if problem is None:
+            average_checkpoints(inputs, tmp_path / "out.pt")
+            continue
+        with pytest.raises(UserError, match=rf"{inputs[-1].name}: its {problem} is not that of .*\d\.pt$"):
+            average_checkpoints(inputs, tmp_path / "out.pt")
+        assert not (tmp_path / "out.pt").exists()
 
 
 def test_output_records_its_inputs_and_drops_what_is_not_of_an_average(tmp_path):

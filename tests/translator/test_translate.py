@@ -324,7 +324,9 @@ def test_bad_input_gets_one_line(made: Made, package: Path, translate: Run, tmp_
     (tmp_path / "not.gz").write_bytes(b"Ja, eins!\n")
     (tmp_path / "half.gz").write_bytes(gzip.compress(b"Ja, eins!\n" * 100)[:-20])
     for words, message in (
-        ((package, tmp_path / "none"), f"error: {tmp_path / 'none'}: no such file"),
+        # Before the model is looked at.
+        ((tmp_path / "no model", tmp_path / "none"), f"error: {tmp_path / 'none'}: no such file"),
+        ((tmp_path / "no model", tmp_path), f"error: {tmp_path}: is a directory"),
         ((package, tmp_path / "not.gz"), f"error: {tmp_path / 'not.gz'}: not a whole gzip file"),
         ((package, tmp_path / "half.gz"), f"error: {tmp_path / 'half.gz'}: not a whole gzip file"),
         ((tmp_path / "none",), f"error: {tmp_path / 'none'}: no such directory; fairseq-deep package makes one"),
