@@ -90,6 +90,15 @@ read_settings() {
     done
 }
 
+# pass_on SETTING ...: those that the environment has, as `options` for fairseq-deep prepare.
+pass_on() {
+    local name option
+    for name in "$@"; do
+        option=${name,,}
+        [[ -z ${!name:-} ]] || options+=("--${option//_/-}" "${!name}")
+    done
+}
+
 # preprocess DESTDIR [OPTION ...]: fairseq's own binarisation, whole or not at all.
 preprocess() {
     run rm -rf -- "$1.partial"
@@ -112,6 +121,7 @@ claim() {
     local lock
     mkdir -p -- "$1" || exit 2
     { exec {lock}>"$1/.lock"; } 2>/dev/null || die "$1: cannot be written"
+    command -v flock >/dev/null || die "flock, which keeps a second job out of $1, is not installed"
     flock --nonblock "$lock" || die "$1: in use by another job; wait for it, or use another directory"
 }
 

@@ -36,10 +36,7 @@ options=(
     --joined "$JOINED"
     --workers "${WORKERS:-$(nproc)}" --valid "$valid"
 )
-for setting in CODES SOURCE_DICT TARGET_DICT; do
-    option=${setting,,}
-    [[ -z ${!setting:-} ]] || options+=("--${option/_/-}" "${!setting}")
-done
+pass_on CODES SOURCE_DICT TARGET_DICT
 fairseq_deep prepare "$DIR" "${options[@]}" --check
 claim "$DIR/published"
 

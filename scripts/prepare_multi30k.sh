@@ -4,7 +4,7 @@
 #     scripts/prepare_multi30k.sh DIR [--SETTING VALUE ...] [OPTION ...]
 #
 # DIR gets what fairseq-deep prepare writes; test is test_2016_flickr, and test_2017 is test_2017_flickr. A RAW without
-# the second is prepared without it. Options: those of fairseq-deep prepare.
+# the second is prepared without it. Options: those of fairseq-deep prepare, also as JOINED=0 in the environment.
 # Settings: SOURCE, TARGET, SIZE, WORKERS, RAW, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
@@ -24,5 +24,8 @@ if [[ -z ${RAW:-} ]]; then
 fi
 sets=(--train "$RAW/train" --valid "$RAW/val" --test "test=$RAW/test_2016_flickr")
 compgen -G "$RAW/test_2017_flickr.$SOURCE*" >/dev/null && sets+=("test_2017=$RAW/test_2017_flickr")
-fairseq_deep prepare "${words[0]}" --source "$SOURCE" --target "$TARGET" --size "${SIZE:-4000}" \
-    --workers "${WORKERS:-$(nproc)}" "${sets[@]}" "${words[@]:1}"
+options=(--source "$SOURCE" --target "$TARGET" --size "${SIZE:-4000}" --workers "${WORKERS:-$(nproc)}")
+pass_on NORMALISE TOKENISER GIVEN_TRUECASED GIVEN_TOKENISER GIVEN_SUBWORDS GIVEN_LOWER_CASE AGGRESSIVE ESCAPE \
+    LOWER_CASE CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED TYPES \
+    SOURCE_DICT TARGET_DICT
+fairseq_deep prepare "${words[0]}" "${options[@]}" "${sets[@]}" "${words[@]:1}"

@@ -12,13 +12,22 @@ from types import FrameType
 from typing import ParamSpec
 
 from fairseq_plugins.process import end_children, start_child
-from fairseq_plugins.text.__main__ import name_of
-from fairseq_plugins.text.command import words_of
 
 Parameters = ParamSpec("Parameters")
 
 SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
 """The process whose interruption ends all others: Ctrl-C at a terminal reaches each, and one line is enough."""
+
+
+def step(function: Callable[Parameters, str | None], *files: Parameters.args, **options: Parameters.kwargs) -> None:
+    """Call a step of :mod:`fairseq_plugins.text`, and print the line that it says.
+
+    Raises:
+        UserError: the step failed.
+    """
+    if line := function(*files, **options):
+        # Flushed, or the next child process would print before it.
+        print(line, flush=True)
 
 
 class Commands:
@@ -30,20 +39,6 @@ class Commands:
 
     def __init__(self, *, dry_run: bool = False) -> None:
         self.dry_run = dry_run
-
-    def step(
-        self, step: Callable[Parameters, str | None], *files: Parameters.args, **options: Parameters.kwargs
-    ) -> None:
-        """Call a step of :mod:`fairseq_plugins.text`, and print the line that it says.
-
-        Raises:
-            UserError: the step failed.
-        """
-        if self.dry_run:
-            self._print(words_of(name_of(step), step, files, options))
-        elif line := step(*files, **options):
-            # Flushed, or the next child process would print before it.
-            print(line, flush=True)
 
     def deep(self, *words: object) -> None:
         """Run ``fairseq-deep COMMAND ...`` in its own process; arguments and errors as for :meth:`run`."""

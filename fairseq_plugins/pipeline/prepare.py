@@ -18,7 +18,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.lines import in_step
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.pipeline.commands import Commands, interruptible
+from fairseq_plugins.pipeline.commands import Commands, interruptible, step
 from fairseq_plugins.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.text import bpe, description, parallel, pieces, words
@@ -51,7 +51,6 @@ class Preparation:
         self.settings = settings
         self.workspace = Workspace(directory)
         self.make = self.workspace.make
-        self.step = Commands().step
         if settings.given_tokeniser == "moses" or settings.in_subwords:
             for name in sets.tests:
                 if sets.given[name].raw is None:
@@ -148,16 +147,16 @@ class Preparation:
         self._require_own_text_of_each_set()
         settings = self.settings
         for pair in zip(*self.training.values(), strict=True):
-            self.step(parallel.check_files, pair)
+            step(parallel.check_files, pair)
         for given in self.sets.given.values():
-            self.step(parallel.check_files, self._pair(given.prefix))
+            step(parallel.check_files, self._pair(given.prefix))
             if given.raw is not None:
                 for files in zip(self._pair(given.prefix), self._pair(given.raw), strict=True):
-                    self.step(parallel.check_files, files)
+                    step(parallel.check_files, files)
         self._report_overlap()
         if (settings.tokeniser, settings.subwords, settings.given_subwords) == ("none", "none", None):
             # Undeclared subwords would be scored with their marks.
-            self.step(description.require_no_marks, [path for paths in self.training.values() for path in paths])
+            step(description.require_no_marks, [path for paths in self.training.values() for path in paths])
 
     def _require_own_text_of_each_set(self) -> None:
         """Check that no validation or test set is a training text, by content; a test set may be used for validation.
@@ -195,7 +194,7 @@ class Preparation:
         changed = [f"{name}={','.join(given.changed)}" for name, given in self.sets.given.items() if given.changed]
         changed += [f"{name}=punctuation" for name in self.sets.given if self._is_normalised(name)]
         changed += ["valid=punctuation"] if self.sets.every is not None and self._is_normalised("train") else []
-        self.step(
+        step(
             description.describe,
             self.directory / "text.json",
             tokeniser=settings.tokeniser if settings.tokeniser != "none" else settings.given_tokeniser or "none",
@@ -210,9 +209,9 @@ class Preparation:
 
     # ---- stages --------------------------------------------------------------------------------------------------
 
-    def _make(self, step: Callable[..., str | None], given: Any, output: Path, **options: Any) -> None:
+    def _make(self, function: Callable[..., str | None], given: Any, output: Path, **options: Any) -> None:
         """Make one file by a step that reads ``given``, unless the file is there."""
-        self.make(output, lambda partial: self.step(step, given, partial, **options))
+        self.make(output, lambda partial: step(function, given, partial, **options))
 
     def _tokenise_given(self, name: str) -> None:
         given = self.sets.given[name]
@@ -255,7 +254,7 @@ class Preparation:
 
         def clean(partial: Path) -> None:
             partial.mkdir()
-            self.step(
+            step(
                 parallel.clean,
                 _pair_in(source, name, settings.languages),
                 _pair_in(partial, name, settings.languages),
@@ -274,13 +273,13 @@ class Preparation:
         cleaned = self.settings.clean == "tokens"
         for end in (*self.settings.languages, *(["kept"] if cleaned else [])):
             whole = source / ("kept" if end == "kept" else f"train.{end}")
-            self.step(parallel.split, whole, output / f"train.{end}", output / f"valid.{end}", every=every)
+            step(parallel.split, whole, output / f"train.{end}", output / f"valid.{end}", every=every)
         for language, inputs in self.training.items():
             raw = output / f"valid.raw.{language}"
             if cleaned:
-                self.step(parallel.select, inputs, raw, lines=output / "valid.kept")
+                step(parallel.select, inputs, raw, lines=output / "valid.kept")
             else:
-                self.step(parallel.select_every, inputs, raw, every=every)
+                step(parallel.select_every, inputs, raw, every=every)
 
     def _learn_subwords(self, source: Path) -> None:
         settings = self.settings
@@ -309,8 +308,8 @@ class Preparation:
         codes, workers = self._codes(language), self.settings.workers
 
         def count(output: Path) -> None:
-            self.step(bpe.apply_bpe, source, unfiltered, codes=codes, workers=workers)
-            self.step(bpe.write_vocabulary, unfiltered, output)
+            step(bpe.apply_bpe, source, unfiltered, codes=codes, workers=workers)
+            step(bpe.write_vocabulary, unfiltered, output)
             unfiltered.unlink()
 
         self.make(self.directory / f"vocabulary.{language}", count)

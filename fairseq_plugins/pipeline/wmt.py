@@ -10,18 +10,18 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import raw_lines
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.pipeline.commands import Commands, interruptible
-from fairseq_plugins.pipeline.download import chosen
+from fairseq_plugins.pipeline import download
+from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.workspace import Workspace, say
 from fairseq_plugins.text import markup
-from fairseq_plugins.text.archives import unpack_known
+from fairseq_plugins.text.archives import known_checksums, unpack_known
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,13 @@ def texts() -> Mapping[str, Text]:
         return {row["name"]: Text(**row) for row in csv.DictReader(stream, delimiter="\t")}
 
 
-def get(text: Text, source: str, target: str, directory: Path, *, dry_run: bool = False) -> None:
+def get(text: Text, source: str, target: str, directory: Path) -> None:
     """Download and unpack a training text as it is, or a test set as ``test/NAME.LANGUAGE``, one sentence per line.
 
     Raises:
         UserError: the download failed, is damaged, or has another number of lines.
     """
-    commands, downloads = Commands(dry_run=dry_run), chosen(dry_run=dry_run)
-    make = Workspace(directory, dry_run=dry_run).make
+    make = Workspace(directory).make
     pair = f"{target if source == 'en' else source}-en"
     forms = {"pair": pair, "joined": pair.replace("-", ""), "direction": f"{source}{target}"}
     members = {source: f"{text.source.format(**forms)}.{source}", target: f"{text.target.format(**forms)}.{target}"}
@@ -72,21 +71,20 @@ def get(text: Text, source: str, target: str, directory: Path, *, dry_run: bool 
     if not place.exists():
         # Workshops until 2015 are on one server, later ones on another.
         host = "data.statmt.org" if "/" in server else "www.statmt.org"
-        downloads.get(archive, [f"{scheme}://{host}/{text.archive}" for scheme in ("https", "http")])
-    only = [f"*{member}{'.sgm' if is_test_set else '*'}" for member in members.values()]
-    make(place, lambda output: commands.step(unpack_known, downloads.path(archive), output, only=only))
+        downloaded = download.get(archive, [f"{scheme}://{host}/{text.archive}" for scheme in ("https", "http")])
+        only = [f"*{member}{'.sgm' if is_test_set else '*'}" for member in members.values()]
+        make(place, lambda output: say(unpack_known(downloaded, output, only=only)))
     files = {language: place / member for language, member in members.items()}
     if is_test_set:
         files = {language: directory / "test" / f"{text.name}.{language}" for language in members}
         for language, path in files.items():
-            sgm = place / f"{members[language]}.sgm"
-            make(path, lambda output, sgm=sgm: commands.step(markup.extract_sgm, sgm, output))  # type: ignore[misc]
+            make(path, partial(markup.extract_sgm, place / f"{members[language]}.sgm"))
     counts = dict(word.split("=") for word in text.lines.split())
     expected = counts.get(f"{source}-{target}", counts.get(pair, ""))
-    if not expected or archive not in downloads.checksums:
-        say(f"{text.name}: the line count of {archive} is unknown and not checked")
-    elif not dry_run:
+    if expected and archive in known_checksums():
         make(directory / f"{text.name}.lines", lambda output: _count(files.values(), int(expected), output))
+    else:
+        say(f"{text.name}: the line count of {archive} is unknown and not checked")
 
 
 def _count(files: Iterable[Path], expected: int, output: Path) -> None:
@@ -111,7 +109,6 @@ def main(argv: Sequence[str]) -> int:
         "--pair", required=True, metavar="SOURCE-TARGET", help="direction, for example en-de; one is English"
     )
     flags.add_argument("--to", required=True, type=Path, metavar="DIR")
-    flags.add_argument("--dry-run", action="store_true", help="only print the commands")
     args = flags.read(argv)
     source, _, target = args.pair.partition("-")
     if "en" not in (source, target) or source == target:
@@ -121,7 +118,7 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(unknown_name("text of WMT", name, texts()))
         if not {source, target} & set(texts()[name].languages.split()):
             raise UserError(f"{name}: not available for {args.pair}; available with en: {texts()[name].languages}")
-    with interruptible(), Workspace(args.to, dry_run=args.dry_run).claimed():
+    with interruptible(), Workspace(args.to).claimed():
         for name in dict.fromkeys(args.names):
-            get(texts()[name], source, target, args.to, dry_run=args.dry_run)
+            get(texts()[name], source, target, args.to)
     return 0

@@ -73,11 +73,5 @@ def function_of(name: str) -> Step:
     return step
 
 
-def name_of(step: Step) -> str:
-    """The name of a function among the steps."""
-    place = f"{step.__module__.rpartition('.')[2]}.{step.__name__}"
-    return next(name for name, function in STEPS.items() if function == place)
-
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
@@ -89,20 +88,6 @@ def call(name: str, step: Step, argv: Sequence[str]) -> str | None:
     for output in (path for key, given in files.items() if key in OUTPUTS for path in _each(given)):
         require_no_input(output, inputs)
     return step(*files.values(), **values)
-
-
-def words_of(name: str, step: Step, files: Sequence[object], options: dict[str, Any]) -> list[str]:
-    """The command line of a call, as a user would type it."""
-    words = [sys.executable, "-m", "fairseq_plugins.text", name]
-    parameters = signature(step).parameters
-    for key, value in options.items():
-        if isinstance(value, bool):
-            default = parameters[key].default
-            words += [] if value == default else [as_option(f"no_{key}" if default else key)]
-        elif value is not None:
-            for single in _each(value):
-                words += [as_option(key), f"{single:g}" if isinstance(single, float) else str(single)]
-    return [*words, *(str(path) for several in files for path in _each(several))]
 
 
 def _each(value: Any) -> Iterator[Any]:

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline.commands import Commands, step
 from fairseq_plugins.text.parallel import check_files, copy
 from tests.scripts.running import ROOT, environment
 
 
 def test_a_step_of_text_runs_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("ONE\n")
-    Commands().step(copy, tmp_path / "text", tmp_path / "copy")
+    step(copy, tmp_path / "text", tmp_path / "copy")
     assert (tmp_path / "copy").read_text() == "ONE\n"
-    Commands().step(check_files, [tmp_path / "text", tmp_path / "copy"])
+    step(check_files, [tmp_path / "text", tmp_path / "copy"])
     assert capsys.readouterr().out == f"{tmp_path}/text {tmp_path}/copy: 1 lines each\n"
     with pytest.raises(UserError, match="absent: no such file"):
-        Commands().step(copy, tmp_path / "absent", tmp_path / "copy")
+        step(copy, tmp_path / "absent", tmp_path / "copy")
 
 
 def test_settings_reach_the_command(tmp_path: Path) -> None:
@@ -41,12 +41,10 @@ def test_a_failure_ends_us_with_its_code(command: str, code: int) -> None:
 
 def test_a_dry_run_prints_what_one_could_type(capsys: pytest.CaptureFixture[str]) -> None:
     commands = Commands(dry_run=True)
-    commands.step(copy, Path("a b"), Path("c"))
     commands.deep("generate", "--beam", 4)
     commands.run("rm", "-rf", "/", environment={"NAME": "a b"})
     python = sys.executable
     assert capsys.readouterr().out.splitlines() == [
-        f"{python} -m fairseq_plugins.text copy 'a b' c",
         f"{python} -m fairseq_plugins.cli generate --beam 4",
         "NAME='a b' rm -rf /",
     ]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.pipeline.prepare import _parser
+from fairseq_plugins.pipeline.prepare_settings import Settings
 from tests.scripts.running import ROOT, dry_run, refusal, run
 
 CORPORA = sorted(path.name for path in (ROOT / "scripts").glob("prepare_*.sh"))
 
 
-def prepared(script: str, *words: str, **settings: str) -> tuple[dict[str, object], list[str]]:
+def prepared(script: str, *words: str, **settings: str) -> tuple[dict[str, Any], list[str]]:
     """Options of the preparation that a script would call, and the texts of WMT that it would download."""
-    commands = dry_run(script, "/no/where", *words, SIZE="", ARCHIVE_DIR="", **settings)
+    commands = dry_run(script, "/no/where", *words, **{"SIZE": "", "ARCHIVE_DIR": "", **settings})
     [*_, last] = [command[2:] for command in commands if command[1] == "prepare"]
     wmt = [command[2:] for command in commands if command[1] == "wmt"]
     return vars(_parser().read(last)), wmt[0] if wmt else []
@@ -88,7 +92,7 @@ def test_each_corpus_is_prepared_as_its_authors_do() -> None:
     wrong = []
     for corpus, variant, options, text in PUBLISHED:
         asked, wmt = prepared(f"prepare_{corpus}.sh", **({"VARIANT": variant} if variant else {}))
-        asked["valid"] = asked["valid"][0].removeprefix("/no/where/").removeprefix("original/")  # type: ignore[index]
+        asked["valid"] = asked["valid"][0].removeprefix("/no/where/").removeprefix("original/")
         wrong += [
             f"{corpus} {variant}: {name} {asked.get(name)}"
             for name, value in options.items()
@@ -97,25 +101,26 @@ def test_each_corpus_is_prepared_as_its_authors_do() -> None:
         wrong += (
             [] if any(name.endswith(text) for name in ["", *wmt]) else [f"{corpus} {variant}: {wmt} without {text}"]
         )
-        straight = any("/straight/" in test for test in asked["test"])  # type: ignore[attr-defined]
+        straight = any("/straight/" in test for test in asked["test"])
         assert straight == (corpus.startswith("wmt14") and variant in ("wmt14", "admin", "wmt17", "fairseq"))
     assert wrong == []
 
 
 def test_a_setting_is_an_option_or_a_variable_of_the_environment() -> None:
-    for script in ("prepare_iwslt14_de_en.sh", "prepare_multi30k.sh"):
-        option = dry_run(script, "/no/where", "--size", "77", "--joined=1", "--source", "en", "--target", "de")
-        assert option == dry_run(
-            script,
-            "/no/where",
-            *(["--joined=1"] if "multi" in script else []),
-            SIZE="77",
-            JOINED="1",
-            SOURCE="en",
-            TARGET="de",
-        )
-        [*_, asked] = [vars(_parser().read(command[2:])) for command in option if command[1] == "prepare"]
-        assert [asked[name] for name in ("size", "joined", "source", "target")] == [77, True, "en", "de"]
+    words, script = ("--size", "77", "--joined=1", "--source", "en", "--target", "de"), "prepare_iwslt14_de_en.sh"
+    option = dry_run(script, "/no/where", *words)
+    assert option == dry_run(script, "/no/where", SIZE="77", JOINED="1", SOURCE="en", TARGET="de")
+    asked, _ = prepared(script, *words)
+    assert [asked[name] for name in ("size", "joined", "source", "target")] == [77, True, "en", "de"]
+
+
+def test_multi30k_takes_every_option_of_prepare_from_the_environment() -> None:
+    values = {"subwords": "none", "clean": "none", "tokeniser": "none", "normalise": "all", "ratio": "3"}
+    values |= {"given_tokeniser": "moses", "given_subwords": "bpe", "source": "en", "target": "de"}
+    options = {setting.name: values.get(setting.name, "1") for setting in fields(Settings)}
+    asked, _ = prepared("prepare_multi30k.sh", **{name.upper(): value for name, value in options.items()})
+    types = {name: type(asked[name]) for name in options}
+    assert {name: types[name](value) for name, value in options.items()} == {name: asked[name] for name in options}
 
 
 def documented(script: str) -> set[str]:
@@ -167,6 +172,14 @@ def test_a_mistake_is_one_line_before_anything_is_made(tmp_path: Path) -> None:
             wrong.append(f"{script} {words} {settings}: {said}")
     assert wrong == []
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_without_flock_nothing_is_claimed_nor_said_to_be_in_use(tmp_path: Path) -> None:
+    (tmp_path / "mkdir").symlink_to("/bin/mkdir")
+    script = f'source "{ROOT}/scripts/lib.sh"; PATH={tmp_path} claim "{tmp_path}/made"'
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    line = f"error: flock, which keeps a second job out of {tmp_path}/made, is not installed\n"
+    assert (ended.returncode, ended.stderr) == (2, line)
 
 
 def test_help_is_the_head_of_the_script(tmp_path: Path) -> None:
