@@ -57,7 +57,7 @@ class Clause(NamedTuple):
 
 
 def _join(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, parts))
 
 
 @cache
@@ -102,15 +102,13 @@ def german_clause(clause: Clause, order: str) -> str:
     else:
         finite, last = (stem if clause.plural else clause.verb["german_present"]), particle
     rest = _join(clause.objects.german, "nicht" if clause.nicht else "", clause.place.german, last)
+    subject, time = clause.subject.german, clause.time.german
     if order == "subordinate":
         # A particle before its verb is one word with it.
         space = "" if bar and clause.tense == "present" else " "
-        return _join(clause.subject.german, clause.time.german, rest) + space + finite
-    if order == "time first":
-        return _join(clause.time.german, finite, clause.subject.german, rest)
-    if order == "question":
-        return _join(finite, clause.subject.german, clause.time.german, rest)
-    return _join(clause.subject.german, finite, clause.time.german, rest)
+        return _join(subject, time, rest) + space + finite
+    orders = {"time first": (time, finite, subject), "question": (finite, subject, time)}
+    return _join(*orders.get(order, (subject, finite, time)), rest)
 
 
 def english_clause(clause: Clause, order: str) -> str:
@@ -141,12 +139,16 @@ class Grammar:
 
     def sentence(self) -> Pair:
         """A statement or a question, or a statement with a subordinate clause."""
+        german, english = self._in_lower_case()
+        return Pair(german[0].upper() + german[1:], english[0].upper() + english[1:])
+
+    def _in_lower_case(self) -> tuple[str, str]:
         tense = self._random.choice(_TENSES)
         if not self._chance(0.25):
             clause = self._clause(tense, 0.5)
             order = self._random.choice(("statement", "question", "time first" if clause.time.german else "statement"))
             mark = "?" if order == "question" else "."
-            return _spelled(german_clause(clause, order) + mark, english_clause(clause, order) + mark)
+            return german_clause(clause, order) + mark, english_clause(clause, order) + mark
         if self._chance(0.5):
             link = Pair("dass", "that")
             main = self._clause(self._random.choice(_TENSES), 0.0, ("clause",))
@@ -154,10 +156,8 @@ class Grammar:
             link = _pair(self._random.choice(self._words["conjunction"]))
             main = self._clause(tense, 0.0, ("-",))
         clause = self._clause(tense, 0.25)
-        return _spelled(
-            f"{german_clause(main, 'statement')}, {link.german} {german_clause(clause, 'subordinate')}.",
-            f"{english_clause(main, 'statement')} {link.english} {english_clause(clause, 'subordinate')}.",
-        )
+        german = f"{german_clause(main, 'statement')}, {link.german} {german_clause(clause, 'subordinate')}."
+        return german, f"{english_clause(main, 'statement')} {link.english} {english_clause(clause, 'subordinate')}."
 
     def _chance(self, probability: float) -> bool:
         return self._random.random() < probability
@@ -208,10 +208,6 @@ def _pair(word: Word) -> Pair:
     return Pair(word["german"], word["english"])
 
 
-def _spelled(german: str, english: str) -> Pair:
-    return Pair(german[0].upper() + german[1:], english[0].upper() + english[1:])
-
-
 def pairs(seed: int) -> Iterator[Pair]:
     """Infinitely many sentence pairs without a repeated sentence in either language, determined by the seed."""
     grammar = Grammar(seed)
@@ -223,13 +219,12 @@ def pairs(seed: int) -> Iterator[Pair]:
             yield pair
 
 
-def write_corpus(directory: Path, train: int, valid: int, test: int, seed: int = 1) -> None:
-    """Write ``train``, ``valid`` and ``test`` pairs to ``{train,valid,test}.{de,en}`` in ``directory``.
+def write_corpus(directory: Path, train: int, valid: int, test: int) -> None:
+    """Write so many pairs to ``{train,valid,test}.{de,en}`` in ``directory``; the three sets are disjoint.
 
-    No sentence occurs twice, so the three sets are disjoint. Test and validation sentences are drawn first: for one
-    seed they are the same whatever the size of the training set.
+    Test and validation sentences are drawn first, so they do not depend on the size of the training set.
     """
-    source = pairs(seed)
+    source = pairs(seed=1)
     directory.mkdir(parents=True, exist_ok=True)
     for split, size in {"test": test, "valid": valid, "train": train}.items():
         german, english = zip(*(next(source) for _ in range(size)), strict=True)
