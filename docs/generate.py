@@ -209,6 +209,7 @@ def _configurations() -> Iterator[Namespace]:
         share_all_embeddings=False,
         activation_dropout=0.0,
         relu_dropout=0.0,
+        embedding_dropout=0.0,
         activation_fn="relu",
     )
     yield usual

@@ -72,10 +72,11 @@ def ds_settings(source: str, target: str, updates: int = 300000) -> Settings:
 
 
 def sized(recipe: Recipe, tokens: int, dropout: float, attention: float) -> Recipe:
-    """``recipe`` with batches of ``tokens`` (an eighth each time) and these rates."""
+    """``recipe`` with batches of ``tokens`` (an eighth each time) and these rates; the paper's is that of branches."""
     settings = merged(recipe.settings, {"dataset": {"max_tokens": tokens // 8}})
     activation = not_stated(0.1, f"{TOOLKIT}, without which Table 1 does not come out")
-    return replace(recipe, settings=settings, model={**recipe.model, **rates(dropout, attention, activation)})
+    dropouts = {**rates(dropout, attention, activation), "embedding_dropout": not_stated(0.1, TOOLKIT)}
+    return replace(recipe, settings=settings, model={**recipe.model, **dropouts})
 
 
 DS_DE = Recipe(

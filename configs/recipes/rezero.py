@@ -46,7 +46,8 @@ ENWIK8 = Recipe(
     },
     model={
         "share_decoder_input_output_embed": not_stated(True, "the printed counts fit one table"),
-        **rates(Noted(0.2, "behind each sub-layer, as in the authors' package; on the embeddings, too"), 0.2, 0.2),
+        **rates(Noted(0.2, "behind each sub-layer, as in the authors' package"), 0.2, 0.2),
+        "embedding_dropout": not_stated(0.0, "the authors' package has no dropout of embeddings"),
         "activation_fn": "gelu",
     },
     gpus=0,

@@ -175,11 +175,11 @@ def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
 
 def _rate_problems(config: Namespace) -> list[str]:
     rates = ["dropout", "attention_dropout", "activation_dropout", "relu_dropout", "adaptive_softmax_dropout"]
-    rates += ["encoder_layerdrop", "decoder_layerdrop"]
+    rates += ["embedding_dropout", "encoder_layerdrop", "decoder_layerdrop"]
     return [
         f"{flag(name)} must be at least 0 and below 1, not {getattr(config, name)}"
         for name in rates
-        if not 0 <= getattr(config, name) < 1
+        if not 0 <= (getattr(config, name) or 0) < 1
     ]
 
 
@@ -288,6 +288,7 @@ def design_of(config: Namespace, stack: Stack, parts: Mapping[Axis, Part], optio
         ffn_width=getattr(config, f"{stack.value}_ffn_embed_dim"),
         heads=getattr(config, f"{stack.value}_attention_heads"),
         activation_dropout=config.activation_dropout or config.relu_dropout,
+        embedding_dropout=config.dropout if config.embedding_dropout is None else config.embedding_dropout,
         options=options,
     )
 

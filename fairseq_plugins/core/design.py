@@ -22,6 +22,7 @@ class StackDesign:
         ffn_width: width f of the feed-forward sub-layers of this stack.
         heads: attention heads of this stack.
         activation_dropout: rate of the dropout after an activation.
+        embedding_dropout: rate of the dropout of the embedding below the first layer.
         options: values of the options that the registered parts declare, by attribute.
     """
 
@@ -33,6 +34,7 @@ class StackDesign:
     ffn_width: int
     heads: int
     activation_dropout: float
+    embedding_dropout: float
     options: SimpleNamespace
 
     @property

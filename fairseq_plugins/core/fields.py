@@ -42,6 +42,10 @@ AXIS_HELP = {
     Axis.BASE_INIT: "distribution of the initial weights: the one that the papers assume, or fairseq's current one",
 }
 
+EMBEDDING_DROPOUT = "rate of the dropout of the embedding, below the first layer (default: --dropout)"
+"""fairseq has one rate for embeddings and branches. The code of DS-Init's authors has two (zero: ``dropout`` and
+``residual_dropout``); that of ReZero's has no dropout of embeddings."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -166,6 +170,7 @@ def make_config_class(family: Family) -> type[FairseqDataclass]:
     helps["no_weight_decay_on"] = weight_decay.HELP
     fields = [_stock_field(family, *stock) for stock in family.stock]
     fields += [(name, Optional[str], field(default=None, metadata={"help": text})) for name, text in helps.items()]
+    fields.append(("embedding_dropout", Optional[float], field(default=None, metadata={"help": EMBEDDING_DROPOUT})))
     return dataclasses.make_dataclass(
         family.class_name, fields, bases=(FairseqDataclass,), namespace={"__module__": __name__, "family": family}
     )

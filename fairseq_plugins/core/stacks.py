@@ -38,6 +38,7 @@ class EncoderLoop(FairseqEncoder):
 
     def put_together(self, design: StackDesign) -> None:
         """Add the modules around the layers. Call after fairseq's constructor."""
+        self.dropout_module.p = design.embedding_dropout
         self.history = design.parts[Axis.HISTORY].build(design)
         top = top_norm(design)
         if top is not None and top is not stock_top_norm:
@@ -127,6 +128,7 @@ class Decoder(TransformerDecoderBase):
     ) -> None:
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
+        self.dropout_module.p = design.embedding_dropout
         self.history = design.parts[Axis.HISTORY].build(design)
         top = top_norm(design)
         if top is not None and top is not stock_top_norm and not cfg.no_decoder_final_norm:

@@ -5,13 +5,12 @@ Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2. The authors call t
 
 from __future__ import annotations
 
-from torch import nn
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.residual import Residual, ScaledStream, needs_norm_after
 from fairseq_plugins.core.sub_layers import sites_of
+from fairseq_plugins.methods.shared.scaled_draw import draw
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
 """The maps of gain beta, in self-attention and in cross-attention."""
@@ -47,17 +46,6 @@ def beta(design: StackDesign, sub_layers: int, rule: str = "paper") -> float:
 
 def _of_both_depths(design: StackDesign) -> float:
     return float((design.encoder_layers**4 * design.decoder_layers) ** (1 / 16))
-
-
-def _draw(linear: nn.Linear, gain: float, rule: str) -> None:
-    if rule == "released":
-        linear.reset_parameters()
-        for parameter in linear.parameters():
-            parameter.mul_(gain)
-        return
-    nn.init.xavier_normal_(linear.weight, gain=gain)
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
 
 
 @part(
@@ -99,7 +87,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
         for name, linear in linear_maps(layer):
             kind = name.rpartition(".")[2]
             if kind in SMALLER + AS_USUAL:
-                _draw(linear, gain if kind in SMALLER else 1.0, rule)
+                draw(linear, gain if kind in SMALLER else 1.0, rule)
 
 
 method(

@@ -33,22 +33,28 @@ def branch_share(design: StackDesign, layers: int, sub_layers: int) -> float:
 
 
 def correlations(
-    sites: tuple[Site, ...], layers: int, dropout: float, share: float | None, source: float = 0.0
+    sites: tuple[Site, ...],
+    layers: int,
+    dropout: float,
+    share: float | None,
+    source: float = 0.0,
+    embedding_dropout: float | None = None,
 ) -> tuple[list[dict[Site, float]], float]:
     """Follow the correlation of the stream at two positions.
 
     Args:
         sites: sub-layers of a layer.
         layers: their number.
-        dropout: rate of the dropout of branches and embeddings.
+        dropout: rate of the dropout of branches.
         share: beta^2, or None for a plain sum.
         source: correlation of what cross-attention attends to.
+        embedding_dropout: rate of the dropout of embeddings; by default that of branches, as in the paper.
 
     Returns:
         what each attention of each layer sees; the correlation above the last layer.
     """
     keep, lose = (1.0, 1.0) if share is None else (1 - share, share)
-    now, variance = START * (1 - dropout), 1.0
+    now, variance = START * (1 - (dropout if embedding_dropout is None else embedding_dropout)), 1.0
     seen: list[dict[Site, float]] = []
     for _ in range(layers):
         seen.append({})
@@ -123,7 +129,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
                 if linear.bias is not None:
                     nn.init.zeros_(linear.bias)
     if weights.embedding is not None and not weights.embedding_is_shared:
-        _draw_tables(weights.embedding, (1 - dropout) / TABLES / design.width)
+        _draw_tables(weights.embedding, (1 - design.embedding_dropout) / TABLES / design.width)
 
 
 def _seen(design: StackDesign, sites: tuple[Site, ...], dropout: float) -> list[dict[Site, float]]:
@@ -131,9 +137,10 @@ def _seen(design: StackDesign, sites: tuple[Site, ...], dropout: float) -> list[
     weighted, below = design.choice(Axis.RESIDUAL) == "deepscale", 0.0
     if Site.CROSS in sites:
         share = branch_share(design, design.encoder_layers, 2) if weighted else None
-        _, below = correlations((Site.SELF, Site.FFN), design.encoder_layers, dropout, share)
+        encoder = ((Site.SELF, Site.FFN), design.encoder_layers)
+        _, below = correlations(*encoder, dropout, share, embedding_dropout=design.embedding_dropout)
     share = branch_share(design, design.layers, len(sites)) if weighted else None
-    return correlations(sites, design.layers, dropout, share, below)[0]
+    return correlations(sites, design.layers, dropout, share, below, design.embedding_dropout)[0]
 
 
 def _draw_tables(embedding: nn.Module, variance: float) -> None:
@@ -167,6 +174,7 @@ method(
         r"$`\beta^2`$ is at most 0.5 here, so that stacks of one layer keep their stream.",
         r"The released code writes the variance of the feed-forward as $`\sqrt{(1 - p) / 2} / d`$, which is this "
         r"package's at $`f = 4 d`$.",
+        "The released Post-LN model has a LayerNorm on the embedding: `--norm post --layernorm-embedding`.",
         "The authors give numbers for an encoder. In a decoder each attention is followed as theirs; what "
         "cross-attention sees is the correlation above the encoder's last layer.",
         r"BERT adds up three tables of embeddings, so the released code has $`(1 - p) / 3`$. Here are two; positions, "

@@ -107,7 +107,8 @@ method(
     departures=(
         "The released code ([DenseFormer](https://github.com/epfml/DenseFormer), revision c99a623) stores only the "
         "weights that are used; here they are the rows of one matrix, as in DLCL, whose other entries stay as they "
-        "start.",
+        r"start. It draws weights from $`\mathcal{N}(0, 0.02^2)`$, those of the outputs of attention and feed-forward "
+        r"over $`\sqrt{2 N}`$; here it is `--base-init fairseq`.",
         "The paper is about language models; each stack of a translation model has its own averages here.",
     ),
 )

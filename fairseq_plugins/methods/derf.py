@@ -68,8 +68,9 @@ method(
     norm_module="derf",
     base_init="fairseq",
     departures=(
-        r"$`\alpha`$ and $`s`$ are one number for each module, as $`\alpha`$ of DyT; that the start of $`\alpha`$ "
-        "depends on width or site, as in DyT's language models, was not found in the paper's abstract or summaries.",
+        r"The released GPT-2 ([Derf](https://github.com/zlab-princeton/Derf), revision 8dd9ea3) has a start of "
+        r"$`\alpha`$ each for attention, feed-forward and the top, which is 1 for all three: `--derf-alpha 1`. It also "
+        "trains a scalar on the embeddings, which is not supported.",
         "The paper has no model for translation.",
         "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "
         "second stream remain LayerNorms.",

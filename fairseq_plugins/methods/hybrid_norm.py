@@ -50,12 +50,13 @@ method(
     attention="qkv_norm",
     base_init="fairseq",
     departures=(
-        "The paper's second form, HybridNorm*, whose first layer also has a norm before its attention, is not "
-        "supported.",
+        "The paper's second form, HybridNorm*, whose first layer also has a norm before its attention and a Pre-LN "
+        "feed-forward, is not supported.",
         "The paper is about language models. A cross-attention has the same norms here as a self-attention; its keys "
         "and values come from the encoder's output, below which there is the norm on top.",
-        "The authors draw weights as Megatron does, with one small deviation; here it is `--base-init fairseq`.",
-        "All heads of an attention share one gain. Whether the released code "
-        "([HybridNorm](https://github.com/BryceZhuo/HybridNorm), revision f0dd605) has one for each was not found out.",
+        "The released code ([HybridNorm](https://github.com/BryceZhuo/HybridNorm), revision f0dd605) draws weights of "
+        "standard deviation 0.01398, divided by the root of twice the number of layers for the outputs of attention "
+        "and feed-forward; here it is `--base-init fairseq`.",
+        "All heads of an attention share one gain, as in the released code.",
     ),
 )

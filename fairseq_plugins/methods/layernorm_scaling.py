@@ -35,7 +35,9 @@ method(
     base_init="fairseq",
     departures=(
         "The released code ([LayerNorm-Scaling](https://github.com/lmsdss/LayerNorm-Scaling), revision 3ac54dd) has "
-        "RMSNorm: `--norm-module rms_norm`.",
+        "RMSNorm, `--norm-module rms_norm` (a parameter is then `…_layer_norm.norm.weight`), and draws weights from "
+        r"$`\mathcal{N}(0, 0.02^2)`$. Its setting for this method cannot be chosen: the code compares it in lower case "
+        "with a name in capitals.",
         "The authors advise against combining it with an initialisation that shrinks with depth.",
         "The paper is about language models; cross-attention is scaled in the same way here, and each stack counts its "
         "own depth.",

@@ -85,7 +85,7 @@ method(
     base_init="fairseq",
     departures=(
         r"The text has no $`\epsilon`$; implementations add one to the mean square, here as large as that of "
-        "LayerNorm, `--rms-norm-epsilon`.",
+        "LayerNorm, `--rms-norm-epsilon`. The authors' code for PyTorch (revision 2e726f1) adds 1e-8 to the root.",
         "The paper's Transformer is a Post-LN model, `--norm post --norm-module rms_norm`; this architecture is "
         "Pre-LN, as the models that took the module up.",
         "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "

@@ -236,6 +236,7 @@ method(
         "gamma at 1 it does not change the outputs of a new model, only how fast its matrices turn.",
         "The code converts every linear map of a network. Here these are the maps of the layers; embeddings and the "
         "output layer, which shares their table in most recipes, stay as they are.",
+        "Biases are 0 at first, as in the authors' JAX code; their PyTorch code leaves them as `nn.Linear` draws them.",
         "The spectral norm is computed in float32 whatever the precision. A search scales each matrix once.",
     ),
 )

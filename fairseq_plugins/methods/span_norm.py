@@ -1,6 +1,6 @@
 """SpanNorm: Post-LN whose last sum of a layer starts from the layer's input, so that the residual spans the layer.
 
-Li et al., 2026, https://arxiv.org/abs/2601.22580: ``y = LN(x + Attn(x))``, ``x' = LN(x + FFN(y))``.
+Wang et al., 2026, https://arxiv.org/abs/2601.22580: ``y = LN(x + Attn(x))``, ``x' = LN(x + FFN(y))``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
 method(
     "span_norm",
     title="SpanNorm",
-    paper="Li et al., 2026, https://arxiv.org/abs/2601.22580",
+    paper="Wang et al., 2026, https://arxiv.org/abs/2601.22580",
     equation=(
         r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + F(x))`$ in the last sub-layer of a layer, the others as Post-LN"
     ),

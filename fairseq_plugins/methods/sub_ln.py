@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 
-from torch import nn
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, stock_top_norm
 from fairseq_plugins.core.sub_layers import sites_of
+from fairseq_plugins.methods.shared.scaled_draw import draw
 
 LARGER = ("v_proj", "out_proj", "fc1", "fc2")
 """The maps of gain gamma, except in cross-attention."""
@@ -64,30 +63,21 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
         Option(
             "sub_ln_init",
             "paper",
-            "distribution: Xavier normal as in the text, or the base initialisation, scaled, as in the released "
-            "torchscale",
+            "distribution: Xavier normal as in the text, or that of nn.Linear, scaled, as in the released torchscale",
             choices=("paper", "released"),
         ),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
-    """Draw or scale the maps of the layers; embeddings stay.
+    """Redraw the maps of the layers, with gain gamma for :data:`LARGER` and 1 for the others; embeddings stay.
 
-    ``paper``: Xavier normal, gain gamma for :data:`LARGER` and 1 for the other maps; biases are 0. ``released``: the
-    weights and biases of :data:`LARGER` times gamma. Cross-attention has gain 1 either way.
+    Cross-attention has gain 1. :func:`draw` says what ``paper`` and ``released`` are.
     """
     for layer in weights.layers:
         gain = gamma(design, len(sites_of(layer)))
         for name, linear in linear_maps(layer):
             larger = name.rpartition(".")[2] in LARGER and not name.startswith(Site.CROSS.value)
-            if design.options.sub_ln_init == "paper":
-                nn.init.xavier_normal_(linear.weight, gain=gain if larger else 1.0)
-                if linear.bias is not None:
-                    nn.init.zeros_(linear.bias)
-            elif larger:
-                for parameter in (linear.weight, linear.bias):
-                    if parameter is not None:
-                        parameter.mul_(gain)
+            draw(linear, gain if larger else 1.0, design.options.sub_ln_init)
 
 
 method(
@@ -106,7 +96,9 @@ method(
     departures=(
         "The released code ([torchscale](https://github.com/microsoft/torchscale), revision 4d1e0e8) has no second "
         "LayerNorm in cross-attention: `--sub-cross no`. The text describes one for every attention.",
-        r"The released code multiplies what fairseq draws, weights and biases, by the gain: `--sub-ln-init released`. "
+        "The released code draws every matrix and bias as `nn.Linear` does, and multiplies those of the values, of "
+        "the outputs and of the feed-forward by the gain: `--sub-ln-init released`. Its attention has a rule of its "
+        "own, which it never calls. "
         "The default draws every matrix by Xavier's normal rule, as the text has it. "
         "That rule is recalled, not verified: only the released code was read.",
         "The released code leaves the matrices of cross-attention at gain 1, and so does this package with either "

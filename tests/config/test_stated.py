@@ -39,6 +39,7 @@ ACCOUNTED = (
     "model.dropout",
     "model.attention_dropout",
     "model.activation_dropout",
+    "model.embedding_dropout",
     "model.word_dropout",
     "model.activation_fn",
 )

@@ -27,7 +27,7 @@ ENCODER, DECODER = Stack.ENCODER, Stack.DECODER
 
 def design(stack: Stack, encoder_layers: int, decoder_layers: int) -> StackDesign:
     """Depths alone; the other sizes have no influence on constants."""
-    return StackDesign(stack, {}, encoder_layers, decoder_layers, 64, 96, 4, 0.0, SimpleNamespace())
+    return StackDesign(stack, {}, encoder_layers, decoder_layers, 64, 96, 4, 0.0, 0.0, SimpleNamespace())
 
 
 def test_deepnet_s_alpha_and_beta_of_a_translation_model() -> None:

@@ -13,7 +13,6 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.methods.deepnet import initialise
-from tests.building import tiny
 from tests.methods.test_initialisation import D, F, model
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
@@ -62,28 +61,26 @@ def test_every_matrix_is_xavier_normal_with_its_gain(
                 assert not linear.bias.any(), what
 
 
-def test_deepnet_s_released_draws_as_linear_does_and_scales_the_biases_too() -> None:
-    built = model("deepnet_transformer", deepnorm_init="released")
-    released = {"encoder": 1.15 * (5**4 * 4) ** (-1 / 16), "decoder": BETA["decoder"]}
-    for stack, gain in released.items():
+@pytest.mark.parametrize(
+    ("method", "option", "gains", "cross"),
+    [
+        ("deepnet", "deepnorm_init", {"encoder": 1.15 * (5**4 * 4) ** (-1 / 16), "decoder": BETA["decoder"]}, True),
+        ("sub_ln", "sub_ln_init", GAMMA, False),
+    ],
+    ids=["deepnet", "sub_ln"],
+)
+def test_the_released_rule_draws_as_linear_does_and_scales_the_biases_too(
+    method: str, option: str, gains: dict[str, float], cross: bool
+) -> None:
+    built = model(f"{method}_transformer", **{option: "released"})
+    for stack, gain in gains.items():
         for depth, layer in enumerate(getattr(built, stack).layers, start=1):
             for name, linear in linear_maps(layer):
-                bound = gain_of(name, gain, True) / math.sqrt(linear.in_features)
+                bound = gain_of(name, gain, cross) / math.sqrt(linear.in_features)
                 what = f"{stack} layer {depth} {name}"
                 assert_deviation(linear.weight.detach(), bound / math.sqrt(3), kurtosis=1.8, what=what)
                 assert float(linear.weight.detach().abs().max()) <= bound * (1 + 1e-6), what
                 assert 0.8 * bound < float(linear.bias.detach().abs().max()) <= bound * (1 + 1e-6), what
-
-
-def test_sub_ln_s_released_gains_scale_what_fairseq_draws() -> None:
-    built = tiny("sub_ln_transformer", sub_ln_init="released")
-    base = tiny("deep_transformer", norm="sub", base_init="fairseq")
-    gains = {"encoder": math.sqrt(math.log(6) * math.log(6) / 3), "decoder": math.sqrt(math.log(6))}
-    for stack, gain in gains.items():
-        for mine, plain in zip(getattr(built, stack).layers, getattr(base, stack).layers, strict=True):
-            for (name, linear), (_, drawn) in zip(linear_maps(mine), linear_maps(plain), strict=True):
-                for one, other in ((linear.weight, drawn.weight), (linear.bias, drawn.bias)):
-                    torch.testing.assert_close(one, other * gain_of(name, gain, False), msg=name)
 
 
 @pytest.mark.parametrize("rule", ["paper", "released"])
@@ -94,7 +91,7 @@ def test_the_base_does_not_matter_to_deepnet(rule: str) -> None:
         decoder = model("deepnet_transformer", base_init=base).decoder
         before = {name: value.clone() for name, value in decoder.state_dict().items()}
         torch.manual_seed(3)
-        design = StackDesign(Stack.DECODER, {}, 5, 4, D, F, 4, 0.0, SimpleNamespace(deepnorm_init=rule))
+        design = StackDesign(Stack.DECODER, {}, 5, 4, D, F, 4, 0.0, 0.0, SimpleNamespace(deepnorm_init=rule))
         with torch.no_grad():
             initialise(StackWeights(decoder.layers, decoder.embed_tokens, False, decoder.output_projection), design)
         after = decoder.state_dict()
