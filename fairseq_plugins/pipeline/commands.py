@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
 from typing import ParamSpec
 
 from fairseq_plugins.process import end_children, start_child
@@ -31,11 +30,7 @@ def step(function: Callable[Parameters, str | None], *files: Parameters.args, **
 
 
 class Commands:
-    """Runs the commands of a pipeline.
-
-    Args:
-        dry_run: print each command, run none.
-    """
+    """Runs the commands of a pipeline; with ``dry_run`` it only prints each."""
 
     def __init__(self, *, dry_run: bool = False) -> None:
         self.dry_run = dry_run
@@ -52,23 +47,28 @@ class Commands:
             environment: variables to add to ours.
 
         Raises:
-            SystemExit: it failed, with the command's exit code, or 128 + its signal as in a shell.
+            SystemExit: as :func:`require_success`.
         """
         command = [str(word) for word in words]
         if self.dry_run:
-            self._print(command, environment)
+            print(shlex.join(command), flush=True)
             return
         child = start_child(command, env={**os.environ, **(environment or {})})
         try:
             code = child.wait()
         finally:
             end_children([child])
-        if code:
-            raise SystemExit(code if code > 0 else 128 - code)
+        require_success(code)
 
-    def _print(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
-        settings = [f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items()]
-        print(" ".join([*settings, shlex.join(command)]), flush=True)
+
+def require_success(code: int) -> None:
+    """End this process as a command has ended that failed and has printed its error.
+
+    Raises:
+        SystemExit: it failed, with the command's exit code, or 128 + its signal as in a shell.
+    """
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)
 
 
 @contextmanager
@@ -80,7 +80,8 @@ def interruptible() -> Iterator[None]:
     Raises:
         KeyboardInterrupt: at Ctrl-C or SIGTERM.
     """
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    # As Python's own handler of Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     outermost = os.environ.setdefault(SAYS_HOW_TO_CONTINUE, str(os.getpid())) == str(os.getpid())
     try:
         yield
@@ -92,7 +93,3 @@ def interruptible() -> Iterator[None]:
         if outermost:
             os.environ.pop(SAYS_HOW_TO_CONTINUE, None)
         signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -23,11 +23,11 @@ from fairseq_plugins.options import ScriptParser, at_least, given_again
 from fairseq_plugins.pipeline import corpus, evaluate
 from fairseq_plugins.pipeline import run as run_command
 from fairseq_plugins.pipeline.checkout import checkout, configuration_file
-from fairseq_plugins.pipeline.commands import Commands, interruptible
+from fairseq_plugins.pipeline.commands import Commands, interruptible, require_success
 from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.report import report_on
 from fairseq_plugins.pipeline.workspace import Workspace, require_apart, say
-from fairseq_plugins.process import end_children, exit_code, start_child
+from fairseq_plugins.process import end_children, start_child
 
 DIVERGED = 1
 """Exit code of a training whose loss was not finite."""
@@ -148,7 +148,7 @@ def report(runs: Sequence[Path], out: Path, baseline: str, how: How, notes: Sequ
         named = ["--baseline", baseline] if baseline else []
         Commands(dry_run=True).deep("report", *runs, *named, "--output", out / "report")
     else:
-        report_on(runs, out / "report", baseline=baseline, notes=notes)
+        report_on(runs, out / "report", baseline, notes)
 
 
 # --- several trainings, some of them at a time ----------------------------------------------------------------------
@@ -181,33 +181,21 @@ def train_all(
     with open(how.output, "ab") if how.output else nullcontext() as output:
         try:
             while waiting or running:
+                for child in [child for child in running if child.poll() is not None]:
+                    training, following = running.pop(child)
+                    if child.returncode == DIVERGED and len(following) == len(evaluations):
+                        tell(f"{training.run}: diverged, not evaluated")
+                        continue
+                    require_success(child.returncode)
+                    if following:
+                        waiting.appendleft((training, following))
                 while waiting and len(running) < how.parallel:
                     training, (command, *following) = waiting.popleft()
                     child = start_child(command, stdin=subprocess.DEVNULL, stdout=output)
                     running[child] = training, following
-                for child in [child for child in running if child.poll() is not None]:
-                    training, following = running.pop(child)
-                    if left := _left(child.returncode, training, following, len(evaluations), tell):
-                        waiting.appendleft((training, left))
                 time.sleep(POLLED)
         finally:
             end_children(list(running))
-
-
-def _left(
-    code: int, training: Training, following: list[list[str]], evaluations: int, tell: Callable[[str], None]
-) -> list[list[str]]:
-    """The commands that are left of a training of which one has ended with ``code``.
-
-    Raises:
-        SystemExit: it failed.
-    """
-    if code == DIVERGED and len(following) == evaluations:
-        tell(f"{training.run}: diverged, not evaluated")
-        return []
-    if code:
-        raise SystemExit(code if code > 0 else 128 - code)
-    return following
 
 
 def _commands(training: Training, how: How, evaluations: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -244,12 +232,8 @@ def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace]
     return read
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Compare; 0, or the code of a command that failed, or 2 after one line for each problem."""
-    return exit_code(lambda: _main(argv))
-
-
-def _main(argv: Sequence[str] | None) -> None:
+def main(argv: Sequence[str]) -> int:
+    """Compare; the code of a command that failed passes through."""
     flags = ScriptParser(
         prog="fairseq-deep compare",
         description="Train, average, decode and score several configurations with several seeds on one prepared "
@@ -274,7 +258,4 @@ def _main(argv: Sequence[str] | None) -> None:
     if not configs:
         flags.error("no CONFIG given")
     compare(args.data, args.out, configs, changes, seeds=args.seeds, baseline=args.baseline, how=how(args))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return 0

@@ -1,16 +1,20 @@
-"""Read a test set's translations, in its order and none lost, or its loss from the output of fairseq's commands."""
+"""Read a test set's translations, in its order and none lost, or its loss from what fairseq's commands print."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.pipeline.fairseq_log import language_model_loss, sentence
 from fairseq_plugins.scoring.text import read_sentences
+
+_SENTENCE = re.compile(r"^(?:D-(\d+)\t[^\t]*|T-(\d+))\t(.*)$")
+"""Of ``fairseq-generate``: the number of a sentence and its detokenised hypothesis, or its number and reference."""
+_LOSS = re.compile(r"Loss \(base 2\): ([\d.]+|nan|inf), Perplexity: ([\d.]+|nan|inf)")
+_TOKENS = re.compile(r"Evaluated ([\d,]+) tokens")
 
 
 class Texts(NamedTuple):
@@ -40,30 +44,23 @@ def texts_of(log: Path, published: Path, tokenised: Path) -> Texts:
         UserError: a sentence was not translated exactly once.
     """
     references = read_sentences(published)
+    hypotheses: dict[int, str] = {}
+    printed: dict[int, str] = {}
     with open(log, encoding="utf-8", newline="\n") as lines:
-        content = list(lines)
-    try:
-        hypotheses, printed = (_in_order(kind, content, len(references)) for kind in "DT")
-    except UserError as error:
-        raise UserError(f"{log}: {error}") from None
-    tokens = read_sentences(tokenised) if tokenised.is_file() else printed
+        for match in filter(None, (_SENTENCE.match(line.rstrip("\n")) for line in lines)):
+            texts, index = (hypotheses, int(match[1])) if match[1] else (printed, int(match[2]))
+            if index in texts:
+                raise UserError(f"{log}: sentence {index} was translated twice")
+            texts[index] = match[3]
+    for texts in (hypotheses, printed):
+        missing = [index for index in range(len(references)) if index not in texts]
+        if missing or len(texts) != len(references):
+            first = f"; the first missing is {missing[0]}" if missing else ""
+            raise UserError(f"{log}: {len(texts)} translations for {len(references)} test sentences{first}")
+    tokens = read_sentences(tokenised) if tokenised.is_file() else [printed[index] for index in sorted(printed)]
     if len(tokens) != len(references):
         raise UserError(f"{tokenised}: {len(tokens)} lines, but {published} has {len(references)}")
-    return Texts(hypotheses, references, tokens)
-
-
-def _in_order(kind: str, lines: Sequence[str], expected: int) -> list[str]:
-    """The sentences of one kind in the output, ``D`` or ``T``, in the order of the test set: each of them once."""
-    texts: dict[int, str] = {}
-    for _, index, text in (printed for printed in map(sentence, lines) if printed and printed[0] == kind):
-        if index in texts:
-            raise UserError(f"sentence {index} was translated twice")
-        texts[index] = text
-    missing = [index for index in range(expected) if index not in texts]
-    if missing or len(texts) != expected:
-        first = f"; the first missing is {missing[0]}" if missing else ""
-        raise UserError(f"{len(texts)} translations for {expected} test sentences{first}")
-    return [texts[index] for index in range(expected)]
+    return Texts([hypotheses[index] for index in sorted(hypotheses)], references, tokens)
 
 
 def write_perplexity(log: Path, raw: Path, target: Path) -> None:
@@ -74,10 +71,11 @@ def write_perplexity(log: Path, raw: Path, target: Path) -> None:
     Raises:
         UserError: the log contains no result.
     """
-    printed = log.read_text(encoding="utf-8", errors="replace")
-    if (loss := language_model_loss(printed)) is None:
+    text = log.read_text(encoding="utf-8", errors="replace")
+    loss, tokens = _LOSS.search(text), _TOKENS.search(text)
+    if not loss or not tokens:
         raise UserError(f"{log}: fairseq-deep eval-lm printed no loss")
-    bits, count = loss
+    bits, count = float(loss[1]), int(tokens[1].replace(",", ""))
     how = f"eval-lm|tokens:{count}"
     values = [("perplexity", 2**bits, how), ("bits per token", bits, how)]
     if raw.is_file():

@@ -13,10 +13,10 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.pipeline.published import PublishedRow, rows_of, rows_reproduced
-from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Run
+from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Evaluation, Run
 from fairseq_plugins.pipeline.verdicts import OK, verdict_of
 from fairseq_plugins.scoring.metrics import METRICS
-from fairseq_plugins.scoring.significance import WELCH, Comparison, compare
+from fairseq_plugins.scoring.significance import Comparison, compare
 
 AVERAGE, VALID = "average", "valid"
 """The pseudo test set of the mean over all, and the one that is not part of the mean."""
@@ -24,23 +24,6 @@ FIRST = "sacreBLEU"
 """The first score of a table, if there is one."""
 UPDATES_TO_1_2_BITS = "updates to 1.2 bits per byte"
 """A published quantity that comes from the log of a training, on the validation set."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A number of several runs."""
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean over the runs."""
-        return statistics.fmean(self.values)
-
-    @property
-    def deviation(self) -> float | None:
-        """Standard deviation over the runs (n - 1); None for a single one."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -56,18 +39,13 @@ class Column:
         """Header of the column."""
         return f"{self.test_set} {self.metric}"
 
-
-def score_of(run: Run, column: Column) -> float | None:
-    """The score of a run; None without one. A mean needs all of its test sets."""
-    if column.metric == UPDATES_TO_1_2_BITS:
-        return next((float(updates) for updates, loss in sorted(run.log.valid_loss.items()) if loss <= 1.2), None)
-    if column.mean_over:
-        scores = [score_of(run, Column(test_set, column.metric)) for test_set in column.mean_over]
+    def score(self, run: Run) -> float | None:
+        """The score of a run; None without one. A mean needs all of its test sets."""
+        if self.metric == UPDATES_TO_1_2_BITS:
+            return next((float(updates) for updates, loss in sorted(run.log.valid_loss.items()) if loss <= 1.2), None)
+        scores = [run.score(test_set, self.metric) for test_set in self.mean_over or (self.test_set,)]
         known = [score for score in scores if score is not None]
         return statistics.fmean(known) if len(known) == len(scores) else None
-    evaluation = run.evaluations.get(column.test_set)
-    metric = evaluation.metrics.get(column.metric) if evaluation else None
-    return metric.value if metric else None
 
 
 @dataclass(frozen=True)
@@ -79,21 +57,10 @@ class Group:
     published: tuple[PublishedRow, ...] = ()
 
     @property
-    def first(self) -> Run:
-        """The first run, for values that all runs share."""
-        return self.runs[0]
-
-    @property
     def layers(self) -> str | None:
         """``encoder-decoder``, or one number for a language model."""
-        depths = [self.first.configured("model", f"{stack}_layers") for stack in ("encoder", "decoder")]
+        depths = [self.runs[0].configured("model", f"{stack}_layers") for stack in ("encoder", "decoder")]
         return "-".join(str(depth) for depth in depths if depth is not None) or None
-
-    @property
-    def parameters(self) -> int | None:
-        """Number of parameters, counted before the training, else from its log."""
-        counted = self.first.settings.get("parameters")
-        return counted if isinstance(counted, int) else self.first.log.parameters
 
     @property
     def devices(self) -> str | None:
@@ -105,26 +72,23 @@ class Group:
     @property
     def verdict(self) -> str:
         """The outcome that all runs share, else each with the number of its runs."""
-        outcomes = [verdict_of(run).outcome for run in self.runs]
-        distinct = sorted(set(outcomes), key=lambda outcome: (outcome != OK, outcome))
-        if len(distinct) == 1:
-            return distinct[0]
-        return ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in distinct)
+        counts = Counter(verdict_of(run).outcome for run in self.runs)
+        outcomes = sorted(counts, key=lambda outcome: (outcome != OK, outcome))
+        return outcomes[0] if len(outcomes) == 1 else ", ".join(f"{counts[name]} {name}" for name in outcomes)
 
-    def number(self, value: Callable[[Run], float | None]) -> Spread | None:
-        """The finite values of a number of each run; None if there are none. The verdict shows a loss that is not."""
-        numbers = tuple(number for run in self.runs if (number := value(run)) is not None and math.isfinite(number))
-        return Spread(numbers) if numbers else None
+    def evaluations(self, test_set: str = "") -> list[Evaluation]:
+        """The evaluations of its runs, on one test set or on all."""
+        every = [evaluation for run in self.runs for evaluation in run.evaluations.values()]
+        return [evaluation for evaluation in every if test_set in ("", evaluation.test_set)]
 
-    @property
-    def speed(self) -> float | None:
-        """Target tokens per second in training, median over the runs; None before the first log interval."""
-        speeds = self.number(lambda run: run.log.median_speed)
-        return statistics.median(speeds.values) if speeds else None
+    def values(self, number: Callable[[Run], float | None]) -> list[float]:
+        """The finite values of a number of each run. The verdict shows a loss that is not."""
+        return [value for run in self.runs if (value := number(run)) is not None and math.isfinite(value)]
 
-    def score(self, column: Column) -> Spread | None:
-        """A score of each run that has it."""
-        return self.number(lambda run: score_of(run, column))
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Standard deviation over runs (n - 1); None for a single one."""
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
 # --- rows and columns -----------------------------------------------------------------------------------------------
@@ -150,42 +114,35 @@ def _distinctions(run: Run) -> tuple[str, ...]:
 
 
 def _labels(firsts: Sequence[Run]) -> list[str]:
-    """The name of the configuration with the changes that not all rows share; numbered if that is not unique."""
+    """The name of the configuration, with its corpus or else the directory if needed, and the changes not shared."""
     # A run without run.json shares nothing; it would put every change into the names of all other rows.
     known = [set(_distinctions(run)) for run in firsts if run.config is not None]
     shared = set.intersection(*known) if known else set()
-    changes = [[change for change in _distinctions(run) if change not in shared] for run in firsts]
-    names = [run.config or os.path.relpath(run.directory) for run in firsts]
-    short = [Path(name).name if run.config else name for run, name in zip(firsts, names, strict=True)]
-    labels = [" ".join([name, *own]) for name, own in zip(short, changes, strict=True)]
-    if len(set(labels)) == len(labels):
-        return labels
-    labels = [" ".join([name, *own]) for name, own in zip(names, changes, strict=True)]
-    return [
-        label if label not in labels[:place] else f"{label} ({labels[:place].count(label) + 1})"
-        for place, label in enumerate(labels)
-    ]
+    directories = [os.path.relpath(run.directory) for run in firsts]
+    configs = [run.config or directory for run, directory in zip(firsts, directories, strict=True)]
+    short = [Path(name).name if run.config else name for run, name in zip(firsts, configs, strict=True)]
+    labels: list[str] = []
+    for names in (short, configs, directories):
+        changes = [[change for change in _distinctions(run) if change not in shared] for run in firsts]
+        labels = [" ".join([name, *own]) for name, own in zip(names, changes, strict=True)]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
 
 
-def score_columns(groups: Sequence[Group], wanted: Sequence[str] = ()) -> tuple[Column, ...]:
-    """The scores to show on every test set: ``wanted``, else the default score and those that a paper printed.
-
-    Raises:
-        UserError: no run has a wanted score.
-    """
-    evaluations = [evaluation for group in groups for run in group.runs for evaluation in run.evaluations.values()]
+def score_columns(groups: Sequence[Group]) -> tuple[Column, ...]:
+    """The scores to show on every test set: the default score, and those that a paper printed."""
+    evaluations = [evaluation for group in groups for evaluation in group.evaluations()]
     test_sets = list(dict.fromkeys(evaluation.test_set for evaluation in evaluations))
     present = list(dict.fromkeys(name for evaluation in evaluations for name in evaluation.metrics))
-    if unknown := [name for name in wanted if name not in present]:
-        raise UserError([unknown_name("score", name, present) for name in unknown])
-    printed = list(dict.fromkeys(name for group in groups for row in group.published for name in printed_metrics(row)))
+    printed = [name for group in groups for row in group.published for name in printed_metrics(row)]
     usual = [FIRST] if FIRST in present else present[:1]
-    names = wanted or list(dict.fromkeys([*usual, *(name for name in printed if name in present)]))
+    names = list(dict.fromkeys([*usual, *(name for name in printed if name in present)]))
     columns = [Column(test_set, name) for test_set in test_sets for name in names]
     averaged = tuple(test_set for test_set in test_sets if test_set != VALID)
     columns += [Column(AVERAGE, name, averaged) for name in names if len(averaged) > 1]
     columns += [Column(VALID, UPDATES_TO_1_2_BITS)] if UPDATES_TO_1_2_BITS in printed else []
-    return tuple(column for column in columns if any(group.score(column) for group in groups))
+    return tuple(column for column in columns if any(group.values(column.score) for group in groups))
 
 
 def printed_metrics(row: PublishedRow) -> list[str]:
@@ -200,11 +157,10 @@ def named_baseline(groups: Sequence[Group], name: str = "") -> Group:
     Raises:
         UserError: there is no such row.
     """
-    if not name:
-        return groups[0]
     wanted = name.removesuffix(".yaml")
     for group in groups:
-        if wanted in (group.label, group.first.config, Path(group.first.config or "").name):
+        config = group.runs[0].config or ""
+        if wanted in ("", group.label, config, Path(config).name):
             return group
     raise UserError(unknown_name("--baseline", name, [group.label for group in groups]))
 
@@ -229,12 +185,13 @@ def remarks(groups: Sequence[Group]) -> Iterator[str]:
 
 def _departures(group: Group) -> Iterator[str]:
     """A line if the recipe is not the paper's, and one for every average that is not."""
-    if not group.published and rows_of(group.first.config or ""):
-        differences = " ".join(group.first.changes) or "the published recipe has overrides"
+    first = group.runs[0]
+    if not group.published and rows_of(first.config or ""):
+        differences = " ".join(first.changes) or "the published recipe has overrides"
         yield f"{group.label}: differs from the published recipe, so its number is not shown: {differences}"
     printed = {row.average for row in group.published}
-    evaluations = [evaluation for run in group.runs for evaluation in run.evaluations.values()]
-    for test_set, made in sorted({(scored.test_set, scored.decoding.get("average", "")) for scored in evaluations}):
+    averages = {(scored.test_set, scored.decoding.get("average", "")) for scored in group.evaluations()}
+    for test_set, made in sorted(averages):
         if made and printed and made not in printed:
             papers = ", ".join(sorted(printed))
             yield f"{group.label}: {test_set} uses average={made}, the published score {papers}"
@@ -243,8 +200,7 @@ def _departures(group: Group) -> Iterator[str]:
 def _unlike(groups: Sequence[Group]) -> Iterator[str]:
     """A line for every setting in which translations or scores of one test set differ."""
     labels_by_value: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
-    evaluations = [(group.label, made) for group in groups for run in group.runs for made in run.evaluations.values()]
-    for label, evaluation in evaluations:
+    for label, evaluation in [(group.label, made) for group in groups for made in group.evaluations()]:
         settings = {name: value for name, value in evaluation.decoding.items() if name not in ("updates", "metrics")}
         settings |= {f"signature of {metric.name}": metric.signature for metric in evaluation.metrics.values()}
         for name, value in settings.items():
@@ -259,80 +215,46 @@ def _unlike(groups: Sequence[Group]) -> Iterator[str]:
 # --- significance ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Significance:
-    """Tests of all rows against the baseline: on the saved translations, and over the seeds by Welch's test.
-
-    Attributes:
-        baseline: label of the row that the others are tested against.
-        tests: the tests, each with the name of its test set.
-        notes: a line for each comparison that was not possible.
-    """
-
-    baseline: str
-    tests: tuple[tuple[str, Comparison], ...]
-    notes: tuple[str, ...]
-
-    def p(self, label: str, column: Column, *, seeds: bool) -> float | None:
-        """p-value of a row in a column, over the seeds or over the sentences; None where it was not tested."""
-        for test_set, test in self.tests:
-            if (test_set, test.metric, test.system) == (column.test_set, column.metric, label):
-                if (test.test == WELCH) is seeds:
-                    return test.p
-        return None
-
-
-def compared(groups: Sequence[Group], columns: Sequence[Column], baseline: Group, samples: int) -> Significance:
-    """Test every row against the baseline, on the saved translations of each test set.
+def compared(
+    groups: Sequence[Group], columns: Sequence[Column], baseline: Group
+) -> tuple[list[tuple[str, Comparison]], list[str]]:
+    """Test every row against the baseline: on the saved translations, and over the seeds by Welch's test.
 
     Args:
         groups: the rows.
         columns: the scores; only those of plain text are tested.
         baseline: one of the rows.
-        samples: resamples of the paired bootstrap.
+
+    Returns:
+        The tests, each with the name of its test set, and a line for each evaluation that cannot be compared.
     """
     tests: list[tuple[str, Comparison]] = []
-    notes: dict[str, None] = {}
+    notes: list[str] = []
     metrics = {metric.name: metric for metric in METRICS.values() if metric.paired and metric.reads == "plain"}
     for column in columns:
         if column.metric not in metrics or column.mean_over:
             continue
-        outputs, references, problems = _outputs(groups, column.test_set, baseline)
-        notes.update(dict.fromkeys(problems))
+        outputs: dict[str, list[list[str]]] = {}
+        references: list[str] = []
+        lower_case = False
+        for group in [baseline, *(group for group in groups if group is not baseline)]:
+            for evaluation in group.evaluations(column.test_set):
+                hypotheses, own = (_lines(evaluation.directory / name) for name in (HYPOTHESES, REFERENCES))
+                references = references or own
+                if not own or own != references or len(hypotheses) != len(own):
+                    why = "its references differ" if own and own != references else "a file or a sentence is missing"
+                    notes.append(f"{evaluation.directory}: not compared with {baseline.label}: {why}")
+                    continue
+                outputs.setdefault(group.label, []).append(hypotheses)
+                if group is baseline and column.metric in evaluation.metrics:
+                    lower_case |= "case:lc" in evaluation.metrics[column.metric].signature
         if len(outputs) > 1 and baseline.label in outputs:
-            own = [run.evaluations[column.test_set] for run in baseline.runs if column.test_set in run.evaluations]
-            scores = [evaluation.metrics.get(column.metric) for evaluation in own]
+            metric, tested = metrics[column.metric], ("bootstrap",)
             results = compare(
-                outputs,
-                [references],
-                metric=metrics[column.metric],
-                baseline=baseline.label,
-                tests=("bootstrap",),
-                samples={"bootstrap": samples},
-                lower_case=any("case:lc" in score.signature for score in scores if score),
+                outputs, [references], metric=metric, baseline=baseline.label, tests=tested, lower_case=lower_case
             )
             tests += [(column.test_set, comparison) for comparison in results]
-    return Significance(baseline.label, tuple(tests), tuple(notes))
-
-
-def _outputs(
-    groups: Sequence[Group], test_set: str, baseline: Group
-) -> tuple[dict[str, list[list[str]]], list[str], list[str]]:
-    """Translations of every row, the references that they share, and the reason for each row that is left out."""
-    outputs: dict[str, list[list[str]]] = {}
-    notes: list[str] = []
-    references: list[str] = []
-    for group in [baseline, *(group for group in groups if group is not baseline)]:
-        for run in group.runs:
-            if (evaluation := run.evaluations.get(test_set)) is None:
-                continue
-            hypotheses, own = (_lines(evaluation.directory / name) for name in (HYPOTHESES, REFERENCES))
-            references = references or own
-            if why := _not_comparable(hypotheses, own, references):
-                notes.append(f"{evaluation.directory}: not compared with {baseline.label}: {why}")
-            else:
-                outputs.setdefault(group.label, []).append(hypotheses)
-    return outputs, references, notes
+    return tests, list(dict.fromkeys(notes))
 
 
 def _lines(path: Path) -> list[str]:
@@ -340,11 +262,3 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError):
         return []
-
-
-def _not_comparable(hypotheses: Sequence[str], own: Sequence[str], references: Sequence[str]) -> str:
-    if not hypotheses or not own:
-        return f"{REFERENCES if hypotheses else HYPOTHESES} is missing or not UTF-8"
-    if own != references:
-        return "its references differ"
-    return "" if len(hypotheses) == len(own) else f"{len(hypotheses)} translations for {len(own)} sentences"

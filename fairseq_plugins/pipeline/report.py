@@ -14,27 +14,25 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins import plots
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.leaderboard import (
     Column,
     Group,
-    Significance,
-    Spread,
     compared,
+    deviation,
     gather,
     named_baseline,
     remarks,
     score_columns,
-    score_of,
 )
+from fairseq_plugins.pipeline.published import PublishedRow
 from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
-from fairseq_plugins.process import exit_code
+from fairseq_plugins.scoring.significance import WELCH, Comparison
 from fairseq_plugins.tables import ABSENT, markdown_table, number, tabulated, without_empty_columns
 
 LEVEL = 0.05
@@ -52,13 +50,15 @@ class Report:
     Attributes:
         groups: the rows, in the order in which they are shown.
         columns: the scores.
-        significance: tests against the baseline; None if there are none.
+        baseline: label of the row that the others are tested against.
+        tests: the tests against it, each with the name of its test set.
         notes: a line for everything missing, damaged or odd.
     """
 
     groups: tuple[Group, ...]
     columns: tuple[Column, ...]
-    significance: Significance | None
+    baseline: str
+    tests: tuple[tuple[str, Comparison], ...]
     notes: tuple[str, ...]
 
     @property
@@ -67,32 +67,22 @@ class Report:
         return any(len(group.runs) > 1 for group in self.groups)
 
 
-def make_report(
-    paths: Sequence[Path],
-    *,
-    baseline: str = "",
-    scores: Sequence[str] = (),
-    samples: int = 1000,
-    notes: Sequence[str] = (),
-) -> Report:
+def make_report(paths: Sequence[Path], baseline: str = "", notes: Sequence[str] = ()) -> Report:
     """Read the runs and put the report together.
 
     Args:
         paths: trainings, or directories of trainings.
         baseline: the row that the others are tested against; default: the first.
-        scores: their names; default: sacreBLEU, and what the papers print.
-        samples: resamples of the paired bootstrap; 0 for no tests.
         notes: lines to put before the report's own.
 
     Raises:
-        UserError: a path is not a run, or a name is unknown.
+        UserError: a path is not a run, or there is no such row.
     """
     groups = gather([read_run(path) for path in find_runs(list(paths))])
-    columns = score_columns(groups, scores)
-    first = named_baseline(groups, baseline)
-    significance = compared(groups, columns, first, samples) if samples and len(groups) > 1 else None
-    lines = [*notes, *remarks(groups), *(significance.notes if significance else ())]
-    return Report(groups, columns, significance, tuple(dict.fromkeys(lines)))
+    columns, first = score_columns(groups), named_baseline(groups, baseline)
+    tests, untested = compared(groups, columns, first) if len(groups) > 1 else ([], [])
+    lines = dict.fromkeys([*notes, *remarks(groups), *untested])
+    return Report(groups, columns, first.label, tuple(tests), tuple(lines))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -107,13 +97,13 @@ def table(shown: Report) -> list[list[str]]:
             group.label,
             group.layers or ABSENT,
             str(len(group.runs)),
-            number(group.parameters, ",d"),
-            _mean(group, group.number(lambda run: float(run.updates)), ",.0f"),
-            _mean(group, group.number(lambda run: run.log.final_valid_loss), ".3f"),
-            *(_score(group, column, shown.significance) for column in shown.columns),
-            _printed(group),
+            number(group.runs[0].parameters, ",d"),
+            _mean(group, group.values(lambda run: float(run.updates)), ",.0f"),
+            _mean(group, group.values(lambda run: run.log.final_valid_loss), ".3f"),
+            *(_score(group, column, shown) for column in shown.columns),
+            _printed(group.published),
             group.verdict,
-            number(group.speed, ",.0f"),
+            number(_speed(group), ",.0f"),
             group.devices or ABSENT,
         ]
         for group in shown.groups
@@ -121,30 +111,35 @@ def table(shown: Report) -> list[list[str]]:
     return without_empty_columns([header, *rows])
 
 
-def _mean(group: Group, spread: Spread | None, form: str) -> str:
+def _mean(group: Group, values: Sequence[float], form: str) -> str:
     """Mean and deviation; with the number of runs if some have no value."""
-    if spread is None:
+    if not values:
         return ABSENT
-    text = format(spread.mean, form) + (f" ± {spread.deviation:{form}}" if spread.deviation else "")
-    missing = len(spread.values) < len(group.runs)
-    return f"{text} ({len(spread.values)} of {len(group.runs)})" if missing else text
+    spread = deviation(values)
+    text = format(statistics.fmean(values), form) + (f" ± {spread:{form}}" if spread else "")
+    return text if len(values) == len(group.runs) else f"{text} ({len(values)} of {len(group.runs)})"
 
 
-def _score(group: Group, column: Column, significance: Significance | None) -> str:
+def _score(group: Group, column: Column, shown: Report) -> str:
     """A score with the marks of its tests."""
-    text = _mean(group, group.score(column), FORMS.get(column.metric, ".2f"))
-    if significance is None:
-        return text
-    p_values = {mark: significance.p(group.label, column, seeds=mark == SEEDS) for mark in (SENTENCES, SEEDS)}
-    marks = "".join(mark for mark, p in p_values.items() if p is not None and p < LEVEL)
-    return f"{text} {marks}" if marks else text
+    text = _mean(group, group.values(column.score), FORMS.get(column.metric, ".2f"))
+    place = (column.test_set, column.metric, group.label)
+    tests = [test for test_set, test in shown.tests if (test_set, test.metric, test.system) == place]
+    marks = [SEEDS if test.test == WELCH else SENTENCES for test in tests if test.p is not None and test.p < LEVEL]
+    return " ".join([text, *filter(None, ["".join(marks)])])
 
 
-def _printed(group: Group) -> str:
+def _speed(group: Group) -> float | None:
+    """Target tokens per second in training, median over the runs; None before the first log interval."""
+    speeds = group.values(lambda run: run.log.median_speed)
+    return statistics.median(speeds) if speeds else None
+
+
+def _printed(rows: Sequence[PublishedRow]) -> str:
     """The paper's results; with the name of the score if there are several."""
-    kinds = {row: row.scorer if row.metric == "BLEU" else row.metric for row in group.published}
-    several = len(set(kinds.values())) > 1
-    results = [f"{row.summary} {kind}" if several else row.summary for row, kind in kinds.items()]
+    kinds = [row.scorer if row.metric == "BLEU" else row.metric for row in rows]
+    several = len(set(kinds)) > 1
+    results = [f"{row.summary} {kind}" if several else row.summary for row, kind in zip(rows, kinds, strict=True)]
     return "; ".join(dict.fromkeys(results)) or ABSENT
 
 
@@ -152,25 +147,22 @@ def legend(shown: Report) -> Iterator[str]:
     """Explanations of the table, one line each."""
     deviations = "±: standard deviation over the seeds (n - 1). " if shown.several_seeds else ""
     yield f"{deviations}Valid loss: negative log-likelihood in bits per target token."
-    if any(group.speed for group in shown.groups):
-        yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
+    yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
     yield from dict.fromkeys(
         f"{metric.name}: {metric.signature}"
         for column in shown.columns
         for group in shown.groups
-        for run in group.runs
-        if (evaluation := run.evaluations.get(column.test_set))
-        and (metric := evaluation.metrics.get(column.metric))
-        and metric.signature
+        for evaluation in group.evaluations(column.test_set)
+        if (metric := evaluation.metrics.get(column.metric)) and metric.signature
     )
-    if (significance := shown.significance) and significance.tests:
-        signatures = dict.fromkeys(test.signature for _, test in significance.tests if test.signature)
+    signatures = dict.fromkeys(test.signature for _, test in shown.tests if test.test != WELCH)
+    if signatures:
         yield (
-            f"{SENTENCES}: differs from {significance.baseline} with p < {LEVEL}, paired bootstrap over the sentences, "
+            f"{SENTENCES}: differs from {shown.baseline} with p < {LEVEL}, paired bootstrap over the sentences, "
             f"the largest p of all pairs of seeds ({'; '.join(signatures)})"
         )
-        if any(not test.signature for _, test in significance.tests):
-            yield f"{SEEDS}: differs from {significance.baseline} with p < {LEVEL}, Welch's t-test over the seeds"
+    if any(test.test == WELCH for _, test in shown.tests):
+        yield f"{SEEDS}: differs from {shown.baseline} with p < {LEVEL}, Welch's t-test over the seeds"
     for group in shown.groups:
         for row in group.published:
             where = f"{row.paper}, {row.table}, {row.row}"
@@ -192,27 +184,30 @@ def as_markdown(shown: Report, *, picture: bool) -> str:
         parts.append("Remarks:\n\n" + "\n".join(f"- {line}" for line in shown.notes))
     if picture:
         parts.append("![Loss against updates, and scores](report.png)")
-    if (significance := shown.significance) and significance.tests:
+    if shown.tests:
         tests = [
             [test.system, test_set, test.metric, f"{test.difference:+.2f}", test.test, number(test.p, ".4f")]
-            for test_set, test in significance.tests
+            for test_set, test in shown.tests
         ]
         header = ["system", "test set", "score", "difference", "test", "p"]
-        parts += [f"## Tests against {significance.baseline}", markdown_table([header, *tests])]
+        parts += [f"## Tests against {shown.baseline}", markdown_table([header, *tests])]
     return "\n\n".join(parts) + "\n"
 
 
 def as_csv(shown: Report) -> str:
-    """Every run with its numbers, not rounded, one a line; an empty cell for a missing number."""
+    """Every run with its numbers and all its scores, not rounded, one a line; an empty cell for a missing number."""
+    evaluations = [evaluation for group in shown.groups for evaluation in group.evaluations()]
+    scored = [Column(evaluation.test_set, name) for evaluation in evaluations for name in evaluation.metrics]
+    columns = list(dict.fromkeys([*shown.columns, *scored]))
     header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict"]
-    header += [*(column.header for column in shown.columns), "tokens/s", "device", "directory"]
+    header += [*(column.header for column in columns), "tokens/s", "device", "directory"]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
     for group in shown.groups:
         for run in group.runs:
-            training = [group.label, group.layers, run.seed, group.parameters, run.updates, run.log.final_valid_loss]
-            scores = [score_of(run, column) for column in shown.columns]
+            training = [group.label, group.layers, run.seed, run.parameters, run.updates, run.log.final_valid_loss]
+            scores = [column.score(run) for column in columns]
             machine = [run.log.median_speed, group.devices, run.directory]
             writer.writerow([*training, verdict_of(run).outcome, *scores, *machine])
     return stream.getvalue()
@@ -228,9 +223,9 @@ def picture(shown: Report) -> plots.Figure:
     if shown.columns:
         metric = shown.columns[0].metric
         columns = [column for column in shown.columns if column.metric == metric]
-        scores = [[group.score(column) for group in shown.groups] for column in columns]
-        bars = [[score.mean if score else None for score in row] for row in scores]
-        errors = [[score.deviation if score else None for score in row] for row in scores]
+        scores = [[group.values(column.score) for group in shown.groups] for column in columns]
+        bars = [[statistics.fmean(values) if values else None for values in row] for row in scores]
+        errors = [[deviation(values) for values in row] for row in scores]
         # One test set needs no legend.
         labels = [column.test_set for column in columns] if len(columns) > 1 else [""]
         spread = ", mean and standard deviation over the seeds" if shown.several_seeds else ""
@@ -249,56 +244,36 @@ def _mean_curve(group: Group) -> list[tuple[float, float]]:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def report_on(paths: Sequence[Path], directory: Path, **settings: Any) -> None:
-    """Print a report; write ``report.md``, ``report.csv`` and ``report.png``.
-
-    Args:
-        paths: trainings, or directories of trainings.
-        directory: where the files go.
-        **settings: those of :func:`make_report`.
+def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = ()) -> None:
+    """Print a report, and write ``report.md``, ``report.csv`` and ``report.png`` into ``directory``.
 
     Raises:
-        UserError: a path is not a run, a name is unknown, or the files cannot be written.
+        UserError: as :func:`make_report`, or the files cannot be written.
     """
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    shown = make_report(paths, **settings)
+    shown = make_report(paths, baseline, notes)
+    files = [directory / "report.md", directory / "report.csv"]
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_whole(directory / "report.csv", as_csv(shown))
+        write_whole(files[1], as_csv(shown))
         drawn = plots.draw(picture(shown), directory, ["png"]) if plots.load_pyplot() else []
-        write_whole(directory / "report.md", as_markdown(shown, picture=bool(drawn)))
+        write_whole(files[0], as_markdown(shown, picture=bool(drawn)))
     except OSError as error:
         raise UserError(f"{directory}: cannot be written: {(error.strerror or str(error)).lower()}") from error
     print(as_text(shown))
-    print(", ".join(map(str, [*(directory / f"report.{ending}" for ending in ("md", "csv")), *drawn])))
+    print(", ".join(map(str, [*files, *drawn])))
     if not drawn:
         print(plots.NO_MATPLOTLIB)
     sys.stdout.flush()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table and write the files; 0, or 2 after one line for each problem."""
-    return exit_code(lambda: _main(argv))
-
-
-def _main(argv: Sequence[str] | None) -> None:
+def main(argv: Sequence[str]) -> int:
+    """Print the table and write the files."""
     about = (__doc__ or "").partition(": ")[2].replace("``", "")
     flags = OneLineParser(prog="fairseq-deep report", description=about)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
     flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="default: report")
     flags.add_argument("--baseline", default="", metavar="NAME", help="tested against; default: the first row")
-    flags.add_argument("--scores", default="", metavar="A,B,…", help="default: sacreBLEU, and what the papers print")
-    flags.add_argument(
-        "--samples",
-        type=at_least(0),
-        default=1000,
-        metavar="N",
-        help="resamples of the paired bootstrap; 0 for no tests; default: 1000",
-    )
     args = flags.read(argv)
-    scores = [name.strip() for name in args.scores.split(",") if name.strip()]
-    report_on(args.runs, args.output, baseline=args.baseline, scores=scores, samples=args.samples)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    report_on(args.runs, args.output, args.baseline)
+    return 0

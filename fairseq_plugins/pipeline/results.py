@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,19 @@ class Metric:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results of ``fairseq-deep evaluate`` for one test set; ``metrics`` is empty if the score is missing."""
+    """Results of ``fairseq-deep evaluate`` for one test set.
+
+    Attributes:
+        test_set: its name.
+        directory: place of its files.
+        metrics: the scores by name; empty if they are missing.
+        decoding: settings by name, such as beam and length penalty.
+    """
 
     test_set: str
     directory: Path
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     decoding: Mapping[str, str] = field(default_factory=dict)
-    """Settings by name, such as beam and length penalty."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,13 @@ class Run:
 
     @property
     def seed(self) -> int | None:
-        """The seed of the training."""
-        seed = self.settings.get("seed")
-        return seed if isinstance(seed, int) else None
+        """The seed of the training; None if ``run.json`` lacks it."""
+        return self._whole("seed")
+
+    @property
+    def parameters(self) -> int | None:
+        """Number of parameters; None if ``run.json`` lacks it."""
+        return self._whole("parameters")
 
     @property
     def updates(self) -> int:
@@ -102,19 +111,26 @@ class Run:
         """Directory of its checkpoints."""
         return self.directory / CHECKPOINTS
 
-    @cached_property
+    @property
     def data(self) -> Path | None:
         """The prepared directory that it was trained on; None if ``run.json`` lacks it."""
-        path = self._text("data")
-        if path is None:
+        if (path := self._text("data")) is None:
             return None
         return Path(path).parent if Path(path).name == "data-bin" else Path(path)
 
+    def score(self, test_set: str, metric: str) -> float | None:
+        """A score by the name of its metric, such as ``sacreBLEU``; None without one."""
+        evaluation = self.evaluations.get(test_set)
+        scored = evaluation.metrics.get(metric) if evaluation else None
+        return scored.value if scored else None
+
     def configured(self, group: str, key: str) -> Any:
         """A value of the complete configuration in ``run.json``; None if it is missing."""
-        configuration = self.settings.get("configuration")
-        content = configuration.get(group) if isinstance(configuration, dict) else None
-        return content.get(key) if isinstance(content, dict) else None
+        return ((self.settings.get("configuration") or {}).get(group) or {}).get(key)
+
+    def _whole(self, key: str) -> int | None:
+        value = self.settings.get(key)
+        return value if isinstance(value, int) else None
 
     def _text(self, key: str) -> str | None:
         value = self.settings.get(key)
@@ -137,18 +153,15 @@ def read_run(directory: Path) -> Run:
     if not is_run(directory):
         raise UserError(f"{directory}: not a run: it contains none of {SETTINGS}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
     problems: list[str] = []
-    settings = _read_object(directory / SETTINGS, problems)
+    settings = _read_object(directory / SETTINGS, problems) or {}
     finished = _read_object(directory / FINISHED, problems) if (directory / FINISHED).exists() else None
     if not (directory / LOG).exists():
         problems.append(f"{directory / LOG}: no such file")
-    return Run(
-        directory=directory,
-        settings=settings or {},
-        finished=finished,
-        log=read_log(directory / LOG),
-        evaluations=_read_evaluations(directory / EVALUATION, problems),
-        problems=tuple(problems),
-    )
+    places = sorted(place for place in (directory / EVALUATION).glob("*") if place.is_dir())
+    evaluations = {
+        place.name: _read_evaluation(place, problems) for place in places if not place.name.endswith(".partial")
+    }
+    return Run(directory, settings, finished, read_log(directory / LOG), evaluations, tuple(problems))
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
@@ -157,20 +170,14 @@ def find_runs(paths: list[Path]) -> list[Path]:
     Raises:
         UserError: a path does not exist, or there is no run in it.
     """
-    runs: dict[Path, None] = {}
-    problems = []
-    for path in paths:
-        if not path.is_dir():
-            problems.append(f"{path}: {'not a directory' if path.exists() else 'no such directory'}")
-            continue
-        marks = [mark for name in (SETTINGS, LOG) for mark in path.rglob(name)]
-        below = [path] if is_run(path) else sorted({mark.parent for mark in marks})
-        if not below:
-            problems.append(f"{path}: not a run, and no run below it (no {SETTINGS} or {LOG})")
-        runs.update(dict.fromkeys(below))
-    if problems:
-        raise UserError(problems)
-    return list(runs)
+    runs = {
+        path: [path] if is_run(path) else sorted({mark.parent for name in (SETTINGS, LOG) for mark in path.rglob(name)})
+        for path in paths
+    }
+    if empty := [path for path, below in runs.items() if not below]:
+        none = f"not a run, and no run below it (no {SETTINGS} or {LOG})"
+        raise UserError([f"{path}: {none if path.is_dir() else 'no such directory'}" for path in empty])
+    return list(dict.fromkeys(run for below in runs.values() for run in below))
 
 
 def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
@@ -185,11 +192,6 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
             return content
         problems.append(f"{path}: not a JSON object")
     return None
-
-
-def _read_evaluations(directory: Path, problems: list[str]) -> dict[str, Evaluation]:
-    places = sorted(path for path in directory.glob("*") if path.is_dir() and not path.name.endswith(".partial"))
-    return {place.name: _read_evaluation(place, problems) for place in places}
 
 
 def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:

@@ -35,7 +35,7 @@ def verdict_of(run: Run) -> Verdict:
     """The verdict on a run: that on its training, or ``not evaluated``."""
     verdict = verdict_on_training(run)
     scored = any(evaluation.metrics for evaluation in run.evaluations.values())
-    if scored or verdict.outcome in (DIVERGED, FAILED_TO_TRAIN, NOT_FINISHED):
+    if scored or verdict.diverged or verdict.outcome == NOT_FINISHED:
         return verdict
     return Verdict(NOT_EVALUATED, "fairseq-deep evaluate has not scored it")
 
@@ -43,14 +43,12 @@ def verdict_of(run: Run) -> Verdict:
 def verdict_on_training(run: Run) -> Verdict:
     """The verdict on a training, scored or not: not finite, not finished, nothing learned, or ok."""
     finished = run.finished or {}
-    outcome = finished.get("outcome") or run.log.failure
-    if outcome in (DIVERGED, FAILED_TO_TRAIN):
-        return Verdict(outcome, str(finished.get("reason") or run.log.divergence))
-    if run.finished is None:
-        limit = run.configured("optimization", "max_update")
-        wanted = limit if isinstance(limit, int) and limit else run.log.max_update
+    if outcome := finished.get("outcome"):
+        return Verdict(outcome, str(finished.get("reason")))
+    if run.finished is None and not run.log.failure:
+        wanted = run.configured("optimization", "max_update") or run.log.max_update
         return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
-    return judge(run.log, _entropy_of_targets(run))
+    return judge(run.log, _entropy_of_targets(run.data, run.configured("task", "target_lang")))
 
 
 def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
@@ -59,7 +57,7 @@ def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
     ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None if unknown.
     """
     final = log.final_valid_loss
-    if log.not_finite or log.ended_by_guard:
+    if log.failure:
         return Verdict(log.failure, log.divergence)
     if final is None:
         return Verdict(UNKNOWN, "never validated")
@@ -67,9 +65,6 @@ def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
         return Verdict(UNKNOWN, f"valid loss {final:.2f} bits; the token frequencies of the training text are unknown")
     reason = f"valid loss {final:.2f} bits, token frequencies alone give {unigram_entropy:.2f}"
     return Verdict(FAILED_TO_TRAIN if learned_nothing(final, unigram_entropy) else OK, reason)
-
-
-# --- token frequencies ----------------------------------------------------------------------------------------------
 
 
 def unigram_entropy(lines: Iterable[str]) -> float:
@@ -87,21 +82,17 @@ def unigram_entropy(lines: Iterable[str]) -> float:
     return entropy(counts.values())
 
 
-def _entropy_of_targets(run: Run) -> float | None:
-    """Entropy of the target tokens of the training data, in bits; None if the data is missing."""
-    if run.data is None:
-        return None
-    language = run.configured("task", "target_lang")
-    return _entropy_of_file(run.data / (f"text/train.{language}" if language else "data-bin/dict.txt"))
-
-
 @cache
-def _entropy_of_file(path: Path) -> float | None:
-    """Entropy of a text, or of a language model's dictionary, which has the counts of the training text."""
+def _entropy_of_targets(data: Path | None, language: str | None) -> float | None:
+    """Entropy of the target tokens of the training data, in bits; None if the data is missing."""
+    if data is None:
+        return None
     try:
+        # A language model's dictionary has the counts of the training text.
+        path = data / (f"text/train.{language}" if language else "data-bin/dict.txt")
         with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
-            if path.name == "dict.txt":
-                return entropy(int(line.rsplit(" ", 1)[1]) for line in lines if " " in line)
-            return unigram_entropy(islice(lines, LINES))
+            if language:
+                return unigram_entropy(islice(lines, LINES))
+            return entropy(int(line.rsplit(" ", 1)[1]) for line in lines if " " in line)
     except (OSError, ValueError):
         return None

@@ -1,69 +1,70 @@
-"""A run can be read in any state; each damaged file gives one line."""
+"""A run is read in any state, a line for each damaged file, and judged; the entropy against its closed form."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.results import find_runs, read_run
+from fairseq_plugins.pipeline.verdicts import unigram_entropy, verdict_of
 from tests.pipeline.making import write_run, write_scores
 
 
 def test_everything_is_read(tmp_path):
-    changes = ["optimization.lr=[0.001]"]
-    run = read_run(write_run(tmp_path / "run", seed=2222, changes=changes, scores={"sacreBLEU": 35.5}))
+    directory = write_run(
+        tmp_path / "run",
+        seed=2222,
+        changes=["optimization.lr=[0.001]"],
+        scores={"sacreBLEU": 35.5},
+        data=tmp_path / "corpus" / "data-bin",
+    )
+    write_scores(directory, "new.partial", {"sacreBLEU": 1.0})
+    run = read_run(directory)
     assert run.problems == ()
     assert (run.config, run.seed, run.updates) == ("iwslt14_de_en/admin_6e6d", 2222, 500)
     assert run.overrides == ("common.seed=2222", "optimization.lr=[0.001]")
     assert run.changes == ("optimization.lr=[0.001]",)
-    assert run.log.final_valid_loss == 3.5
-    assert run.evaluations["test"].metrics["sacreBLEU"].value == 35.5
-    assert run.configured("model", "encoder_layers") == 6
-    assert run.configured("model", "nothing") is None
+    assert (run.log.final_valid_loss, run.parameters, run.data) == (3.5, 36741120, tmp_path / "corpus")
+    assert [run.score("test", "sacreBLEU"), run.score("test", "chrF"), run.score("new", "sacreBLEU")] == [
+        35.5,
+        None,
+        None,
+    ]
+    assert [run.configured("model", name) for name in ("encoder_layers", "nothing")] == [6, None]
     assert run.configured("nothing", "nothing") is None
+    assert list(run.evaluations) == ["test"]
 
 
-def test_data_bin_is_inside_the_prepared_directory(tmp_path):
-    run = read_run(write_run(tmp_path / "run", data=tmp_path / "corpus" / "data-bin"))
-    assert run.data == tmp_path / "corpus"
+DAMAGES = (
+    ("run.json", "{", "run.json: not JSON: "),
+    ("run.json", "[1]", "run.json: not a JSON object"),
+    ("run.json", None, "run.json: no such file"),
+    ("finished", "half", "finished: not JSON: "),
+    ("train.log", None, "train.log: no such file"),
+    ("evaluation/test/score.json", '{"metrics": [', "score.json: not JSON: "),
+    ("evaluation/test/score.json", None, "score.json: no such file"),
+    ("evaluation/test/score.json", '{"metrics": [{"name": "BLEU"}]}', "a score without name or value"),
+    ("evaluation/test/score.json", '{"metrics": ["BLEU"]}', "a score without name or value"),
+)
 
 
-def test_a_damaged_file_is_one_line(tmp_path, subtests):
-    for number, (name, content, problem) in enumerate(
-        (
-            ("run.json", "{", "run.json: not JSON: "),
-            ("run.json", "[1]", "run.json: not a JSON object"),
-            ("run.json", None, "run.json: no such file"),
-            ("finished", "half", "finished: not JSON: "),
-            ("train.log", None, "train.log: no such file"),
-            ("evaluation/test/score.json", '{"metrics": [', "score.json: not JSON: "),
-            ("evaluation/test/score.json", None, "score.json: no such file"),
-            (
-                "evaluation/test/score.json",
-                json.dumps({"metrics": [{"name": "BLEU"}]}),
-                "a score without name or value",
-            ),
-            ("evaluation/test/score.json", json.dumps({"metrics": ["BLEU"]}), "a score without name or value"),
-        )
-    ):
-        with subtests.test(problem):
-            directory = write_run(tmp_path / f"run{number}", scores={"sacreBLEU": 35.5})
-            (directory / name).unlink()
-            if content is not None:
-                (directory / name).write_text(content)
-            run = read_run(directory)
-            assert len(run.problems) == 1
-            assert problem in run.problems[0]
-            assert str(directory / name) in run.problems[0]
-            assert run.updates in (500, 200)
-
-
-def test_a_half_made_test_set_is_not_one(tmp_path):
-    directory = write_run(tmp_path / "run", scores={"sacreBLEU": 35.5})
-    write_scores(directory, "new.partial", {"sacreBLEU": 1.0})
-    assert list(read_run(directory).evaluations) == ["test"]
+def test_a_damaged_file_is_one_line(tmp_path):
+    for number, (name, content, problem) in enumerate(DAMAGES):
+        directory = write_run(tmp_path / f"run{number}", scores={"sacreBLEU": 35.5})
+        (directory / name).unlink()
+        if content is not None:
+            (directory / name).write_text(content)
+        run = read_run(directory)
+        assert len(run.problems) == 1, problem
+        assert problem in run.problems[0]
+        assert str(directory / name) in run.problems[0]
+        assert run.updates in (500, 200)
 
 
 def test_runs_are_found_below_a_directory_each_once(tmp_path):
@@ -71,13 +72,55 @@ def test_runs_are_found_below_a_directory_each_once(tmp_path):
     (tmp_path / "all" / "report").mkdir()
     assert find_runs([tmp_path / "all", runs[0]]) == sorted(runs)
     assert find_runs([runs[0], runs[2]]) == [runs[0], runs[2]]
-
-
-def test_what_is_no_run_is_named(tmp_path):
-    (tmp_path / "empty").mkdir()
     with pytest.raises(UserError) as caught:
-        find_runs([tmp_path / "empty", tmp_path / "absent"])
-    assert caught.value.problems[0].startswith(f"{tmp_path / 'empty'}: not a run")
-    assert caught.value.problems[1] == f"{tmp_path / 'absent'}: no such directory"
+        find_runs([tmp_path / "all" / "report", tmp_path / "absent"])
+    assert caught.value.problems[0].startswith(f"{tmp_path}/all/report: not a run")
+    assert caught.value.problems[1] == f"{tmp_path}/absent: no such directory"
     with pytest.raises(UserError, match="not a run: it contains none of run.json"):
-        read_run(tmp_path / "empty")
+        read_run(tmp_path / "all" / "report")
+
+
+GUARDED = {"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "Minimum loss scale reached"}
+SCORED = {"scores": {"sacreBLEU": 1.0}}
+VERDICTS = (
+    # Seven words once each and one end of sentence are 3 bits; the limit is 2.85.
+    ({"valid": {10: 2.84}, **SCORED}, "ok", "alone give 3.00"),
+    ({"valid": {10: 2.86}, **SCORED}, "failed to train", "token frequencies alone give 3.00"),
+    ({"valid": {10: 2.0, 20: 2.86}}, "failed to train", "token frequencies alone give 3.00"),
+    ({"valid": {10: 2.0}}, "not evaluated", "fairseq-deep evaluate"),
+    ({"valid": {10: 2.0}, "finished": {}}, "not finished", "10 of 500 updates"),
+    ({"valid": {10: float("nan")}}, "diverged", "loss not finite"),
+    ({"valid": {10: float("nan")}, "finished": {}}, "diverged", "loss not finite"),
+    ({"finished": GUARDED}, "diverged", "Minimum loss scale reached"),
+    ({"valid": {}, **SCORED}, "unknown", "never validated"),
+)
+
+
+def test_verdicts(tmp_path):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "train.en").write_text("a b c d e f g\n")
+    for number, (settings, outcome, reason) in enumerate(VERDICTS):
+        verdict = verdict_of(read_run(write_run(tmp_path / str(number), data=tmp_path, **settings)))
+        assert verdict.outcome == outcome, settings
+        assert reason in verdict.reason
+        assert verdict.diverged is (outcome in ("diverged", "failed to train"))
+    # Without the text of the training nothing is claimed.
+    assert verdict_of(read_run(write_run(tmp_path / "run", **SCORED))).outcome == "unknown"
+
+
+def test_the_frequencies_of_a_language_model_are_in_its_dictionary(tmp_path):
+    directory = write_run(tmp_path / "run", data=tmp_path, valid={10: 1.91}, scores={"perplexity": 3.0})
+    record = json.loads((directory / "run.json").read_text())
+    del record["configuration"]["task"]["target_lang"]
+    (directory / "run.json").write_text(json.dumps(record))
+    (tmp_path / "data-bin").mkdir()
+    (tmp_path / "data-bin" / "dict.txt").write_text("a 5\nb 5\nc 5\nd 5\n")  # 2 bits; the limit is 1.9
+    assert verdict_of(read_run(directory)).outcome == "failed to train"
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8), min_size=1, max_size=20))
+def test_unigram_entropy_is_the_mean_surprise(lines):
+    tokens = [token for line in lines for token in [*line, "</s>"]]
+    counts = Counter(tokens)
+    surprise = sum(-math.log2(counts[token] / len(tokens)) for token in tokens) / len(tokens)
+    assert unigram_entropy(" ".join(line) + "\n" for line in lines) == pytest.approx(surprise, abs=1e-9)

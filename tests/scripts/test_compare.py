@@ -12,6 +12,7 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
+from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import compare
 from fairseq_plugins.pipeline.compare import How, Training, run_directory, train_all
 from fairseq_plugins.pipeline.run import Request
@@ -25,7 +26,7 @@ ADMIN, POST_LN = (f"configs/multi30k_de_en/{method}_3e3d.yaml" for method in ("a
 
 def compared(capfd: pytest.CaptureFixture[str], *words: object) -> Ended:
     """``fairseq-deep compare`` in this process."""
-    code = compare.main([str(word) for word in words])
+    code = main(["compare", *map(str, words)])
     printed = capfd.readouterr()
     return Ended(code, printed.err, printed.out)
 
