@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,38 +13,26 @@ from typing import Any, Literal
 from fairseq_plugins.files import whole_file
 
 NO_MATPLOTLIB = "no plots: matplotlib is not installed (pip install 'fairseq-deep[plots]'); all numbers are written"
-LOOKS = (
-    ("-", "o", "#000000"),
-    ("--", "s", "#0072b2"),
-    ("-.", "^", "#d55e00"),
-    (":", "D", "#009e73"),
-    ("-", "v", "#cc79a7"),
-    ("--", "<", "#e69f00"),
-    ("-.", ">", "#56b4e9"),
-)
-"""Line style, marker, colour. The colours run from dark to light in grey and are safe for the colour-blind."""
+STYLES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "<", ">")
+COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""From dark to light in grey, and safe for the colour-blind."""
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
-HEIGHT, TILTED = 3.2, 0.6
-"""Size of one panel in inches, and of the names below it if they are tilted."""
+HEIGHT = 3.6
+"""Height of one panel in inches."""
 BAR, WIDE, WIDEST = 0.11, 9.0, 24.0
-"""Inches of one bar or range, of a panel without room for another beside it, and of the widest panel."""
+"""Inches of one bar, of a panel without room for another beside it, and of the widest panel."""
 NAME = 34
 """Letters in a line of a name; the names of trainings with changed settings are long."""
-MOST_ROWS = 8
-"""Maximum number of rows of panels; with more, a row has twice as many."""
 LEGEND_COLUMNS, LEGEND_ROW = 4, 0.18
 """Names in one row of a legend, and its height in inches."""
-LOG_TICKS = ((8.0, range(1, 10)), (1e4, (1, 2, 5)), (math.inf, (1,)))
-"""Multiples of powers of ten with tick labels, by the maximum ratio of the ends of an axis."""
 MOST_MARKERS = 12
 MOST_NAMED = 18
 """Maximum number of rows of a heat map with room for their names."""
-MOST_WRITTEN = 8
-"""Maximum numbers of rows and columns for values inside a heat map."""
 
 Point = tuple[float, float]
-Styles = Mapping[str, tuple[str, str, str]]
-"""Line style, marker and colour by name."""
+Look = tuple[str, str, str]
+"""Line style, marker and colour."""
 
 
 def load_pyplot() -> Any | None:
@@ -59,16 +47,11 @@ def load_pyplot() -> Any | None:
     return pyplot
 
 
-def looks() -> Iterator[tuple[str, str, str]]:
-    """Infinite sequence of curve styles; the first 28 differ.
-
-    After the last colour, the colours repeat with the next line style and another marker.
-    """
-    styles, markers = list(dict.fromkeys(style for style, *_ in LOOKS)), [marker for _, marker, _ in LOOKS]
-    for number in itertools.count():
-        again, place = divmod(number, len(LOOKS))
-        style, _, colour = LOOKS[place]
-        yield (styles[(styles.index(style) + again) % len(styles)], markers[(place + 3 * again) % len(markers)], colour)
+def look(number: int) -> Look:
+    """The look of a curve; the first 28 differ: the colours repeat with another line style and marker."""
+    again, place = divmod(number, len(COLOURS))
+    shifted = place + again
+    return STYLES[shifted % len(STYLES)], MARKERS[shifted % len(MARKERS)], COLOURS[place]
 
 
 # --- panels ---------------------------------------------------------------------------------------------------------
@@ -95,22 +78,15 @@ class Lines:
     log_y: bool = False
     x_ticks: Sequence[str] = ()
 
-    @property
-    def labels(self) -> list[str]:
-        """The names in the legend."""
-        return [line.label for line in self.lines if not line.guide]
-
-    def draw(self, axis: Any, styles: Styles) -> None:
-        """Draw each line with its own line style and marker."""
-        zeros = []
+    def draw(self, axis: Any, looks: dict[str, Look]) -> None:
+        """Draw each line with its own line style and marker, the same in all panels that share ``looks``."""
         for line in self.lines:
             points = [(x, y) for x, y in line.points if not (self.log_y and y <= 0)]
             xs, ys = [x for x, _ in points], [y for _, y in points]
             if line.guide:
                 axis.plot(xs, ys, color="0.6", linewidth=1, linestyle=(0, (1, 1)), label=line.label)
                 continue
-            zeros += [line.label] if line.points and not points else []
-            style, marker, colour = styles[line.label]
+            style, marker, colour = looks.setdefault(line.label, look(len(looks)))
             axis.plot(
                 xs,
                 ys,
@@ -118,11 +94,11 @@ class Lines:
                 marker=marker,
                 color=colour,
                 markersize=4,
-                label=in_lines(line.label),
+                # A logarithmic axis cannot show zeros, and they are not missing.
+                label=in_lines(line.label if points or not line.points else f"{line.label} (0 throughout)"),
                 markevery=max(1, len(points) // MOST_MARKERS),
             )
         axis.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
-        _name_zeros(axis, zeros)
         if self.log_x:
             axis.set_xscale("log")
             _plain_numbers(axis.xaxis)
@@ -138,7 +114,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A panel of one matrix; None is hatched. Row 0 is at the bottom.
+    """A panel of one matrix in shades of grey; None is hatched. Row 0 is at the bottom.
 
     Columns are at whole numbers from ``first_column`` on, or at those of ``columns``, which increase. With ``log`` the
     shades are logarithmic, and every value and limit is above zero.
@@ -155,19 +131,13 @@ class HeatMap:
     row_names: Sequence[str] = ()
     log: bool = False
 
-    @property
-    def labels(self) -> list[str]:
-        """The names in the legend: there are none."""
-        return []
-
-    def draw(self, axis: Any, styles: Styles) -> None:
-        """Draw the matrix in shades of grey, with its values if they are few."""
+    def draw(self, axis: Any, looks: dict[str, Look]) -> None:
+        """Draw the matrix."""
         values = [[math.nan if value is None else value for value in row] for row in self.values]
-        rows, columns = len(values), len(values[0])
-        places = self.columns or range(self.first_column, self.first_column + columns)
+        rows = len(values)
         # Rasterised: a PDF with a rectangle for each cell of a long training would not open.
         image = axis.pcolormesh(
-            _edges(places),
+            _edges(self.columns or range(self.first_column, self.first_column + len(values[0]))),
             _edges(range(1, rows + 1)),
             values,
             cmap="gray_r",
@@ -187,15 +157,6 @@ class HeatMap:
         bar = axis.figure.colorbar(image, ax=axis)
         bar.set_label(self.value_label, fontsize=8)
         bar.ax.tick_params(labelsize=8, which="both")
-        if max(rows, columns) <= MOST_WRITTEN and not self.columns:
-            self._write_values(axis, image.norm)
-
-    def _write_values(self, axis: Any, darkness: Callable[[float], float]) -> None:
-        for y, row in enumerate(self.values, start=1):
-            for x, value in enumerate(row, start=self.first_column):
-                if value is not None:
-                    colour = "white" if darkness(value) > 0.5 else "black"
-                    axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
 
 
 @dataclass(frozen=True)
@@ -218,12 +179,7 @@ class Bars:
     base: float = 0.0
     errors: Sequence[Sequence[float | None]] = ()
 
-    @property
-    def labels(self) -> list[str]:
-        """The names in the legend."""
-        return [label for label, _ in self.series]
-
-    def draw(self, axis: Any, styles: Styles) -> None:
+    def draw(self, axis: Any, looks: dict[str, Look]) -> None:
         """Draw the bars of each series with their own shade and hatch."""
         width = 0.8 / len(self.series)
         for number, (label, heights) in enumerate(self.series):
@@ -242,41 +198,14 @@ class Bars:
                 label=label,
             )
         axis.axhline(self.base, color="black", linewidth=0.8)
-        _name_categories(axis, self)
+        names = [in_lines(name) for name in self.categories]
+        axis.set_xticks(range(len(names)), names, rotation=45, ha="right", fontsize=7)
+        axis.set(title=self.title, ylabel=self.y_label)
+        axis.set_axisbelow(True)
+        axis.grid(axis="y", alpha=0.3)
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """A panel of least, median and largest value: for each category one of every series; the axis is logarithmic."""
-
-    title: str
-    y_label: str
-    categories: Sequence[str]
-    series: Sequence[tuple[str, Sequence[tuple[float, float, float] | None]]]
-
-    @property
-    def labels(self) -> list[str]:
-        """The names in the legend."""
-        return [label for label, _ in self.series]
-
-    def draw(self, axis: Any, styles: Styles) -> None:
-        """Draw a marker at each median, and a bar from the least to the largest value."""
-        step, zeros = 0.8 / len(self.series), []
-        for number, (label, values) in enumerate(self.series):
-            _, marker, colour = styles[label]
-            known = [(place, value) for place, value in enumerate(values) if value is not None and value[1] > 0]
-            places = [place + (number - (len(self.series) - 1) / 2) * step for place, _ in known]
-            middles = [middle for _, (_, middle, _) in known]
-            reach = [[m - low for _, (low, m, _) in known], [high - m for _, (_, m, high) in known]]
-            axis.errorbar(places, middles, yerr=reach, fmt=marker, color=colour, markersize=4, capsize=2, label=label)
-            zeros += [label] if values and not known else []
-        axis.set_yscale("log")
-        _plain_numbers(axis.yaxis)
-        _name_categories(axis, self)
-        _name_zeros(axis, zeros)
-
-
-Panel = Lines | HeatMap | Bars | Ranges
+Panel = Lines | HeatMap | Bars
 
 
 def in_lines(name: str) -> str:
@@ -284,19 +213,12 @@ def in_lines(name: str) -> str:
     return "\n".join(textwrap.wrap(name, NAME))
 
 
-def _name_zeros(axis: Any, labels: Sequence[str]) -> None:
-    """Name series of zeros below the axis: a logarithmic axis cannot show them, and they are not missing."""
-    if labels:
-        text = textwrap.fill(f"0 throughout: {', '.join(labels)}", width=int(14 * axis.figure.get_figwidth() / 2))
-        axis.set_xlabel("\n".join(filter(None, [axis.get_xlabel(), text])))
-
-
 def _plain_numbers(axis: Any) -> None:
     """Label a logarithmic axis with 0.02 and not with 2 x 10^-2."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
-    multiples = next(some for span, some in LOG_TICKS if high <= span * low)
+    multiples = range(1, 10) if high <= 8 * low else (1, 2, 5) if high <= 1e4 * low else (1,)
     axis.set_major_locator(LogLocator(subs=multiples, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
@@ -308,14 +230,6 @@ def _edges(places: Sequence[float]) -> list[float]:
         return [places[0] - 0.5, places[0] + 0.5]
     middles = [(left + right) / 2 for left, right in itertools.pairwise(places)]
     return [2 * places[0] - middles[0], *middles, 2 * places[-1] - middles[-1]]
-
-
-def _name_categories(axis: Any, panel: Bars | Ranges) -> None:
-    names = [in_lines(name) for name in panel.categories]
-    axis.set_xticks(range(len(names)), names, rotation=45, ha="right", fontsize=7)
-    axis.set(title=panel.title, ylabel=panel.y_label)
-    axis.set_axisbelow(True)
-    axis.grid(axis="y", alpha=0.3)
 
 
 # --- figures --------------------------------------------------------------------------------------------------------
@@ -332,24 +246,6 @@ class Figure:
     width: float = 4.6
     share_y: Literal["none", "row", "all"] = "none"
 
-    @property
-    def labels(self) -> list[str]:
-        """Every name in the legend once."""
-        return list(dict.fromkeys(label for panel in self.panels for label in panel.labels))
-
-    @property
-    def layout(self) -> tuple[int, int, tuple[float, float]]:
-        """Rows, columns, and width and height in inches."""
-        barred = [panel for panel in self.panels if isinstance(panel, (Bars, Ranges))]
-        width = max([self.width, *(BAR * len(panel.series) * len(panel.categories) for panel in barred)])
-        width = min(WIDEST, width)
-        wanted = 2 * self.columns if len(self.panels) > MOST_ROWS * self.columns else self.columns
-        columns = 1 if width > WIDE else min(wanted, len(self.panels))
-        rows = math.ceil(len(self.panels) / columns)
-        tilted = barred or any(isinstance(panel, Lines) and panel.x_ticks for panel in self.panels)
-        height = rows * (HEIGHT + (TILTED if tilted else 0))
-        return rows, columns, (width * columns, height + 0.8 + len(self.labels) / LEGEND_COLUMNS * LEGEND_ROW)
-
 
 def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf")) -> list[Path]:
     """Write a figure as ``NAME.ENDING``; equal numbers make equal files.
@@ -361,14 +257,22 @@ def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf"
         return []
     pyplot = load_pyplot()
     assert pyplot is not None
-    rows, columns, size = figure.layout
+    barred = [panel for panel in figure.panels if isinstance(panel, Bars)]
+    width = min(WIDEST, max([figure.width, *(BAR * len(panel.series) * len(panel.categories) for panel in barred)]))
+    columns = 1 if width > WIDE else min(figure.columns, len(figure.panels))
+    rows = math.ceil(len(figure.panels) / columns)
     canvas, axes = pyplot.subplots(
-        rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=figure.share_y
+        rows,
+        columns,
+        figsize=(columns * width, rows * HEIGHT),
+        squeeze=False,
+        layout="constrained",
+        sharey=figure.share_y,
     )
     canvas.suptitle(figure.title, fontsize=11)
-    styles = dict(zip(figure.labels, looks(), strict=False))
+    looks: dict[str, Look] = {}
     for axis, panel in zip(axes.flat, figure.panels, strict=False):
-        panel.draw(axis, styles)
+        panel.draw(axis, looks)
         axis.title.set_fontsize(10)
         axis.xaxis.label.set_fontsize(8)
         axis.yaxis.label.set_fontsize(8)
@@ -393,6 +297,7 @@ def _add_legend(canvas: Any, axes: Any) -> None:
         longest = max(len(line) for label in named for line in label.split("\n"))
         columns = min(LEGEND_COLUMNS, max(1, int(15 * canvas.get_figwidth()) // (longest + 8)))
         canvas.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+        canvas.set_figheight(canvas.get_figheight() + math.ceil(len(named) / columns) * LEGEND_ROW)
 
 
 def save(canvas: Any, path: Path) -> None:

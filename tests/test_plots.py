@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairseq_plugins import plots
-from fairseq_plugins.plots import Bars, Figure, HeatMap, Line, Lines, Panel, Ranges, load_pyplot, looks
+from fairseq_plugins.plots import Bars, Figure, HeatMap, Line, Lines, Panel, load_pyplot, look
 
 
 @pytest.fixture
 def axis() -> Any:
     pyplot = load_pyplot()
     assert pyplot is not None
-    canvas, one = pyplot.subplots(figsize=(8, 3))
-    yield one
+    canvas, axis = pyplot.subplots(figsize=(8, 3))
+    yield axis
     pyplot.close(canvas)
 
 
-def lines(*names: str) -> Lines:
-    return Lines("title", "x", "y", [Line(name, [(1, 1), (2, 3)]) for name in names], log_y=True)
+def canvas_of(monkeypatch: pytest.MonkeyPatch, panels: list[Panel]) -> Any:
+    """What is drawn of two columns, instead of being written."""
+    canvases: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda canvas, path: canvases.append(canvas))
+    assert plots.draw(Figure("f", "t", panels), Path("there"), ["png"]) == [Path("there/f.png")]
+    return canvases[0]
 
 
 def test_edges_of_cells_lie_half_way() -> None:
@@ -31,85 +34,47 @@ def test_edges_of_cells_lie_half_way() -> None:
     assert plots._edges([7]) == [6.5, 7.5]
 
 
-def test_a_name_is_once_in_the_legend() -> None:
-    assert Figure("f", "t", [lines("a", "b"), lines("c", "b")]).labels == ["a", "b", "c"]
-
-
-def test_a_name_looks_the_same_in_every_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    canvases: list[Any] = []
-    monkeypatch.setattr(plots, "save", lambda canvas, path: canvases.append(canvas))
-    assert plots.draw(Figure("f", "t", [lines("a", "b"), lines("c", "b")]), tmp_path, ["png"]) == [tmp_path / "f.png"]
-    seen = [
-        (line.get_label(), line.get_linestyle(), line.get_color()) for axis in canvases[0].axes for line in axis.lines
-    ]
+def test_a_name_looks_the_same_in_every_panel_and_is_once_in_the_legend(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (Lines("", "x", "y", [Line(name, [(1, 1), (2, 3)]) for name in names]) for names in ("ab", "cb"))
+    canvas = canvas_of(monkeypatch, [first, second])
+    seen = [(line.get_label(), line.get_linestyle(), line.get_color()) for axis in canvas.axes for line in axis.lines]
     assert seen[1] == seen[3]
     assert len(set(seen)) == 3
-    (legend,) = canvases[0].legends
+    (legend,) = canvas.legends
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "c"]
+    assert len({look(number) for number in range(28)}) == 28
 
 
-def test_many_curves_look_different() -> None:
-    some = looks()
-    assert len({next(some) for _ in range(28)}) == 28
+def test_bars_of_many_methods_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    for methods, columns in ((2, 2), (25, 1)):
+        series = [(str(number), [1.0] * 6) for number in range(methods)]
+        canvas = canvas_of(monkeypatch, [Bars("", "y", ["one", "two"] * 3, series)] * 3)
+        grid = canvas.axes[0].get_gridspec()
+        assert (grid.ncols, grid.nrows) == (columns, 4 - columns)
+        assert canvas.get_figwidth() / columns >= 0.1 * methods * 6
 
 
-def test_many_maps_stand_four_in_a_row() -> None:
-    for methods, wanted in ((3, 2), (8, 2), (9, 4), (25, 4)):
-        panels: list[Panel] = [HeatMap("", "x", "y", "v", [[1.0]])] * (2 * methods)
-        rows, columns, (width, height) = Figure("f", "t", panels).layout
-        assert columns == wanted
-        assert (rows - 1) * columns < len(panels) <= rows * columns
-        assert width / columns == 4.6
-        assert height > 3 * rows
-
-
-def test_bars_of_many_methods_have_room() -> None:
-    for kind, methods in itertools.product((Bars, Ranges), (2, 25)):
-        panel: Panel = kind("", "y", ["one", "two"] * 3, [(str(number), [None] * 6) for number in range(methods)])
-        _, columns, (width, _) = Figure("f", "t", [panel] * 4).layout
-        assert width / columns >= 0.1 * methods * 6
-        assert columns == (1 if methods == 25 else 2)
-
-
-def test_what_is_zero_throughout_is_named_below_a_logarithmic_axis(axis: Any) -> None:
-    panel = Lines("t", "updates", "norm", [Line("full", [(1, 2.0)]), Line("void", [(1, 0.0)])], log_y=True)
-    panel.draw(axis, dict(zip(panel.labels, looks(), strict=False)))
-    assert axis.get_xlabel() == "updates\n0 throughout: void"
-    assert not axis.texts
-
-
-def test_ranges_of_zeros_are_named(axis: Any) -> None:
-    panel = Ranges("t", "norm", ["one"], [("full", [(1.0, 2.0, 3.0)]), ("void", [(0.0, 0.0, 0.0)])])
-    panel.draw(axis, dict(zip(panel.labels, looks(), strict=False)))
-    assert axis.get_xlabel() == "0 throughout: void"
+def test_what_is_zero_throughout_is_named_in_the_legend_of_a_logarithmic_axis(axis: Any) -> None:
+    lines = [Line("full", [(1, 2.0)]), Line("void", [(1, 0.0)]), Line("absent", [])]
+    Lines("t", "updates", "norm", lines, log_y=True).draw(axis, {})
+    assert axis.get_legend_handles_labels()[1] == ["full", "void (0 throughout)", "absent"]
 
 
 def test_cells_stand_where_their_updates_are(axis: Any) -> None:
-    values = [[1.0, None, 100.0], [10.0, 1.0, 1.0]]
-    panel = HeatMap(
-        "t",
-        "updates",
-        "place",
-        "norm",
-        values,
-        limits=(1.0, 100.0),
-        columns=[10, 20, 40],
-        row_names=["low", "high"],
-        log=True,
-    )
-    panel.draw(axis, {})
+    values, limits = [[1.0, None, 100.0], [10.0, 1.0, 1.0]], (1.0, 100.0)
+    names = ["low", "high"]
+    HeatMap("", "x", "y", "v", values, limits=limits, columns=[10, 20, 40], row_names=names, log=True).draw(axis, {})
     (mesh,) = axis.collections
     assert mesh.get_array().tolist() == values
     assert mesh.get_coordinates()[0, :, 0].tolist() == [5, 15, 30, 50]
     # Half-way between 1 and 100 on a logarithmic scale.
     assert float(mesh.norm(10.0)) == pytest.approx(0.5)
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["low", "high"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == names
 
 
 def test_only_some_of_many_rows_are_named(axis: Any) -> None:
     names = [f"layers.{number}" for number in range(100)]
-    panel = HeatMap("t", "x", "y", "v", [[1.0]] * 100, row_names=names, columns=[1])
-    panel.draw(axis, {})
+    HeatMap("t", "x", "y", "v", [[1.0]] * 100, row_names=names, columns=[1]).draw(axis, {})
     shown = [label.get_text() for label in axis.get_yticklabels()]
     assert shown == names[:: len(names) // len(shown) + 1][: len(shown)]
     assert 10 <= len(shown) <= 18
@@ -117,8 +82,7 @@ def test_only_some_of_many_rows_are_named(axis: Any) -> None:
 
 @pytest.mark.parametrize(("high", "named"), [(3.0, [1, 2, 3]), (100.0, [1, 2, 5, 10, 20, 50, 100])])
 def test_numbers_of_a_logarithmic_axis(axis: Any, high: float, named: list[float]) -> None:
-    panel = Lines("t", "x", "y", [Line("one", [(1, 1.0), (2, high)])], log_y=True)
-    panel.draw(axis, dict(zip(panel.labels, looks(), strict=False)))
+    Lines("t", "x", "y", [Line("one", [(1, 1.0), (2, high)])], log_y=True).draw(axis, {})
     low, top = axis.get_ylim()
     assert [tick for tick in axis.get_yticks() if low <= tick <= top] == pytest.approx(named)
 

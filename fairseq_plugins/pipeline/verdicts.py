@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
-from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN, entropy, learned_nothing
+from fairseq_plugins.outcomes import FAILED_TO_TRAIN, entropy, learned_nothing
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.pipeline.results import Run
 
@@ -18,37 +18,26 @@ LINES = 200_000
 """Number of training sentences for the token frequencies; more would not change the verdict."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Outcome of a training, one of the words above, and the reason."""
 
     outcome: str
     reason: str
 
-    @property
-    def diverged(self) -> bool:
-        """Whether the training diverged or failed to train."""
-        return self.outcome in (DIVERGED, FAILED_TO_TRAIN)
-
 
 def verdict_of(run: Run) -> Verdict:
-    """The verdict on a run: that on its training, or ``not evaluated``."""
-    verdict = verdict_on_training(run)
-    scored = any(evaluation.metrics for evaluation in run.evaluations.values())
-    if scored or verdict.diverged or verdict.outcome == NOT_FINISHED:
-        return verdict
-    return Verdict(NOT_EVALUATED, "fairseq-deep evaluate has not scored it")
-
-
-def verdict_on_training(run: Run) -> Verdict:
-    """The verdict on a training, scored or not: not finite, not finished, nothing learned, or ok."""
+    """The verdict on a run: not finite, not finished, nothing learned, not evaluated, or ok."""
     finished = run.finished or {}
     if outcome := finished.get("outcome"):
         return Verdict(outcome, str(finished.get("reason")))
     if run.finished is None and not run.log.failure:
         wanted = run.configured("optimization", "max_update") or run.log.max_update
         return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
-    return judge(run.log, _entropy_of_targets(run.data, run.configured("task", "target_lang")))
+    verdict = judge(run.log, _entropy_of_targets(run.data, run.configured("task", "target_lang")))
+    scored = any(evaluation.metrics for evaluation in run.evaluations.values())
+    if scored or verdict.outcome not in (OK, UNKNOWN):
+        return verdict
+    return Verdict(NOT_EVALUATED, "fairseq-deep evaluate has not scored it")
 
 
 def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:

@@ -260,7 +260,7 @@ def test_of_one_seed_nothing_is_called_a_mean_and_the_picture_has_names_without_
     shown = make_report([runs])
     lines, bars = report.picture(shown).panels
     assert (lines.title, bars.title) == ("validation loss", "sacreBLEU")
-    assert bars.categories == lines.labels == ["admin_6e6d lr=[0.1]", "admin_6e6d lr=[0.2]"]
+    assert bars.categories == [line.label for line in lines.lines] == ["admin_6e6d lr=[0.1]", "admin_6e6d lr=[0.2]"]
     assert "±: standard deviation" not in as_text(shown)
 
 

@@ -18,7 +18,7 @@ from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, of_records, progress, ratio
-from fairseq_plugins.plots import Figure, Panel, Ranges
+from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
 
 class Matrix(NamedTuple):
@@ -101,28 +101,32 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
     names = list(dict.fromkeys(f"{m.stack} {m.kind}" for measured in by_label.values() for m in measured))
     panels: list[Panel] = []
     for column, title in (("relative_gradient", "gradient"), ("relative_update", "update")):
-        series = [(label, [_range(measured, name, column) for name in names]) for label, measured in by_label.items()]
-        if any(value is not None for _, values in series for value in values):
-            panels.append(Ranges(title, "norm / the model's largest", names, series))
+        lines = []
+        for label, measured in by_label.items():
+            medians = [_median(measured, name, column) for name in names]
+            points = [(place, value) for place, value in enumerate(medians, start=1) if value is not None]
+            lines += [Line(label, points)] if points else []
+        if lines:
+            panels.append(Lines(title, "", "norm / the model's largest", lines, log_y=True, x_ticks=names))
     header = ("model", "matrix", "gradient", "update", "update / weight")
     columns = ("relative_gradient", "relative_update", "update_to_weight")
     rows: list[Sequence[Any]] = []
     for label, measured in by_label.items():
         for name in names:
-            middles = [_range(measured, name, column) for column in columns]
-            if middles[0] is not None:
-                rows.append((label, name, *(None if middle is None else middle[1] for middle in middles)))
-    title = "Gradient and update of each kind of matrix: least, median, largest"
+            medians = [_median(measured, name, column) for column in columns]
+            if medians[0] is not None:
+                rows.append((label, name, *medians))
+    title = "Gradient and update of each kind of matrix, median over the layers"
     figure = Figure("", title, panels, columns=1, width=8.0)
     note = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
     notes = [] if any(s.weights is not None for s in subjects) else [note]
     return Result([of_records("", by_label)], [figure], header, rows, notes)
 
 
-def _range(measured: Sequence[Matrix], name: str, column: str) -> tuple[float, float, float] | None:
+def _median(measured: Sequence[Matrix], name: str, column: str) -> float | None:
     own = [getattr(m, column) for m in measured if f"{m.stack} {m.kind}" == name]
     values = [value for value in own if value is not None]
-    return (min(values), statistics.median(values), max(values)) if values else None
+    return statistics.median(values) if values else None
 
 
 ANALYSIS = Analysis(
