@@ -567,6 +567,10 @@ def _deepest(method: Method) -> list[PublishedRow]:
     return max(((max(rows), rows[max(rows)]) for rows in kinds if rows), default=(0, []), key=lambda one: one[0])[1]
 
 
+OUR_CHOICE = ("more than 12 layers", "does not name the methods")
+"""Parts of the remark of rows whose depth or method the paper does not print."""
+
+
 def _rows_by_depth(method: Method, language: bool, failed: bool) -> dict[int, list[PublishedRow]]:
     """Published rows of the method by its number of layers; rows that change the model or the batch are left out."""
     found: dict[int, list[PublishedRow]] = {}
@@ -574,7 +578,8 @@ def _rows_by_depth(method: Method, language: bool, failed: bool) -> dict[int, li
     for row in ROWS:
         name = re.match(rf"(?:{texts})\w*/(\w+?)_(?:(\d+)e)?(\d+)d(?!.*no_warmup)", row.config)
         changed = any(setting.startswith(("model.", "optimization.")) for setting in row.overrides)
-        if name and name[1] == method.name and not changed and row.failed == failed:
+        printed = not any(remark in row.note for remark in OUR_CHOICE)
+        if name and name[1] == method.name and printed and not changed and row.failed == failed:
             found.setdefault(int(name[2] or 0) + int(name[3]), []).append(row)
     return found
 

@@ -1,6 +1,6 @@
 """Merged attention (MAtt): a simplified average attention merged with the cross-attention, for decoding speed.
 
-Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, section 4.2. The decoder layer loses its
+Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, section 6. The decoder layer loses its
 self-attention sub-layer; the mean of the value vectors so far replaces it.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
@@ -110,8 +110,8 @@ method(
     paper=PAPER,
     equation=(
         r"decoder: $`o_t = \mathrm{LN}(x_t + (C_t + \frac{1}{t} \sum_{k \leq t} x_k W_v)\, W_o)`$, then "
-        r"feed-forward (section 4.2); $`C`$ is the cross-attention before its output map $`W_o`$, with the same "
-        r"$`W_v`$; biases are left out here; encoder and initialisation as DS-Init"
+        r"feed-forward (equations 16 and 17); $`C`$ is the cross-attention before its output map $`W_o`$, with the "
+        r"same $`W_v`$; biases are left out here; encoder and initialisation as DS-Init"
     ),
     norm="post",
     attention="matt",

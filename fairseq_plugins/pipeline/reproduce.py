@@ -94,7 +94,7 @@ def script_of(corpus: str, place: Path) -> Path | None:
         UserError: there is neither a script nor the prepared corpus.
     """
     top = checkout()
-    # Google's text is one of the four that papers call WMT'14.
+    # Google's text is one of those that papers call WMT'14.
     name = "wmt14_en_de" if corpus == "wmt16_en_de" else corpus
     script = top / "scripts" / f"prepare_{name}.sh" if top else None
     if script is not None and script.is_file():
