@@ -122,42 +122,42 @@ def has_layer_norms(model: Any) -> bool:
 
 
 def obstacles_to_export(model: Any) -> list[str]:
-    """Return why CTranslate2 cannot compute what ``model`` does, but for scaled streams; empty if it can.
+    """Return what ``model`` has and CTranslate2 has not, but for scaled streams; empty if nothing.
 
-    These are the reasons that can be told from the modules; the proof finds any other difference.
+    These are the things that can be told from the modules; the proof finds any other difference.
     """
-    reasons: list[str] = []
+    reasons = []
     for name, stack in model.stacks():
         subs = [sub for sub in sub_layers(model) if sub.stack == name]
-        choice = {axis: f"--{axis.value} {stack.design.choice(axis)}" for axis in Axis}
-        reasons += [f"{choice[axis]}: {reason}" for axis, reason in _obstacles_of_parts(stack, subs)]
-        reasons += [f"{flag}: CTranslate2 has no such thing" for flag in _unknown_settings(stack)]
+        reasons += [f"--{axis.value} {stack.design.choice(axis)}" for axis in _unknown_parts(stack, subs)]
+        reasons += _unknown_settings(stack)
     if has_layer_norms(model) and not all(
         any(isinstance(norm, nn.LayerNorm) for norm in sub.norms.values()) for sub in sub_layers(model)
     ):
-        reasons.append(
-            "some sub-layers have a LayerNorm and some have none: CTranslate2 has one epsilon for all of them"
-        )
+        reasons.append("sub-layers with a LayerNorm and others without (it has one epsilon for all)")
     return list(dict.fromkeys(reasons))
 
 
-def _obstacles_of_parts(stack: Any, subs: list[SubLayer]) -> Iterator[tuple[Axis, str]]:
+def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
+    # A layer of CTranslate2 reads only the layer below.
     if type(stack.history) is not LastState:
-        yield Axis.HISTORY, "a layer of CTranslate2 reads only the layer below"
+        yield Axis.HISTORY
+    # There is one stream, to which a branch is added.
     unknown = [sub for sub in subs if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None]
     if unknown or stack.side_stream is not None:
-        yield Axis.RESIDUAL, "CTranslate2 has one stream, and adds a branch to it"
+        yield Axis.RESIDUAL
+    # There is one LayerNorm a sub-layer, before all branches of a stack or after all sums, and none inside a branch.
     places = {tuple(sub.norms) for sub in subs}
     norms = [norm for sub in subs for norm in sub.norms.values()] + [stack.layer_norm]
     known = all(norm is None or isinstance(norm, NORMS) for norm in norms)
-    if not known or len(places) > 1 or any(len(place) > 1 or NormPlace.BRANCH in place for place in places):
-        yield Axis.NORM, "CTranslate2 has one LayerNorm a sub-layer, before all branches of a stack or after all sums"
-    if any(affine_form(linear) is None for sub in subs for linear in _maps(sub)):
-        yield Axis.NORM, "CTranslate2 has no norm inside a branch"
+    linear = all(affine_form(linear) is not None for sub in subs for linear in _maps(sub))
+    if not (known and linear) or len(places) > 1 or any(len(p) > 1 or NormPlace.BRANCH in p for p in places):
+        yield Axis.NORM
+    # Attention is softmax attention, and each layer of a decoder attends to the source.
     attentions = [getattr(sub.layer, sub.site.value) for sub in subs if sub.site is not Site.FFN]
     reads_source = Site.CROSS in {sub.site for sub in subs} or not hasattr(stack, "output_projection")
     if not reads_source or not all(map(_is_softmax, attentions)):
-        yield Axis.ATTENTION, "CTranslate2 has softmax attention only, and a decoder's to the source in each layer"
+        yield Axis.ATTENTION
 
 
 def _unknown_settings(stack: Any) -> list[str]:
@@ -266,7 +266,7 @@ def _set_norm(spec: Any, norm: Any) -> None:
 def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _ONE) -> None:
     """Write ``branch * (W (scale x + shift) + b)``, folded in float64."""
     form = affine_form(linear)
-    assert form is not None  # see _obstacles_of_sub_layer
+    assert form is not None  # see _unknown_parts
     weight, constant = form[0].double(), form[1]
     bias = 0 if constant is None else constant.double()
     spec.weight = _array(branch.double() * read.scale.double() * weight)

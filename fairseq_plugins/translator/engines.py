@@ -125,8 +125,8 @@ class FairseqEngine:
 
     def _hypothesis(self, result: Mapping[str, Any]) -> Hypothesis:
         tokens = [self.target[number] for number in result["tokens"].tolist() if number != self.target.eos()]
-        alignment = [(source, target) for source, target in result["alignment"]]
-        return Hypothesis(tokens, float(result["score"]), result["positional_scores"].tolist(), alignment)
+        scores, alignment = result["positional_scores"].tolist(), list(map(tuple, result["alignment"]))
+        return Hypothesis(tokens, float(result["score"]), scores, alignment)
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Return the log-probability (natural log) of each token of each target, and of its end.
@@ -230,16 +230,21 @@ def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:
     Raises:
         UserError: there is no such engine, it cannot do this search, or its files are not those of the export.
     """
-    exported = [name for name in package.engines if (package.directory / name).is_dir()]
-    exported.sort(key=lambda name: FASTEST.index(package.engines[name]["quantization"]))
+    engines = package.content["engines"]
+    exported = [name for name in engines if (package.directory / name).is_dir()]
+    exported.sort(key=lambda name: FASTEST.index(engines[name]["quantization"]))
     legal = [AUTO, FAIRSEQ, *([CTRANSLATE2] if exported else []), *exported]
     if wanted not in legal:
         hint = "" if exported else "; fairseq-deep export adds another"
         raise UserError(f"{package.directory}: {unknown_name('engine', str(wanted), legal)}{hint}")
     if wanted == FAIRSEQ or not exported:
         return FAIRSEQ, ""
-    name = wanted if wanted in exported else exported[0]
-    if obstacle := _obstacle(how):
+    name, obstacle = wanted if wanted in exported else exported[0], ""
+    if find_spec("ctranslate2") is None:
+        obstacle = "CTranslate2 is not installed (pip install 'fairseq-deep[export]')"
+    elif how.search["lenpen_form"] == GNMT:
+        obstacle = f"CTranslate2 has only fairseq's form of the length penalty (lenpen_form {STOCK})"
+    if obstacle:
         if wanted != AUTO:
             raise UserError(f"engine {wanted}: {obstacle}")
         return FAIRSEQ, f"{name} is not used: {obstacle}"
@@ -252,15 +257,6 @@ def make_engine(package: Package, name: str, how: How) -> Engine:
     if name == FAIRSEQ:
         return FairseqEngine(package.model(), package.dictionaries(), how)
     return CTranslate2Engine(package.directory / name, how, package.content["positions"][1])
-
-
-def _obstacle(how: How) -> str:
-    """Return why CTranslate2 cannot do a search here; empty if it can."""
-    if find_spec("ctranslate2") is None:
-        return "CTranslate2 is not installed (pip install 'fairseq-deep[export]')"
-    if how.search["lenpen_form"] == GNMT:
-        return f"CTranslate2 has only fairseq's form of the length penalty (lenpen_form {STOCK})"
-    return ""
 
 
 def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:

@@ -74,8 +74,7 @@ def export(args: argparse.Namespace) -> None:
     require_replaceable(out, args.force)
     model, dictionaries = package.model(), package.dictionaries()
     if problems := obstacles_to_export(model):
-        hint = "fairseq-deep translate searches with this package's own code"
-        raise UserError([*(f"no counterpart in CTranslate2: {problem}" for problem in problems), hint])
+        raise UserError(f"CTranslate2 has not: {', '.join(problems)}; fairseq-deep translate needs no export")
     converter = ModelConverter(without_scaled_streams(model, dict(package.content["model"]), args.model))
     how = How({**package.content["search"], "lenpen_form": "fairseq"}, device="cpu")
     positions = model.max_positions()

@@ -54,18 +54,13 @@ class Package:
         """The form of its text."""
         return Form(**self.content["text"])
 
-    @property
-    def engines(self) -> dict[str, dict[str, Any]]:
-        """The entries of ``fairseq-deep export``, by the name of the directory of each."""
-        return dict(self.content["engines"])
-
     def require_engine(self, name: str) -> None:
         """Check that the files of an engine are those that were exported.
 
         Raises:
             UserError: one is missing or another.
         """
-        for file, expected in self.engines[name]["files"].items():
+        for file, expected in self.content["engines"][name]["files"].items():
             _check(self.directory / file, expected)
 
     def dictionaries(self) -> Any:
@@ -119,13 +114,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 def _checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a search, which a user may have edited, in their types."""
-    for name in settings:
-        if name not in SEARCH:
-            raise UserError(unknown_name("setting of the search", name, SEARCH))
     search = {name: kind(settings[name]) for name, kind in SEARCH.items()}
-    for name, value in search.items():
-        if value != settings[name]:
-            raise UserError(f"search: {name}: not {SEARCH[name].__name__}: {settings[name]!r}")
+    if wrong := [name for name in settings if name not in SEARCH or search[name] != settings[name]]:
+        legal = ", ".join(f"{name} ({kind.__name__})" for name, kind in SEARCH.items())
+        raise UserError(f"search: {wrong[0]}: {settings[wrong[0]]!r} is not legal; legal settings: {legal}")
     if search["lenpen_form"] not in (STOCK, GNMT):
         raise UserError(f"search: {unknown_name('lenpen_form', search['lenpen_form'], (STOCK, GNMT))}")
     if search["beam"] < 1 or not 0 <= search["min_len"] <= search["max_len_b"]:

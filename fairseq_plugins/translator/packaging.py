@@ -14,14 +14,14 @@ from typing import Any
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum, require_no_input, whole_directory
+from fairseq_plugins.files import require_no_input, whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.another_dictionary import recorded, refuse_dictionaries, trained_on
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.continuing import finished
 from fairseq_plugins.pipeline.corpus import binarised, lengths
 from fairseq_plugins.pipeline.decoding import TRANSLATION, configuration_of, languages_of, text_of
-from fairseq_plugins.pipeline.results import AVERAGED, Run, is_run, read_run
+from fairseq_plugins.pipeline.results import AVERAGED, Run, read_run
 from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
@@ -37,23 +37,22 @@ from fairseq_plugins.translator.package import (
     write_manifest,
 )
 
-NO_LICENCE = "not stated"
-
 
 def parser() -> OneLineParser:
     """Flags of ``fairseq-deep package``."""
     flags = OneLineParser(
         prog="fairseq-deep package",
         description="Make one directory that is a whole translator: weights, dictionaries, subwords and what else the "
-        "preparation did, search settings, scores. fairseq-deep translate runs it on any machine.",
+        "preparation did, search settings. fairseq-deep translate runs it on any machine.",
     )
-    flags.add_argument("run", type=Path, metavar="RUN", help="a directory of fairseq-deep run, or a checkpoint")
+    flags.add_argument(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="a directory of fairseq-deep run (its averaged.pt, else the newest checkpoint), or a checkpoint",
+    )
     flags.add_argument("out", type=Path, metavar="OUT", help="the directory to make")
     flags.add_argument("--data", type=Path, metavar="DIR", help="the prepared directory (default: as RUN says)")
-    flags.add_argument(
-        "--checkpoint", type=Path, metavar="FILE", help="default: RUN/averaged.pt, else the newest checkpoint"
-    )
-    flags.add_argument("--licence", default=NO_LICENCE, metavar="TEXT", help="one line on who may use it for what")
     flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, where DIR has none")
     flags.add_argument("--truecaser", type=Path, metavar="FILE", help="of truecased text: Moses' model")
     flags.add_argument("--force", action="store_true", help="overwrite OUT, a package, and its exports")
@@ -73,8 +72,10 @@ def package(args: argparse.Namespace) -> None:
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     require_replaceable(args.out, args.force, MANIFEST)
-    run = read_run(args.run) if args.run.is_dir() and is_run(args.run) else None
-    checkpoint = _checkpoint(args, run)
+    run = read_run(args.run) if args.run.is_dir() else None
+    checkpoint: Path = args.run / AVERAGED if run else args.run
+    if run and not checkpoint.is_file():
+        checkpoint = averaging.newest(run.checkpoints)
     state = read_checkpoint(checkpoint)
     config = configuration_of(state)
     if config["task"].get("_name") != TRANSLATION:
@@ -101,9 +102,7 @@ def package(args: argparse.Namespace) -> None:
         "search": search_of(config.get("generation", {})),
         "positions": list(model.max_positions()),
         "longest_trained": longest_trained(data_bin, source, target),
-        "licence": args.licence,
         "updates": num_updates(state),
-        "scores": _scores(run, checksum(checkpoint)[:12]) if run else [],
         "architecture": architecture(state),
         "model": options,
         "engines": {},
@@ -155,17 +154,6 @@ def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:
     return {name: kind(generation.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()}
 
 
-def _checkpoint(args: argparse.Namespace, run: Run | None) -> Path:
-    if args.checkpoint is not None:
-        return Path(args.checkpoint)
-    if run is None:
-        if args.run.is_dir():
-            raise UserError(f"{args.run}: neither a directory of fairseq-deep run nor a checkpoint")
-        return Path(args.run)
-    averaged = run.directory / AVERAGED
-    return averaged if averaged.is_file() else averaging.newest(run.checkpoints)
-
-
 def settings_of(data: Path) -> dict[str, str]:
     """Return NAME=VALUE of the file ``settings`` of a prepared directory; empty if there is none."""
     path = data / SETTINGS
@@ -186,15 +174,3 @@ def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) 
     if missing := [f"{path}: no such file; {cure}" for path, cure in files.values() if not path.is_file()]:
         raise UserError(missing)
     return {name: path for name, (path, _) in files.items()}
-
-
-def _scores(run: Run, weights: str) -> list[dict[str, Any]]:
-    """Return the scores of these weights, each with its signature and that of the whole evaluation."""
-    scores = []
-    for name, evaluation in run.evaluations.items():
-        path = evaluation.directory / "signature"
-        signature = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-        if f"checkpoint:{weights}" in signature.split():
-            metrics = [asdict(metric) for metric in evaluation.metrics.values()]
-            scores.append({"test_set": name, "metrics": metrics, "signature": signature})
-    return scores

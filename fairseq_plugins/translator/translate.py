@@ -11,14 +11,13 @@ from functools import partial
 from heapq import nlargest
 from itertools import chain, islice, product
 from pathlib import Path
-from threading import RLock
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.translator.engines import AUTO, DEVICES, FAIRSEQ, Engine, How, Hypothesis, choose, make_engine
+from fairseq_plugins.translator.engines import AUTO, DEVICES, FAIRSEQ, How, Hypothesis, choose, make_engine
 from fairseq_plugins.translator.package import Package, open_package
 from fairseq_plugins.workers import grouped, map_lines
 
@@ -117,17 +116,8 @@ class Translator:
         self.engine, self.remark = choose(package, engine, self._how)
         form = package.form
         self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
-        self._engine: Engine | None = None
-        self._lock = RLock()
-        if processes == 1:
-            self._start()
-
-    def _start(self) -> Engine:
-        """Make the engine; with several processes, each makes its own."""
-        with self._lock:
-            if self._engine is None:
-                self._engine = make_engine(self.package, self.engine, self._how)
-        return self._engine
+        # Of several processes each makes its own.
+        self._engine = make_engine(package, self.engine, self._how) if processes == 1 else None
 
     def __str__(self) -> str:
         search, form = self._how.search, self._form
@@ -188,8 +178,9 @@ class Translator:
             list(self._form.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
             for line in lines
         ]
+        self._engine = self._engine or make_engine(self.package, self.engine, self._how)
         together = [part for parts_of_line in parts for part in parts_of_line]
-        hypotheses = iter(self._start().search(together, nbest, alignment) if together else [])
+        hypotheses = iter(self._engine.search(together, nbest, alignment) if together else [])
         return [
             self._nbest(line, parts_of_line, list(islice(hypotheses, len(parts_of_line))), nbest)
             for line, parts_of_line in zip(lines, parts, strict=True)
@@ -300,7 +291,11 @@ def translate(args: argparse.Namespace) -> None:
     """
     if sys.stdout is None or (args.input is None and sys.stdin is None):
         raise UserError("standard input or standard output is closed")
-    _log_to_errors()
+    # Standard output is for translations only.
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            handler.setStream(sys.stderr)
+    logging.getLogger().setLevel(logging.WARNING)
     lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
     if args.input:
         # Read the first line now: a file that cannot be read is told before the model is loaded.
@@ -318,59 +313,30 @@ def translate(args: argparse.Namespace) -> None:
     if in_json:
         translator.require_details(args.nbest or 1)
     print(translator, file=sys.stderr)
-    if dialogue:
-        lines = _prompted(sys.stdin.buffer, f"{translator.package.form.source}> ")
-    text = decoded(lines, str(args.input or "standard input"))
+    text = decoded(lines, args.input or "standard input")
     groups = grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS)
     done = 0
     try:
         for translated in translator.stream(groups, args.nbest or 1, args.alignment):
             texts = (_json(line, args.alignment) if in_json else line.candidates[0].text for line in translated)
-            _show_status()
             sys.stdout.buffer.write("".join(f"{text}\n" for text in texts).encode())
             sys.stdout.buffer.flush()
             done += len(translated)
-            _show_status("" if dialogue else f"{done:,} lines")
     except KeyboardInterrupt:
-        _show_status()
         print(f"interrupted; lines translated: {done:,}", file=sys.stderr)
         raise
-    finally:
-        _show_status()
-
-
-def _show_status(text: str = "") -> None:
-    """Replace the line about the work so far at a terminal."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _json(line: NBest, alignment: bool) -> str:
     """A line of ``--json``, with log-probabilities of four digits, as fairseq prints them."""
-    candidates = []
-    for candidate in line.candidates:
-        scores = {
+    candidates = [
+        {
+            "text": candidate.text,
             "score": round(candidate.score, 4),
+            "tokens": candidate.tokens,
             "token_scores": [round(score, 4) for score in candidate.token_scores],
+            **({"alignment": candidate.alignment} if alignment else {}),
         }
-        content = {**candidate._asdict(), **scores}
-        candidates.append(content if alignment else {name: content[name] for name in content if name != "alignment"})
+        for candidate in line.candidates
+    ]
     return json.dumps({**line._asdict(), "candidates": candidates}, ensure_ascii=False)
-
-
-def _prompted(stream: BinaryIO, prompt: str) -> Iterator[bytes]:
-    while True:
-        print(prompt, end="", file=sys.stderr, flush=True)
-        line = stream.readline()
-        if not line:
-            print(file=sys.stderr)
-            return
-        yield line
-
-
-def _log_to_errors() -> None:
-    """Standard output is for translations only."""
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
-            handler.setStream(sys.stderr)
-    logging.getLogger().setLevel(logging.WARNING)

@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     flags = ["--share-all-embeddings", "--max-update", UPDATES, "--max-epoch", "1000", "--no-epoch-checkpoints"]
     flags += ["--max-tokens", "400", "--save-interval", "1000"]
     checkpoint = toy.train_toy(place / "data" / "data-bin", place / "saved", *flags, arch="admin_transformer")
-    words = [str(checkpoint), str(place / "package"), "--data", str(place / "data"), "--licence", "CC0"]
+    words = [str(checkpoint), str(place / "package"), "--data", str(place / "data")]
     assert packaging.main(words) == 0
     content = open_package(place / "package").content
     write_manifest(place / "package", {**content, "search": {**content["search"], "max_len_b": MOST}})

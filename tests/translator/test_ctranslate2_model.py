@@ -41,13 +41,13 @@ EXPORTED = {
     *("rezero", "rezero_alpha_one", "rezero_post_ln", "rezero_per_sublayer", "t_fixup", "fixup"),
 }
 REFUSED = {
-    "b2t": "--residual b2t: ",
-    "dlcl": "--history dlcl: ",
-    "realformer": "--attention realformer: ",
-    "dsinit_matt": "--attention matt: ",
-    "aan": "--attention aan: ",
-    "gpt2_norm": "--norm branch: ",
-    "norm_on_top": "some sub-layers have a LayerNorm",
+    "b2t": "--residual b2t",
+    "dlcl": "--history dlcl",
+    "realformer": "--attention realformer",
+    "dsinit_matt": "--attention matt",
+    "aan": "--attention aan",
+    "gpt2_norm": "--norm branch",
+    "norm_on_top": "sub-layers with a LayerNorm",
 }
 SEARCH = {"beam": 4, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 20, "min_len": 1}
 HOW = How({**SEARCH, "no_repeat_ngram_size": 0}, device="cpu")
@@ -103,8 +103,7 @@ def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path)
 
 def test_all_reasons_are_given_at_once() -> None:
     model = trained_with_options("b2t_matt", "--activation-fn", "tanh")
-    flags = [reason.partition(":")[0] for reason in obstacles_to_export(model)]
-    assert flags == ["--residual b2t", "--activation-fn tanh", "--attention matt"]
+    assert obstacles_to_export(model) == ["--residual b2t", "--activation-fn tanh", "--attention matt"]
 
 
 @pytest.mark.parametrize(
