@@ -44,12 +44,10 @@ def choose(run: Run, requested: str) -> str:
     published = sorted({row.average for row in published_rows(run)})
     if len(published) > 1:
         raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); set --average")
-    return published[0] if published else _last_saved(run.checkpoints)
-
-
-def _last_saved(checkpoints: Path) -> str:
+    if published:
+        return published[0]
     for kind, pattern in _SAVED.items():
-        if saved := numbered_checkpoints(checkpoints, pattern):
+        if saved := numbered_checkpoints(run.checkpoints, pattern):
             return f"{kind}={min(len(saved), MOST[kind])}"
     return "none"
 

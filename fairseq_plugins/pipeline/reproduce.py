@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import runpy
 import shlex
-import sys
-from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import ScriptParser, at_least
-from fairseq_plugins.pipeline import smoke
 from fairseq_plugins.pipeline.checkout import CONFIGS, checkout
 from fairseq_plugins.pipeline.commands import Commands, interruptible
 from fairseq_plugins.pipeline.compare import How, Training, add_options, report, require_slurm, run_directory, train_all
@@ -44,24 +44,17 @@ class Wanted(NamedTuple):
         """The YAML file."""
         return CONFIGS / f"{self.config}.yaml"
 
-
-def rows_of_table(paper: str, table: str) -> Sequence[PublishedRow]:
-    """The rows of one table.
-
-    Raises:
-        UserError: there is no such table; the nearest legal name is in the message.
-    """
-    tables = rows_by_table()
-    if (paper, table) not in tables:
-        raise UserError(unknown_name("table", f"{paper} {table}", [" ".join(key) for key in tables]))
-    return tables[paper, table]
+    def recipe(self) -> dict[str, dict[str, Any]]:
+        """The content of the YAML file."""
+        recipe: dict[str, dict[str, Any]] = yaml.safe_load(self.file.read_text(encoding="utf-8"))
+        return recipe
 
 
-def trainings(rows: Iterable[PublishedRow], only: Sequence[str] = ()) -> list[Wanted]:
-    """The trainings of ``rows``, each once, in their order.
+def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[Wanted]:
+    """The trainings of the rows of one table, each once, in their order.
 
     Args:
-        rows: the rows of one table.
+        rows: the rows.
         only: corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``); all if empty.
 
     Raises:
@@ -75,13 +68,77 @@ def trainings(rows: Iterable[PublishedRow], only: Sequence[str] = ()) -> list[Wa
     return [training for training in wanted if not only or names[training].intersection(only)]
 
 
+# --- toy size -------------------------------------------------------------------------------------------------------
+
+UPDATES = 24
+NOTE = (
+    f"toy size: this tests the chain only; after {UPDATES} updates every training fails, and scores near 0 are expected"
+)
+"""For a report, so that nobody takes its numbers for results."""
+SIZES: Mapping[str, Any] = {
+    "_layers": 2,
+    "_ffn_embed_dim": 64,
+    "_embed_dim": 32,
+    "_output_dim": 32,
+    "_input_dim": 32,
+    "_attention_heads": 2,
+    "_cutoff": "'20,40'",
+}
+"""Sizes of the model, by the end of a setting's name; the first match counts."""
+BUDGET: Mapping[str, Any] = {
+    "optimization.max_update": UPDATES,
+    "optimization.max_epoch": 0,
+    "optimization.update_freq": "[1]",
+    "dataset.max_tokens": 600,
+    "dataset.num_workers": 0,
+    "checkpoint.save_interval_updates": 4,
+    "checkpoint.keep_interval_updates": 2,
+}
+WHERE_SET: Mapping[str, Any] = {
+    "task.tokens_per_sample": 64,
+    "lr_scheduler.warmup_updates": 4,
+    "lr_scheduler.total_num_update": UPDATES,
+    "lr_scheduler.lr_period_updates": UPDATES,
+    "eval_lm.context_window": 16,
+    "dataset.batch_size": "null",
+}
+"""Only overridden where they are set: a schedule may have no warm-up, and a batch no number of sentences."""
+
+
+def smaller(recipe: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Hydra overrides with which the whole chain of a recipe takes seconds on a CPU.
+
+    Method, optimizer, schedule, criterion, shared embeddings and decoding stay; only sizes and budgets shrink.
+    """
+    overrides: dict[str, Any] = {}
+    for name in recipe["model"]:
+        sizes = [size for ending, size in SIZES.items() if name.endswith(ending)]
+        overrides |= {f"model.{name}": size for size in sizes[:1]}
+    configured = {f"{group}.{name}" for group, values in recipe.items() for name in values or {}}
+    overrides |= BUDGET | {name: value for name, value in WHERE_SET.items() if name in configured}
+    return [f"{name}={value}" for name, value in overrides.items()]
+
+
 def of_each_method(wanted: Sequence[Wanted]) -> list[Wanted]:
     """The first training of each method on the first corpus, with one seed: enough to test the chain of a table."""
     methods: dict[str, Wanted] = {}
     for training in wanted:
         if training.corpus == wanted[0].corpus:
-            methods.setdefault(smoke.architecture(training.file), training._replace(seeds=training.seeds[:1]))
+            methods.setdefault(training.recipe()["model"]["_name"], training._replace(seeds=training.seeds[:1]))
     return list(methods.values())
+
+
+def small_archives(corpus: str, place: Path) -> dict[str, str]:
+    """Write small archives with the published layout; return the settings of a preparation from them."""
+    top = checkout()
+    assert top is not None, "only a checkout has scripts that prepare archives, and the tests that write small ones"
+    write = runpy.run_path(str(top / "tests" / "scripts" / "archives.py"))["write_archives"]
+    Workspace(place.parent).make(place, lambda target: write(corpus, target))
+    # Fewer test sets, and a validation set that is not empty with so few pairs.
+    sets = {"TEST_SETS": "newstest2014", "VALID": "newstest2013"}
+    chosen = {name: os.environ.get(name) or value for name, value in sets.items()}
+    # The known checksums are those of the published files.
+    return {**chosen, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
 
 
 # --- the corpora ----------------------------------------------------------------------------------------------------
@@ -106,23 +163,6 @@ def script_of(corpus: str, place: Path) -> Path | None:
         f"{place}: no such directory, and {why}; prepare the text with fairseq-deep prepare, and give the directory "
         f"above {corpus} with --data"
     )
-
-
-def small_archives(corpus: str, place: Path, workspace: Workspace) -> dict[str, str]:
-    """Write small archives with the published layout; return the settings of a preparation from them."""
-    top = checkout()
-    assert top is not None, "only a checkout has scripts that prepare archives, and the tests that write small ones"
-
-    def write(target: Path) -> None:
-        if not workspace.dry_run:
-            runpy.run_path(str(top / "tests" / "scripts" / "archives.py"))["write_archives"](corpus, target)
-
-    workspace.make(place, write)
-    # Fewer test sets, and a validation set that is not empty with so few pairs.
-    sets = {"TEST_SETS": "newstest2014", "VALID": "newstest2013"}
-    chosen = {name: os.environ.get(name) or value for name, value in sets.items()}
-    # The known checksums are those of the published files.
-    return {**chosen, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
 
 
 def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Sequence[str]]:
@@ -167,6 +207,7 @@ def _main(argv: Sequence[str] | None) -> None:
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="instead of the paper's")
     flags.add_argument(
         "--prepare",
+        type=_setting,
         action="append",
         default=[],
         metavar="CORPUS:NAME=VALUE",
@@ -191,15 +232,25 @@ def _main(argv: Sequence[str] | None) -> None:
     _reproduce(flags.read(argv), how)
 
 
+def _setting(text: str) -> tuple[str, str, str]:
+    corpus, _, setting = text.partition(":")
+    name, equals, value = setting.partition("=")
+    if not equals:
+        raise ArgumentTypeError("not CORPUS:NAME=VALUE, for example wmt14_en_de:VARIANT=admin")
+    return corpus, name, value
+
+
 def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
-    rows = rows_of_table(args.paper, args.table)
+    tables = rows_by_table()
+    if (args.paper, args.table) not in tables:
+        raise UserError(unknown_name("table", f"{args.paper} {args.table}", [" ".join(key) for key in tables]))
+    rows = tables[args.paper, args.table]
     wanted = trainings(rows, args.only)
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
     if args.smoke:
         wanted = of_each_method(wanted)
         args.average = args.average or "last-updates=2"
         args.precision = "fp32" if args.precision == "auto" else args.precision
-    settings = _settings(args.prepare)
     how = read_how(args)
     require_slurm(how.nodes)
     evaluations = [] if args.train_only else [shlex.split(words) for words in args.evaluate or [""]]
@@ -212,14 +263,15 @@ def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
         workspace.remember({"smoke": int(args.smoke)})
         for corpus, data in places.items():
             if script := scripts[corpus]:
-                small = small_archives(corpus, out / "archives" / corpus, workspace) if args.smoke else {}
+                small = {} if how.dry_run or not args.smoke else small_archives(corpus, out / "archives" / corpus)
                 usual = {"VARIANT": os.environ.get("VARIANT") or "wmt16-google"} if corpus == "wmt16_en_de" else {}
+                given = {name: value for of, name, value in args.prepare if of == corpus}
                 dry_run = {"DRY_RUN": str(int(how.dry_run))}
                 # The script skips finished stages.
-                Commands().run(script, data, environment={**usual, **small, **settings.get(corpus, {}), **dry_run})
-            seeded = []
+                Commands().run(script, data, environment={**usual, **small, **given, **dry_run})
+            seeded: list[Training] = []
             for training in (training for training in wanted if training.corpus == corpus):
-                sizes = smoke.smaller(training.file) if args.smoke else ()
+                sizes = smaller(training.recipe()) if args.smoke else ()
                 for seed in args.seeds or training.seeds:
                     run = run_directory(out / corpus, training.file, seed, training.overrides)
                     changes = (f"common.seed={seed}", *training.overrides, *sizes)
@@ -227,20 +279,4 @@ def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
             prepared = evaluations if how.dry_run or not any(evaluations) else of_prepared(evaluations, data)
             train_all(seeded, how, evaluations=prepared)
             runs += [training.run for training in seeded]
-        report(runs, out, "", how, [smoke.NOTE] if args.smoke else [])
-
-
-def _settings(given: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Settings of the preparations by corpus, from ``CORPUS:NAME=VALUE``."""
-    settings: dict[str, dict[str, str]] = {}
-    for words in given:
-        corpus, _, setting = words.partition(":")
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise UserError(f"--prepare {words}: expected CORPUS:NAME=VALUE, for example wmt14_en_de:VARIANT=admin")
-        settings.setdefault(corpus, {})[name] = value
-    return settings
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        report(runs, out, "", how, [NOTE] if args.smoke else [])

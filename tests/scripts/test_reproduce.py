@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics import BLEU
 
-from fairseq_plugins.pipeline import reproduce, smoke
+from fairseq_plugins.pipeline import reproduce
 from fairseq_plugins.pipeline.published import ROWS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -164,7 +164,7 @@ def test_from_archives_to_a_report(script: str, names: list[str], tmp_path: Path
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (row,) = report_of(out)
     assert (row["method"], row["updates"]) == (names[0].rpartition("/")[2], "24")
-    assert smoke.NOTE in (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert reproduce.NOTE in (out / "report" / "report.md").read_text(encoding="utf-8")
     scores = {path.parent.name: path.parent for path in out.glob("*/*/seed*/evaluation/*/score.json")}
     assert len(scores) == (2 if script == "b2t_table4.sh" else 1), "Table 4 prints the validation set, too"
     for evaluation in scores.values():
