@@ -45,12 +45,9 @@ class Preparation:
         self.directory = directory
         self.text = directory / "text"
         self.work = directory / "work"
-        # Text given in subwords is stored here until its tokens are made from it.
-        self.tokens = self.work / "given" if settings.in_subwords else self.text
         self.sets = sets
         self.settings = settings
         self.workspace = Workspace(directory)
-        self.make = self.workspace.make
         if settings.given_tokeniser == "moses" or settings.in_subwords:
             for name in sets.tests:
                 if sets.given[name].raw is None:
@@ -81,17 +78,15 @@ class Preparation:
                 remove(self.work)
                 say(f"{self.directory}: prepared already")
                 return
-            for name in self.sets.given:
-                self._tokenise_given(name)
             source = self._tokenise_and_clean_training()
             self._learn_subwords(source)
             for name in ["train"] if self.sets.every is None else ["train", "valid"]:
-                self._make_subwords_of_training(name, source)
+                self._finish_training(name, source)
             for name in self.sets.given:
-                self._make_subwords_of_given(name)
+                self._prepare_given(name)
             test_sets = [f"test{index or ''}\t{name}\n" for index, name in enumerate(self.sets.tests)]
             write_whole(self.directory / "test_sets", "".join(test_sets))
-            self.make(self.directory / "data-bin", self._binarise)
+            self.workspace.make(self.directory / "data-bin", self._binarise)
             remove(self.work)
             say(f"{self.directory}: prepared")
 
@@ -121,8 +116,6 @@ class Preparation:
             raise UserError(f"{path}: the results are written there; use another directory than {self.directory}")
         if not path.exists():
             raise UserError(f"{path}: no such file")
-        if not path.is_file() or not os.access(path, os.R_OK):
-            raise UserError(f"{path}: cannot be read")
         if not path.stat().st_size:
             raise UserError(f"{path}: empty")
         return checksum(path)
@@ -146,14 +139,19 @@ class Preparation:
         """Check that each pair of files is UTF-8, not empty and of equal length, and what the sets share."""
         self._require_own_text_of_each_set()
         settings = self.settings
-        for pair in zip(*self.training.values(), strict=True):
+        pairs = list(zip(*self.training.values(), strict=True))
+        held_out = {name: self._pair(given.prefix) for name, given in self.sets.given.items()}
+        for pair in [*pairs, *held_out.values()]:
             step(parallel.check_files, pair)
-        for given in self.sets.given.values():
-            step(parallel.check_files, self._pair(given.prefix))
+        for name, given in self.sets.given.items():
             if given.raw is not None:
-                for files in zip(self._pair(given.prefix), self._pair(given.raw), strict=True):
+                for files in zip(held_out[name], self._pair(given.raw), strict=True):
                     step(parallel.check_files, files)
-        self._report_overlap()
+        training = (row for pair in pairs for row in in_step(pair))
+        shared = parallel.shared_rows(training, {name: in_step(pair) for name, pair in held_out.items()})
+        if any(shared.values()):
+            counts = ", ".join(f"{count:,} pairs of {name}" for name, count in shared.items() if count)
+            say(f"also in the training text: {counts}")
         if (settings.tokeniser, settings.subwords, settings.given_subwords) == ("none", "none", None):
             # Undeclared subwords would be scored with their marks.
             step(description.require_no_marks, [path for paths in self.training.values() for path in paths])
@@ -164,29 +162,20 @@ class Preparation:
         Raises:
             UserError: the two are the same.
         """
-
-        def content(prefix: str) -> tuple[str, ...]:
-            return tuple(self.checksums[path] for path in self._pair(prefix))
-
-        trained = {content(prefix): prefix for prefix in self.sets.train}
+        content = {
+            prefix: tuple(self.checksums[path] for path in self._pair(prefix))
+            for prefix in [*self.sets.train, *(given.prefix for given in self.sets.given.values())]
+        }
+        trained = {content[prefix]: prefix for prefix in self.sets.train}
         validation = self.sets.given.get("valid")
         for name, given in self.sets.given.items():
-            if training := trained.get(content(given.prefix)):
+            if training := trained.get(content[given.prefix]):
                 raise UserError(
                     f"{given.prefix}: the text of {name} is the training text {training}; give one that the "
                     f"model does not see in training{', or every-100th' if name == 'valid' else ''}"
                 )
-            if validation and given is not validation and content(given.prefix) == content(validation.prefix):
+            if validation and given is not validation and content[given.prefix] == content[validation.prefix]:
                 say(f"{name} is the text of valid: checkpoints are chosen on it")
-
-    def _report_overlap(self) -> None:
-        """Say how many pairs of the other sets are in the training text, too."""
-        training = (pair for paths in zip(*self.training.values(), strict=True) for pair in in_step(paths))
-        held_out = {name: in_step(self._pair(given.prefix)) for name, given in self.sets.given.items()}
-        shared = parallel.shared_rows(training, held_out)
-        if any(shared.values()):
-            pairs = ", ".join(f"{count:,} pairs of {name}" for name, count in shared.items() if count)
-            say(f"also in the training text: {pairs}")
 
     def _describe(self) -> None:
         """Tokens, subwords and case of the text: as given, or as made here."""
@@ -211,15 +200,7 @@ class Preparation:
 
     def _make(self, function: Callable[..., str | None], given: Any, output: Path, **options: Any) -> None:
         """Make one file by a step that reads ``given``, unless the file is there."""
-        self.make(output, lambda partial: step(function, given, partial, **options))
-
-    def _tokenise_given(self, name: str) -> None:
-        given = self.sets.given[name]
-        for language in self.settings.languages:
-            raw = _file(given.raw or given.prefix, language)
-            self._make(parallel.copy, raw, self.directory / "raw" / f"{name}.{language}")
-            tokens = self.tokens / f"{name}.tok.{language}"
-            self._tokenise(name, language, [_file(given.prefix, language)], tokens)
+        self.workspace.make(output, lambda partial: step(function, given, partial, **options))
 
     def _tokenise(self, name: str, language: str, inputs: Sequence[Path], output: Path) -> None:
         settings = self.settings
@@ -245,7 +226,7 @@ class Preparation:
             source = self._clean(source, "train", self.work / "cleaned")
         if every is None:
             return source
-        self.make(self.work / "split", lambda partial: self._split_off(source, partial, every))
+        self.workspace.make(self.work / "split", lambda partial: self._split_off(source, partial, every))
         return self.work / "split"
 
     def _clean(self, source: Path, name: str, output: Path) -> Path:
@@ -254,17 +235,18 @@ class Preparation:
 
         def clean(partial: Path) -> None:
             partial.mkdir()
+            first, second = ((source / f"{name}.{end}", partial / f"{name}.{end}") for end in settings.languages)
             step(
                 parallel.clean,
-                _pair_in(source, name, settings.languages),
-                _pair_in(partial, name, settings.languages),
+                (first[0], second[0]),
+                (first[1], second[1]),
                 partial / "kept",
                 min_length=settings.min_length,
                 max_length=settings.max_length,
                 ratio=settings.ratio,
             )
 
-        self.make(output, clean)
+        self.workspace.make(output, clean)
         return output
 
     def _split_off(self, source: Path, output: Path, every: int) -> None:
@@ -282,6 +264,7 @@ class Preparation:
                 step(parallel.select_every, inputs, raw, every=every)
 
     def _learn_subwords(self, source: Path) -> None:
+        """Learn or copy merges or a model, and count the training text's subwords before rare ones are split."""
         settings = self.settings
         if settings.subwords == "none":
             return
@@ -293,28 +276,20 @@ class Preparation:
                 self._make(bpe.learn_merges, inputs, codes, merges=settings.size)
             else:
                 self._make(pieces.learn_model, inputs, codes, size=settings.size)
-        if settings.vocabulary_threshold:
-            for language in settings.languages:
-                self._count_subwords(source / f"train.{language}", language)
+        for language in settings.languages if settings.vocabulary_threshold else ():
+            unfiltered = self.work / f"unfiltered.{language}"
+            codes, workers = self._codes(language), settings.workers
+            if not (self.directory / f"vocabulary.{language}").exists():
+                self._make(bpe.apply_bpe, source / f"train.{language}", unfiltered, codes=codes, workers=workers)
+            self._make(bpe.write_vocabulary, unfiltered, self.directory / f"vocabulary.{language}")
+            unfiltered.unlink(missing_ok=True)
 
     def _codes(self, language: str) -> Path:
         """Merges or a model."""
         name = "codes" if self.settings.subwords == "bpe" else "sentencepiece.model"
         return self.directory / (name + ("" if self.settings.joint_codes else f".{language}"))
 
-    def _count_subwords(self, source: Path, language: str) -> None:
-        """Counts of the training text's subwords before rare ones are split."""
-        unfiltered = self.work / f"unfiltered.{language}"
-        codes, workers = self._codes(language), self.settings.workers
-
-        def count(output: Path) -> None:
-            step(bpe.apply_bpe, source, unfiltered, codes=codes, workers=workers)
-            step(bpe.write_vocabulary, unfiltered, output)
-            unfiltered.unlink()
-
-        self.make(self.directory / f"vocabulary.{language}", count)
-
-    def _make_subwords_of_training(self, name: str, source: Path) -> None:
+    def _finish_training(self, name: str, source: Path) -> None:
         """Training text, or validation text split off it: in subwords (cleaned, if by subwords) and in tokens."""
         languages, cut, kept = self.settings.languages, self.work / "subwords", None
         for language in languages:
@@ -326,19 +301,24 @@ class Preparation:
             final = self.text / f"{name}.{language}"
             self._select(None, cut / f"{name}.{language}", final)
             # Drop the same lines from the tokens, so that line k stays line k.
-            if self.tokens == self.text:
+            if not self.settings.in_subwords:
                 self._select(kept, source / f"{name}.{language}", self.text / f"{name}.tok.{language}")
-            else:
-                self._join_subwords(final, self.text / f"{name}.tok.{language}")
+            self._join_subwords(name, language)
             if name == "valid":
                 self._select(kept, source / f"valid.raw.{language}", self.directory / "raw" / f"valid.{language}")
 
-    def _make_subwords_of_given(self, name: str) -> None:
+    def _prepare_given(self, name: str) -> None:
+        """A set that the user gives: its references as published, in tokens and in subwords."""
+        given = self.sets.given[name]
         for language in self.settings.languages:
-            cut = self.text / f"{name}.{language}"
-            self._make_subwords(language, self.tokens / f"{name}.tok.{language}", cut)
-            if self.tokens != self.text:
-                self._join_subwords(cut, self.text / f"{name}.tok.{language}")
+            raw = _file(given.raw or given.prefix, language)
+            self._make(parallel.copy, raw, self.directory / "raw" / f"{name}.{language}")
+            # Text given in subwords is stored here until its tokens are made from it.
+            place = self.work / "given" if self.settings.in_subwords else self.text
+            tokens = place / f"{name}.tok.{language}"
+            self._tokenise(name, language, [_file(given.prefix, language)], tokens)
+            self._make_subwords(language, tokens, self.text / f"{name}.{language}")
+            self._join_subwords(name, language)
 
     def _make_subwords(self, language: str, path: Path, output: Path) -> None:
         settings, codes, workers = self.settings, self._codes(language), self.settings.workers
@@ -353,8 +333,11 @@ class Preparation:
             )
             self._make(bpe.apply_bpe, path, output, codes=codes, **rare, workers=workers)
 
-    def _join_subwords(self, path: Path, output: Path) -> None:
-        self._make(words.join_subwords, path, output, kind=self.settings.given_subwords)
+    def _join_subwords(self, name: str, language: str) -> None:
+        """The tokens of text that was given in subwords."""
+        if self.settings.in_subwords:
+            cut, tokens = (self.text / f"{name}{end}.{language}" for end in ("", ".tok"))
+            self._make(words.join_subwords, cut, tokens, kind=self.settings.given_subwords)
 
     def _select(self, kept: Path | None, path: Path, output: Path) -> None:
         """The lines with the numbers in ``kept``; all lines without it, as a hard link where there are hard links."""
@@ -368,7 +351,7 @@ class Preparation:
             except OSError:
                 shutil.copyfile(path, partial)
 
-        self.make(output, link)
+        self.workspace.make(output, link)
 
     def _binarise(self, output: Path) -> None:
         settings = self.settings
@@ -391,11 +374,6 @@ def _file(prefix: str, language: str) -> Path:
     path = Path(f"{prefix}.{language}")
     compressed = Path(f"{path}.gz")
     return compressed if not path.exists() and compressed.exists() else path
-
-
-def _pair_in(directory: Path, name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
-    source, target = languages
-    return directory / f"{name}.{source}", directory / f"{name}.{target}"
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -428,10 +406,10 @@ def _parser() -> OneLineParser:
     ):
         flags.add_argument(f"--{name}", nargs="+", action="extend", default=[], metavar=metavar, help=help)
     types = get_type_hints(Settings)
+    switch = {"type": _switch, "nargs": "?", "const": True, "metavar": "0|1"}
     for setting in fields(Settings):
-        reading: dict[str, Any] = value_of(types[setting.name], setting.metadata["least"])
-        if types[setting.name] is bool:
-            reading = {"type": _switch, "nargs": "?", "const": True, "metavar": "0|1"}
+        kind = types[setting.name]
+        reading: dict[str, Any] = switch if kind is bool else value_of(kind, setting.metadata["least"])
         default = None if setting.default is MISSING else setting.default
         shown = f" (default: {int(default) if isinstance(default, bool) else default})" if default else ""
         help = setting.metadata["help"] + shown

@@ -115,7 +115,8 @@ def smaller(recipe: Mapping[str, Mapping[str, Any]]) -> list[str]:
         sizes = [size for ending, size in SIZES.items() if name.endswith(ending)]
         overrides |= {f"model.{name}": size for size in sizes[:1]}
     configured = {f"{group}.{name}" for group, values in recipe.items() for name in values or {}}
-    overrides |= BUDGET | {name: value for name, value in WHERE_SET.items() if name in configured}
+    overrides |= BUDGET
+    overrides |= {name: value for name, value in WHERE_SET.items() if name in configured}
     return [f"{name}={value}" for name, value in overrides.items()]
 
 

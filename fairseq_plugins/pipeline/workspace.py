@@ -21,12 +21,16 @@ SETTINGS = "settings"
 LOCK = ".lock"
 
 
+Settings = Mapping[str, object] | Iterable[tuple[str, object]]
+"""Values by name; pairs if a name occurs several times."""
+
+
 class Workspace:
     """A directory of results.
 
     Args:
         directory: created when it is claimed.
-        dry_run: only print; write nothing.
+        dry_run: neither claim it nor remember settings.
     """
 
     def __init__(self, directory: Path, *, dry_run: bool = False) -> None:
@@ -49,32 +53,22 @@ class Workspace:
         with locked(self.directory / LOCK, in_use, inherited=True):
             yield
 
-    def remember(self, settings: Mapping[str, object] | Iterable[tuple[str, object]]) -> None:
+    def remember(self, settings: Settings) -> None:
         """Record the settings of the results, so that results of other settings are never reused.
-
-        Args:
-            settings: values by name; pairs if a name occurs several times.
 
         Raises:
             UserError: the directory was made with other settings, or the file cannot be written.
         """
-        if self.dry_run:
-            return
-        pairs = list(settings.items() if isinstance(settings, Mapping) else settings)
         path = self.directory / SETTINGS
-        if path.is_file():
-            self.require(pairs)
-            return
-        try:
-            write_whole(path, "".join(f"{name}={value}\n" for name, value in pairs))
-        except OSError:
-            raise UserError(f"{path}: cannot be written; is the disk full?") from None
+        if path.is_file() and not self.dry_run:
+            self.require(settings)
+        elif not self.dry_run:
+            try:
+                write_whole(path, "".join(f"{line}\n" for line in _lines(settings)))
+            except OSError:
+                raise UserError(f"{path}: cannot be written; is the disk full?") from None
 
-    def require(
-        self,
-        settings: Mapping[str, object] | Iterable[tuple[str, object]],
-        only: Collection[str] | None = None,
-    ) -> None:
+    def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
         """Refuse a directory that was made with other settings; accept one without recorded settings.
 
         Args:
@@ -89,8 +83,9 @@ class Workspace:
             return
         lines = path.read_text(encoding="utf-8").splitlines()
         before = [line for line in lines if only is None or line.partition("=")[0] in only]
-        pairs = settings.items() if isinstance(settings, Mapping) else settings
-        if changed := _differences([f"{name}={value}" for name, value in pairs], before):
+        differences = list(unified_diff(_lines(settings), before, n=0, lineterm=""))[2:]
+        changed = [f"was {line[1:]}" if line[0] == "+" else line[1:] for line in differences if line[0] != "@"]
+        if changed:
             raise UserError(
                 f"{self.directory} was made with other settings ({'; '.join(changed)}); use another directory, "
                 "or delete it"
@@ -101,20 +96,16 @@ class Workspace:
 
         Args:
             target: appears when it is whole.
-            make: receives the path to write, ``TARGET.partial``; under a dry run, too, where its commands only print.
+            make: receives the path to write, ``TARGET.partial``.
 
         Raises:
             UserError: ``make`` raised it or wrote nothing, or the parent directory cannot be created.
         """
-        partial = target.with_name(target.name + ".partial")
         if target.exists():
             say(f"{target}: exists already, kept")
             return False
-        if self.dry_run:
-            say(f"# {target}")
-            make(partial)
-            return False
         say(f"{target}: creating")
+        partial = target.with_name(target.name + ".partial")
         make_directory(target.parent)
         remove(partial)
         make(partial)
@@ -122,6 +113,11 @@ class Workspace:
             raise UserError(f"{target}: not created, although no command failed")
         os.replace(partial, target)
         return True
+
+
+def _lines(settings: Settings) -> list[str]:
+    pairs = settings.items() if isinstance(settings, Mapping) else settings
+    return [f"{name}={value}" for name, value in pairs]
 
 
 def require_apart(results: Path, data: Path, name: str) -> None:
@@ -162,9 +158,3 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _differences(new: list[str], old: list[str]) -> list[str]:
-    """The lines that differ; old ones are prefixed by ``was``."""
-    lines = list(unified_diff(new, old, n=0, lineterm=""))[2:]
-    return [f"was {line[1:]}" if line[0] == "+" else line[1:] for line in lines if line[0] != "@"]

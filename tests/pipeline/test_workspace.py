@@ -136,13 +136,8 @@ def test_a_stage_that_makes_nothing_is_a_failure(tmp_path: Path) -> None:
     assert line == f"{target}: not created, although no command failed"
 
 
-def test_a_dry_run_names_what_it_would_make_and_touches_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    workspace = Workspace(out, dry_run=True)
+def test_a_dry_run_touches_nothing(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "out", dry_run=True)
     with workspace.claimed():
         workspace.remember({"SIZE": 3})
-        workspace.make(out / "stage", lambda partial: print(f"touch {partial}"))
-    assert capsys.readouterr().out == f"# {out}/stage\ntouch {out}/stage.partial\n"
-    assert not out.exists()
+    assert not (tmp_path / "out").exists()

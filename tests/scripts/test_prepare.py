@@ -15,6 +15,7 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from fairseq_plugins.cli.main import main
+from fairseq_plugins.pipeline import prepare as prepare_command
 from fairseq_plugins.pipeline.commands import Commands
 from fairseq_plugins.pipeline.prepare_settings import Settings
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace
@@ -355,15 +356,15 @@ def test_text_that_changes_while_it_is_prepared_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    real, before = Commands.step, (splits / name).read_bytes()
+    real, before = prepare_command.step, (splits / name).read_bytes()
 
-    def changing(self: Commands, called: Callable[..., str | None], *files: object, **options: object) -> None:
-        real(self, called, *files, **options)
+    def changing(called: Callable[..., str | None], *files: object, **options: object) -> None:
+        real(called, *files, **options)
         if called is step:
             (splits / name).write_bytes(before[:-2] + b"X\n")
 
     words = [splits / "out", "--train", splits / "train", "--valid", splits / "valid", *PLAIN]
-    monkeypatch.setattr(Commands, "step", changing)
+    monkeypatch.setattr(prepare_command, "step", changing)
     assert prepare(*words) == 2
     line = f"error: {splits}/{name}: changed while it was prepared; when it is whole, delete {splits}/out and give the"
     assert capsys.readouterr().err == line + " command again\n"
