@@ -7,7 +7,6 @@ touched, one checkpoint at a time, so memory use stays near two models and optim
 
 from __future__ import annotations
 
-import argparse
 from argparse import Namespace
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -52,8 +51,6 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
         UserError: an input cannot be read, or has another architecture, shape, tie, dictionary or measured
             initialisation than the first.
     """
-    if not inputs:
-        raise UserError("nothing to average: no checkpoint was given")
     require_file_name(output)
     require_no_input(output, inputs)
     measured = measured_names()
@@ -158,18 +155,6 @@ def parser() -> OneLineParser:
     return flags
 
 
-def _chosen(args: argparse.Namespace) -> list[Path]:
-    if args.inputs:
-        return list(args.inputs)
-    if args.checkpoints is None:
-        raise UserError("--last-updates, --last-epochs and --best need --checkpoints DIR")
-    if args.best is not None:
-        return best_checkpoints(args.checkpoints, args.best)
-    if args.last_updates is not None:
-        return last_checkpoints(args.checkpoints, args.last_updates, UPDATE_CHECKPOINT, "update")
-    return last_checkpoints(args.checkpoints, args.last_epochs, EPOCH_CHECKPOINT, "epoch")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``fairseq-deep average``; returns 0, or 2 after one line per problem."""
     return exit_code(lambda: average(parser().read(argv)))
@@ -181,7 +166,15 @@ def average(args: Namespace) -> None:
     Raises:
         UserError: there are fewer, or they cannot be averaged.
     """
-    inputs = _chosen(args)
+    inputs: list[Path] = args.inputs or []
+    if not inputs and args.checkpoints is None:
+        raise UserError("--last-updates, --last-epochs and --best need --checkpoints DIR")
+    if args.best is not None:
+        inputs = best_checkpoints(args.checkpoints, args.best)
+    elif args.last_updates is not None:
+        inputs = last_checkpoints(args.checkpoints, args.last_updates, UPDATE_CHECKPOINT, "update")
+    elif args.last_epochs is not None:
+        inputs = last_checkpoints(args.checkpoints, args.last_epochs, EPOCH_CHECKPOINT, "epoch")
     average_checkpoints(inputs, args.output, ema=args.ema)
     of = "moving averages in " if args.ema else ""
     print(f"{args.output}: mean of {of}{len(inputs)}: {', '.join(path.name for path in inputs)}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,8 +50,6 @@ from fairseq_plugins.patches.messages import other_weights
 from fairseq_plugins.process import exit_code
 
 STOCK_ARCH = "transformer"
-SMALLEST_SCALE = 1e-6
-"""Smaller scales count as zero, and a division by them is not possible."""
 LARGEST_DIFFERENCE = 1e-4
 """The most by which log-probabilities (natural log, float32) may differ. Rounding stays below 1e-5; more is a bug."""
 
@@ -63,81 +61,29 @@ READERS: Mapping[Site, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class ResidualNames:
-    """One residual connection and its neighbours, by their names in the state dict.
-
-    Attributes:
-        name: name of the residual connection.
-        scale: its factor on the stream, float64, ``(C)`` or ``(1)``; None if it does something else.
-        maker: the LayerNorm whose output is the stream; empty if that is the embedding.
-        readers: the linear maps that read the stream.
-    """
-
-    name: str
-    scale: Tensor | None
-    maker: str
-    readers: tuple[str, ...]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the scale is 1."""
-        return self.scale is not None and bool((self.scale == 1).all())
-
-
 @dataclass
 class Folded:
-    """A stock model: its options, its weights by name in float32, and one message per change."""
+    """A stock model: its options, and its weights by name in float32."""
 
     options: dict[str, Any]
     weights: dict[str, Tensor]
-    notes: list[str]
 
     def multiply(self, name: str, factor: Tensor) -> None:
         """Multiply the last dimension of a weight, in float64. Other names of the same tensor keep the old one."""
         self.weights[name] = (self.weights[name].double() * factor).float()
 
 
-def residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[ResidualNames]:
-    """Yield the residual connections of a Post-LN stack in the order in which they run."""
-    maker = f"{name}.layernorm_embedding" if stack.layernorm_embedding is not None else ""
-    for sub in sub_layers(model):
-        if sub.stack == name:
-            scale = sub.residual.stream_scale()
-            yield ResidualNames(
-                f"{sub.name}_residual",
-                None if scale is None else scale.detach().double(),
-                maker,
-                tuple(sub.beside(reader) for reader in READERS[sub.site]),
-            )
-            maker = sub.beside(NORM_OF[sub.site])
-
-
 def obstacles(model: DeepTransformerModel) -> list[str]:
-    """Return the reasons why ``model`` cannot be folded; empty if it can."""
-    reasons: list[str] = []
-    for name, stack in model.stacks():
-        parts = [part for part in stack.design.parts.values() if part.no_fold]
-        reasons += [f"--{part.axis.value} {part.name} cannot be folded: {part.no_fold}" for part in parts]
-        # The reason of a part covers its residual connections.
-        if not parts:
-            reasons += _obstacles_at_residuals(model, name, stack)
+    """Return why parts of ``model`` have no counterpart in stock fairseq; other obstacles fail the proof."""
+    parts = [part for _, stack in model.stacks() for part in stack.design.parts.values() if part.no_fold]
+    reasons = [f"--{part.axis.value} {part.name} cannot be folded: {part.no_fold}" for part in parts]
+    # The reason of a part covers its residual connections.
+    reasons = reasons or [
+        f"{sub.name}_residual cannot be folded: it does more than scale the stream and add the branch"
+        for sub in sub_layers(model)
+        if sub.residual.stream_scale() is None
+    ]
     return list(dict.fromkeys(reasons))
-
-
-def _obstacles_at_residuals(model: DeepTransformerModel, name: str, stack: Any) -> Iterator[str]:
-    for residual in residuals(model, name, stack):
-        if residual.scale is None:
-            yield f"{residual.name} cannot be folded: it does more than scale the stream and add the branch"
-        elif norms_always(stack.design, NormPlace.BEFORE) and not residual.is_plain:
-            yield f"{residual.name} cannot be folded: with Pre-LN no LayerNorm on the stream can absorb its scale"
-        elif vanishing := int((residual.scale.abs() < SMALLEST_SCALE).sum()):
-            yield (
-                f"{residual.name} cannot be folded: {vanishing} of its {residual.scale.numel()} scales are zero "
-                f"(below {SMALLEST_SCALE:g}), and a plain sum cannot leave out the stream"
-            )
-        elif not (residual.is_plain or residual.maker) and stack.cfg.merge_src_tgt_embed:
-            yield f"{residual.name} cannot be folded: --merge-src-tgt-embed keeps the embeddings tied"
 
 
 def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
@@ -155,7 +101,7 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
         raise UserError(problems)
     names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, AffineMap)))
     weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
-    folded = Folded(_stock_options(model, options), weights, [])
+    folded = Folded(_stock_options(model, options), weights)
     _fold_modules(model, folded)
     for name, stack in model.stacks():
         _fold_stack(model, name, stack, folded)
@@ -187,23 +133,23 @@ def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str,
 
 
 def _fold_stack(model: DeepTransformerModel, name: str, stack: Any, folded: Folded) -> None:
-    scaled = [
-        (residual, residual.scale)
-        for residual in residuals(model, name, stack)
-        if residual.scale is not None and not residual.is_plain
-    ]
-    if scaled:
-        values = torch.cat([scale for _, scale in scaled])
-        scales = f"scales {values.min():.3g} to {values.max():.3g}"
-        folded.notes.append(f"{name}: {len(scaled)} residual connections folded, {scales}")
-    for residual, scale in scaled:
-        for reader in residual.readers:
-            folded.multiply(f"{reader}.weight", 1 / scale)
-        if residual.maker:
-            folded.multiply(f"{residual.maker}.weight", scale)
-            folded.multiply(f"{residual.maker}.bias", scale)
-        else:
-            _fold_into_tables(name, stack, scale, folded)
+    # The LayerNorm that makes the stream; none where that is the embedding.
+    maker = f"{name}.layernorm_embedding" if stack.layernorm_embedding is not None else ""
+    for sub in sub_layers(model):
+        if sub.stack != name:
+            continue
+        scale = sub.residual.stream_scale()
+        assert scale is not None  # see obstacles
+        scale = scale.detach().double()
+        if bool((scale != 1).any()):
+            for reader in READERS[sub.site]:
+                folded.multiply(f"{sub.beside(reader)}.weight", 1 / scale)
+            if maker:
+                folded.multiply(f"{maker}.weight", scale)
+                folded.multiply(f"{maker}.bias", scale)
+            else:
+                _fold_into_tables(name, stack, scale, folded)
+        maker = sub.beside(NORM_OF[sub.site])
 
 
 def _fold_into_tables(name: str, stack: Any, scale: Tensor, folded: Folded) -> None:
@@ -211,10 +157,8 @@ def _fold_into_tables(name: str, stack: Any, scale: Tensor, folded: Folded) -> N
     options = folded.options
     if options["share_all_embeddings"]:
         options.update(share_all_embeddings=False, share_decoder_input_output_embed=True)
-        folded.notes.append("encoder and decoder embeddings are now separate tables")
-    if name == Stack.DECODER.value and options["share_decoder_input_output_embed"]:
+    if name == Stack.DECODER.value:
         options["share_decoder_input_output_embed"] = False
-        folded.notes.append("the output projection is now a separate table")
     positions = stack.embed_positions
     if positions is None:
         return
@@ -223,7 +167,6 @@ def _fold_into_tables(name: str, stack: Any, scale: Tensor, folded: Folded) -> N
         # A sinusoidal table is not a weight. It has the rows of a learned one: those up to the pad, then the positions.
         folded.weights[table] = positions.weights
         options[f"{name}_learned_pos"] = True
-        folded.notes.append(f"{name}: sinusoidal positions are now a learned table of {len(positions.weights)} rows")
     folded.multiply(table, scale)
 
 
@@ -309,11 +252,11 @@ def largest_difference(before: TransformerModelBase, after: TransformerModelBase
     return float((first - second).abs().max())
 
 
-def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> list[str]:
+def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> float:
     """Fold the checkpoint at ``path`` and write it to ``output`` atomically.
 
     Returns:
-        Messages, one per change.
+        The largest difference of log-probabilities (natural log) on random sentences.
 
     Raises:
         UserError: the input cannot be read or folded, or the output exists.
@@ -328,29 +271,14 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> list[s
     stock = build_stock(folded)
     difference = largest_difference(model, stock)
     if not difference <= LARGEST_DIFFERENCE:
-        raise RuntimeError(f"{path}: the folded model differs by {difference:.2g} in log-probability; nothing written")
-    write_checkpoint(_stock_checkpoint(state, path, folded.options, dict(stock.state_dict())), output)
-    dropped = ["the optimiser's state"] if state.get("last_optimizer_state") else []
-    dropped += ["the moving average of the weights"] if "ema" in (state.get("extra_state") or {}) else []
-    return [
-        *folded.notes,
-        *([f"left out: {' and '.join(dropped)}"] if dropped else []),
-        f"largest difference of log-probabilities on random sentences: {difference:.1e}",
-        f"{output}: a checkpoint of stock fairseq, --arch {STOCK_ARCH}, float32",
-    ]
-
-
-def _stock_checkpoint(
-    state: dict[str, Any], path: Path, options: dict[str, Any], weights: dict[str, Tensor]
-) -> dict[str, Any]:
-    config = copy.deepcopy(state["cfg"])
-    config["model"] = options
+        raise UserError(f"{path}: the folded model differs by {difference:.2g} in log-probability; nothing written")
+    config = {**state["cfg"], "model": folded.options}
     if config.get("common"):
-        config["common"]["user_dir"] = None
-    result = without_training_state(state)
+        config["common"] = {**config["common"], "user_dir": None}
     origin = {"file": path.name, "arch": architecture(state), "num_updates": num_updates(state)}
-    result.update(args=None, cfg=config, model=weights, folded_from=origin)
-    return result
+    entries = {"args": None, "cfg": config, "model": dict(stock.state_dict()), "folded_from": origin}
+    write_checkpoint({**without_training_state(state), **entries}, output)
+    return difference
 
 
 def parser() -> OneLineParser:
@@ -371,6 +299,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> None:
         args = parser().read(argv)
-        print("\n".join(fold_checkpoint(args.checkpoint, args.out, args.force)))
+        difference = fold_checkpoint(args.checkpoint, args.out, args.force)
+        print(f"largest difference of log-probabilities on random sentences: {difference:.1e}")
+        print(f"{args.out}: a checkpoint of stock fairseq, --arch {STOCK_ARCH}, float32")
 
     return exit_code(run)

@@ -38,14 +38,7 @@ def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind
 
 
 class Scored(NamedTuple):
-    """A checkpoint and the result of the validation before it was saved.
-
-    Args:
-        path: the file.
-        updates: its number of updates.
-        metric: ``--best-checkpoint-metric`` of its training, the only one whose value fairseq keeps with the weights.
-        loss: its value; the negative one if larger values are better (``--maximize-best-checkpoint-metric``).
-    """
+    """A checkpoint, its updates, and the metric and value of the validation before it; smaller values are better."""
 
     path: Path
     updates: int
@@ -80,6 +73,8 @@ def best_checkpoints(directory: Path, count: int) -> list[Path]:
 def read_score(path: Path) -> Scored | None:
     """Return the validation result in a checkpoint; None if it was saved without validation.
 
+    The metric is the ``--best-checkpoint-metric`` of the training, the only one whose value fairseq keeps.
+
     Raises:
         UserError: the file cannot be read.
     """
@@ -88,9 +83,8 @@ def read_score(path: Path) -> Scored | None:
     updates = num_updates(state)
     if value is None or updates is None:
         return None
-    settings = (state.get("cfg") or {}).get("checkpoint")
-    if settings is None:  # an old checkpoint
-        settings = vars(state.get("args") or Namespace())
+    # Old checkpoints have `args` instead.
+    settings = (state.get("cfg") or {}).get("checkpoint") or vars(state.get("args") or Namespace())
     sign = -1 if settings.get("maximize_best_checkpoint_metric", False) else 1
     return Scored(path, updates, str(settings.get("best_checkpoint_metric", "loss")), sign * float(value))
 

@@ -220,15 +220,6 @@ def test_int8_is_near_and_the_model_stays_as_it_is(case: str, tmp_path: Path, cl
     assert 1e-5 < largest_difference(model, engine) < (0.4 if clips_sums else 0.1)
 
 
-def test_a_scaled_stream_that_cannot_be_folded_is_refused() -> None:
-    model = trained_with_options("admin")
-    with torch.no_grad():
-        residual = model.encoder.layers[1].self_attn_residual
-        residual.omega_trained.copy_(-residual.omega_profiled)
-    with pytest.raises(UserError, match="scales are zero"):
-        without_scaled_streams(model, flat_options(model), Path("model"))
-
-
 def test_a_batch_is_small_on_a_cpu_unless_it_is_set(tmp_path: Path) -> None:
     engine: Any = exported(trained_with_options("post_ln"), tmp_path / "model")
     answer = SimpleNamespace(result=lambda: SimpleNamespace(hypotheses=[["w"]], scores=[0.0]))
