@@ -1,15 +1,13 @@
 """``fairseq-deep doctor``: can a training start in this environment?
 
-Most of that is known to others, who are asked: the metadata of the installed packages, ``pip check`` and
-``torch.utils.collect_env``. Three questions are left: Is fairseq compiled? Can our methods be registered with it? In
-which precisions can this machine train?
+Most of that is known to others, who are asked: the metadata of the installed packages, and ``pip check``. Three
+questions are left: Is fairseq compiled? Can our methods be registered with it? In which precisions can each GPU train?
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import platform
 import re
 import subprocess
@@ -17,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fairseq_plugins
 from fairseq_plugins.options import OneLineParser
@@ -38,9 +36,8 @@ BFLOAT16 = 8
 
 
 class Finding(NamedTuple):
-    """A line of the report: its topic and level, what it is about, what was found, and what helps."""
+    """A line of the report: its level, what it is about, what was found, and what helps."""
 
-    topic: str
     level: str
     about: str
     says: str
@@ -49,125 +46,75 @@ class Finding(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Print what was found; 0 if training can start, 1 if it cannot."""
-    parser = OneLineParser(
+    OneLineParser(
         prog="fairseq-deep doctor",
-        description="Report on this environment: versions, pip check, torch's own report, whether fairseq is compiled "
-        "and accepts the methods of this package, and bfloat16. Exit code 0: training can start; 1: it cannot.",
-    )
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    as_json = parser.read(argv).json
+        description="Report on this environment: versions, pip check, the precisions of each GPU, whether fairseq is "
+        "compiled and accepts the methods of this package. Exit code 0: training can start; 1: it cannot.",
+    ).read(argv)
     findings = list(examine())
-    can_train = not any(finding.level == ERROR for finding in findings)
-    if as_json:
-        listed = [finding._asdict() for finding in findings]
-        print(json.dumps({"training_can_start": can_train, "findings": listed}, indent=1, ensure_ascii=False))
-    else:
-        print("\n".join([*_lines(findings), "", conclusion(findings)]))
-    return int(not can_train)
-
-
-def _lines(findings: Sequence[Finding]) -> Iterator[str]:
     width = max(len(finding.about) for finding in findings) + 2
-    topic = ""
-    for finding in findings:
-        if finding.topic != topic:
-            yield from ([""] if topic else [])
-            topic = finding.topic
-            yield topic
-        yield f"  {finding.level:<9}{finding.about:<{width}}{finding.says}"
-        if finding.cure:
-            yield f"{'':<{11 + width}}-> {finding.cure}"
-
-
-def conclusion(findings: Sequence[Finding]) -> str:
-    """Return one line: whether training can start, and what to look at."""
+    for level, about, says, cure in findings:
+        print(f"{level:<9}{about:<{width}}{says}")
+        if cure:
+            print(f"{'':<{9 + width}}-> {cure}")
     errors, warnings = (
         ", ".join(dict.fromkeys(finding.about for finding in findings if finding.level == level))
         for level in (ERROR, WARNING)
     )
-    if errors:
-        return f"training cannot start: {errors}"
-    return "training can start" + (f"; look at: {warnings}" if warnings else "")
+    look = f"; look at: {warnings}" if warnings else ""
+    print(f"\ntraining cannot start: {errors}" if errors else f"\ntraining can start{look}")
+    return int(bool(errors))
 
 
 def examine() -> Iterator[Finding]:
     """Yield every finding; without a fairseq that can be imported, only those that do not need it."""
     yield from versions()
     yield from pip_check()
-    problem = obstacle()
-    if problem:
-        yield Finding("fairseq", ERROR, "fairseq", f"cannot be imported: {problem}", INSTALL_FAIRSEQ)
+    try:
+        # Log lines of the import belong to a training, not to this report.
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            fairseq_plugins.register()
+    except (Exception, SystemExit) as error:
+        problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        yield Finding(ERROR, "fairseq", f"cannot be imported: {problem}", INSTALL_FAIRSEQ)
         return
-    yield from machine()
     yield from extensions()
     yield from registered()
+    yield from gpus()
 
 
 def versions() -> Iterator[Finding]:
     """Yield the versions of Python and of what this package needs, as its metadata says."""
-    yield Finding("versions", OK, "Python", platform.python_version())
+    yield Finding(OK, "Python", platform.python_version())
     with contextlib.suppress(metadata.PackageNotFoundError):
         stock = metadata.version("fairseq")
         says = f"{stock}, stock fairseq: Python 3.11 cannot import it, and with Python 3.10 it cannot translate"
-        yield Finding("versions", ERROR, "fairseq", says, f"pip uninstall fairseq {FAIRSEQ}, then {INSTALL_FAIRSEQ}")
+        yield Finding(ERROR, "fairseq", says, f"pip uninstall fairseq {FAIRSEQ}, then {INSTALL_FAIRSEQ}")
     try:
         requirements = metadata.requires(OURS) or []
     except metadata.PackageNotFoundError:
-        yield Finding("versions", NOTE, OURS, "imported from a directory, not installed", "pip install --editable .")
+        yield Finding(NOTE, OURS, "imported from a directory, not installed", "pip install --editable .")
         return
     for requirement in requirements:
         name, extra = re.match(r"[\w.-]+", requirement), re.search(r"extra == \W(\w+)", requirement)
         if name is None or (extra and extra[1] == "dev"):
             continue
         try:
-            yield Finding("versions", OK, name[0], metadata.version(name[0]))
+            yield Finding(OK, name[0], metadata.version(name[0]))
         except metadata.PackageNotFoundError:
             cure = f"pip install '{OURS}[{extra[1]}]'" if extra else f"pip install '{requirement}'"
-            yield Finding("versions", NOTE if extra else ERROR, name[0], "not installed", cure)
+            yield Finding(NOTE if extra else ERROR, name[0], "not installed", cure)
 
 
 def pip_check() -> Iterator[Finding]:
     """Yield each package that does not fit another one, as pip says."""
     done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     if done.returncode == 0 or not done.stdout:
-        yield Finding("pip check", OK if done.stdout else NOTE, "pip", (done.stdout or done.stderr).strip())
+        yield Finding(OK if done.stdout else NOTE, "pip check", (done.stdout or done.stderr).strip())
         return
     for line in done.stdout.splitlines():
         about = line.split()[0]
-        yield Finding("pip check", ERROR if about in (OURS, FAIRSEQ) else WARNING, about, line)
-
-
-def obstacle() -> str:
-    """Return why fairseq cannot be imported or our methods cannot be registered; empty if all is well."""
-    try:
-        # Log lines of the import belong to a training, not to this report.
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            fairseq_plugins.register()
-    except (Exception, SystemExit) as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return ""
-
-
-def machine() -> Iterator[Finding]:
-    """Yield what torch reports about this machine, then every GPU with its precisions."""
-    import torch
-    from torch.utils.collect_env import get_env_info
-
-    report: Any = get_env_info()
-    for about in ("os", "torch_version", "cuda_compiled_version", "nvidia_driver_version", "nvidia_gpu_models"):
-        if value := getattr(report, about):
-            yield Finding("torch.utils.collect_env", OK, about, str(value).replace("\n", "; "))
-    if not torch.cuda.is_available():
-        yield Finding("precision", NOTE, "GPU", "torch can use none: training needs --cpu and is slow, in float32")
-    for number in range(torch.cuda.device_count()):
-        yield precisions(f"GPU {number}", torch.cuda.get_device_properties(number).major)
-
-
-def precisions(name: str, generation: int) -> Finding:
-    """Return the precisions in which a GPU of this generation (major compute capability) can train."""
-    if generation >= BFLOAT16:
-        return Finding("precision", OK, name, "--bf16, --fp16 and --amp")
-    return Finding("precision", NOTE, name, "no bfloat16: --fp16 or --amp instead of --bf16, which is only emulated")
+        yield Finding(ERROR if about in (OURS, FAIRSEQ) else WARNING, about, line)
 
 
 def extensions() -> Iterator[Finding]:
@@ -177,21 +124,32 @@ def extensions() -> Iterator[Finding]:
             import_module(module)
         except ImportError as error:
             cure = f"{INSTALL_FAIRSEQ} --force-reinstall --no-deps --no-cache-dir, with a C++ compiler and cython"
-            yield Finding("fairseq", level, module, f"cannot be imported ({error}): {consequence}", cure)
+            yield Finding(level, module, f"cannot be imported ({error}): {consequence}", cure)
         else:
-            yield Finding("fairseq", OK, module, "compiled")
+            yield Finding(OK, module, "compiled")
 
 
 def registered() -> Iterator[Finding]:
-    """Yield where fairseq is, and how many of our architectures it knows."""
+    """Yield where fairseq and this package are, and how many methods fairseq can train."""
     import fairseq
-    from fairseq.models import ARCH_MODEL_REGISTRY
 
-    from fairseq_plugins.core.families import MODELS
     from fairseq_plugins.core.method import METHODS
 
-    ours = [name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, tuple(MODELS))]
-    yield Finding("fairseq", OK, "fairseq", str(Path(fairseq.__file__).parent))
-    yield Finding("fairseq", OK, "--user-dir", str(Path(fairseq_plugins.__file__).resolve().parent))
-    says = f"{len(METHODS)} methods, {len(ours)} architectures are registered"
-    yield Finding("fairseq", OK if ours else ERROR, "methods", says)
+    yield Finding(OK, "fairseq", str(Path(fairseq.__file__).parent))
+    yield Finding(OK, "--user-dir", str(Path(fairseq_plugins.__file__).resolve().parent))
+    yield Finding(OK, "methods", f"{len(METHODS)} are registered")
+
+
+def gpus() -> Iterator[Finding]:
+    """Yield every GPU with the precisions in which it can train."""
+    import torch
+
+    if not torch.cuda.is_available():
+        says = "torch can use none: training needs --cpu and is slow, in float32"
+        yield Finding(NOTE, "GPU", says, "python -m torch.utils.collect_env, which knows the driver, if there is one")
+    for number in range(torch.cuda.device_count()):
+        device = torch.cuda.get_device_properties(number)
+        says = "--bf16, --fp16 and --amp"
+        if device.major < BFLOAT16:
+            says = "no bfloat16: --fp16 or --amp instead of --bf16, which is only emulated"
+        yield Finding(OK if device.major >= BFLOAT16 else NOTE, f"GPU {number}", f"{device.name}: {says}")

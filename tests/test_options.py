@@ -47,7 +47,7 @@ def test_what_stands_behind_two_dashes_is_no_option(options: OneLineParser) -> N
         (["average", "--last-epoch", "2"], "unknown option '--last-epoch' (did you mean '--last-epochs'?); legal: "),
         (["average", "--best", "1", "--last-epochs", "2"], "argument --last-epochs: not allowed with argument --best"),
         (["fold", "a.pt", "b.pt", "--froce"], "unknown option '--froce' (did you mean '--force'?); legal: "),
-        (["doctor", "--jsn"], "unknown option '--jsn' (did you mean '--json'?); legal: --help, --json"),
+        (["doctor", "--hepl"], "unknown option '--hepl' (did you mean '--help'?); legal: --help"),
         (["verify-data", "--lsit"], "unknown option '--lsit' (did you mean '--list'?); legal: "),
     ],
 )
