@@ -18,12 +18,11 @@ from fairseq_plugins.demo.corpus import write_corpus
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import IntermixedParser, at_least
-from fairseq_plugins.pipeline.compare import How, compare, run_directory
+from fairseq_plugins.pipeline.compare import How, compare
 from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.prepare import Preparation
 from fairseq_plugins.pipeline.prepare_settings import Settings, sets_of
-from fairseq_plugins.pipeline.progress import Screen, shown
-from fairseq_plugins.pipeline.workspace import Workspace
+from fairseq_plugins.pipeline.workspace import Workspace, say
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.processor import core_count
 
@@ -81,14 +80,12 @@ def run(args: Namespace) -> None:
     # Hide the warnings of libraries.
     logging.getLogger().setLevel(logging.WARNING)
     out: Path = args.out.resolve()
-    screen = Screen()
-    screen.say(f"{len(methods)} methods, results in {out}")
+    say(f"{len(methods)} methods, results in {out}")
     data = prepare(args, out)
     configs = [out / "configs" / f"{method}.yaml" for method in methods]
     for method, config in zip(methods, configs, strict=True):
         config.parent.mkdir(exist_ok=True)
         write_whole(config, configuration(method, args))
-    directories = {config.stem: run_directory(out, config, args.seed) for config in configs}
     parallel = min(len(methods), PARALLEL, core_count())
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, core_count() // parallel)))
     how = How(
@@ -97,8 +94,7 @@ def run(args: Namespace) -> None:
         parallel=parallel,
         output=out / "commands.log",
     )
-    with shown(directories, screen):
-        compare(data, out, configs, args.changes, seeds=[args.seed], how=how, tell=screen.say)
+    compare(data, out, configs, args.changes, seeds=[args.seed], how=how)
     print(f"Results: {out}/report/report.md, {out}/report/report.png")
     print(f"Translations: {out}/METHOD/seed{args.seed}/evaluation/test/hypotheses.txt")
 

@@ -25,8 +25,11 @@ from fairseq_plugins.pipeline import run as run_command
 from fairseq_plugins.pipeline.checkout import checkout, configuration_file
 from fairseq_plugins.pipeline.commands import Commands, interruptible, require_success
 from fairseq_plugins.pipeline.configuration import CHANGE
+from fairseq_plugins.pipeline.fairseq_log import LogReader
+from fairseq_plugins.pipeline.progress import Screen, glance
 from fairseq_plugins.pipeline.report import report_on
-from fairseq_plugins.pipeline.workspace import Workspace, require_apart, say
+from fairseq_plugins.pipeline.results import LOG
+from fairseq_plugins.pipeline.workspace import Workspace, require_apart
 from fairseq_plugins.process import end_children, start_child
 
 DIVERGED = 1
@@ -55,7 +58,8 @@ class How:
         parallel: trainings at a time.
         nodes: machines of each training; more than one only in a job of Slurm.
         dry_run: only print the commands.
-        output: a file to which the commands' standard output is appended; default: ours.
+        output: a file to which the commands' standard output is appended, while ours shows the progress; default:
+            ours.
     """
 
     training: tuple[str, ...] = ()
@@ -75,7 +79,6 @@ def compare(
     seeds: Sequence[int] = (1, 2, 3),
     baseline: str = "",
     how: How | None = None,
-    tell: Callable[[str], None] = say,
 ) -> None:
     """Train, average, decode and score every configuration with every seed; write ``OUT/report``.
 
@@ -87,7 +90,6 @@ def compare(
         seeds: one training each.
         baseline: test against this configuration instead of the first.
         how: parallel trainings, and the flags of each.
-        tell: receives each line of progress.
 
     Raises:
         UserError: a file or a name does not exist, or ``out`` was made with other settings.
@@ -111,7 +113,7 @@ def compare(
             for seed in seeds
             for file in files
         ]
-        train_all(trainings, how, tell)
+        train_all(trainings, how)
         report([training.run for training in trainings], out, baseline, how)
 
 
@@ -154,18 +156,12 @@ def report(runs: Sequence[Path], out: Path, baseline: str, how: How, notes: Sequ
 # --- several trainings, some of them at a time ----------------------------------------------------------------------
 
 
-def train_all(
-    trainings: Iterable[Training],
-    how: How,
-    tell: Callable[[str], None] = say,
-    evaluations: Sequence[Sequence[str]] = ((),),
-) -> None:
+def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Sequence[str]] = ((),)) -> None:
     """Train and evaluate each, ``how.parallel`` at a time.
 
     Args:
         trainings: in the order in which they start.
         how: flags, and how many at a time.
-        tell: receives a line for each training that diverged.
         evaluations: one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
 
     Raises:
@@ -178,13 +174,14 @@ def train_all(
             Commands(dry_run=True).run(*command)
         return
     running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]]]] = {}
+    screen, logs = Screen(), {training.run: LogReader(training.run / LOG) for training in trainings}
     with open(how.output, "ab") if how.output else nullcontext() as output:
         try:
             while waiting or running:
                 for child in [child for child in running if child.poll() is not None]:
                     training, following = running.pop(child)
                     if child.returncode == DIVERGED and len(following) == len(evaluations):
-                        tell(f"{training.run}: diverged, not evaluated")
+                        screen.say(f"{training.run}: diverged, not evaluated")
                         continue
                     require_success(child.returncode)
                     if following:
@@ -193,6 +190,7 @@ def train_all(
                     training, (command, *following) = waiting.popleft()
                     child = start_child(command, stdin=subprocess.DEVNULL, stdout=output)
                     running[child] = training, following
+                screen.show(glance(logs) if how.output else "")
                 time.sleep(POLLED)
         finally:
             end_children(list(running))

@@ -7,19 +7,17 @@ import os
 import re
 import shutil
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TextIO
 
 from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
-from fairseq_plugins.pipeline.results import FINISHED, LOG
+from fairseq_plugins.pipeline.results import FINISHED
 
-SECONDS, SECONDS_ELSEWHERE = 1.0, 20.0
-"""Seconds between two updates on a terminal, and in a file."""
+SECONDS_ELSEWHERE = 20.0
+"""Seconds between two lines of progress where the output is no terminal."""
 SAMPLES = 2
 """Sample translations that are shown of each validation; fairseq logs one of each batch."""
 _SAMPLE = re.compile(r"example (hypothesis|reference): (.*)$")
@@ -36,7 +34,6 @@ class Screen:
         self._terminal = self._stream.isatty()
         self._shown = ""
         self._shown_at = -math.inf
-        self._lock = threading.Lock()
 
     def say(self, message: str) -> None:
         """Print a line that stays."""
@@ -47,8 +44,9 @@ class Screen:
         """Renew the last line; where the output is no terminal, print it now and then, if it is new."""
         if self._terminal:
             # A wrapped line cannot be erased.
-            self._shown = line[: shutil.get_terminal_size().columns - 1]
-            self._write(f"\r\x1b[K{self._shown}")
+            before, self._shown = self._shown, line[: shutil.get_terminal_size().columns - 1]
+            if self._shown != before:
+                self._write(f"\r\x1b[K{self._shown}")
         elif line and time.monotonic() - self._shown_at >= SECONDS_ELSEWHERE:
             self._shown_at = time.monotonic()
             if line != self._shown:
@@ -56,12 +54,11 @@ class Screen:
                 self.say(line)
 
     def _write(self, text: str) -> None:
-        with self._lock:
-            try:
-                self._stream.write(text)
-                self._stream.flush()
-            except BrokenPipeError:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 class Progress:
@@ -95,28 +92,13 @@ class Progress:
         self._screen.show(status(numbers))
 
 
-@contextmanager
-def shown(runs: Mapping[str, Path], screen: Screen) -> Iterator[None]:
-    """Show the progress of ``runs``, which are directories by name, until the block ends."""
-    ended = threading.Event()
-    readers = {name: LogReader(run / LOG) for name, run in runs.items()}
-
-    def follow() -> None:
-        while not ended.wait(SECONDS):
-            running = [name for name, run in runs.items() if run.is_dir() and not (run / FINISHED).exists()]
-            statuses = {name: status(readers[name].poll()) for name in running}
-            # Of several there is room for the updates only.
-            short = {name: text.partition(",")[0] for name, text in statuses.items()}
-            screen.show(", ".join(f"{name}: {text}" for name, text in (short if len(short) > 1 else statuses).items()))
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        screen.show("")
+def glance(logs: Mapping[Path, LogReader]) -> str:
+    """One line for the trainings that have begun and not ended, by their directories; empty if there is none."""
+    running = {run: log for run, log in logs.items() if run.is_dir() and not (run / FINISHED).exists()}
+    statuses = {run.parent.name: status(log.poll()) for run, log in running.items()}
+    # Of several there is room for the updates only.
+    short = {name: text.partition(",")[0] for name, text in statuses.items()}
+    return ", ".join(f"{name}: {text}" for name, text in (short if len(short) > 1 else statuses).items())
 
 
 def status(log: TrainingLog) -> str:

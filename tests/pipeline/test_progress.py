@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.pipeline import progress as module
-from fairseq_plugins.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.pipeline.progress import Progress, Screen, shown, status
+from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
+from fairseq_plugins.pipeline.progress import Progress, Screen, glance, status
 
 FIRST = """\
 2026-01-01 | INFO | fairseq_cli.train | {'optimization': {'max_update': 100}}
@@ -92,20 +91,19 @@ def test_a_training_goes_on_without_its_reader() -> None:
         screen.say("nor this")
 
 
-def test_trainings_at_a_glance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainings_at_a_glance(tmp_path: Path) -> None:
     log = TrainingLog()
     assert status(log) == "starting"
     for line in SECOND.splitlines():
         log.take(line)
     assert status(log) == "40 updates, train loss 4.25, valid 3.50 bits/token, 1,200 tokens/s"
-    monkeypatch.setattr(module, "SECONDS", 0.01)
-    terminal, runs = Terminal(), {name: tmp_path / name for name in "ab"}
-    for run in runs.values():
-        run.mkdir()
+    runs = [tmp_path / name / "seed1" for name in "abc"]
+    logs = {run: LogReader(run / "train.log") for run in runs}
+    for run in runs[:2]:
+        run.mkdir(parents=True)
         (run / "train.log").write_text(FIRST)
-    deadline = time.monotonic() + 60
-    with shown(runs, Screen(terminal)):
-        while not terminal.getvalue() and time.monotonic() < deadline:
-            time.sleep(0.01)
-    assert terminal.getvalue().startswith(f"{ERASED}a: 20/100 updates, b: 20/100 updates")
-    assert terminal.getvalue().endswith(ERASED)
+    assert glance(logs) == "a: 20/100 updates, b: 20/100 updates"
+    (runs[0] / "finished").touch()
+    assert glance(logs) == "b: 20/100 updates, train loss 9.00, 1,200 tokens/s, ETA 0:02:40"
+    (runs[1] / "finished").touch()
+    assert glance(logs) == ""
