@@ -6,7 +6,6 @@ import importlib.util
 import re
 import sys
 import warnings
-from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -14,21 +13,18 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from fairseq.dataclass.configs import FairseqConfig
-from fairseq.dataclass.initialize import add_defaults, hydra_init
+from fairseq.dataclass.initialize import hydra_init
 from fairseq.models import build_model
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from fairseq_plugins.core.method import Axis, all_options
-from fairseq_plugins.pipeline.published import ROWS, PublishedRow, rows_of
+from fairseq_plugins.pipeline.published import ROWS, rows_of
 from fairseq_plugins.training.advice import advice
 from tests.building import dictionary, translation_task
+from tests.config.published import CONFIGS, NAMES, completed, completed_file, content
 from tests.representatives import fewest
-
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-NAMES = sorted(dict.fromkeys(row.config for row in ROWS))
 
 
 def _load() -> ModuleType:
@@ -45,35 +41,13 @@ def _load() -> ModuleType:
 generate = _load()
 
 
-@cache
-def content(name: str) -> dict[str, Any]:
-    found = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
-    assert isinstance(found, dict)
-    return found
-
-
-@cache
-def schema() -> DictConfig:
-    return OmegaConf.structured(FairseqConfig)
-
-
-def completed(values: dict[str, Any]) -> DictConfig:
-    """A configuration as ``fairseq-hydra-train`` completes it, every key checked; without Hydra's search for files."""
-    config = OmegaConf.merge(schema(), {group: value for group, value in values.items() if group != "hydra"})
-    add_defaults(config)
-    config.task.data = "nowhere"
-    plain = OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
-    OmegaConf.set_struct(plain, True)
-    return plain
-
-
 def composed(name: str, *overrides: str) -> DictConfig:
-    """The same by way of Hydra."""
+    """The file as Hydra reads it, completed."""
     path = CONFIGS / f"{name}.yaml"
     hydra_init(path.stem)
     with warnings.catch_warnings(), initialize_config_dir(config_dir=str(path.parent), version_base="1.1"):
         warnings.simplefilter("ignore")
-        return compose(path.stem, overrides=list(overrides))
+        return completed(OmegaConf.to_container(compose(path.stem, overrides=list(overrides))))
 
 
 def model_of(config: DictConfig, source: int = 50, target: int = 50) -> torch.nn.Module:
@@ -88,22 +62,11 @@ def model_of(config: DictConfig, source: int = 50, target: int = 50) -> torch.nn
         return build_model(config.model, task)
 
 
-@cache
-def completed_file(name: str) -> DictConfig:
-    return completed(content(name))
-
-
-def test_the_files_are_what_the_generator_writes() -> None:
-    stale = [
-        name
-        for name in generate.CONFIGS
-        if (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8") != generate.text_of(name)
-    ]
-    assert stale == []
+def test_the_files_are_what_the_generator_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (generate.main(["--check"]), capsys.readouterr().err) == (0, "")
     assert set(NAMES) <= set(generate.CONFIGS)
-
-
-def test_the_generator_finds_a_file_that_is_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "HERE", tmp_path)
     monkeypatch.setattr(generate, "CONFIGS", {name: generate.CONFIGS[name] for name in NAMES[:2]})
     assert [generate.main(["--check"]), generate.main([]), generate.main(["--check"])] == [1, 0, 0]
@@ -126,13 +89,19 @@ def structure(name: str) -> set[Any]:
     model = values["model"]
     names = {group: members.get("_name") for group, members in values.items()}
     schemas = {**names, "model": names["task"]}
-    found: set[Any] = {(group, schemas[group], key) for group, members in values.items() for key in members}
-    found |= {(key, str(value)) for key, value in model.items() if key in parts}
-    return found | {(names["model"], names["lr_scheduler"])}
+    keys: set[Any] = {(group, schemas[group], key) for group, members in values.items() for key in members}
+    chosen = {(key, str(value)) for key, value in model.items() if key in parts}
+    return keys | chosen | {(names["model"], names["lr_scheduler"])}
+
+
+def layers_of(model: dict[str, Any]) -> list[int]:
+    """Depths of the stacks that there are."""
+    return [model[key] for key in ("encoder_layers", "decoder_layers") if key in model]
 
 
 def depth(name: str) -> int:
-    return sum(content(name)["model"].get(f"{stack}_layers", 0) for stack in ("encoder", "decoder"))
+    """Number of layers."""
+    return sum(layers_of(content(name)["model"]))
 
 
 REPRESENTATIVES = fewest({name: structure(name) for name in sorted(NAMES, key=depth)})
@@ -163,13 +132,20 @@ def test_every_file_says_all_that_a_published_training_needs() -> None:
     wrong = []
     for name in NAMES:
         values = content(name)
-        wrong += [f"{name}: no model.{axis.value}" for axis in Axis if values["model"].get(axis.value) is None]
-        wrong += [f"{name}: task.data is {values['task']['data']}"] if values["task"]["data"] != "???" else []
-        wrong += [f"{name}: common.{key}" for key in sorted({"bf16", "amp", "cpu"} & set(values["common"]))]
-        fp16 = values["common"].get("fp16")
-        wrong += [f"{name}: common.fp16 is {fp16}"] if fp16 not in (None, True) else []
-        distributed = values.get("distributed_training", {})
-        wrong += [f"{name}: distributed_world_size"] if "distributed_world_size" in distributed else []
+        model, common, recipe = values["model"], values["common"], generate.CONFIGS[name].recipe
+        depths = [int(number) for number in re.findall(r"(\d+)[ed]", name.partition("/")[2])]
+        scripts = [word for word in recipe.data.split() if word.startswith("scripts/")]
+        mistakes = {
+            "no choice for each axis": any(model.get(axis.value) is None for axis in Axis),
+            "other depths than in its name": depths != layers_of(model),
+            "data of somebody": values["task"]["data"] != "???",
+            "a precision of another processor": bool({"bf16", "amp", "cpu"} & set(common)),
+            "common.fp16 is no choice": common.get("fp16") not in (None, True),
+            "a number of processes": "distributed_world_size" in values.get("distributed_training", {}),
+            "no preparation": not scripts and "fairseq-deep prepare" not in recipe.data,
+            "a preparation that there is not": not all((CONFIGS.parent / script).is_file() for script in scripts),
+        }
+        wrong += [f"{name}: {mistake}" for mistake, made in mistakes.items() if made]
     assert wrong == []
 
 
@@ -204,18 +180,6 @@ def test_what_is_averaged_is_kept() -> None:
             "none": True,
         }
         wrong += [] if kept.get(kind, False) else [f"{row.config}, row {row.row}: {row.average} of {checkpoint}"]
-    assert wrong == []
-
-
-def test_every_heading_names_a_preparation_that_there_is() -> None:
-    wrong = []
-    for name in NAMES:
-        data = generate.CONFIGS[name].recipe.data
-        scripts = [word for word in data.split() if word.startswith("scripts/")]
-        if not (scripts or "fairseq-deep prepare" in data) or not all(
-            (CONFIGS.parent / word).is_file() for word in scripts
-        ):
-            wrong.append(f"{name}: {data}")
     assert wrong == []
 
 
@@ -269,69 +233,32 @@ def test_a_model_is_as_large_as_printed() -> None:
     assert wrong == {}
 
 
-def test_ds_init_trains_what_each_row_of_table_3_names() -> None:
-    """Attention and initialisation by the row's number; sizes, dropouts and batches are in ``stated.yaml``.
-
-    The names of figure 3 and of table 6 follow those without a number.
-    """
-    table = {
-        ("softmax", "keep"): "post_ln_6e6d_dsinit pre_ln_6e6d_dsinit post_ln_12e12d_dsinit"  # 1, 2, 9
-        " pre_ln_12e12d_dsinit pre_ln_20e20d_dsinit post_ln_6e6d_big",  # 12, 15
-        ("softmax", "ds_init"): "ds_init_6e6d ds_init_12e12d ds_init_20e20d",  # 3, 11, 14
-        ("matt", "keep"): "matt_6e6d matt_12e12d",  # 4, 10
-        ("matt", "ds_init"): "dsinit_matt_6e6d dsinit_matt_12e12d dsinit_matt_20e20d"  # 5, 13, 16
-        " dsinit_matt_18e18d dsinit_matt_30e30d dsinit_matt_12e12d_big dsinit_matt_20e20d_big",
-        ("matt_self", "keep"): "matt_self_6e6d",  # 6
-        ("matt_aan", "keep"): "matt_aan_6e6d",  # 7
-    }
-    wanted = {name: choices for choices, names in table.items() for name in names.split()}
-    rows = [row.config.partition("/") for row in ROWS if row.paper == "DS-Init"]
-    assert {name for corpus, _, name in rows if corpus == "wmt14_en_de"} == set(wanted)
-    for name, choices in wanted.items():
-        model = content(f"wmt14_en_de/{name}")["model"]
-        depth = int(re.findall(r"_(\d+)e", name)[0])
-        assert (model["attention"], model["init"]) == choices, name
-        assert (model["encoder_layers"], model["decoder_layers"]) == (depth, depth), name
-        assert model["base_init"] == ("xavier" if choices[1] == "ds_init" else "xavier_apart"), name
-
-
 @pytest.mark.parametrize("method", ["post_ln", "pre_ln", "admin"])
 def test_the_sweep_is_the_grid_of_the_figure(method: str) -> None:
     name = f"iwslt14_de_en/{method}_6e6d_no_warmup"
     params = content(name)["hydra"]["sweeper"]["params"]
     parsed = [OverridesParser.create().parse_override(f"{key}={values}") for key, values in params.items()]
-    swept = [{str(value) for value in override.sweep_string_iterator()} for override in parsed]
-    rows = rows_of(name)
-    printed = [{row.overrides[index].partition("=")[2] for row in rows} for index in (0, 1)]
-    assert swept[0] == printed[0]
-    assert {text.replace(", ", ",") for text in swept[1]} == printed[1]
-    assert [key for key in params] == [override.partition("=")[0] for override in rows[0].overrides]
+    swept = [{str(value).replace(", ", ",") for value in override.sweep_string_iterator()} for override in parsed]
+    printed = [[override.partition("=") for override in row.overrides] for row in rows_of(name)]
+    assert swept == [{row[index][2] for row in printed} for index in (0, 1)]
+    assert list(params) == [key for key, _, _ in printed[0]]
 
 
-def with_overrides() -> list[Any]:
-    """A row for each set of keys that is overridden in the files of a corpus; one for each set of keys is fast."""
-    rows: dict[Any, PublishedRow] = {}
-    for row in ROWS:
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_overrides_change_what_they_name(every: bool) -> None:
+    """By way of Hydra, in one row for each set of keys; in the slow tests, for each set of keys and corpus."""
+    rows = {}
+    for row in sorted(ROWS, key=lambda row: depth(row.config)):
         keys = tuple(override.partition("=")[0] for override in row.overrides)
-        if keys:
-            rows.setdefault((row.config.rpartition("/")[0], keys), row)
-    fast = {keys: row for (_, keys), row in sorted(rows.items(), key=lambda item: -depth(item[1].config))}
-    return [row if row is fast[keys] else pytest.param(row, marks=pytest.mark.slow) for (_, keys), row in rows.items()]
-
-
-@pytest.mark.parametrize("row", with_overrides(), ids=lambda row: f"{row.config}-{row.row}")
-def test_overrides_change_what_they_name(row: PublishedRow) -> None:
-    before = completed_file(row.config)
-    after = completed(OmegaConf.to_container(composed(row.config, *(f"++{override}" for override in row.overrides))))
-    for override in row.overrides:
-        key, _, value = override.partition("=")
-        assert OmegaConf.select(before, key) != OmegaConf.select(after, key)
-        said = OverridesParser.create().parse_override(f"key={value}").value()
-        assert OmegaConf.select(after, key) == said
-    if after.model != before.model:  # else it is built above
-        model_of(after)
-
-
-def test_a_file_is_the_same_by_way_of_hydra() -> None:
-    name = min(NAMES, key=depth)
-    assert completed(OmegaConf.to_container(composed(name))) == completed_file(name)
+        rows.setdefault((keys, row.config.partition("/")[0] if every else ""), row)
+    assert len(rows) > 5
+    wrong = []
+    for (keys, _), row in rows.items():
+        before = completed_file(row.config)
+        after = composed(row.config, *(f"++{override}" for override in row.overrides))
+        said = [OverridesParser.create().parse_override(override).value() for override in row.overrides]
+        wrong += [row] if [OmegaConf.select(after, key) for key in keys] != said else []
+        wrong += [row] if (before == after) != (not keys) else []
+        if after.model != before.model:  # else it is built above
+            model_of(after)
+    assert wrong == []

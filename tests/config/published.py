@@ -1,0 +1,47 @@
+"""The YAML files of the published results: read, and completed as a training completes them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.initialize import add_defaults
+from omegaconf import DictConfig, OmegaConf
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+NAMES = sorted(
+    f"{path.parent.name}/{path.stem}" for path in CONFIGS.glob("*/*.yaml") if path.parent.name != "multi30k_de_en"
+)
+
+
+@cache
+def content(name: str) -> dict[str, Any]:
+    """The file as it stands."""
+    values = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
+    assert isinstance(values, dict)
+    return values
+
+
+@cache
+def schema() -> DictConfig:
+    """Every setting that fairseq has whatever is chosen."""
+    return OmegaConf.structured(FairseqConfig)
+
+
+def completed(values: dict[str, Any]) -> DictConfig:
+    """A configuration as ``fairseq-hydra-train`` completes it, every key checked; without Hydra's search for files."""
+    config = OmegaConf.merge(schema(), {group: value for group, value in values.items() if group != "hydra"})
+    add_defaults(config)
+    config.task.data = "nowhere"
+    plain = OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    OmegaConf.set_struct(plain, True)
+    return plain
+
+
+@cache
+def completed_file(name: str) -> DictConfig:
+    """The file completed."""
+    return completed(content(name))
