@@ -1,14 +1,16 @@
-"""The YAML files of the published results: read, and completed as a training completes them."""
+"""The YAML files of the published results, and any others as ``fairseq-hydra-train`` reads and completes them."""
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from fairseq.dataclass.configs import FairseqConfig
-from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -45,3 +47,11 @@ def completed(values: dict[str, Any]) -> DictConfig:
 def completed_file(name: str) -> DictConfig:
     """The file completed."""
     return completed(content(name))
+
+
+def composed(path: Path, *overrides: str) -> DictConfig:
+    """A file as Hydra reads it, with overrides, before it is completed."""
+    hydra_init(path.stem)
+    with warnings.catch_warnings(), initialize_config_dir(config_dir=str(path.parent), version_base="1.1"):
+        warnings.simplefilter("ignore")
+        return compose(path.stem, overrides=list(overrides))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import re
 import sys
-import warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from fairseq.dataclass.initialize import hydra_init
 from fairseq.models import build_model
-from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
@@ -23,7 +21,7 @@ from fairseq_plugins.core.method import Axis, all_options
 from fairseq_plugins.pipeline.published import ROWS, rows_of
 from fairseq_plugins.training.advice import advice
 from tests.building import dictionary, translation_task
-from tests.config.published import CONFIGS, NAMES, completed, completed_file, content
+from tests.config.published import CONFIGS, NAMES, completed, completed_file, composed, content
 from tests.representatives import fewest
 
 
@@ -41,15 +39,6 @@ def _load() -> ModuleType:
 generate = _load()
 
 
-def composed(name: str, *overrides: str) -> DictConfig:
-    """The file as Hydra reads it, completed."""
-    path = CONFIGS / f"{name}.yaml"
-    hydra_init(path.stem)
-    with warnings.catch_warnings(), initialize_config_dir(config_dir=str(path.parent), version_base="1.1"):
-        warnings.simplefilter("ignore")
-        return completed(OmegaConf.to_container(compose(path.stem, overrides=list(overrides))))
-
-
 def model_of(config: DictConfig, source: int = 50, target: int = 50) -> torch.nn.Module:
     """The model, without memory; ``source`` and ``target`` are the sizes of the dictionaries."""
     task: Any = translation_task(source, target)
@@ -59,7 +48,7 @@ def model_of(config: DictConfig, source: int = 50, target: int = 50) -> torch.nn
             source_dictionary=words, target_dictionary=words, dictionary=words, output_dictionary=words
         )
     with torch.device("meta"):
-        return build_model(config.model, task)
+        return build_model(copy.deepcopy(config.model), task)
 
 
 def test_the_files_are_what_the_generator_writes(
@@ -255,7 +244,8 @@ def test_overrides_change_what_they_name(every: bool) -> None:
     wrong = []
     for (keys, _), row in rows.items():
         before = completed_file(row.config)
-        after = composed(row.config, *(f"++{override}" for override in row.overrides))
+        read = composed(CONFIGS / f"{row.config}.yaml", *(f"++{override}" for override in row.overrides))
+        after = completed(OmegaConf.to_container(read))
         said = [OverridesParser.create().parse_override(override).value() for override in row.overrides]
         wrong += [row] if [OmegaConf.select(after, key) for key in keys] != said else []
         wrong += [row] if (before == after) != (not keys) else []

@@ -27,15 +27,11 @@ REZERO = {"residual": "rezero", "norm": "none"}
 MISTAKES: dict[str, list[tuple[dict[str, Any], tuple[str, ...]]]] = {
     "deep_transformer": [
         ({"norm": "pst"}, (PST + LEGAL,)),
-        ({"norm": "pre,pots"}, (f"unknown value of --norm 'pots' (did you mean 'post'?){LEGAL}",)),
-        ({"attention": "mat"}, (f"unknown value of --attention 'mat' (did you mean 'matt'?){LEGAL}",)),
-        ({"base_init": "xaver"}, (f"unknown value of --base-init 'xaver' (did you mean 'xavier'?){LEGAL}",)),
         ({"admin_profile": "relesed"}, ("unknown value of --admin-profile", "(did you mean 'released'?)", LEGAL)),
         ({"b2t_init_scale": "0.2"}, (f"unknown value of --b2t-init-scale '0.2' (did you mean '0.1'?){LEGAL}",)),
         ({"ds_init_alpha": "one"}, ("--ds-init-alpha takes a number, not 'one'",)),
         ({"ds_init_alpha": "1,two"}, ("--ds-init-alpha takes a number, not 'two'",)),
         ({"rezero_alpha": "nan"}, ("--rezero-alpha takes a number, not 'nan'",)),
-        ({"rezero_alpha": "inf"}, ("--rezero-alpha takes a number, not 'inf'",)),
         ({"norm": "pre,post,pre"}, ("--norm takes one value or ENCODER,DECODER, not 3 values",)),
         ({"norm": "none", "layernorm_embedding": True}, ("--norm none", "--layernorm-embedding")),
         ({"norm": "post,none", "layernorm_embedding": True}, ("--norm none", "--layernorm-embedding")),
@@ -50,14 +46,11 @@ MISTAKES: dict[str, list[tuple[dict[str, Any], tuple[str, ...]]]] = {
         ({"rezero_alpha": "0.0,1"}, ("--rezero-alpha", "no effect", "--residual rezero")),
         ({"dropout": 1.5}, ("--dropout", "below 1", "not 1.5")),
         ({"decoder_layerdrop": -0.1}, ("--decoder-layerdrop", "at least 0", "not -0.1")),
-        ({"word_dropout": "1"}, ("--word-dropout", "below 1")),
-        ({"word_dropout": "-0.1"}, ("--word-dropout", "at least 0")),
         ({"word_dropout": "0.1,1.5"}, ("--word-dropout", "not 1.5")),
         ({"word_dropout": "much"}, ("--word-dropout takes a number, not 'much'",)),
         ({"encoder_normalize_before": True}, ("--encoder-normalize-before", "--norm post", "--norm pre")),
         ({"decoder_normalize_before": True, "norm": "pre,none"}, ("--decoder-normalize-before", "--norm pre,none")),
         ({"encoder_layers": 0}, ("--encoder-layers", "at least 1", "not 0")),
-        ({"decoder_layers": -2}, ("--decoder-layers", "at least 1", "not -2")),
         ({"decoder_ffn_embed_dim": 0}, ("--decoder-ffn-embed-dim", "at least 1")),
         ({"encoder_attention_heads": 3}, ("--encoder-embed-dim 16", "multiple", "--encoder-attention-heads 3")),
         ({"decoder_attention_heads": 0}, ("--decoder-embed-dim 16", "multiple", "--decoder-attention-heads 0")),
@@ -77,7 +70,6 @@ MISTAKES: dict[str, list[tuple[dict[str, Any], tuple[str, ...]]]] = {
         ({"decoder_normalize_before": True}, ("--decoder-normalize-before", "--norm pre")),
         ({"scale_heads": True}, ("--scale-heads is not supported",)),
         ({"adaptive_input": True}, ("--adaptive-input needs --adaptive-input-cutoff",)),
-        ({"adaptive_softmax_cutoff": "20,ten"}, ("--adaptive-softmax-cutoff", "increasing numbers", "'20,ten'")),
         ({"adaptive_softmax_cutoff": "20,10"}, ("--adaptive-softmax-cutoff", "increasing numbers", "'20,10'")),
         ({"adaptive_softmax_cutoff": "20,50"}, ("--adaptive-softmax-cutoff 20,50", "44 words")),
         ({"adaptive_input": True, "adaptive_input_cutoff": "50"}, ("--adaptive-input-cutoff 50", "44 words")),
@@ -99,7 +91,6 @@ MISTAKES: dict[str, list[tuple[dict[str, Any], tuple[str, ...]]]] = {
         ({"encoder_attention_heads": 3}, ("--encoder-embed-dim 16", "--encoder-attention-heads 3")),
         (RATE, ("--dropout", "below 1")),
         ({"conv_kernel_sizes": "5,x"}, ("--conv-kernel-sizes", "positive numbers", "'5,x'")),
-        ({"conv_kernel_sizes": "5,0"}, ("--conv-kernel-sizes", "positive numbers", "'5,0'")),
         ({"conv_channels": 7}, ("--conv-channels must be even", "not 7")),
         ({"word_dropout": "0.1,0.2"}, ("--word-dropout takes a single value here", "no word embeddings")),
     ],
@@ -164,30 +155,16 @@ def test_all_problems_are_reported_together_before_a_module_is_built(monkeypatch
     assert [flag for flag in flags if not any(flag in line for line in lines)] == []
 
 
-@pytest.mark.parametrize(
-    ("task", "flags", "lines"),
-    [
-        (
-            "language_modeling",
-            "--arch admin_transformer_lm --norm pst --init keep,keepp",
-            [PST, KEEPP, "--init takes one value here, not keep,keepp: the model has only a decoder"],
-        ),
-        (
-            "speech_to_text",
-            "--arch b2t_s2t_transformer_s --norm pst --conv-channels 7",
-            ["--conv-channels must be even, since its gate halves them, not 7", PST],
-        ),
-    ],
-)
-def test_fairseq_train_refuses_before_it_reads_data(
-    task: str, flags: str, lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        sys, "argv", ["fairseq-train", "nowhere", "--task", task, *flags.split(), "--optimizer", "adam"]
-    )
-    with pytest.raises(UserError) as caught:
-        train.cli_main()
-    assert [problem.split(";")[0] for problem in caught.value.problems] == lines
+def test_fairseq_train_refuses_before_it_reads_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_value = "--init takes one value here, not keep,keepp: the model has only a decoder"
+    odd = "--conv-channels must be even, since its gate halves them, not 7"
+    language_model = "language_modeling --arch admin_transformer_lm --norm pst --init keep,keepp"
+    speech = "speech_to_text --arch b2t_s2t_transformer_s --norm pst --conv-channels 7"
+    for flags, lines in ((language_model, [PST, KEEPP, one_value]), (speech, [odd, PST])):
+        monkeypatch.setattr(sys, "argv", ["fairseq-train", "nowhere", "--optimizer", "adam", "--task", *flags.split()])
+        with pytest.raises(UserError) as caught:
+            train.cli_main()
+        assert [problem.split(";")[0] for problem in caught.value.problems] == lines
 
 
 def test_fairseq_train_ends_with_code_2_and_a_line_for_each_problem(tmp_path: Path) -> None:

@@ -21,10 +21,17 @@ from tests.toy import run_training
 WORDS = "one two three four five six".split()
 FEATURES = 8
 SIZES = {"train": 48, "dev": 8, "test": 9}
-TINY_MODEL: tuple[str, ...] = tuple(
-    "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32"
-    " --encoder-attention-heads 2 --decoder-attention-heads 2 --conv-channels 12 --conv-kernel-sizes 3,3".split()
-)
+SETTINGS = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 32,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "conv_channels": 12,
+    "conv_kernel_sizes": "3,3",
+}
+TINY_MODEL = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 RECIPE: tuple[str, ...] = tuple(
     "--task speech_to_text --train-subset train --valid-subset dev --max-tokens 800 --max-target-positions 32"
     " --num-workers 0 --optimizer adam --lr 0.004 --lr-scheduler fixed --clip-norm 1.0 --cpu --seed 3"
