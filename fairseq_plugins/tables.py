@@ -1,11 +1,8 @@
-"""Tables for a terminal and in Markdown; numbers as cells; strict JSON."""
+"""Tables for a terminal and in Markdown; numbers as cells."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from tabulate import tabulate
 
@@ -29,12 +26,6 @@ def tabulated(cells: Cells, form: str = "simple", left: Collection[int] = (0,)) 
     return "\n".join(line.rstrip() for line in text.split("\n"))
 
 
-def without_empty_columns(cells: Cells) -> list[list[str]]:
-    """Return the table without the columns that have no entry in any row."""
-    columns = [column for column in zip(*cells, strict=True) if set(column[1:]) != {ABSENT}]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
 def markdown_table(cells: Cells, *, numbers: bool = True, escape: str = "|*") -> str:
     """Return the table in Markdown.
 
@@ -47,16 +38,3 @@ def markdown_table(cells: Cells, *, numbers: bool = True, escape: str = "|*") ->
     header, *rows = [[cell.translate(marks) for cell in row] for row in cells]
     rule = ["---", *("---:" if numbers else "---" for _ in header[1:])]
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
-
-
-def strict_json(content: Any) -> str:
-    """Return ``content`` as indented JSON that every reader takes: a number that is not finite becomes null."""
-    return json.dumps(_without_nan(content), indent=1, allow_nan=False) + "\n"
-
-
-def _without_nan(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _without_nan(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_without_nan(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,9 +1,8 @@
-"""Run the commands of a pipeline; a dry run prints them as a user would type them."""
+"""Run the commands of a pipeline."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,8 @@ from fairseq_plugins.process import end_children, start_child
 
 Parameters = ParamSpec("Parameters")
 
+DEEP = (sys.executable, "-m", "fairseq_plugins.cli")
+"""The command ``fairseq-deep``."""
 SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
 """The process whose interruption ends all others: Ctrl-C at a terminal reaches each, and one line is enough."""
 
@@ -29,36 +30,27 @@ def step(function: Callable[Parameters, str | None], *files: Parameters.args, **
         print(line, flush=True)
 
 
-class Commands:
-    """Runs the commands of a pipeline; with ``dry_run`` it only prints each."""
+def deep(*words: object) -> None:
+    """Run ``fairseq-deep COMMAND ...`` in its own process; arguments and errors as for :func:`run`."""
+    run(*DEEP, *words)
 
-    def __init__(self, *, dry_run: bool = False) -> None:
-        self.dry_run = dry_run
 
-    def deep(self, *words: object) -> None:
-        """Run ``fairseq-deep COMMAND ...`` in its own process; arguments and errors as for :meth:`run`."""
-        self.run(sys.executable, "-m", "fairseq_plugins.cli", *words)
+def run(*words: object, environment: Mapping[str, str] | None = None) -> None:
+    """Run any command. A command that fails prints its own error message.
 
-    def run(self, *words: object, environment: Mapping[str, str] | None = None) -> None:
-        """Run any command. A command that fails prints its own error message.
+    Args:
+        words: the command and its arguments.
+        environment: variables to add to ours.
 
-        Args:
-            words: the command and its arguments.
-            environment: variables to add to ours.
-
-        Raises:
-            SystemExit: as :func:`require_success`.
-        """
-        command = [str(word) for word in words]
-        if self.dry_run:
-            print(shlex.join(command), flush=True)
-            return
-        child = start_child(command, env={**os.environ, **(environment or {})})
-        try:
-            code = child.wait()
-        finally:
-            end_children([child])
-        require_success(code)
+    Raises:
+        SystemExit: as :func:`require_success`.
+    """
+    child = start_child([str(word) for word in words], env={**os.environ, **(environment or {})})
+    try:
+        code = child.wait()
+    finally:
+        end_children([child])
+    require_success(code)
 
 
 def require_success(code: int) -> None:

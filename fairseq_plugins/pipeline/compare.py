@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ from fairseq_plugins.options import ScriptParser, at_least, given_again
 from fairseq_plugins.pipeline import corpus, evaluate
 from fairseq_plugins.pipeline import run as run_command
 from fairseq_plugins.pipeline.checkout import checkout, configuration_file
-from fairseq_plugins.pipeline.commands import Commands, interruptible, require_success
+from fairseq_plugins.pipeline.commands import DEEP, interruptible, require_success
 from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.fairseq_log import LogReader
 from fairseq_plugins.pipeline.progress import Screen, glance
@@ -148,7 +148,7 @@ def report(runs: Sequence[Path], out: Path, baseline: str, how: How, notes: Sequ
     """Print the report on the runs and write it to ``OUT/report``, with ``notes`` before its own."""
     if how.dry_run:
         named = ["--baseline", baseline] if baseline else []
-        Commands(dry_run=True).deep("report", *runs, *named, "--output", out / "report")
+        print(shlex.join([*DEEP, "report", *map(str, runs), *named, "--output", str(out / "report")]))
     else:
         report_on(runs, out / "report", baseline, notes)
 
@@ -170,8 +170,7 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
     waiting = deque((training, _commands(training, how, evaluations)) for training in trainings)
     if how.dry_run:
         # The dry runs of the commands themselves need files that do not exist yet.
-        for command in (command for _, commands in waiting for command in commands):
-            Commands(dry_run=True).run(*command)
+        print("\n".join(shlex.join(command) for _, commands in waiting for command in commands), flush=True)
         return
     running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]]]] = {}
     screen, logs = Screen(), {training.run: LogReader(training.run / LOG) for training in trainings}
@@ -197,13 +196,12 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
 
 
 def _commands(training: Training, how: How, evaluations: Sequence[Sequence[str]]) -> list[list[str]]:
-    deep = [sys.executable, "-m", "fairseq_plugins.cli"]
     top = checkout()
     # slurm.sh starts the training on all machines; everything else runs on this one.
-    run = [*deep, "run"] if how.nodes == 1 or top is None else [str(top / "scripts" / "slurm.sh")]
+    run = [*DEEP, "run"] if how.nodes == 1 or top is None else [str(top / "scripts" / "slurm.sh")]
     return [
         [*run, *map(str, (training.config, training.data, training.run)), *training.changes, *how.training],
-        *([*deep, "evaluate", str(training.run), str(training.data), *words, *how.evaluation] for words in evaluations),
+        *([*DEEP, "evaluate", str(training.run), str(training.data), *words, *how.evaluation] for words in evaluations),
     ]
 
 

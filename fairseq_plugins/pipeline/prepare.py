@@ -18,7 +18,8 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.lines import in_step
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.pipeline.commands import Commands, interruptible, step
+from fairseq_plugins.pipeline import commands
+from fairseq_plugins.pipeline.commands import interruptible, step
 from fairseq_plugins.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.text import bpe, description, parallel, pieces, words
@@ -362,7 +363,7 @@ class Preparation:
         words += ["--nwordssrc", settings.types, "--nwordstgt", settings.types] if settings.types else []
         words += ["--srcdict", settings.source_dict] if settings.source_dict else []
         words += ["--tgtdict", settings.target_dict] if settings.target_dict else []
-        Commands().deep("preprocess", *words)
+        commands.deep("preprocess", *words)
         self._require_unchanged()
 
     def _pair(self, prefix: str) -> list[Path]:

@@ -33,7 +33,7 @@ from fairseq_plugins.pipeline.published import PublishedRow
 from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
 from fairseq_plugins.scoring.significance import WELCH, Comparison
-from fairseq_plugins.tables import ABSENT, markdown_table, number, tabulated, without_empty_columns
+from fairseq_plugins.tables import ABSENT, markdown_table, number, tabulated
 
 LEVEL = 0.05
 """Smaller p-values are marked."""
@@ -108,7 +108,8 @@ def table(shown: Report) -> list[list[str]]:
         ]
         for group in shown.groups
     ]
-    return without_empty_columns([header, *rows])
+    columns = [column for column in zip(header, *rows, strict=True) if set(column[1:]) != {ABSENT}]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _mean(group: Group, values: Sequence[float], form: str) -> str:

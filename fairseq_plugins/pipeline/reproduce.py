@@ -18,8 +18,9 @@ import yaml
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import ScriptParser, at_least
+from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.checkout import CONFIGS, checkout
-from fairseq_plugins.pipeline.commands import Commands, interruptible
+from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.compare import How, Training, add_options, report, require_slurm, run_directory, train_all
 from fairseq_plugins.pipeline.decoding import test_sets
 from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
@@ -269,7 +270,7 @@ def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
                 given = {name: value for of, name, value in args.prepare if of == corpus}
                 dry_run = {"DRY_RUN": str(int(how.dry_run))}
                 # The script skips finished stages.
-                Commands().run(script, data, environment={**usual, **small, **given, **dry_run})
+                commands.run(script, data, environment={**usual, **small, **given, **dry_run})
             seeded: list[Training] = []
             for training in (training for training in wanted if training.corpus == corpus):
                 sizes = smaller(training.recipe()) if args.smoke else ()

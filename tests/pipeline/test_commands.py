@@ -1,4 +1,4 @@
-"""Steps of a pipeline: run or printed, failed or interrupted."""
+"""Steps of a pipeline: run, failed or interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.commands import Commands, step
+from fairseq_plugins.pipeline.commands import run, step
 from fairseq_plugins.text.parallel import check_files, copy
 from tests.scripts.running import ROOT, environment
 
@@ -29,33 +29,22 @@ def test_a_step_of_text_runs_in_this_process(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_settings_reach_the_command_and_a_failure_ends_us_with_its_code(tmp_path: Path) -> None:
-    Commands().run("bash", "-c", f"echo $GREETING >{tmp_path}/out", environment={"GREETING": "hello"})
+    run("bash", "-c", f"echo $GREETING >{tmp_path}/out", environment={"GREETING": "hello"})
     assert (tmp_path / "out").read_text() == "hello\n"
     for command, code in (("exit 3", 3), ("kill -KILL $$", 128 + signal.SIGKILL)):
         with pytest.raises(SystemExit) as caught:
-            Commands().run("bash", "-c", command)
+            run("bash", "-c", command)
         assert caught.value.code == code
-
-
-def test_a_dry_run_prints_what_one_could_type(capsys: pytest.CaptureFixture[str]) -> None:
-    commands = Commands(dry_run=True)
-    commands.deep("generate", "--beam", 4)
-    commands.run("rm", "-rf", "/")
-    python = sys.executable
-    assert capsys.readouterr().out.splitlines() == [
-        f"{python} -m fairseq_plugins.cli generate --beam 4",
-        "rm -rf /",
-    ]
 
 
 JOB = """
 import sys
 sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.pipeline.commands import Commands, interruptible
+from fairseq_plugins.pipeline.commands import interruptible, run
 def job():
     with interruptible():
-        Commands().run(*sys.argv[1:])
+        run(*sys.argv[1:])
 sys.exit(exit_code(job))
 """
 

@@ -59,10 +59,10 @@ import sys
 sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
 WAIT = 'trap "" TERM; echo $$ >{tmp_path}/child.partial; mv {tmp_path}/child.partial {tmp_path}/child; read'
 from pathlib import Path
-from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline.commands import run
 from fairseq_plugins.pipeline.workspace import Workspace
 with Workspace(Path({str(tmp_path)!r})).claimed():
-    Commands().run("bash", "-c", WAIT)
+    run("bash", "-c", WAIT)
 """
     with subprocess.Popen([sys.executable, "-c", program], env=environment(), stdin=subprocess.PIPE) as job:
         while not (tmp_path / "child").exists():

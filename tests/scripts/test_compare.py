@@ -106,7 +106,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple
     (tmp_path / "step.py").write_text(STEP)
     program.write_text(f'#!/usr/bin/env bash\nexec {sys.executable} {tmp_path}/step.py "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setattr(compare.sys, "executable", str(program))
+    monkeypatch.setattr(compare, "DEEP", (str(program), "-m", "fairseq_plugins.cli"))
     monkeypatch.setenv("WANTED", str(wanted))
     trainings = [
         Training(Path(f"{name}.yaml"), tmp_path, run_directory(tmp_path, Path(f"{name}.yaml"), 1), ()) for name in "ab"

@@ -15,8 +15,8 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from fairseq_plugins.cli.main import main
+from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline import prepare as prepare_command
-from fairseq_plugins.pipeline.commands import Commands
 from fairseq_plugins.pipeline.prepare_settings import Settings
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace
 from fairseq_plugins.text.parallel import check_files, copy
@@ -50,11 +50,11 @@ def binarised(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words of each binarisation, which takes seconds and is left out."""
     asked: list[str] = []
 
-    def deep(_: Commands, *words: object) -> None:
+    def deep(*words: object) -> None:
         Path(str(words[words.index("--destdir") + 1])).mkdir()
         asked.append(" ".join(map(str, words)))
 
-    monkeypatch.setattr(Commands, "deep", deep)
+    monkeypatch.setattr(commands, "deep", deep)
     return asked
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from fairseq_plugins.cli import main as cli
-from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline import commands
 from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.package import open_package, write_manifest
 from tests import toy
@@ -45,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     write_text(place / "raw")
     patch = pytest.MonkeyPatch()
     # A process of its own would import fairseq once more.
-    patch.setattr(Commands, "deep", lambda self, *words, **_: cli.main([str(word) for word in words]))
+    patch.setattr(commands, "deep", lambda *words, **_: cli.main([str(word) for word in words]))
     sets = [f"--{name}={place}/raw/{name}" for name in ("train", "valid")]
     settings = ["--size", "60", "--lower-case", "1", "--workers", "1"]
     assert cli.main(["prepare", f"{place}/data", *sets, f"--test=test={place}/raw/test", *settings]) == 0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.configuration import quoted, taken_as_it_is
 from tests import hostile, processes
 from tests.processes import Ended
@@ -59,7 +59,7 @@ def deep(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         GlobalHydra.instance().clear()
         return command(*map(str, words))
 
-    monkeypatch.setattr(Commands, "deep", lambda _, *words, **__: run(*words))
+    monkeypatch.setattr(commands, "deep", lambda *words, **__: run(*words))
     return run
 
 

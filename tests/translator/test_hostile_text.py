@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.lines import decoded
-from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline import commands
 from fairseq_plugins.translator import translate
 from tests import hostile, processes
 from tests.processes import Ended
@@ -50,10 +50,10 @@ def place(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         return run(*map(str, words))
 
-    def inside(_: Commands, *words: object, **__: object) -> None:
+    def inside(*words: object, **__: object) -> None:
         assert deep(*words).code == 0
 
-    monkeypatch.setattr(Commands, "deep", inside)
+    monkeypatch.setattr(commands, "deep", inside)
     return Place(tmp_path, made, deep)
 
 

@@ -13,7 +13,7 @@ import torch
 
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.commands import Commands
+from fairseq_plugins.pipeline import commands
 from fairseq_plugins.text.description import described
 from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.form import form_of
@@ -38,7 +38,7 @@ def test_a_raw_line_becomes_what_the_preparation_made_of_it(
 ) -> None:
     """The preparation's own text of the test set is what every line has to become."""
     write_text(tmp_path / "raw")
-    monkeypatch.setattr(Commands, "deep", lambda self, *words, **_: Path(words[words.index("--destdir") + 1]).mkdir())
+    monkeypatch.setattr(commands, "deep", lambda *words, **_: Path(words[words.index("--destdir") + 1]).mkdir())
     sets = [f"--{name}={tmp_path}/raw/{name}" for name in ("train", "valid")]
     words = ["prepare", f"{tmp_path}/data", *sets, f"--test=test={tmp_path}/raw/test", "--workers", "1"]
     assert cli.main([*words, *settings.split()]) == 0
